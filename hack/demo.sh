@@ -1,0 +1,298 @@
+#!/usr/bin/env bash
+# Shows lictor at work: elects a leader among three pods, deletes it, and shows who takes over and how soon.
+#
+#   hack/demo.sh [KUBECONFIG]     `make demo` and `make demo KUBECONFIG=/path` call it
+#
+# Without an argument it runs in a control plane of its own (hack/cluster.sh); with one, in the namespace lictor-demo of that
+# cluster, from which it removes again what it created and nothing else. On a terminal it stays until Ctrl-C, else it ends by
+# itself, with an exit code that says whether everything happened.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+steps=7
+
+main() {
+  given=${1:-} work='' operator='' watcher='' cluster='' step=0 title='' namespace=default
+  trap finish EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
+  check_programs
+  make_work_directory
+
+  next 'building lictor (about 3 min the first time)'
+  build
+  if [ -n "$given" ]; then
+    next "using the cluster of $given"
+    use_cluster
+  else
+    next 'starting a Kubernetes control plane with three simulated nodes (about 5 s; the first time its programs are built, about 9 min)'
+    start_cluster
+  fi
+  next 'installing the kinds LeaderElection and ElectionClass'
+  install_kinds
+  next 'starting the operator'
+  start_operator
+  next 'applying examples/service: three pods, a Service, an election among them'
+  elect
+  next 'what there is now'
+  show
+  next 'deleting the leader'
+  fail_over
+  invite
+}
+
+next() {
+  step=$((step + 1)) title=$1
+  printf '\n%s/%s %s…\n' "$step" "$steps" "$title"
+}
+
+say() { printf '    %s\n' "$*"; }
+
+fail() {
+  printf '    %s\n' "$*" >&2
+  exit 1
+}
+
+check_programs() {
+  local missing=''
+  need cargo 'Rust 1.88 or newer: https://rustup.rs'
+  need make 'GNU make: apt install make'
+  { [ -n "$given" ] && command -v kubectl >/dev/null; } || need go 'Go 1.26 or newer: https://go.dev/dl'
+  need setsid 'util-linux: apt install util-linux'
+  [ -n "$given" ] || need flock 'util-linux: apt install util-linux'
+  [ -z "$missing" ] || { printf 'make demo: this is missing:\n%s' "$missing" >&2; exit 1; }
+  [ -z "$given" ] || [ -r "$given" ] || fail "there is no file $given to read"
+}
+
+need() { command -v "$1" >/dev/null || missing+="  $1 ($2)"$'\n'; }
+
+# What is to be undone is written down for another process, the sweeper, which does it as soon as this one ends, even by
+# kill -9: it is out of reach of the terminal and holds the other end of the leash.
+make_work_directory() {
+  work=$(mktemp -d "${TMPDIR:-/tmp}/lictor-demo.XXXXXX")
+  log=$work/operator.log
+  : >"$work/undo"
+  exec {leash}> >(exec setsid "$here/demo.sh" --sweep "$work")
+  sweeper=$!
+}
+
+undo_later() { printf '%q ' "$@" >>"$work/undo" && echo >>"$work/undo"; }
+
+sweep() {
+  trap '' INT TERM HUP PIPE
+  cat >/dev/null
+  local lines i
+  mapfile -t lines <"$1/undo"
+  for ((i = ${#lines[@]} - 1; i >= 0; i--)); do
+    eval "${lines[i]}" >>"$1/sweep.log" 2>&1 || { tail -n 3 "$1/sweep.log"; echo "not undone: ${lines[i]}"; } >&2
+  done
+  rm -rf "$1"
+}
+
+stop() {
+  local tries
+  kill "$1" 2>/dev/null || return 0
+  for ((tries = 0; tries < 100; tries++)); do
+    kill -0 "$1" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL "$1" 2>/dev/null || true
+}
+
+build() {
+  cd "$root"
+  cargo build --release --locked
+  lictor=${CARGO_TARGET_DIR:-$root/target}/release/lictor
+  [ -x "$lictor" ] || fail "cargo built no $lictor"
+}
+
+start_cluster() {
+  local line
+  coproc CLUSTER { exec "$here/cluster.sh" hold demo {leash}>&-; }
+  cluster=$CLUSTER_PID cluster_leash=${CLUSTER[1]}
+  read -r line <&"${CLUSTER[0]}" || fail 'the control plane did not come up'
+  kubeconfig=${line#KUBECONFIG=}
+  kubectl=$("$here/tools.sh" kubectl)
+  say "$("$kubectl" --kubeconfig "$kubeconfig" version | tail -n 1), KUBECONFIG=$kubeconfig"
+}
+
+use_cluster() {
+  kubeconfig=$given
+  kubectl=$(command -v kubectl) || kubectl=$("$here/tools.sh" kubectl)
+  kube version >/dev/null || fail "the cluster of $given does not answer"
+  namespace=lictor-demo
+  ! kube get namespace "$namespace" >/dev/null 2>&1 ||
+    fail "the namespace $namespace exists already, and what is in it may be yours: see what it is, then kubectl delete namespace $namespace"
+  kube create namespace "$namespace" >/dev/null
+  undo_later "$kubectl" --kubeconfig "$kubeconfig" delete namespace "$namespace" --timeout=120s
+  say "in its namespace $namespace, which is removed again at the end"
+}
+
+kube() { "$kubectl" --kubeconfig "$kubeconfig" --namespace "$namespace" "$@"; }
+
+install_kinds() {
+  local name names missing=0 present=0
+  "$lictor" crd >"$work/crds.yaml"
+  names=$(kube create --dry-run=client -o name -f "$work/crds.yaml")
+  for name in $names; do
+    if kube get "$name" >/dev/null 2>&1; then present=$((present + 1)); else missing=$((missing + 1)); fi
+  done
+  if [ "$present" = 0 ]; then
+    kube apply -f "$work/crds.yaml" >/dev/null
+    undo_later "$kubectl" --kubeconfig "$kubeconfig" delete -f "$work/crds.yaml" --timeout=60s
+    # shellcheck disable=SC2086  # the names are several words
+    kube wait --for=condition=Established $names --timeout=30s >/dev/null
+  elif [ "$missing" = 0 ]; then
+    [ -z "$(kube get leaderelections --all-namespaces -o name)" ] ||
+      fail 'this cluster has elections already, and the operator of this demo would serve them too: give it another cluster'
+    say 'they were there already and are left as they are'
+  else
+    fail "another version's kinds are installed in this cluster: give it another cluster"
+  fi
+}
+
+start_operator() {
+  setsid "$lictor" run --kubeconfig "$kubeconfig" --lease-namespace "$namespace" --listen 127.0.0.1:0 \
+    >"$log" 2>&1 </dev/null {leash}>&- &
+  operator=$!
+  undo_later stop "$operator"
+  say "its log: $log"
+}
+
+elect() {
+  undo_later remove_elections "$kubectl" "$kubeconfig" "$namespace"
+  kube apply -f "$root/examples/service" | sed 's/^/    /'
+  within 180 three_ready_pods
+  within 60 elected
+  say "the leader is $leader"
+}
+
+# An election that its operator did not take leave of would block the removal of its namespace and its kind.
+remove_elections() {
+  "$1" --kubeconfig "$2" --namespace "$3" delete leaderelections --all --timeout=20s && return
+  "$1" --kubeconfig "$2" --namespace "$3" get leaderelections -o name | xargs -r -n 1 \
+    "$1" --kubeconfig "$2" --namespace "$3" patch --type=merge -p '{"metadata":{"finalizers":null}}'
+}
+
+three_ready_pods() { [ "$(kube get deployment web -o jsonpath='{.status.readyReplicas}')" = 3 ]; }
+
+# The election, the label and the Service agree on who is the leader.
+elected() {
+  local address pods ready
+  leader=$(kube get leaderelection web -o jsonpath='{.status.leader.pod}')
+  pods=$(kube get pods -l app=web,role=leader -o jsonpath='{.items[*].metadata.name}')
+  [ -n "$leader" ] && [ "$pods" = "$leader" ] || return
+  address=$(kube get pod "$leader" -o jsonpath='{.status.podIP}')
+  ready=$(kube get endpointslices -l kubernetes.io/service-name=web-leader \
+    -o jsonpath='{.items[?(@.addressType=="IPv4")].endpoints[?(@.conditions.ready==true)].addresses[*]}')
+  [ "$ready" = "$address" ]
+}
+
+within() {
+  local end=$((SECONDS + $1))
+  until "$2" 2>"$work/error"; do
+    kill -0 "$operator" 2>/dev/null || fail 'the operator ended'
+    [ "$SECONDS" -lt "$end" ] || { cat "$work/error" >&2; fail "not ${2//_/ } within $1 s"; }
+    sleep 0.1
+  done
+}
+
+show() {
+  run get leaderelection
+  run get pods -L role
+  run get lease
+  run get endpointslices -l kubernetes.io/service-name=web-leader
+  say "The Service web-leader reaches $leader only."
+}
+
+run() {
+  local flags=()
+  [ "$namespace" = default ] || flags=(-n "$namespace")
+  say "\$ kubectl ${flags[*]}${flags:+ }$*"
+  kube "$@" | sed 's/^/    /'
+  echo
+}
+
+fail_over() {
+  old=$leader
+  observe
+  say "\$ kubectl delete pod $old"
+  kube delete pod "$old" --wait=false >/dev/null
+  within 60 succeeded
+  stop "$watcher"
+  run get leaderelection
+  run get pods -L role
+  local took
+  took=$(kube get leaderelection web -o jsonpath="{.status.history[?(@.leader==\"$leader\")].tookMilliseconds}")
+  say "$leader took over from $old."
+  say "lictor's own measure, from the moment it saw the cause to the confirmed label: ${took%% *} ms (status.history)"
+  say "a kubectl get pods --watch beside it, from the old leader's end to the new leader's label: $(observed) ms"
+}
+
+# Notes when each change of the pods arrives.
+observe() {
+  "$kubectl" --kubeconfig "$kubeconfig" -n "$namespace" get pods -l app=web --watch --output-watch-events \
+    -o jsonpath='{.object.metadata.name} {.type}{.object.metadata.deletionTimestamp} {.object.metadata.labels.role}{"\n"}' \
+    > >(exec {leash}>&-; while read -r line; do echo "${EPOCHREALTIME//[.,]/} $line"; done >"$work/observed") \
+    2>/dev/null {leash}>&- &
+  watcher=$!
+  undo_later stop "$watcher"
+  within 20 watching
+}
+
+watching() { [ "$(wc -l <"$work/observed")" -ge 3 ]; }
+
+succeeded() {
+  elected && [ "$leader" != "$old" ] &&
+    [ -n "$(kube get leaderelection web -o jsonpath="{.status.history[?(@.leader==\"$leader\")].tookMilliseconds}")" ] &&
+    [ -n "$(observed)" ]
+}
+
+observed() {
+  awk -v old="$old" -v new="$leader" '
+    $2 == old && $3 != "ADDED" && $3 != "MODIFIED" && !from { from = $1 }
+    $2 == new && $4 == "leader" && from { printf "%.0f", ($1 - from) / 1000; exit }' "$work/observed"
+}
+
+invite() {
+  printf '\nIt works.\n'
+  [ -t 1 ] || return 0
+  local name=kubectl
+  command -v kubectl >/dev/null || name=$kubectl
+  [ "$namespace" = default ] || name+=" -n $namespace"
+  printf 'To play with it, type in another terminal:\n\n'
+  say "export KUBECONFIG=$(realpath "$kubeconfig")"
+  say "$name get leaderelection web --watch      # who leads"
+  say "$name delete pod -l role=leader           # another takes over"
+  say "$name annotate pod -l role=leader lictor.dev/never-leader=true"
+  say "$name describe leaderelection web         # why, and since when"
+  say "tail -f $log"
+  printf '\nCtrl-C stops everything and removes it.\n'
+  trap 'echo; exit 0' INT
+  wait "$operator" || true
+  fail 'the operator ended'
+}
+
+finish() {
+  local status=$?
+  trap '' INT TERM HUP
+  set +e
+  if [ "$status" != 0 ] && [ "$status" != 130 ] && [ "$status" != 143 ] && [ "$step" != 0 ]; then
+    printf '\nmake demo: failed at step %s/%s, %s\n' "$step" "$steps" "$title" >&2
+    [ ! -s "${log:-}" ] || { printf 'The end of the log of the operator:\n' && tail -n 20 "$log"; } >&2
+  fi
+  if [ -n "$work" ]; then
+    printf '\nstopping, and removing what was made here…\n'
+    exec {leash}>&-
+    wait "$sweeper"
+    if [ -n "$cluster" ]; then
+      exec {cluster_leash}>&-
+      wait "$cluster"
+    fi
+    echo 'done: nothing is left behind'
+  fi
+  exit "$status"
+}
+
+if [ "${1:-}" = --sweep ]; then sweep "$2"; else main "$@"; fi

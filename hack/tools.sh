@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# The programs that the tests, the demo and the benchmarks run, built from the Go modules pinned in hack/tools/.
+#
+#   hack/tools.sh NAME...     makes sure that each exists; prints its path, a line each
+#
+# Looked for, in this order: the path in the environment variable of its name (kube-apiserver: KUBE_APISERVER), a program on
+# the PATH with the pinned version, the cache. Built into ${LICTOR_CACHE:-~/.cache/lictor}/tools/, one directory for each state
+# of go.sum, outside of the work tree: a fresh clone builds nothing again.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}/tools
+
+# The module under hack/tools/, the package, how it is asked for its version, and about how long its first build takes on two
+# cores: the later programs of a module share most of the first one's work.
+describe() {
+  case $1 in
+    etcd)                    echo "etcd       go.etcd.io/etcd/server/v3                  --version          1min" ;;
+    kube-apiserver)          echo "kubernetes k8s.io/kubernetes/cmd/kube-apiserver          --version          4min" ;;
+    kube-controller-manager) echo "kubernetes k8s.io/kubernetes/cmd/kube-controller-manager --version          1min" ;;
+    kube-scheduler)          echo "kubernetes k8s.io/kubernetes/cmd/kube-scheduler          --version          10s" ;;
+    kubectl)                 echo "kubernetes k8s.io/kubernetes/cmd/kubectl                 version,--client   40s" ;;
+    kwok)                    echo "kwok       sigs.k8s.io/kwok/cmd/kwok                  --version          80s" ;;
+    kwokctl)                 echo "kwok       sigs.k8s.io/kwok/cmd/kwokctl               --version          10s" ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here; there are: etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl" >&2; return 1 ;;
+  esac
+}
+
+# The version that go.mod pins for the module of a package.
+pinned() {
+  local directory=$1 module
+  case $directory in
+    etcd) module=go.etcd.io/etcd/server/v3 ;;
+    kubernetes) module=k8s.io/kubernetes ;;
+    kwok) module=sigs.k8s.io/kwok ;;
+  esac
+  sed -nE "s#^(require)?[[:space:]]*$module (v[^ ]+).*#\2#p" "$here/tools/$directory/go.mod"
+}
+
+# A program on the PATH counts only if it names the pinned version itself.
+on_path() {
+  local name=$1 version=$2 flags=$3 found
+  found=$(command -v "$name") || return 1
+  # shellcheck disable=SC2086  # the flags are several words
+  "$found" ${flags//,/ } 2>/dev/null | grep -qE "(^|[^0-9.])${version#v}([^0-9.-]|\$)" && echo "$found"
+}
+
+build() {
+  local name=$1 directory=$2 package=$3 version=$4 estimate=$5 target=$6 flags="-s -w"
+  command -v go >/dev/null || {
+    echo "hack/tools.sh: Go is missing, and $name $version is built with it: install Go 1.26 or newer, or name a binary in $(variable "$name")" >&2
+    return 1
+  }
+  if [ "$directory" = kubernetes ]; then
+    local numbers=${version#v} at=k8s.io/component-base/version
+    flags="$flags -X $at.gitVersion=$version -X $at.gitMajor=${numbers%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$numbers")"
+  elif [ "$directory" = kwok ]; then
+    flags="$flags -X sigs.k8s.io/kwok/pkg/consts.Version=$version"
+  fi
+  echo "building $name $version (once; about $estimate on two cores)" >&2
+  mkdir -p "$(dirname "$target")"
+  (cd "$here/tools/$directory" && CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$target.$$" "$package" >&2)
+  mv "$target.$$" "$target"
+}
+
+variable() { tr 'a-z-' 'A-Z_' <<<"$1"; }
+
+locate() {
+  local name=$1 given directory package flags estimate version target described
+  given=$(variable "$name")
+  if [ -n "${!given:-}" ]; then
+    [ -x "${!given}" ] || { echo "hack/tools.sh: $given names '${!given}', which is no program" >&2; return 1; }
+    echo "${!given}"; return
+  fi
+  described=$(describe "$name")
+  read -r directory package flags estimate <<<"$described"
+  version=$(pinned "$directory")
+  on_path "$name" "$version" "$flags" && return
+  target=$cache/$directory-$(cat "$here/tools/$directory/"go.{mod,sum} | sha256sum | cut -c1-16)/$name
+  if [ ! -x "$target" ]; then
+    mkdir -p "$cache"
+    (flock 9; [ -x "$target" ] || build "$name" "$directory" "$package" "$version" "$estimate" "$target") 9>"$cache/.lock"
+  fi
+  echo "$target"
+}
+
+[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+for name in "$@"; do locate "$name"; done

@@ -1,0 +1,36 @@
+//! Conditions of a status, by Kubernetes' conventions.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// The spec is valid, and this lictor serves it.
+pub const ACCEPTED: &str = "Accepted";
+/// The group has a leader.
+pub const ELECTED: &str = "Elected";
+/// The store of the lock answers.
+pub const STORE_REACHABLE: &str = "StoreReachable";
+/// The election is frozen by its user.
+pub const PAUSED: &str = "Paused";
+
+/// A condition; `reason` is one `CamelCase` word, `message` a sentence that says what to do if something is to be done.
+pub fn condition(type_: &str, holds: bool, reason: &str, message: impl Into<String>, generation: i64) -> Condition {
+    Condition {
+        type_: type_.into(),
+        status: if holds { "True" } else { "False" }.into(),
+        reason: reason.into(),
+        message: message.into(),
+        observed_generation: Some(generation),
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+    }
+}
+
+/// The conditions with the time of their last change: that of `before` where the status is still the same, else `now`.
+pub fn with_transition_times(mut conditions: Vec<Condition>, before: &[Condition], now: Timestamp) -> Vec<Condition> {
+    for condition in &mut conditions {
+        condition.last_transition_time = before
+            .iter()
+            .find(|old| old.type_ == condition.type_ && old.status == condition.status)
+            .map_or(Time(now), |old| old.last_transition_time.clone());
+    }
+    conditions
+}

@@ -1,0 +1,443 @@
+//! `LeaderElection`: one group of pods of which one is the leader. What a user writes, and what they see.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Elects one leader among the pods that the selector matches, and labels it, so that a Service whose selector has the
+/// leader's label reaches the leader only.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "lictor.dev",
+    version = "v1alpha1",
+    kind = "LeaderElection",
+    namespaced,
+    shortname = "le",
+    category = "all",
+    status = "LeaderElectionStatus",
+    derive = "PartialEq",
+    doc = "Elects one leader among the pods that its selector matches, and labels it.",
+    printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader.pod"),
+    printcolumn(name = "Term", type_ = "integer", json_path = ".status.term"),
+    printcolumn(name = "Candidates", type_ = "string", json_path = ".status.candidates.summary"),
+    printcolumn(name = "Class", type_ = "string", json_path = ".status.className"),
+    printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.node", priority = 1),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Elected')].reason", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.size() <= 200").message("metadata.name is longer than 200 characters: choose a shorter name")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.leader.labels.exists(k, !(k in self.follower.labels) || self.follower.labels[k] != self.leader.labels[k])")
+        .message("spec.leader.labels and spec.follower.labels are the same, so nobody could tell the leader: give one label different values, for example role: leader and role: follower"),
+    validation = Rule::new("!has(self.selector.matchLabels) || !self.selector.matchLabels.exists(k, k in self.leader.labels || k in self.follower.labels)")
+        .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
+    validation = Rule::new("!has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in self.leader.labels || e.key in self.follower.labels)")
+        .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app")
+)]
+pub struct LeaderElectionSpec {
+    /// Name of the ElectionClass that says where the lock is kept and which lictor serves this election. Default: the class
+    /// with the annotation lictor.dev/is-default-class: "true"; without one, the built-in class "lease", which keeps the
+    /// lock in a Lease beside the election.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub class_name: Option<String>,
+
+    /// The pods of this namespace that are candidates.
+    pub selector: PodSelector,
+
+    /// Name of the lock in the store; for the lease class the name of the Lease. Default: made from the class's keyTemplate,
+    /// which for Leases is the election's name. It must fit the keyPattern of the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: Option<String>,
+
+    /// Which candidates may be elected. A pod that is being deleted, has finished, or is on a node that is lost or cordoned,
+    /// is never newly elected, whatever is written here.
+    #[serde(default)]
+    pub eligibility: Eligibility,
+
+    /// Which of several eligible pods is elected: the one with the highest annotation lictor.dev/priority (an integer, default
+    /// 0), then with the most weight from this list (default: empty), then the one that carries the leader label already,
+    /// then the one that is ready for the longest time, then the first by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub preference: Vec<Preference>,
+
+    /// Whether a healthy leader gives way. Never (default): a leader stays until it fails. HigherPriority: an eligible pod
+    /// with a higher annotation lictor.dev/priority takes over at once.
+    #[serde(default)]
+    pub preemption: Preemption,
+
+    /// What is written on the leader. Default: the label role: leader.
+    #[serde(default = "Marking::leader")]
+    pub leader: Marking,
+
+    /// What is written on the other candidates. Default: the label role: follower.
+    #[serde(default = "Marking::follower")]
+    pub follower: Marking,
+
+    /// How the leadership passes from one pod to the next.
+    #[serde(default)]
+    pub handover: Handover,
+
+    /// The leader's own health, asked by lictor over the network, for leaders that hang while they still look ready. Default:
+    /// none, the pod's Ready condition alone counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
+
+    /// Freezes the election: nobody is promoted or demoted and no pod is labelled, the lock is kept. A handover that is under
+    /// way is completed first. Default: false.
+    #[serde(default)]
+    pub paused: bool,
+}
+
+/// Selects pods by their labels; all that is given must hold.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)")
+        .message("the selector is empty and would match every pod of the namespace: write matchLabels, for example {app: web}")
+)]
+pub struct PodSelector {
+    /// Labels that a pod must carry, each with this value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub match_labels: BTreeMap<String, String>,
+
+    /// Further requirements on a pod's labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub match_expressions: Vec<PodSelectorRequirement>,
+}
+
+/// One requirement on one label.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.operator in ['In', 'NotIn'] ? (has(self.values) && size(self.values) > 0) : (!has(self.values) || size(self.values) == 0)")
+        .message("values goes with the operators In and NotIn, and they need at least one value; Exists and DoesNotExist take none")
+)]
+pub struct PodSelectorRequirement {
+    /// The label's name.
+    #[schemars(length(min = 1, max = 317))]
+    pub key: String,
+
+    /// How the label is compared with the values.
+    pub operator: PodSelectorOperator,
+
+    /// The values for In and NotIn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub values: Vec<String>,
+}
+
+/// How a label is compared: In and NotIn with the values, Exists and DoesNotExist by its presence.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are Kubernetes' own")]
+pub enum PodSelectorOperator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+/// Which candidates may be elected.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Eligibility {
+    /// Whether a pod must have the condition Ready to be elected, and to stay leader. Default: true.
+    #[serde(default = "yes")]
+    pub require_ready: bool,
+
+    /// How long a pod must have been ready, as seen by lictor, before it may be elected, in seconds, 0 to 86400. Default: 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 86400))]
+    pub min_ready_seconds: u32,
+}
+
+impl Default for Eligibility {
+    fn default() -> Self {
+        Self { require_ready: true, min_ready_seconds: 0 }
+    }
+}
+
+/// A weight for pods on certain nodes.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.zone) != has(self.nodeSelector)")
+        .message("a preference needs exactly one of zone and nodeSelector: write for example {weight: 10, zone: eu-1a}")
+)]
+pub struct Preference {
+    /// Added to a pod that fits, 1 to 1000. The weights of all entries that fit are summed up.
+    #[schemars(range(min = 1, max = 1000))]
+    pub weight: u32,
+
+    /// Fits pods on nodes of this zone, that is, with this value of the label topology.kubernetes.io/zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub zone: Option<String>,
+
+    /// Fits pods on nodes that carry all of these labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
+    pub node_selector: Option<BTreeMap<String, String>>,
+}
+
+/// Whether a healthy leader gives way to another pod.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum Preemption {
+    /// A leader stays until it fails.
+    #[default]
+    Never,
+    /// An eligible pod with a higher priority annotation takes over.
+    HigherPriority,
+}
+
+/// Labels and annotations that are written on a pod for its role.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.labels) || self.labels.all(k, !format.qualifiedName().validate(k).hasValue())")
+        .message("labels has a name that Kubernetes does not take: write at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, for example role"),
+    validation = Rule::new("!has(self.labels) || self.labels.all(k, !format.labelValue().validate(self.labels[k]).hasValue())")
+        .message("labels has a value that Kubernetes does not take: write at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, for example leader"),
+    validation = Rule::new("!has(self.annotations) || self.annotations.all(k, !format.qualifiedName().validate(k).hasValue())")
+        .message("annotations has a name that Kubernetes does not take: write at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, for example example.com/role"),
+    validation = Rule::new("(!has(self.labels) || self.labels.all(k, !k.startsWith('lictor.dev/'))) && (!has(self.annotations) || self.annotations.all(k, !k.startsWith('lictor.dev/')))")
+        .message("names that begin with lictor.dev/ are kept for lictor itself: choose another prefix")
+)]
+pub struct Marking {
+    /// Labels, at most 8. A label of the other role that is not given here is taken off.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 8), schema_with = "short_values")]
+    pub labels: BTreeMap<String, String>,
+
+    /// Annotations, at most 8, each at most 1024 characters. Default: none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8), schema_with = "annotation_values")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Marking {
+    /// What is written on a leader when the user does not say: the label `role: leader`.
+    pub fn leader() -> Self {
+        Self { labels: BTreeMap::from([("role".into(), "leader".into())]), annotations: BTreeMap::new() }
+    }
+
+    /// What is written on the other candidates when the user does not say: the label `role: follower`.
+    pub fn follower() -> Self {
+        Self { labels: BTreeMap::from([("role".into(), "follower".into())]), annotations: BTreeMap::new() }
+    }
+}
+
+/// How the leadership passes from one pod to the next.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Handover {
+    /// DemoteFirst (default): the old leader loses its label before the next one gets it, so there are never two.
+    /// PromoteFirst: the next one gets the label before the old one loses it, so a Service is never without a leader, and for
+    /// some milliseconds has two: the promise of at most one leader is given up.
+    #[serde(default)]
+    pub order: HandoverOrder,
+
+    /// How long a leader that stopped being ready, or whose node stopped being ready, may take to recover before another is
+    /// elected, in seconds, 0 to 3600. A leader that was deleted, evicted or has finished is replaced at once. Default: 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 3600))]
+    pub failover_delay_seconds: u32,
+}
+
+/// Which of the two label writes of a handover comes first.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum HandoverOrder {
+    /// Never two leaders.
+    #[default]
+    DemoteFirst,
+    /// Never none, at the price of two for a moment.
+    PromoteFirst,
+}
+
+/// How lictor asks the leader whether it works. The operator must be able to reach the pods' addresses.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.httpGet) != has(self.tcpSocket)")
+        .message("a probe needs exactly one of httpGet and tcpSocket: write for example httpGet: {path: /leader, port: 8080}"),
+    validation = Rule::new("self.timeoutSeconds <= self.periodSeconds")
+        .message("probe.timeoutSeconds is longer than probe.periodSeconds: shorten the timeout or lengthen the period")
+)]
+pub struct Probe {
+    /// Asks by an HTTP GET; an answer with a status from 200 to 399 is a success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_get: Option<HttpGet>,
+
+    /// Asks by opening a TCP connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_socket: Option<TcpSocket>,
+
+    /// Time from one probe to the next, in seconds, 1 to 300. Default: 2.
+    #[serde(default = "seconds::<2>")]
+    #[schemars(range(min = 1, max = 300))]
+    pub period_seconds: u32,
+
+    /// How long an answer may take, in seconds, 1 to 300 and at most the period. Default: 1.
+    #[serde(default = "seconds::<1>")]
+    #[schemars(range(min = 1, max = 300))]
+    pub timeout_seconds: u32,
+
+    /// How many probes must fail in a row until the leader counts as failed, 1 to 100. Default: 3.
+    #[serde(default = "seconds::<3>")]
+    #[schemars(range(min = 1, max = 100))]
+    pub failure_threshold: u32,
+
+    /// How many probes must succeed in a row until a failed leader counts as healthy again, 1 to 100. Default: 1.
+    #[serde(default = "seconds::<1>")]
+    #[schemars(range(min = 1, max = 100))]
+    pub success_threshold: u32,
+}
+
+/// An HTTP GET to the leader's pod.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpGet {
+    /// The path, beginning with a slash. Default: /.
+    #[serde(default = "root_path")]
+    #[schemars(length(max = 1024), regex(pattern = "^/"))]
+    pub path: String,
+
+    /// The port, a number from 1 to 65535.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+/// A TCP connection to the leader's pod.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct TcpSocket {
+    /// The port, a number from 1 to 65535.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+/// What lictor tells about an election. It is written after the fact: the truth is the lock.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderElectionStatus {
+    /// The metadata.generation that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// The class that serves this election.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_name: Option<String>,
+
+    /// The present leader; absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<Leader>,
+
+    /// The number of the present leadership. It only ever rises; the leader's pod carries it as the annotation lictor.dev/term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term: Option<i64>,
+
+    /// How many pods the selector matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<CandidateCount>,
+
+    /// Upper limit of the seconds from the moment at which a leader's loss can be seen (in the API server or by the probe) to
+    /// the next leader's label, if an eligible pod exists, even if the acting operator is killed at that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_case_failover_seconds: Option<i64>,
+
+    /// Accepted: the spec is valid and served. Elected: there is a leader. StoreReachable: the lock's store answers. Paused:
+    /// present while spec.paused is set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+
+    /// The last ten changes of leader, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<HistoryEntry>,
+}
+
+/// A pod that is the leader.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Leader {
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's uid.
+    pub uid: String,
+    /// The node that the pod runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The pod's address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<String>,
+    /// Since when this pod is the leader.
+    pub since: Option<Time>,
+}
+
+/// How many pods take part.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct CandidateCount {
+    /// Pods that the selector matches and that have not finished.
+    pub total: u32,
+    /// Those of them that could be elected now.
+    pub eligible: u32,
+    /// Both as eligible/total, for the column.
+    pub summary: String,
+}
+
+/// One change of leader.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// The term that began; for a group left without a leader, the one that ended.
+    pub term: i64,
+    /// The new leader's pod; absent where nobody could be elected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// The pod that was the leader before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
+    /// Why the leader changed, in one word.
+    pub reason: String,
+    /// When the change was complete.
+    pub at: Option<Time>,
+    /// Milliseconds from the moment at which the operator saw the cause to the confirmed label.
+    pub took_milliseconds: i64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn seconds<const N: u32>() -> u32 {
+    N
+}
+
+fn root_path() -> String {
+    "/".into()
+}
+
+fn short_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    map_of_strings(63)
+}
+
+fn annotation_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    map_of_strings(1024)
+}
+
+/// The cost of a CEL rule is estimated from these limits, so a map without them is refused by the API server.
+fn map_of_strings(longest: u32) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "additionalProperties": {"type": "string", "maxLength": longest},
+    })
+}

@@ -1,0 +1,24 @@
+//! The Kubernetes kinds that this project defines, group `lictor.dev`: their types, defaults and rules, and the reading of
+//! an election's spec into the valid values that the rest of the program works with.
+
+mod class;
+mod conditions;
+mod crd;
+mod election;
+mod resolve;
+
+pub use class::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec, LeaseStore};
+pub use conditions::{ACCEPTED, ELECTED, PAUSED, STORE_REACHABLE, condition, with_transition_times};
+pub use crd::{definitions, definitions_as_yaml};
+pub use election::{
+    CandidateCount, Eligibility, Handover, HandoverOrder, HistoryEntry, HttpGet, Leader, LeaderElection,
+    LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator, PodSelectorRequirement,
+    Preemption, Preference, Probe, TcpSocket,
+};
+pub use resolve::{Classes, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved, resolve};
+
+/// The API group of every kind here, and the prefix of every annotation, label and finalizer that this project writes.
+pub const GROUP: &str = "lictor.dev";
+
+/// Held on an election until its labels and its lock are cleaned up.
+pub const FINALIZER: &str = "lictor.dev/cleanup";

@@ -1,0 +1,341 @@
+//! From an election as its user wrote it to the valid values that the rest of the program works with, or to what is wrong with it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::election as api;
+use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, ElectionClass, LeaderElection};
+use crate::core;
+
+/// All classes by name.
+pub type Classes = BTreeMap<String, ElectionClass>;
+
+/// An election's spec as valid values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// The class that serves it.
+    pub class_name: String,
+    /// The name of its lock.
+    pub key: core::Key,
+    /// Which pods, and what is written on them.
+    pub scope: core::Scope,
+    /// Who may lead.
+    pub rules: core::Rules,
+    /// Which label write of a handover comes first.
+    pub order: core::HandoverOrder,
+    /// How long a leader may take to recover.
+    pub failover_delay: Duration,
+    /// How the leader is asked for its health.
+    pub probe: Option<Probe>,
+    /// Whether it is frozen.
+    pub paused: bool,
+}
+
+/// How a leader is asked for its health.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Where.
+    pub target: ProbeTarget,
+    /// How often, and what counts.
+    pub rules: core::ProbeRules,
+}
+
+/// Where a leader is asked for its health.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeTarget {
+    /// By an HTTP GET of this path at this port.
+    Http(u16, String),
+    /// By opening this TCP port.
+    Tcp(u16),
+}
+
+/// Why an election can't be served, for the condition `Accepted`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// One word.
+    pub reason: &'static str,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+/// Reads an election's spec. `None`: its class belongs to another lictor than `controller`.
+///
+/// # Errors
+/// What is wrong with it, for its user.
+pub fn resolve(election: &LeaderElection, classes: &Classes, controller: &str) -> Option<Result<Resolved, Refusal>> {
+    let class = match find_class(election.spec.class_name.as_deref(), classes) {
+        Ok(class) => class,
+        Err(refusal) => return Some(Err(refusal)),
+    };
+    if class.controller.is_some_and(|serving| serving != controller) {
+        return None;
+    }
+    Some(resolve_spec(election, &class))
+}
+
+fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Refusal> {
+    // Every field is named, so that a new one can't be forgotten.
+    let api::LeaderElectionSpec {
+        class_name: _,
+        selector,
+        key,
+        eligibility,
+        preference,
+        preemption,
+        leader,
+        follower,
+        handover,
+        probe,
+        paused,
+    } = &election.spec;
+    Ok(Resolved {
+        class_name: class.name.clone(),
+        key: resolve_key(election, key.as_deref(), class)?,
+        scope: core::Scope {
+            selector: resolve_selector(selector),
+            markings: core::Markings { leader: resolve_marking(leader), follower: resolve_marking(follower) },
+        },
+        rules: core::Rules {
+            require_ready: eligibility.require_ready,
+            min_ready: Duration::from_secs(eligibility.min_ready_seconds.into()),
+            preference: preference.iter().map(resolve_preference).collect(),
+            preempt: *preemption == api::Preemption::HigherPriority,
+        },
+        order: match handover.order {
+            api::HandoverOrder::DemoteFirst => core::HandoverOrder::DemoteFirst,
+            api::HandoverOrder::PromoteFirst => core::HandoverOrder::PromoteFirst,
+        },
+        failover_delay: Duration::from_secs(handover.failover_delay_seconds.into()),
+        probe: probe.as_ref().and_then(resolve_probe),
+        paused: *paused,
+    })
+}
+
+/// What a class says; the built-in one has no controller and serves wherever it is found.
+struct Class<'a> {
+    name: String,
+    controller: Option<&'a str>,
+    key_template: &'a str,
+    key_pattern: Option<&'a str>,
+}
+
+fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a>, Refusal> {
+    let defaults: Vec<&String> = classes.iter().filter(|(_, class)| is_default(class)).map(|(name, _)| name).collect();
+    let name = match (wanted, defaults.as_slice()) {
+        (Some(name), _) => name,
+        (None, []) => BUILT_IN_CLASS,
+        (None, [name]) => name,
+        (None, several) => {
+            let names = several.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(Refusal {
+                reason: "AmbiguousDefaultClass",
+                message: format!(
+                    "several classes are marked as the default ({names}): name one in spec.className, or take the annotation \
+                     {DEFAULT_CLASS_ANNOTATION} off all but one"
+                ),
+            });
+        }
+    };
+    match classes.get(name) {
+        Some(class) => Ok(Class {
+            name: name.into(),
+            controller: Some(&class.spec.controller),
+            key_template: &class.spec.key_template,
+            key_pattern: class.spec.key_pattern.as_deref(),
+        }),
+        None if name == BUILT_IN_CLASS => {
+            Ok(Class { name: name.into(), controller: None, key_template: "{name}", key_pattern: Some("*") })
+        }
+        None => {
+            let offered = classes.keys().map(String::as_str).chain([BUILT_IN_CLASS]).collect::<Vec<_>>().join(", ");
+            Err(Refusal {
+                reason: "UnknownClass",
+                message: format!(
+                    "there is no ElectionClass {name:?}: write one of {offered} into spec.className, or leave it out for the default"
+                ),
+            })
+        }
+    }
+}
+
+fn is_default(class: &ElectionClass) -> bool {
+    class.metadata.annotations.as_ref().and_then(|all| all.get(DEFAULT_CLASS_ANNOTATION)).is_some_and(|value| value == "true")
+}
+
+/// The lock's name. A key that a user sets must stay inside what the class allows: else one tenant could take another's lock.
+fn resolve_key(election: &LeaderElection, wanted: Option<&str>, class: &Class) -> Result<core::Key, Refusal> {
+    let name = election.metadata.name.as_deref().unwrap_or_default();
+    let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
+    let expand = |template: &str| template.replace("{name}", name).replace("{namespace}", namespace);
+    let by_template = expand(class.key_template);
+    let key = match wanted {
+        None => by_template,
+        Some(key) if key == by_template => by_template,
+        Some(key) => match class.key_pattern {
+            Some(pattern) if fits(&expand(pattern), key) => key.into(),
+            Some(pattern) => {
+                return Err(refused_key(format!(
+                    "spec.key is {key:?}, and the class {:?} allows {:?} here: write such a key, or leave spec.key out for {by_template:?}",
+                    class.name,
+                    expand(pattern)
+                )));
+            }
+            None => {
+                return Err(refused_key(format!(
+                    "spec.key is {key:?}, and the class {:?} names every lock itself: leave spec.key out for {by_template:?}",
+                    class.name
+                )));
+            }
+        },
+    };
+    if !is_lease_name(&key) {
+        return Err(refused_key(format!(
+            "the lock would be named {key:?}, which is no name for a Lease: it may have lower-case letters, digits, '-' and '.', \
+             must begin and end with a letter or digit, and has at most 253 characters"
+        )));
+    }
+    Ok(core::Key(key))
+}
+
+fn refused_key(message: String) -> Refusal {
+    Refusal { reason: "KeyNotAllowed", message }
+}
+
+/// Whether a text fits a pattern in which `*` stands for any characters.
+fn fits(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text
+            .strip_prefix(start)
+            .is_some_and(|text| (0..=text.len()).any(|at| text.is_char_boundary(at) && fits(rest, &text[at..]))),
+    }
+}
+
+fn is_lease_name(name: &str) -> bool {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    name.len() <= 253
+        && name.split('.').all(|part| {
+            edge(part.chars().next())
+                && edge(part.chars().last())
+                && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        })
+}
+
+fn resolve_selector(selector: &api::PodSelector) -> core::Selector {
+    let requirement = |requirement: &api::PodSelectorRequirement| core::Requirement {
+        key: requirement.key.clone(),
+        operator: match requirement.operator {
+            api::PodSelectorOperator::In => core::Operator::In,
+            api::PodSelectorOperator::NotIn => core::Operator::NotIn,
+            api::PodSelectorOperator::Exists => core::Operator::Exists,
+            api::PodSelectorOperator::DoesNotExist => core::Operator::DoesNotExist,
+        },
+        values: requirement.values.clone(),
+    };
+    core::Selector {
+        match_labels: selector.match_labels.clone(),
+        match_expressions: selector.match_expressions.iter().map(requirement).collect(),
+    }
+}
+
+fn resolve_marking(marking: &api::Marking) -> core::Marking {
+    core::Marking { labels: marking.labels.clone(), annotations: marking.annotations.clone() }
+}
+
+fn resolve_preference(preference: &api::Preference) -> core::Preference {
+    let zone = preference.zone.iter().map(|zone| (core::ZONE_LABEL.to_owned(), zone.clone()));
+    let node_labels = preference.node_selector.clone().unwrap_or_default().into_iter().chain(zone).collect();
+    core::Preference { weight: preference.weight, node_labels }
+}
+
+fn resolve_probe(probe: &api::Probe) -> Option<Probe> {
+    let target = match (&probe.http_get, &probe.tcp_socket) {
+        (Some(http), _) => ProbeTarget::Http(http.port, http.path.clone()),
+        (None, Some(tcp)) => ProbeTarget::Tcp(tcp.port),
+        (None, None) => return None,
+    };
+    Some(Probe {
+        target,
+        rules: core::ProbeRules {
+            period: Duration::from_secs(probe.period_seconds.max(1).into()),
+            timeout: Duration::from_secs(probe.timeout_seconds.max(1).into()),
+            failure_threshold: probe.failure_threshold,
+            success_threshold: probe.success_threshold,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::DEFAULT_CONTROLLER;
+
+    fn election(spec: serde_json::Value) -> LeaderElection {
+        let mut spec = spec;
+        spec["selector"] = json!({"matchLabels": {"app": "web"}});
+        serde_json::from_value(json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection",
+            "metadata": {"name": "web", "namespace": "shop"}, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    fn classes(list: &[(&str, bool, serde_json::Value)]) -> Classes {
+        list.iter()
+            .map(|(name, default, spec)| {
+                let class = json!({
+                    "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass",
+                    "metadata": {"name": name, "annotations": {DEFAULT_CLASS_ANNOTATION: default.to_string()}}, "spec": spec,
+                });
+                ((*name).to_owned(), serde_json::from_value(class).unwrap())
+            })
+            .collect()
+    }
+
+    fn outcome(spec: serde_json::Value, classes: &Classes) -> Result<(String, String), &'static str> {
+        match resolve(&election(spec), classes, DEFAULT_CONTROLLER) {
+            None => Err("elsewhere"),
+            Some(Ok(resolved)) => Ok((resolved.class_name, resolved.key.0)),
+            Some(Err(refusal)) => Err(refusal.reason),
+        }
+    }
+
+    #[test]
+    fn the_class_is_the_named_one_then_the_default_one_then_the_built_in_one() {
+        let ok = |class: &str, key: &str| Ok((class.to_owned(), key.to_owned()));
+        let lease = |template: &str| json!({"lease": {}, "keyTemplate": template});
+        let one = classes(&[("a", true, lease("{namespace}-{name}")), ("b", false, lease("b.{name}"))]);
+        assert_eq!(outcome(json!({}), &Classes::new()), ok("lease", "web"));
+        assert_eq!(outcome(json!({"className": "lease"}), &one), ok("lease", "web"));
+        assert_eq!(outcome(json!({}), &one), ok("a", "shop-web"));
+        assert_eq!(outcome(json!({"className": "b"}), &one), ok("b", "b.web"));
+        assert_eq!(outcome(json!({"className": "c"}), &one), Err("UnknownClass"));
+        let two = classes(&[("a", true, lease("{name}")), ("b", true, lease("{name}"))]);
+        assert_eq!(outcome(json!({}), &two), Err("AmbiguousDefaultClass"));
+        let foreign = classes(&[("a", true, json!({"lease": {}, "controller": "example.com/other"}))]);
+        assert_eq!(outcome(json!({}), &foreign), Err("elsewhere"));
+    }
+
+    #[test]
+    fn a_key_stays_inside_what_the_class_allows() {
+        let of = |pattern: Option<&str>| {
+            classes(&[("a", true, json!({"lease": {}, "keyTemplate": "{name}-lock", "keyPattern": pattern}))])
+        };
+        let key = |key: &str, pattern| outcome(json!({"key": key}), &of(pattern)).map(|(_, key)| key);
+        assert_eq!(key("web-lock", None), Ok("web-lock".into()));
+        assert_eq!(key("other", None), Err("KeyNotAllowed"));
+        assert_eq!(key("shop-x", Some("{namespace}-*")), Ok("shop-x".into()));
+        assert_eq!(key("bank-x", Some("{namespace}-*")), Err("KeyNotAllowed"));
+        assert_eq!(key("shop-x_Y", Some("{namespace}-*")), Err("KeyNotAllowed"));
+        assert_eq!(outcome(json!({"key": "anything.goes"}), &Classes::new()), Ok(("lease".into(), "anything.goes".into())));
+        assert_eq!(outcome(json!({"key": "../x"}), &Classes::new()), Err("KeyNotAllowed"));
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        assert!(fits("a*c*", "abbc") && fits("*", "") && fits("a", "a"));
+        assert!(!fits("a*c", "ab") && !fits("a", "ab"));
+    }
+}

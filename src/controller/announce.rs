@@ -1,0 +1,229 @@
+//! What elections announce, as Events, logs and history.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp as Wall;
+use kube::Resource;
+
+use super::entry::Entry;
+use super::execute::Executor;
+use crate::api::{HistoryEntry, LeaderElection};
+use crate::core::{Announcement, Failure, Holder, NotEligible, Pod, Reason, Transition, Uid, annotation_defect};
+use crate::kubernetes::Event;
+
+/// How many changes of leader a status tells.
+const REMEMBERED: usize = 10;
+
+/// Tells what an election announces.
+pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: &Executor) {
+    match announcement {
+        Announcement::Transition(transition) => announce_transition(entry, transition, executor),
+        Announcement::LabelDrift { pod, uid } => {
+            entry.figures.label_drift += 1;
+            tracing::warn!(election = %name(entry), %pod, "labels were changed by somebody else and are put right");
+            let note = format!("the labels of pod {pod} were changed by somebody else and are put right");
+            tell_both(entry, &pod, &uid, "LabelDrift", "Relabel", &note, executor);
+        }
+        Announcement::LockChanged { what } => {
+            tracing::warn!(election = %name(entry), "the lock was {what} and is made anew");
+            let note = format!("the lock was {what} and is made anew under a new term");
+            tell(entry, None, true, "LockChanged", "RestoreLock", note, executor);
+        }
+    }
+}
+
+/// Tells of annotations that can't be read, once for each pod.
+pub(super) fn announce_defects(entry: &mut Entry, pods: &[&Pod], executor: &Executor) {
+    let mut defective = BTreeSet::new();
+    for pod in pods {
+        let Some(defect) = annotation_defect(pod) else { continue };
+        defective.insert(pod.uid.clone());
+        if !entry.told_defects.contains(&pod.uid) {
+            tracing::warn!(election = %name(entry), pod = %pod.name, "{defect}");
+            let note = format!("pod {}: {defect}", pod.name);
+            tell_both(entry, &pod.name, &pod.uid, "MalformedAnnotation", "Elect", &note, executor);
+        }
+    }
+    entry.told_defects = defective;
+}
+
+/// Tells that an election is refused, or that writing for it fails.
+pub(super) fn announce_refusal(entry: &Entry, reason: &'static str, message: &str, executor: &Executor) {
+    tracing::warn!(election = %name(entry), reason, "{message}");
+    tell(entry, None, true, reason, "Accept", message.into(), executor);
+}
+
+fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Executor) {
+    let Transition { term, leader, previous, reason, took } = transition;
+    let pod = leader.as_ref().map(|leader| leader.pod.as_str());
+    let before = previous.as_ref().map(|previous| previous.pod.as_str());
+    let milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
+    tracing::info!(
+        election = %name(entry), pod = pod.unwrap_or_default(), term = term.0, reason = reason.word(),
+        previous = before.unwrap_or_default(), took_ms = milliseconds, "{}",
+        if leader.is_some() { "leader elected" } else { "nobody is eligible" }
+    );
+    entry.figures.transitions += 1;
+    let is_failover = previous.is_some() && leader.is_some() && is_loss(reason);
+    if is_failover {
+        executor.metrics.observe_failover(&entry.id.namespace, &entry.id.name, took);
+    }
+    let mut history = entry.status.history.take().unwrap_or_else(|| entry.last_status().history);
+    history.insert(
+        0,
+        HistoryEntry {
+            term: term.0.into(),
+            leader: pod.map(Into::into),
+            previous: before.map(Into::into),
+            reason: reason.word().into(),
+            at: Some(Time(in_seconds(Wall::now()))),
+            took_milliseconds: milliseconds,
+        },
+    );
+    history.truncate(REMEMBERED);
+    entry.status.history = Some(history);
+    tell_transition(entry, leader, previous, reason, &format!("term {term}"), milliseconds, executor);
+}
+
+fn tell_transition(
+    entry: &Entry,
+    leader: Option<Holder>,
+    previous: Option<Holder>,
+    reason: Reason,
+    term: &str,
+    milliseconds: i64,
+    executor: &Executor,
+) {
+    let why = describe(reason);
+    let instead = previous.as_ref().map(|previous| format!(" instead of {}", previous.pod)).unwrap_or_default();
+    match &leader {
+        Some(leader) => {
+            let note = format!("{} is the leader{instead} in {term}, after {milliseconds} ms: {why}", leader.pod);
+            tell(entry, Some(pod_reference(entry, &leader.pod, &leader.uid)), false, "Elected", "Promote", note.clone(), executor);
+            executor.tell(Event {
+                regarding: pod_reference(entry, &leader.pod, &leader.uid),
+                related: Some(reference(entry)),
+                warning: false,
+                reason: "Elected",
+                action: "Promote",
+                note: format!("leader of {} in {term}: {why}", entry.id.name),
+            });
+        }
+        None => {
+            let related = previous.as_ref().map(|previous| pod_reference(entry, &previous.pod, &previous.uid));
+            let note = format!("there is no leader{instead}, for nobody is eligible: {why}");
+            tell(entry, related, true, "NoLeader", "Demote", note, executor);
+        }
+    }
+    if let Some(previous) = previous {
+        executor.tell(Event {
+            regarding: pod_reference(entry, &previous.pod, &previous.uid),
+            related: Some(reference(entry)),
+            warning: false,
+            reason: "Demoted",
+            action: "Demote",
+            note: format!("no longer leader of {}: {why}", entry.id.name),
+        });
+    }
+}
+
+/// Kubernetes keeps whole seconds: with more, what is read back would differ from what was written.
+pub(super) fn in_seconds(time: Wall) -> Wall {
+    Wall::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// Why a leader changed, as half a sentence.
+fn describe(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Vacant => "the group had none",
+        Reason::LeaderGone => "the leader's pod is gone",
+        Reason::LeaderUnfit(why) => not_eligible(why),
+        Reason::ProbeFailed => "the leader failed its probe",
+        Reason::Preempted => "it has a higher priority",
+        Reason::SpecChanged => "the election was changed",
+        Reason::LockRestored => "the lock was lost and is made anew",
+        Reason::Resumed => "the labels or the handover were left incomplete",
+    }
+}
+
+/// Why a pod can't lead, as half a sentence.
+pub(super) fn not_eligible(why: NotEligible) -> &'static str {
+    match why {
+        NotEligible::Finished => "the pod has finished or was evicted",
+        NotEligible::Deleting => "the pod is being deleted",
+        NotEligible::Disrupted => "the pod is about to be evicted",
+        NotEligible::NeverLeader => "the pod is annotated as never leader",
+        NotEligible::NotSelected => "the pod does not match the selector any more",
+        NotEligible::NodeLost => "the pod's node is not ready or unreachable",
+        NotEligible::NotReady => "the pod is not ready",
+        NotEligible::NotScheduled => "the pod has no node yet",
+        NotEligible::NodeCordoned => "the pod's node is cordoned",
+        NotEligible::ReadyTooShortly(_) => "the pod is not ready for long enough yet",
+    }
+}
+
+/// Text of a failure, for a person.
+pub(super) fn text(failure: &Failure) -> &str {
+    match failure {
+        Failure::Refused(text) | Failure::Unknown(text) => text,
+    }
+}
+
+fn is_loss(reason: Reason) -> bool {
+    matches!(reason, Reason::LeaderGone | Reason::LeaderUnfit(_) | Reason::ProbeFailed)
+}
+
+fn tell_both(
+    entry: &Entry,
+    pod: &str,
+    uid: &Uid,
+    reason: &'static str,
+    action: &'static str,
+    note: &str,
+    executor: &Executor,
+) {
+    let pod = pod_reference(entry, pod, uid);
+    tell(entry, Some(pod.clone()), true, reason, action, note.into(), executor);
+    let related = Some(reference(entry));
+    executor.tell(Event { regarding: pod, related, warning: true, reason, action, note: note.into() });
+}
+
+fn tell(
+    entry: &Entry,
+    related: Option<ObjectReference>,
+    warning: bool,
+    reason: &'static str,
+    action: &'static str,
+    note: String,
+    executor: &Executor,
+) {
+    executor.tell(Event { regarding: reference(entry), related, warning, reason, action, note });
+}
+
+fn name(entry: &Entry) -> String {
+    format!("{}/{}", entry.id.namespace, entry.id.name)
+}
+
+fn reference(entry: &Entry) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(LeaderElection::api_version(&()).into_owned()),
+        kind: Some(LeaderElection::kind(&()).into_owned()),
+        namespace: Some(entry.id.namespace.clone()),
+        name: Some(entry.id.name.clone()),
+        uid: Some(entry.id.uid.0.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+fn pod_reference(entry: &Entry, name: &str, uid: &Uid) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        namespace: Some(entry.id.namespace.clone()),
+        name: Some(name.into()),
+        uid: Some(uid.0.clone()),
+        ..ObjectReference::default()
+    }
+}

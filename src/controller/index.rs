@@ -1,0 +1,471 @@
+//! Everything that is known of the cluster, kept warm whether or not this replica acts. It only computes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::entry::Entry;
+use super::input::ElectionId;
+use super::monotonic;
+use crate::api::{Classes, ElectionClass, LeaderElection, Refusal, resolve};
+use crate::core::{Key, Node, Pod, Record, Selector, Stored, Uid, Version};
+use crate::kubernetes::Change;
+use crate::store::{Place, StoreEvent};
+
+/// Deleted pods are remembered so that an answer that is older than the deletion does not bring one back.
+const REMEMBERED_DELETIONS: usize = 4096;
+
+/// The caches.
+pub(super) struct Index {
+    controller: String,
+    pub(super) classes: Classes,
+    pub(super) nodes: BTreeMap<String, Node>,
+    pub(super) namespaces: BTreeMap<String, Namespace>,
+    deleted: VecDeque<Uid>,
+    /// Elections to look at.
+    dirty: BTreeSet<(String, String)>,
+}
+
+/// One namespace.
+#[derive(Default)]
+pub(super) struct Namespace {
+    pub(super) pods: BTreeMap<String, Pod>,
+    pub(super) elections: BTreeMap<String, Entry>,
+    pub(super) records: BTreeMap<Key, (Version, Stored)>,
+    /// Which elections select a pod.
+    selecting: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Index {
+    pub(super) fn new(controller: String) -> Self {
+        Self {
+            controller,
+            classes: Classes::new(),
+            nodes: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            deleted: VecDeque::new(),
+            dirty: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn take_dirty(&mut self) -> BTreeSet<(String, String)> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    pub(super) fn mark(&mut self, namespace: &str, election: &str) {
+        self.dirty.insert((namespace.into(), election.into()));
+    }
+
+    pub(super) fn mark_all(&mut self) {
+        let all = self.namespaces.iter().flat_map(|(namespace, content)| {
+            content.elections.keys().map(|election| (namespace.clone(), election.clone()))
+        });
+        self.dirty = all.collect();
+    }
+
+    pub(super) fn entries(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.namespaces.values_mut().flat_map(|namespace| namespace.elections.values_mut())
+    }
+
+    pub(super) fn dirty_count(&self) -> usize {
+        self.dirty.len()
+    }
+
+    pub(super) fn entry(&mut self, id: &ElectionId) -> Option<&mut Entry> {
+        let entry = self.namespaces.get_mut(&id.namespace)?.elections.get_mut(&id.name)?;
+        (entry.id.uid == id.uid).then_some(entry)
+    }
+
+    // Pods
+
+    pub(super) fn apply_pods(&mut self, change: Change<(String, Pod)>) {
+        match change {
+            Change::Applied((namespace, pod)) => self.put_pod(&namespace, pod),
+            Change::Deleted((namespace, pod)) => self.remove_pod(&namespace, &pod.name, &pod.uid),
+            Change::All(scope, pods) => {
+                let present: BTreeSet<(String, Uid)> = pods.iter().map(|(n, pod)| (n.clone(), pod.uid.clone())).collect();
+                let mut gone = Vec::new();
+                for (namespace, content) in self.scoped(scope.as_deref()) {
+                    let known = content.pods.values().filter(|pod| !present.contains(&(namespace.clone(), pod.uid.clone())));
+                    gone.extend(known.map(|pod| (namespace.clone(), pod.name.clone(), pod.uid.clone())));
+                }
+                for (namespace, name, uid) in gone {
+                    self.remove_pod(&namespace, &name, &uid);
+                }
+                for (namespace, pod) in pods {
+                    self.put_pod(&namespace, pod);
+                }
+            }
+            Change::Broken(..) => {}
+        }
+    }
+
+    /// A pod as it is now, from a watch or from the answer to a request: the newer one counts.
+    pub(super) fn put_pod(&mut self, namespace: &str, mut pod: Pod) {
+        if self.deleted.contains(&pod.uid) {
+            return;
+        }
+        let content = self.namespaces.entry(namespace.into()).or_default();
+        let known = content.pods.get(&pod.name).filter(|known| known.uid == pod.uid);
+        if known.is_some_and(|known| known.version >= pod.version) {
+            return;
+        }
+        pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or_else(monotonic));
+        let mut touched = BTreeSet::new();
+        for (name, entry) in &mut content.elections {
+            let stored = entry.spec().and_then(|spec| content.records.get(&spec.key));
+            let concerned = entry.concerns(&pod, stored.and_then(|(_, stored)| stored.record()));
+            let was = if concerned { !entry.members.insert(pod.name.clone()) } else { entry.members.remove(&pod.name) };
+            if concerned || was {
+                touched.insert(name.clone());
+            }
+            let selects = concerned && entry.selects(&pod);
+            let selected = if selects { !entry.selected.insert(pod.name.clone()) } else { entry.selected.remove(&pod.name) };
+            if selects != selected {
+                let selecting = content.selecting.entry(pod.name.clone()).or_default();
+                if selects {
+                    selecting.insert(name.clone());
+                } else {
+                    selecting.remove(name);
+                }
+                touched.extend(selecting.iter().cloned());
+            }
+        }
+        content.pods.insert(pod.name.clone(), pod);
+        self.dirty.extend(touched.into_iter().map(|name| (namespace.to_owned(), name)));
+    }
+
+    /// A pod is gone, unless the name belongs to another one by now.
+    pub(super) fn remove_pod(&mut self, namespace: &str, name: &str, uid: &Uid) {
+        self.deleted.push_back(uid.clone());
+        if self.deleted.len() > REMEMBERED_DELETIONS {
+            self.deleted.pop_front();
+        }
+        let Some(content) = self.namespaces.get_mut(namespace) else { return };
+        if content.pods.get(name).is_none_or(|pod| pod.uid != *uid) {
+            return;
+        }
+        content.pods.remove(name);
+        let selecting = content.selecting.remove(name).unwrap_or_default();
+        let mut touched = selecting;
+        for (election, entry) in &mut content.elections {
+            entry.selected.remove(name);
+            if entry.members.remove(name) {
+                touched.insert(election.clone());
+            }
+        }
+        self.dirty.extend(touched.into_iter().map(|election| (namespace.to_owned(), election)));
+    }
+
+    // Nodes and classes
+
+    pub(super) fn apply_nodes(&mut self, change: Change<(String, Node)>) {
+        match change {
+            Change::Applied((name, node)) => self.put_node(&name, Some(node)),
+            Change::Deleted((name, _)) => self.put_node(&name, None),
+            Change::All(_, nodes) => {
+                let nodes: BTreeMap<String, Node> = nodes.into_iter().collect();
+                let gone: Vec<String> = self.nodes.keys().filter(|name| !nodes.contains_key(*name)).cloned().collect();
+                for name in gone {
+                    self.put_node(&name, None);
+                }
+                for (name, node) in nodes {
+                    self.put_node(&name, Some(node));
+                }
+            }
+            Change::Broken(..) => {}
+        }
+    }
+
+    fn put_node(&mut self, name: &str, node: Option<Node>) {
+        // Nodes report themselves every few seconds, and hardly ever with something new.
+        if self.nodes.get(name) == node.as_ref() {
+            return;
+        }
+        match node {
+            Some(node) => self.nodes.insert(name.into(), node),
+            None => self.nodes.remove(name),
+        };
+        for (namespace, content) in &self.namespaces {
+            for pod in content.pods.values().filter(|pod| pod.node.as_deref() == Some(name)) {
+                let selecting = content.selecting.get(&pod.name).into_iter().flatten();
+                self.dirty.extend(selecting.map(|election| (namespace.clone(), election.clone())));
+            }
+        }
+    }
+
+    pub(super) fn apply_classes(&mut self, change: Change<(String, ElectionClass)>) {
+        match change {
+            Change::Applied((name, class)) => {
+                self.classes.insert(name, class);
+            }
+            Change::Deleted((name, _)) => {
+                self.classes.remove(&name);
+            }
+            Change::All(_, classes) => self.classes = classes.into_iter().collect(),
+            Change::Broken(..) => return,
+        }
+        let all: Vec<(String, String)> = self
+            .namespaces
+            .iter()
+            .flat_map(|(namespace, content)| content.elections.keys().map(|name| (namespace.clone(), name.clone())))
+            .collect();
+        for (namespace, name) in all {
+            self.resolve_again(&namespace, &name);
+        }
+    }
+
+    // Elections
+
+    pub(super) fn apply_elections(&mut self, change: Change<(Version, Uid, LeaderElection)>) -> Vec<Entry> {
+        let mut removed = Vec::new();
+        match change {
+            Change::Applied((version, uid, election)) => removed.extend(self.put_election(version, uid, election)),
+            Change::Deleted((_, uid, election)) => removed.extend(self.remove_election(&election, &uid)),
+            Change::All(scope, elections) => {
+                let present: BTreeSet<Uid> = elections.iter().map(|(_, uid, _)| uid.clone()).collect();
+                let mut gone = Vec::new();
+                for (_, content) in self.scoped(scope.as_deref()) {
+                    let known = content.elections.values().filter(|entry| !present.contains(&entry.id.uid));
+                    gone.extend(known.map(|entry| (entry.object.clone(), entry.id.uid.clone())));
+                }
+                for (election, uid) in gone {
+                    removed.extend(self.remove_election(&election, &uid));
+                }
+                for (version, uid, election) in elections {
+                    removed.extend(self.put_election(version, uid, election));
+                }
+            }
+            Change::Broken(..) => {}
+        }
+        removed
+    }
+
+    /// An election as it is now; returns an earlier one of the same name that it replaces.
+    pub(super) fn put_election(&mut self, version: Version, uid: Uid, mut object: LeaderElection) -> Option<Entry> {
+        object.metadata.managed_fields = None;
+        let namespace = object.metadata.namespace.clone().unwrap_or_default();
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let known = self.namespaces.entry(namespace.clone()).or_default().elections.get_mut(&name);
+        let replaced = match known {
+            Some(known) if known.id.uid == uid => {
+                if known.version >= version {
+                    return None;
+                }
+                known.version = version;
+                let same = known.object.spec == object.spec && known.is_deleted() == object.metadata.deletion_timestamp.is_some();
+                known.object = object;
+                if same {
+                    self.mark(&namespace, &name);
+                    return None;
+                }
+                None
+            }
+            Some(known) => {
+                let earlier = known.object.clone();
+                let uid = known.id.uid.clone();
+                self.remove_election(&earlier, &uid).map(|entry| (entry, object))
+            }
+            None => {
+                let id = ElectionId { namespace: namespace.clone(), name: name.clone(), uid };
+                let entry = Entry::new(id, version, object);
+                self.namespaces.entry(namespace.clone()).or_default().elections.insert(name.clone(), entry);
+                None
+            }
+        };
+        if let Some((earlier, object)) = replaced {
+            let uid = Uid(object.metadata.uid.clone().unwrap_or_default());
+            self.put_election(version, uid, object);
+            return Some(earlier);
+        }
+        self.resolve_again(&namespace, &name);
+        None
+    }
+
+    fn remove_election(&mut self, election: &LeaderElection, uid: &Uid) -> Option<Entry> {
+        let namespace = election.metadata.namespace.clone().unwrap_or_default();
+        let name = election.metadata.name.clone().unwrap_or_default();
+        let content = self.namespaces.get_mut(&namespace)?;
+        if content.elections.get(&name).is_none_or(|entry| entry.id.uid != *uid) {
+            return None;
+        }
+        let entry = content.elections.remove(&name)?;
+        for pod in &entry.selected {
+            if let Some(selecting) = content.selecting.get_mut(pod) {
+                selecting.remove(&name);
+            }
+        }
+        // Those that it stood in the way of.
+        let all: Vec<String> = content.elections.values().filter(|e| e.conflict.is_some()).map(|e| e.id.name.clone()).collect();
+        self.dirty.extend(all.into_iter().map(|other| (namespace.clone(), other)));
+        Some(entry)
+    }
+
+    fn resolve_again(&mut self, namespace: &str, name: &str) {
+        let Some(entry) = self.namespaces.get_mut(namespace).and_then(|content| content.elections.get_mut(name)) else {
+            return;
+        };
+        let resolved = resolve(&entry.object, &self.classes, &self.controller);
+        // A deleted election whose class is gone is still cleaned up, by what its record says.
+        entry.resolved = resolved;
+        self.gather_members(namespace, name);
+        self.mark(namespace, name);
+        let content = self.namespaces.get(namespace);
+        let others = content.into_iter().flat_map(|c| c.elections.values()).filter(|e| e.conflict.is_some());
+        let others: Vec<String> = others.map(|entry| entry.id.name.clone()).collect();
+        self.dirty.extend(others.into_iter().map(|other| (namespace.to_owned(), other)));
+    }
+
+    /// Looks through all pods of the namespace: after a change of the selectors.
+    fn gather_members(&mut self, namespace: &str, name: &str) {
+        let Some(content) = self.namespaces.get_mut(namespace) else { return };
+        let Some(entry) = content.elections.get_mut(name) else { return };
+        let record = entry.spec().and_then(|spec| content.records.get(&spec.key)).and_then(|(_, stored)| stored.record());
+        entry.earlier = earlier_selectors(record);
+        let strays = content.records.values().filter_map(|(_, stored)| stored.record());
+        for stray in strays.filter(|record| record.election == entry.id.uid) {
+            entry.earlier.extend(earlier_selectors(Some(stray)));
+        }
+        let before = std::mem::take(&mut entry.selected);
+        entry.members = content.pods.values().filter(|pod| entry.concerns(pod, record)).map(|pod| pod.name.clone()).collect();
+        entry.selected = content.pods.values().filter(|pod| entry.selects(pod)).map(|pod| pod.name.clone()).collect();
+        let mut touched = BTreeSet::new();
+        for pod in before.symmetric_difference(&entry.selected) {
+            let selecting = content.selecting.entry(pod.clone()).or_default();
+            if entry.selected.contains(pod) {
+                selecting.insert(name.into());
+            } else {
+                selecting.remove(name);
+            }
+            touched.extend(selecting.iter().cloned());
+        }
+        self.dirty.extend(touched.into_iter().map(|election| (namespace.to_owned(), election)));
+    }
+
+    // Records
+
+    pub(super) fn apply_records(&mut self, event: StoreEvent) {
+        match event {
+            StoreEvent::Changed(place, version, stored) => self.put_record(&place, version, stored),
+            StoreEvent::All(scope, records) => {
+                let present: BTreeSet<Place> = records.iter().map(|(place, ..)| place.clone()).collect();
+                let mut gone = Vec::new();
+                for (namespace, content) in self.scoped(scope.as_deref()) {
+                    for (key, (version, _)) in &content.records {
+                        let place = Place { namespace: namespace.clone(), key: key.clone() };
+                        if !present.contains(&place) {
+                            gone.push((place, Version(version.0 + 1)));
+                        }
+                    }
+                }
+                for (place, version) in gone {
+                    self.put_record(&place, version, Stored::Absent);
+                }
+                for (place, version, stored) in records {
+                    self.put_record(&place, version, stored);
+                }
+            }
+            StoreEvent::Broken(_) => {}
+        }
+    }
+
+    /// A record as it is now, from the watch or from the answer to a write: the newer one counts.
+    pub(super) fn put_record(&mut self, place: &Place, version: Version, stored: Stored) {
+        let content = self.namespaces.entry(place.namespace.clone()).or_default();
+        if content.records.get(&place.key).is_some_and(|(known, _)| *known >= version) {
+            return;
+        }
+        let selectors = earlier_selectors(stored.record());
+        content.records.insert(place.key.clone(), (version, stored.clone()));
+        if stored == Stored::Absent && content.records.len() > 16 {
+            let wanted: BTreeSet<&Key> = content.elections.values().filter_map(Entry::spec).map(|spec| &spec.key).collect();
+            if !wanted.contains(&place.key) {
+                content.records.remove(&place.key);
+            }
+        }
+        let mut again = Vec::new();
+        for entry in content.elections.values_mut() {
+            let own = entry.spec().is_some_and(|spec| spec.key == place.key);
+            let stray = stored.record().is_some_and(|record| record.election == entry.id.uid);
+            if let Some((key, group)) = &mut entry.group
+                && *key == place.key
+            {
+                group.observe(version, stored.clone());
+            }
+            if own || stray {
+                if !selectors.iter().all(|selector| entry.earlier.contains(selector)) {
+                    again.push(entry.id.name.clone());
+                }
+                self.dirty.insert((place.namespace.clone(), entry.id.name.clone()));
+            }
+        }
+        for name in again {
+            self.gather_members(&place.namespace, &name);
+        }
+    }
+
+    // Conflicts
+
+    /// Why an election has to give way to an older one, if it has to.
+    pub(super) fn conflict(&self, namespace: &str, name: &str) -> Option<Refusal> {
+        let content = self.namespaces.get(namespace)?;
+        let entry = content.elections.get(name)?;
+        let spec = entry.spec()?;
+        let wins = |other: &Entry| other.conflict.is_none() && other.spec().is_some() && is_older(other, entry);
+        let same_lock = content
+            .elections
+            .values()
+            .find(|other| other.id.uid != entry.id.uid && other.spec().is_some_and(|s| s.key == spec.key) && wins(other));
+        if let Some(other) = same_lock {
+            return Some(Refusal {
+                reason: "KeyTaken",
+                message: format!(
+                    "the lock {:?} belongs to the older election {namespace}/{}: give this one another spec.key, or delete the other",
+                    spec.key.0, other.id.name
+                ),
+            });
+        }
+        for pod in &entry.selected {
+            let others = content.selecting.get(pod).into_iter().flatten().filter(|other| *other != name);
+            for other in others.filter_map(|other| content.elections.get(other)).filter(|other| wins(other)) {
+                return Some(Refusal {
+                    reason: "PodsTaken",
+                    message: format!(
+                        "the pod {pod:?} is labelled by the older election {namespace}/{} already: give this one a selector for \
+                         pods of its own, or delete the other",
+                        other.id.name
+                    ),
+                });
+            }
+        }
+        None
+    }
+
+    /// The other elections that share pods or the lock with this one.
+    pub(super) fn mark_neighbours(&mut self, namespace: &str, name: &str) {
+        let Some(content) = self.namespaces.get(namespace) else { return };
+        let Some(entry) = content.elections.get(name) else { return };
+        let pods = entry.selected.iter().filter_map(|pod| content.selecting.get(pod)).flatten().cloned();
+        let key = entry.spec().map(|spec| &spec.key);
+        let locks = content.elections.values().filter(|other| other.spec().map(|spec| &spec.key) == key);
+        let neighbours: BTreeSet<String> = pods.chain(locks.map(|other| other.id.name.clone())).collect();
+        let marked = neighbours.into_iter().filter(|other| other != name).map(|other| (namespace.to_owned(), other));
+        self.dirty.extend(marked.collect::<Vec<_>>());
+    }
+
+    fn scoped(&self, scope: Option<&str>) -> impl Iterator<Item = (&String, &Namespace)> {
+        self.namespaces.iter().filter(move |(namespace, _)| scope.is_none_or(|scope| scope == namespace.as_str()))
+    }
+}
+
+fn earlier_selectors(record: Option<&Record>) -> Vec<Selector> {
+    let scopes = record.into_iter().flat_map(|record| [&record.scope].into_iter().chain(&record.former));
+    scopes.map(|scope| scope.selector.clone()).collect()
+}
+
+/// Both times come from the same API server; of two made in the same second, the first by name is the older one.
+fn is_older(one: &Entry, other: &Entry) -> bool {
+    let age = |entry: &Entry| {
+        let created = entry.object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, entry.id.name.clone())
+    };
+    age(one) < age(other)
+}

@@ -1,0 +1,40 @@
+//! What the loop is told.
+
+use crate::api::{ElectionClass, LeaderElection};
+use crate::core::{Failure, Node, OpId, Outcome, Pod, Uid, Version};
+use crate::kubernetes::{Change, ClaimUpdate};
+use crate::store::StoreEvent;
+
+/// An election, by name and uid: what comes back for an earlier one of the same name, is dropped.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElectionId {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: Uid,
+}
+
+/// An observation.
+#[derive(Debug)]
+pub enum Input {
+    /// Of pods, each with its namespace.
+    Pods(Change<(String, Pod)>),
+    /// Of nodes, each with its name.
+    Nodes(Change<(String, Node)>),
+    /// Of classes, each with its name.
+    Classes(Change<(String, ElectionClass)>),
+    /// Of elections.
+    Elections(Change<(Version, Uid, LeaderElection)>),
+    /// Of locks.
+    Records(StoreEvent),
+    /// The outcome of a command.
+    Outcome(ElectionId, OpId, Outcome),
+    /// The outcome of a write of the election itself; `None`: it had changed meanwhile.
+    Written(ElectionId, Box<Result<LeaderElection, Option<Failure>>>),
+    /// Whether the leader of this uid fails its probe.
+    Probed(ElectionId, Uid, bool),
+    /// Whether this replica acts.
+    Claim(ClaimUpdate),
+}

@@ -1,0 +1,34 @@
+//! The loop of the operator: observations in, commands out.
+//!
+//! One task owns everything that is known ([`index`]) and every election's decision ([`crate::core::Election`]); it never waits for
+//! a request. What is to be done in the world is done by tasks of their own ([`execute`]), and the outcomes come back as inputs.
+
+mod announce;
+mod entry;
+mod execute;
+mod index;
+mod input;
+mod probe;
+mod run;
+mod status;
+
+pub use input::Input;
+pub use run::{Controller, Parameters};
+
+use std::sync::LazyLock;
+
+use k8s_openapi::jiff::Timestamp as Wall;
+
+use crate::core::{Instant, Timestamp};
+
+static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+
+/// This process's monotonic clock.
+pub fn monotonic() -> Instant {
+    Instant::after_origin(ORIGIN.elapsed())
+}
+
+/// This machine's wall clock, for people.
+pub fn wall() -> Timestamp {
+    Timestamp(Wall::now().as_millisecond())
+}

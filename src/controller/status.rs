@@ -1,0 +1,153 @@
+//! What a status says. Pure: from what is known to the text that a user reads.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp as Wall;
+
+use super::announce::{in_seconds, not_eligible, text};
+use super::entry::Entry;
+use crate::api::{
+    ACCEPTED, CandidateCount, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved, STORE_REACHABLE, condition,
+    with_transition_times,
+};
+use crate::core::{Election, Failure, Holder, Instant, Node, Pod, Situation, Timestamp, eligible};
+
+/// What an election's status should be now; `None`: nothing that could be told is known yet.
+pub(super) fn status(
+    entry: &Entry,
+    refusal: Option<&Refusal>,
+    candidates: &[(&Pod, Option<&Node>)],
+    now: Instant,
+    operator_lease: std::time::Duration,
+) -> Option<LeaderElectionStatus> {
+    let before = entry.last_status();
+    let generation = entry.generation();
+    let mut status = LeaderElectionStatus {
+        observed_generation: Some(generation),
+        history: entry.status.history.clone().unwrap_or_else(|| before.history.clone()),
+        ..before.clone()
+    };
+    let group = entry.group()?;
+    let mut conditions: Vec<Condition> = Vec::new();
+    if let Some(Refusal { reason, message }) = refusal {
+        conditions.push(condition(ACCEPTED, false, reason, message, generation));
+        // What was elected before stays as it is, and so does what was said about it.
+        conditions.extend(before.conditions.iter().filter(|old| old.type_ == ELECTED || old.type_ == STORE_REACHABLE).cloned());
+    } else {
+        let spec = entry.spec()?;
+        if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused {
+            return None;
+        }
+        if group.is_busy() && group.failure().is_none() {
+            return None;
+        }
+        status.class_name = Some(spec.class_name.clone());
+        status.candidates = Some(count(spec, candidates, now));
+        status.worst_case_failover_seconds = Some(worst_case(spec, operator_lease));
+        status.leader = group.leader().map(|(_, holder, since)| leader(holder, *since));
+        let term = i64::from(group.term().0);
+        status.term = (term > 0).then_some(term).or(before.term);
+        conditions.push(condition(ACCEPTED, true, "Accepted", "the election is served", generation));
+        conditions.push(elected(group, spec, candidates, now, generation));
+        conditions.push(store_reachable(group, generation));
+        if spec.paused {
+            let message = "the election is frozen: set spec.paused to false to go on";
+            conditions.push(condition(PAUSED, true, "Paused", message, generation));
+        }
+    }
+    status.conditions = with_transition_times(conditions, &before.conditions, in_seconds(Wall::now()));
+    Some(status)
+}
+
+/// The lease of an acting operator that is killed has to end first; then the leader may have time to recover, or its probe has to
+/// fail often enough.
+fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {
+    let detection = spec.probe.as_ref().map(|probe| probe.rules.detection()).unwrap_or_default();
+    let total = operator_lease + spec.failover_delay.max(detection);
+    i64::try_from(total.as_secs() + u64::from(total.subsec_nanos() > 0)).unwrap_or(i64::MAX)
+}
+
+fn count(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) -> CandidateCount {
+    let living = candidates.iter().filter(|(pod, _)| !pod.finished);
+    let total = u32::try_from(living.clone().count()).unwrap_or(u32::MAX);
+    let could = living.filter(|(pod, node)| eligible(pod, *node, &spec.rules, now).is_ok()).count();
+    let eligible = u32::try_from(could).unwrap_or(u32::MAX);
+    CandidateCount { total, eligible, summary: format!("{eligible}/{total}") }
+}
+
+fn leader(holder: &Holder, since: Timestamp) -> Leader {
+    Leader {
+        pod: holder.pod.clone(),
+        uid: holder.uid.0.clone(),
+        node: holder.node.clone(),
+        ip: holder.ip.clone(),
+        since: Wall::from_millisecond(since.0).ok().map(in_seconds).map(Time),
+    }
+}
+
+fn elected(
+    group: &Election,
+    spec: &Resolved,
+    candidates: &[(&Pod, Option<&Node>)],
+    now: Instant,
+    generation: i64,
+) -> Condition {
+    let leads = group.leader().map(|(_, holder, _)| holder.pod.as_str());
+    if let Some(failure) = group.failure() {
+        let holds = matches!(group.situation(), Situation::Led | Situation::LedDespiteProbe) && leads.is_some();
+        let reason = if holds { "LabellingFails" } else { "HandoverFails" };
+        return condition(ELECTED, holds, reason, format!("tried again and again: {}", text(failure)), generation);
+    }
+    match (group.situation(), leads) {
+        (Situation::LedDespiteProbe, Some(pod)) => condition(
+            ELECTED,
+            true,
+            "ProbeFails",
+            format!("{pod} fails its probe, and stays the leader because no other pod is eligible"),
+            generation,
+        ),
+        (Situation::Recovering(why, _), Some(pod)) => condition(
+            ELECTED,
+            true,
+            "WaitingForRecovery",
+            format!(
+                "{pod} has {} s (spec.handover.failoverDelaySeconds) to recover before another is elected: {}",
+                spec.failover_delay.as_secs(),
+                not_eligible(*why)
+            ),
+            generation,
+        ),
+        (Situation::Foreign(what), _) => {
+            let message = format!("{what}: delete it, or give this election another spec.key");
+            condition(ELECTED, false, "LockNotOurs", message, generation)
+        }
+        (_, Some(pod)) => condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation),
+        (_, None) => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),
+    }
+}
+
+/// Which pods there are, and why none of them can lead.
+fn why_nobody(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) -> String {
+    if spec.paused {
+        return "the election is frozen and has no leader: set spec.paused to false".into();
+    }
+    if candidates.is_empty() {
+        return "the selector matches no pod: check spec.selector against the pods' labels".into();
+    }
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (pod, node) in candidates {
+        if let Err(why) = eligible(pod, *node, &spec.rules, now) {
+            *reasons.entry(not_eligible(why)).or_default() += 1;
+        }
+    }
+    let reasons: Vec<String> = reasons.into_iter().map(|(why, pods)| format!("{pods}x {why}")).collect();
+    format!("none of {} pods is eligible: {}", candidates.len(), reasons.join(", "))
+}
+
+fn store_reachable(group: &Election, generation: i64) -> Condition {
+    match group.failure() {
+        Some(Failure::Unknown(text)) => condition(STORE_REACHABLE, false, "NoAnswer", text, generation),
+        _ => condition(STORE_REACHABLE, true, "Answers", "the lock's store answers", generation),
+    }
+}

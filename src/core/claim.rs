@@ -1,0 +1,242 @@
+//! Which replica of the operator acts: the life of its claim on the operator's own lease.
+//!
+//! Nothing in here makes an election safe, the handover protocol does that alone; the claim keeps replicas out of each other's
+//! way. Expiry is judged by what was observed on this machine's monotonic clock, as client-go does
+//! (`tools/leaderelection/leaderelection.go`): a holder counts from the moment at which its renewal was *sent*, a contender from
+//! the moment at which it *saw* the last change.
+
+use std::time::Duration;
+
+use super::{Instant, Version};
+
+/// The lengths of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimParameters {
+    /// How long a holder that went silent keeps the claim.
+    pub duration: Duration,
+}
+
+impl ClaimParameters {
+    /// From one renewal to the next.
+    pub fn renewal(self) -> Duration {
+        self.duration / 3
+    }
+
+    /// What a holder stays away from the end of its claim: requests that it has sent may still be on their way, and clocks
+    /// do not run equally fast.
+    pub fn margin(self) -> Duration {
+        self.duration / 5
+    }
+
+    /// From one attempt to the next after a failure.
+    pub fn retry(self) -> Duration {
+        self.duration / 15
+    }
+}
+
+/// The operator's lease, as last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    version: Version,
+    holder: Option<String>,
+    /// How long this holder keeps it, as it published itself.
+    duration: Duration,
+    /// When this version was seen first.
+    at: Instant,
+}
+
+/// One replica's view of the operator's lease.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    identity: String,
+    parameters: ClaimParameters,
+    seen: Option<Seen>,
+    /// When the last renewal that succeeded was sent.
+    renewed: Option<Instant>,
+    /// Earliest moment of the next request.
+    not_before: Instant,
+}
+
+/// Whether this replica may act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimState {
+    /// It may, until this moment.
+    Acting(Instant),
+    /// It may not.
+    Standby,
+}
+
+/// What a claim needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimCommand {
+    /// Write the lease in this replica's name, by compare-and-swap.
+    Write {
+        /// The version last seen; `None`: there is no lease.
+        expected: Option<Version>,
+        /// Whether the holder changes by this.
+        takes_over: bool,
+    },
+    /// Nothing before this moment, unless the lease changes.
+    Wait(Instant),
+}
+
+impl Claim {
+    /// A replica that has seen nothing yet. `identity` must be unique among all replicas and all their starts.
+    pub fn new(identity: String, parameters: ClaimParameters) -> Self {
+        Self { identity, parameters, seen: None, renewed: None, not_before: Instant::default() }
+    }
+
+    /// The lease was seen; `None`: there is none.
+    pub fn observe(&mut self, lease: Option<(Version, Option<String>, Duration)>, now: Instant) {
+        match lease {
+            None => self.seen = None,
+            Some((version, ..)) if self.seen.as_ref().is_some_and(|seen| seen.version >= version) => {}
+            Some((version, holder, duration)) => self.seen = Some(Seen { version, holder, duration, at: now }),
+        }
+        if !self.is_mine() {
+            self.renewed = None;
+        }
+    }
+
+    /// A write that was sent at `sent` succeeded.
+    pub fn written(&mut self, version: Version, sent: Instant, now: Instant) {
+        if self.seen.as_ref().is_none_or(|seen| seen.version <= version) {
+            let duration = self.parameters.duration;
+            self.seen = Some(Seen { version, holder: Some(self.identity.clone()), duration, at: now });
+            self.renewed = Some(sent);
+        }
+        self.not_before = now;
+    }
+
+    /// A write failed, or its outcome is not known: the next one has to wait a little. What was written, if it was, is seen
+    /// by reading.
+    pub fn failed(&mut self, now: Instant) {
+        self.not_before = now + self.parameters.retry();
+    }
+
+    /// Whether this replica may act now.
+    pub fn state(&self, now: Instant) -> ClaimState {
+        match self.deadline() {
+            Some(deadline) if now < deadline => ClaimState::Acting(deadline),
+            _ => ClaimState::Standby,
+        }
+    }
+
+    /// What to do now.
+    pub fn next(&self, now: Instant) -> ClaimCommand {
+        let due = match &self.seen {
+            None => self.not_before,
+            Some(seen) if seen.holder.is_none() => self.not_before,
+            Some(seen) if self.is_mine() => match self.renewed {
+                Some(renewed) if self.deadline().is_some_and(|deadline| now < deadline) => {
+                    (renewed + self.parameters.renewal()).max(self.not_before)
+                }
+                // Written by a request whose answer was lost, or not renewed in time: taken anew.
+                _ => seen.at.max(self.not_before),
+            },
+            Some(seen) => (seen.at + seen.duration).max(self.not_before),
+        };
+        if now < due {
+            return ClaimCommand::Wait(due);
+        }
+        ClaimCommand::Write { expected: self.seen.as_ref().map(|seen| seen.version), takes_over: !self.is_mine() }
+    }
+
+    /// The version under which this replica holds the lease, to give it back.
+    pub fn held(&self) -> Option<Version> {
+        self.seen.as_ref().filter(|_| self.is_mine()).map(|seen| seen.version)
+    }
+
+    fn is_mine(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.holder.as_deref() == Some(self.identity.as_str()))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let renewed = self.renewed.filter(|_| self.is_mine())?;
+        Some(renewed + (self.parameters.duration - self.parameters.margin()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMETERS: ClaimParameters = ClaimParameters { duration: Duration::from_secs(15) };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    fn theirs(version: u64) -> Option<(Version, Option<String>, Duration)> {
+        Some((Version(version), Some("other".into()), Duration::from_secs(15)))
+    }
+
+    fn write(expected: Option<u64>, takes_over: bool) -> ClaimCommand {
+        ClaimCommand::Write { expected: expected.map(Version), takes_over }
+    }
+
+    #[test]
+    fn a_free_lease_is_taken_at_once_and_renewed_at_a_third() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        assert_eq!(claim.next(at(0)), write(None, true));
+        claim.written(Version(1), at(0), at(1));
+        assert_eq!(claim.state(at(1)), ClaimState::Acting(at(12)));
+        assert_eq!(claim.next(at(1)), ClaimCommand::Wait(at(5)));
+        assert_eq!(claim.next(at(5)), write(Some(1), false));
+    }
+
+    #[test]
+    fn a_holder_stops_before_its_claim_ends() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.written(Version(1), at(0), at(2));
+        assert_eq!(claim.state(at(11)), ClaimState::Acting(at(12)));
+        assert_eq!(claim.state(at(12)), ClaimState::Standby);
+        assert_eq!(claim.next(at(20)), write(Some(1), false));
+    }
+
+    #[test]
+    fn a_contender_waits_from_what_it_saw_itself() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.observe(theirs(7), at(100));
+        assert_eq!(claim.next(at(114)), ClaimCommand::Wait(at(115)));
+        claim.observe(theirs(8), at(110));
+        assert_eq!(claim.next(at(115)), ClaimCommand::Wait(at(125)));
+        assert_eq!(claim.next(at(125)), write(Some(8), true));
+        claim.failed(at(125));
+        assert_eq!(claim.next(at(125)), ClaimCommand::Wait(at(126)));
+    }
+
+    #[test]
+    fn a_released_lease_is_taken_at_once() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.observe(theirs(7), at(100));
+        claim.observe(Some((Version(8), None, Duration::from_secs(1))), at(101));
+        assert_eq!(claim.next(at(101)), write(Some(8), true));
+    }
+
+    #[test]
+    fn somebody_elses_write_ends_the_claim() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.written(Version(1), at(0), at(0));
+        claim.observe(theirs(2), at(1));
+        assert_eq!(claim.state(at(1)), ClaimState::Standby);
+        assert_eq!(claim.held(), None);
+    }
+
+    #[test]
+    fn an_older_version_seen_late_changes_nothing() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.written(Version(5), at(0), at(0));
+        claim.observe(theirs(4), at(1));
+        assert_eq!(claim.held(), Some(Version(5)));
+    }
+
+    #[test]
+    fn a_write_whose_answer_was_lost_is_no_right_to_act() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.failed(at(0));
+        claim.observe(Some((Version(3), Some("me".into()), Duration::from_secs(15))), at(0));
+        assert_eq!(claim.state(at(0)), ClaimState::Standby);
+        assert_eq!(claim.next(at(1)), write(Some(3), false));
+    }
+}

@@ -1,0 +1,235 @@
+//! What an election asks for, and what comes back.
+//!
+//! Commands are in the imperative. Each is sent once; its [`Outcome`] comes back under the same [`OpId`], and an outcome that is
+//! not known is said to be [`Unknown`](Failure::Unknown): never taken for a failure, never for a success.
+
+use std::time::Duration;
+
+use super::{Holder, Key, NotEligible, OpId, Pod, PodPatch, Record, Selector, Stored, Term, Uid, Version};
+
+/// Something to be done in the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Read the record from its store, past every cache.
+    ReadRecord {
+        /// For the outcome.
+        op: OpId,
+        /// Which.
+        key: Key,
+    },
+    /// Write the record if it still has the expected version; `None`: if there is none.
+    WriteRecord {
+        /// For the outcome.
+        op: OpId,
+        /// Which.
+        key: Key,
+        /// The version that was read.
+        expected: Option<Version>,
+        /// What to write.
+        record: Record,
+    },
+    /// Delete the record if it still has this version.
+    DeleteRecord {
+        /// For the outcome.
+        op: OpId,
+        /// Which.
+        key: Key,
+        /// The version that was read.
+        version: Version,
+    },
+    /// Read the election from the API server, past every cache.
+    ReadElection {
+        /// For the outcome.
+        op: OpId,
+    },
+    /// List the pods that any of the selectors matches, past every cache.
+    ListPods {
+        /// For the outcome.
+        op: OpId,
+        /// Which pods.
+        selectors: Vec<Selector>,
+    },
+    /// Read one pod, past every cache.
+    ReadPod {
+        /// For the outcome.
+        op: OpId,
+        /// Its name.
+        name: String,
+    },
+    /// Patch one pod.
+    WritePod(WritePod),
+    /// Tell the user, off the critical path.
+    Announce(Announcement),
+}
+
+/// A patch of a pod, valid for this uid and this version only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritePod {
+    /// For the outcome.
+    pub op: OpId,
+    /// What it means.
+    pub change: PodChange,
+    /// The pod's name.
+    pub name: String,
+    /// Precondition.
+    pub uid: Uid,
+    /// Precondition.
+    pub version: Version,
+    /// What to write.
+    pub patch: PodPatch,
+}
+
+/// What a patch of a pod means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodChange {
+    /// It becomes the leader.
+    Promote,
+    /// It becomes a follower, or is stamped with a new term as one.
+    Demote,
+    /// All of this project's marks are taken off.
+    Remove,
+}
+
+/// What became of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of `ReadRecord`.
+    RecordRead(Result<Stored, Failure>),
+    /// Of `WriteRecord` and `DeleteRecord`.
+    RecordWritten(RecordOutcome),
+    /// Of `ReadElection`.
+    ElectionRead(Result<ElectionRead, Failure>),
+    /// Of `ListPods`.
+    PodsListed(Result<Vec<Pod>, Failure>),
+    /// Of `ReadPod`; `None`: there is no pod of this name.
+    PodRead(Result<Option<Pod>, Failure>),
+    /// Of `WritePod`.
+    PodWritten(PodOutcome),
+}
+
+/// What became of a write of the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordOutcome {
+    /// It is written, with this version; a deletion has the version that it deleted.
+    Written(Version),
+    /// It had another version.
+    Conflict,
+    /// Anything else.
+    Failed(Failure),
+}
+
+/// What became of a write of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodOutcome {
+    /// It is written; the pod as it is then.
+    Written(Box<Pod>),
+    /// It had another version.
+    Conflict,
+    /// The pod of that uid is no more.
+    Gone,
+    /// Anything else.
+    Failed(Failure),
+}
+
+/// Why something did not come to a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The server said no, and did nothing.
+    Refused(String),
+    /// It may have been done, may not have been done, or may still be done later.
+    Unknown(String),
+}
+
+/// The election, as the API server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElectionRead {
+    /// There is none of that name.
+    Gone,
+    /// There is one.
+    Present {
+        /// Its uid.
+        uid: Uid,
+        /// Its generation.
+        generation: i64,
+    },
+}
+
+/// Something that a user should hear of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Announcement {
+    /// The leader changed, and the change is complete.
+    Transition(Transition),
+    /// Somebody else changed the labels of a pod, and they are put right.
+    LabelDrift {
+        /// The pod.
+        pod: String,
+        /// The uid of the pod.
+        uid: Uid,
+    },
+    /// Somebody else changed or deleted the lock.
+    LockChanged {
+        /// What was found.
+        what: &'static str,
+    },
+}
+
+/// One change of leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// The term that began, or the last one if there is no leader now.
+    pub term: Term,
+    /// The new leader.
+    pub leader: Option<Holder>,
+    /// The one before, if it was another pod.
+    pub previous: Option<Holder>,
+    /// Why.
+    pub reason: Reason,
+    /// From the moment at which the cause was seen to the confirmed label.
+    pub took: Duration,
+}
+
+/// Why a leader changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The group had no leader.
+    Vacant,
+    /// The leader's pod is no more.
+    LeaderGone,
+    /// The leader may not go on.
+    LeaderUnfit(NotEligible),
+    /// The leader failed its probe.
+    ProbeFailed,
+    /// A pod with a higher priority took over.
+    Preempted,
+    /// The spec was changed.
+    SpecChanged,
+    /// The lock was deleted or edited by somebody else; the leader stays.
+    LockRestored,
+    /// An earlier operator left a handover incomplete, or a label was changed while none was running.
+    Resumed,
+}
+
+impl Reason {
+    /// The reason as one word, for Events, the status and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Vacant => "Vacant",
+            Self::LeaderGone => "LeaderGone",
+            Self::LeaderUnfit(why) => match why {
+                NotEligible::Finished => "LeaderFinished",
+                NotEligible::Deleting => "LeaderDeleted",
+                NotEligible::Disrupted => "LeaderDisrupted",
+                NotEligible::NeverLeader => "LeaderExcluded",
+                NotEligible::NotSelected => "LeaderNotSelected",
+                NotEligible::NodeLost => "NodeLost",
+                NotEligible::NotReady => "LeaderNotReady",
+                NotEligible::NotScheduled | NotEligible::NodeCordoned | NotEligible::ReadyTooShortly(_) => "LeaderUnfit",
+            },
+            Self::ProbeFailed => "ProbeFailed",
+            Self::Preempted => "Preempted",
+            Self::SpecChanged => "SpecChanged",
+            Self::LockRestored => "LockRestored",
+            Self::Resumed => "Resumed",
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! The handover protocol: what happens between a record that is written and a leader that is labelled.
+//!
+//! The rules, each of which carries the promise of at most one leader label at every revision of the API server:
+//! 1. Nobody is promoted before the record names it, and the record is written by compare-and-swap alone.
+//! 2. Every other pod that shows the label, and the pod that the replaced record named whatever the cache shows of it, is demoted by
+//!    a write that the API server acknowledged, before the promotion is sent.
+//! 3. A promotion is valid for one version of the pod, which was read *before* the record was last confirmed. After a conflict the
+//!    pod is read again, then the record, and it is sent only if the record is still the same.
+//! 4. **Late writers.** An operator may have been paused before its promotion, and send it much later. So the first handover after
+//!    a record of somebody else stamps every candidate, of the present spec and of the earlier ones that the record names, as
+//!    listed afresh from the API server: the late promotion is then for a version that is gone. From then on, as long as each
+//!    record replaces this operator's own, nobody else's write can be on its way: the chain is *fenced*.
+//! 5. A record that was created, or that belonged to another election of the same name, has no version that a late writer would
+//!    run into: the promotion is sent only after the election itself was read again and is the one that the record was made for.
+
+use std::collections::BTreeMap;
+
+use super::election::{former_markings, selectors, write};
+use super::{
+    Command, ELECTION_ANNOTATION, ElectionRead, Failure, HandoverOrder, Holder, Markings, OpId, Outcome, Pod, PodChange,
+    PodOutcome, PodPatch, Reason, Record, TERM_ANNOTATION, Uid, Version, View,
+};
+
+/// What a handover is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The record names a leader, or nobody.
+    Elect(Reason),
+    /// The leader's labels are put right under the record that it has.
+    Restore,
+    /// The record is rid of what is cleaned up; no pod is written.
+    Tidy,
+    /// All labels go.
+    Withdraw,
+}
+
+/// How far it is.
+pub(super) enum Progress {
+    /// Outcomes are awaited.
+    Waiting,
+    /// Complete.
+    Done,
+    /// It can't be completed; all has to be read and decided anew.
+    Abandoned,
+}
+
+/// A handover under way.
+#[derive(Debug)]
+pub(super) struct Handover {
+    /// The record's version: if the store has another one, the handover is over.
+    pub(super) version: Version,
+    pub(super) record: Record,
+    pub(super) replaced: Option<Record>,
+    pub(super) purpose: Purpose,
+    /// Whether no late write can be on its way once this is complete.
+    pub(super) fenced: bool,
+    listing: Listing,
+    fences: Option<BTreeMap<Uid, Fence>>,
+    target: Option<Target>,
+    abandoned: bool,
+}
+
+#[derive(Debug)]
+enum Listing {
+    Due,
+    Sent(OpId),
+    Done(Vec<Pod>),
+}
+
+/// A pod that must be written to, and the write acknowledged.
+#[derive(Debug)]
+struct Fence {
+    name: String,
+    state: FenceState,
+}
+
+#[derive(Debug)]
+enum FenceState {
+    Due(Box<Pod>),
+    Sent(OpId, Box<Pod>),
+    Unread,
+    Reading(OpId),
+}
+
+/// The pod that becomes the leader.
+#[derive(Debug)]
+struct Target {
+    holder: Holder,
+    version: Version,
+    state: TargetState,
+}
+
+#[derive(Debug)]
+enum TargetState {
+    /// Rule 5.
+    ElectionUnread,
+    ReadingElection(OpId),
+    Due,
+    Sent(OpId),
+    /// Rule 3, first the pod …
+    Unread,
+    Reading(OpId),
+    /// … then the record.
+    Unconfirmed,
+    Confirming(OpId),
+    Done,
+}
+
+impl Handover {
+    /// What follows a record that was just written; `fenced`: it replaced this operator's own.
+    pub(super) fn new(
+        version: Version,
+        record: Record,
+        replaced: Option<Record>,
+        fenced: bool,
+        purpose: Purpose,
+        target: Option<(Holder, Version)>,
+    ) -> Self {
+        let known_lineage = replaced.as_ref().is_some_and(|replaced| replaced.election == record.election);
+        let first = if known_lineage { TargetState::Due } else { TargetState::ElectionUnread };
+        let target = target.map(|(holder, version)| Target { holder, version, state: first });
+        let lists = purpose == Purpose::Withdraw || (target.is_some() && !fenced);
+        Self {
+            version,
+            record,
+            replaced,
+            fenced: fenced || lists,
+            listing: if lists { Listing::Due } else { Listing::Done(Vec::new()) },
+            purpose,
+            fences: None,
+            target,
+            abandoned: false,
+        }
+    }
+
+    /// Puts the leader's labels right under its own, fenced record. `pod` was read before the record will be confirmed.
+    pub(super) fn restore(version: Version, record: Record, pod: &Pod) -> Self {
+        let holder = record.holder.clone();
+        let mut handover = Self::new(version, record.clone(), Some(record), true, Purpose::Restore, None);
+        handover.fences = Some(BTreeMap::new());
+        handover.target =
+            holder.map(|holder| Target { holder, version: pod.version, state: TargetState::Unconfirmed });
+        handover
+    }
+
+    /// Takes all labels off, under a record that names nobody any more.
+    pub(super) fn withdraw(version: Version, record: Record) -> Self {
+        Self::new(version, record.clone(), Some(record), false, Purpose::Withdraw, None)
+    }
+
+    /// Sends what can be sent now.
+    pub(super) fn advance(
+        &mut self,
+        election: &str,
+        election_uid: &Uid,
+        view: &View,
+        next_op: &mut dyn FnMut() -> OpId,
+        commands: &mut Vec<Command>,
+    ) -> Progress {
+        debug_assert_eq!(&self.record.election, election_uid);
+        if self.abandoned {
+            return Progress::Abandoned;
+        }
+        if let Listing::Due = self.listing {
+            let op = next_op();
+            let selectors = selectors(&self.record.scope, Some(&self.record));
+            commands.push(Command::ListPods { op, selectors });
+            self.listing = Listing::Sent(op);
+        }
+        let Listing::Done(listed) = &mut self.listing else { return Progress::Waiting };
+        if self.fences.is_none() {
+            let listed = std::mem::take(listed);
+            self.fences = Some(self.collect_fences(election, listed, view));
+        }
+        let mut done = true;
+        if view.order == HandoverOrder::PromoteFirst {
+            done &= self.promote(election, view, next_op, commands);
+            // Rule 2 turned round on purpose: the user prefers two leaders for a moment to none.
+            done = done && self.fence(election, next_op, commands);
+        } else {
+            done &= self.fence(election, next_op, commands);
+            done = done && self.promote(election, view, next_op, commands);
+        }
+        if done { Progress::Done } else { Progress::Waiting }
+    }
+
+    /// Takes an outcome.
+    pub(super) fn take(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+        match &self.listing {
+            Listing::Sent(expected) if *expected == op => {
+                if let Outcome::PodsListed(listed) = outcome {
+                    self.listing = Listing::Due;
+                    self.listing = Listing::Done(listed?);
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let fence = self.fences.iter().flatten().find(|(_, fence)| fence.awaits(op)).map(|(uid, _)| uid.clone());
+        if let (Some(uid), Some(fences)) = (fence, &mut self.fences) {
+            let Some(fence) = fences.remove(&uid) else { return Ok(()) };
+            let (fence, result) = fence.take(&uid, outcome);
+            if let Some(fence) = fence {
+                fences.insert(uid, fence);
+            }
+            return result;
+        }
+        self.take_for_target(op, outcome)
+    }
+
+    /// Rules 2 and 4: who must be written to before anybody is promoted.
+    fn collect_fences(&self, election: &str, listed: Vec<Pod>, view: &View) -> BTreeMap<Uid, Fence> {
+        let former = former_markings(&self.record);
+        let shows = |pod: &Pod| {
+            self.record.scope.markings.shows_leader(pod) || former.iter().any(|markings| markings.shows_leader(pod))
+        };
+        let mut pods: BTreeMap<&Uid, &Pod> = listed.iter().map(|pod| (&pod.uid, pod)).collect();
+        for pod in view.pods.iter().copied() {
+            let withdrawn = self.purpose == Purpose::Withdraw && wrote(election, pod);
+            let known = pods.get(&pod.uid).is_some_and(|known| known.version >= pod.version);
+            if !known && (shows(pod) || withdrawn || pods.contains_key(&pod.uid)) {
+                pods.insert(&pod.uid, pod);
+            }
+        }
+        let previous = self.replaced.as_ref().and_then(|replaced| replaced.holder.as_ref());
+        if let Some(previous) = previous
+            && let Some(pod) = view.pods.iter().find(|pod| pod.uid == previous.uid)
+        {
+            pods.entry(&pod.uid).or_insert(pod);
+        }
+        let mut fences: BTreeMap<Uid, Fence> = pods
+            .into_values()
+            .map(|pod| (pod.uid.clone(), Fence { name: pod.name.clone(), state: FenceState::Due(Box::new(pod.clone())) }))
+            .collect();
+        if let Some(previous) = previous {
+            let unread = || Fence { name: previous.pod.clone(), state: FenceState::Unread };
+            fences.entry(previous.uid.clone()).or_insert_with(unread);
+        }
+        if let Some(target) = &self.target {
+            fences.remove(&target.holder.uid);
+        }
+        fences
+    }
+
+    /// Sends the writes that must be acknowledged; returns whether all are.
+    fn fence(&mut self, election: &str, next_op: &mut dyn FnMut() -> OpId, commands: &mut Vec<Command>) -> bool {
+        let mut fences = self.fences.take().unwrap_or_default();
+        fences.retain(|_, fence| match std::mem::replace(&mut fence.state, FenceState::Unread) {
+            FenceState::Due(pod) => {
+                let (change, patch) = self.fence_patch(election, &pod);
+                if patch.is_empty() {
+                    return false;
+                }
+                let op = next_op();
+                commands.push(Command::WritePod(write(op, change, &pod, patch)));
+                fence.state = FenceState::Sent(op, pod);
+                true
+            }
+            FenceState::Unread => {
+                let op = next_op();
+                commands.push(Command::ReadPod { op, name: fence.name.clone() });
+                fence.state = FenceState::Reading(op);
+                true
+            }
+            sent => {
+                fence.state = sent;
+                true
+            }
+        });
+        let all = fences.is_empty();
+        self.fences = Some(fences);
+        all
+    }
+
+    fn fence_patch(&self, election: &str, pod: &Pod) -> (PodChange, PodPatch) {
+        if self.purpose == Purpose::Withdraw && !wrote(election, pod) {
+            return (PodChange::Remove, PodPatch::default());
+        }
+        let former = former_markings(&self.record);
+        let markings = &self.record.scope.markings;
+        if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
+            return (PodChange::Demote, markings.demotion(election, self.record.term, &former));
+        }
+        let all: Vec<&Markings> = former.iter().chain([markings]).collect();
+        let mut patch = Markings::removal(&all, pod);
+        if self.purpose != Purpose::Withdraw {
+            // It is no candidate any more, but its version has to change. The stamp is taken off again afterwards.
+            patch.annotations.insert(TERM_ANNOTATION.into(), Some(self.record.term.to_string()));
+            patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
+        }
+        (PodChange::Remove, patch)
+    }
+
+    /// Sends the promotion, and what has to be known before; returns whether it is acknowledged.
+    fn promote(
+        &mut self,
+        election: &str,
+        view: &View,
+        next_op: &mut dyn FnMut() -> OpId,
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        let former = former_markings(&self.record);
+        let Some(target) = &mut self.target else { return true };
+        target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
+            TargetState::Done => return true,
+            TargetState::ElectionUnread => {
+                let op = next_op();
+                commands.push(Command::ReadElection { op });
+                TargetState::ReadingElection(op)
+            }
+            TargetState::Due => {
+                let op = next_op();
+                let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
+                commands.push(Command::WritePod(super::WritePod {
+                    op,
+                    change: PodChange::Promote,
+                    name: target.holder.pod.clone(),
+                    uid: target.holder.uid.clone(),
+                    version: target.version,
+                    patch,
+                }));
+                TargetState::Sent(op)
+            }
+            TargetState::Unread => {
+                let op = next_op();
+                commands.push(Command::ReadPod { op, name: target.holder.pod.clone() });
+                TargetState::Reading(op)
+            }
+            TargetState::Unconfirmed => {
+                let op = next_op();
+                commands.push(Command::ReadRecord { op, key: view.key.clone() });
+                TargetState::Confirming(op)
+            }
+            awaited => awaited,
+        };
+        false
+    }
+
+    fn take_for_target(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+        let Some(target) = &mut self.target else { return Ok(()) };
+        let mut result = Ok(());
+        let mut failed = |failure: Failure, then: TargetState| {
+            result = Err(failure);
+            then
+        };
+        let state = match (&target.state, outcome) {
+            (TargetState::ReadingElection(expected), Outcome::ElectionRead(read)) if *expected == op => match read {
+                Ok(ElectionRead::Present { uid, generation })
+                    if uid == self.record.election && generation == self.record.generation =>
+                {
+                    TargetState::Due
+                }
+                Ok(_) => {
+                    self.abandoned = true;
+                    TargetState::ElectionUnread
+                }
+                Err(failure) => failed(failure, TargetState::ElectionUnread),
+            },
+            (TargetState::Sent(expected), Outcome::PodWritten(written)) if *expected == op => match written {
+                PodOutcome::Written(_) => TargetState::Done,
+                PodOutcome::Conflict => TargetState::Unread,
+                PodOutcome::Gone => {
+                    self.abandoned = true;
+                    TargetState::Unread
+                }
+                PodOutcome::Failed(Failure::Refused(text)) => failed(Failure::Refused(text), TargetState::Due),
+                PodOutcome::Failed(failure) => failed(failure, TargetState::Unread),
+            },
+            (TargetState::Reading(expected), Outcome::PodRead(read)) if *expected == op => match read {
+                Ok(Some(pod)) if pod.uid == target.holder.uid => {
+                    target.version = pod.version;
+                    let promoted = self.record.scope.markings.is_leader(&pod, self.record.term);
+                    if promoted { TargetState::Done } else { TargetState::Unconfirmed }
+                }
+                Ok(_) => {
+                    self.abandoned = true;
+                    TargetState::Unread
+                }
+                Err(failure) => failed(failure, TargetState::Unread),
+            },
+            (TargetState::Confirming(expected), Outcome::RecordRead(read)) if *expected == op => match read {
+                Ok(stored) if stored.version() == Some(self.version) => TargetState::Due,
+                Ok(_) => {
+                    self.abandoned = true;
+                    TargetState::Unconfirmed
+                }
+                Err(failure) => failed(failure, TargetState::Unconfirmed),
+            },
+            _ => return Ok(()),
+        };
+        target.state = state;
+        result
+    }
+}
+
+impl Fence {
+    fn awaits(&self, op: OpId) -> bool {
+        matches!(&self.state, FenceState::Sent(expected, _) | FenceState::Reading(expected) if *expected == op)
+    }
+
+    /// Returns the fence if it still stands.
+    fn take(mut self, uid: &Uid, outcome: Outcome) -> (Option<Self>, Result<(), Failure>) {
+        let mut result = Ok(());
+        let mut failed = |failure: Failure, then: FenceState| {
+            result = Err(failure);
+            Some(then)
+        };
+        let state = match (self.state, outcome) {
+            (FenceState::Sent(_, pod), Outcome::PodWritten(written)) => match written {
+                PodOutcome::Written(_) | PodOutcome::Gone => None,
+                PodOutcome::Conflict => Some(FenceState::Unread),
+                PodOutcome::Failed(Failure::Refused(text)) => failed(Failure::Refused(text), FenceState::Due(pod)),
+                PodOutcome::Failed(failure) => failed(failure, FenceState::Unread),
+            },
+            (FenceState::Reading(_), Outcome::PodRead(read)) => match read {
+                Ok(Some(pod)) if pod.uid == *uid => Some(FenceState::Due(Box::new(pod))),
+                Ok(_) => None,
+                Err(failure) => failed(failure, FenceState::Unread),
+            },
+            (state, _) => Some(state),
+        };
+        let Some(state) = state else { return (None, result) };
+        self.state = state;
+        (Some(self), result)
+    }
+}
+
+fn wrote(election: &str, pod: &Pod) -> bool {
+    pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name == election)
+}

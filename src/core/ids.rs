@@ -1,0 +1,75 @@
+//! Names and numbers that must not be confused with each other.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The uid of a pod or an election: the same name with another uid is another object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Uid(pub String);
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The name of a lock in its store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Key(pub String);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The version of a record or a pod, as its server counts: it changes with every write and is never given twice.
+///
+/// Kubernetes' resource versions are comparable numbers (KEP-5504), and so are Consul's indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(pub u64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number of a leadership: strictly increasing for a group, so that it serves as a fencing token.
+///
+/// At most `i32::MAX`, since a Lease counts its transitions in 32 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Term(pub i32);
+
+impl Term {
+    /// How far a term that only a person could have written may be ahead of what is known for sure, and still be believed.
+    /// Without a limit, one edited annotation could use up all terms.
+    pub const CREDIBLE_LEAD: i32 = 1000;
+
+    /// The term after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The larger of this term and `hint`, unless the hint is too far ahead to be true.
+    #[must_use]
+    pub fn raised_by_hint(self, hint: Self) -> Self {
+        if hint.0 > self.0.saturating_add(Self::CREDIBLE_LEAD) { self } else { self.max(hint) }
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Ties the outcome of a command to the command. Unique for one [`super::Election`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u64);

@@ -1,0 +1,230 @@
+//! What is written on pods for their roles, and the patches that write it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Pod, Term};
+
+/// On every pod that lictor has labelled: the term under which it was written last, for the leader its fencing token.
+pub const TERM_ANNOTATION: &str = "lictor.dev/term";
+
+/// On every pod that lictor has labelled: the election's name, so that the labels are found again and taken off.
+pub const ELECTION_ANNOTATION: &str = "lictor.dev/election";
+
+/// Labels and annotations of one role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marking {
+    /// Labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The markings of both roles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Markings {
+    /// On the leader.
+    pub leader: Marking,
+    /// On the other candidates.
+    pub follower: Marking,
+}
+
+/// Labels and annotations to set (`Some`) and to take off (`None`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodPatch {
+    /// By label name.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// By annotation name.
+    pub annotations: BTreeMap<String, Option<String>>,
+}
+
+impl Markings {
+    /// Whether a pod shows itself as leader: it carries a leader's label whose value a follower does not have. One of several
+    /// is enough, so that a half-removed marking still counts.
+    pub fn shows_leader(&self, pod: &Pod) -> bool {
+        self.leader
+            .labels
+            .iter()
+            .any(|(key, value)| self.follower.labels.get(key) != Some(value) && pod.labels.get(key) == Some(value))
+    }
+
+    /// Whether a pod is marked as leader of this term, wholly.
+    pub fn is_leader(&self, pod: &Pod, term: Term) -> bool {
+        pod.carries(&self.leader)
+            && term_of(pod) == Some(term)
+            && superfluous(&self.follower, &self.leader).all(|key| key.is_off(pod))
+    }
+
+    /// Whether a pod is marked as follower, wholly.
+    pub fn is_follower(&self, pod: &Pod) -> bool {
+        pod.carries(&self.follower)
+            && !self.shows_leader(pod)
+            && superfluous(&self.leader, &self.follower).all(|key| key.is_off(pod))
+    }
+
+    /// Whether a pod carries any of the labels that are written here, by name alone.
+    pub fn touches(&self, pod: &Pod) -> bool {
+        self.label_keys().any(|key| pod.labels.contains_key(key))
+    }
+
+    /// Marks a pod as leader. `former` are the markings of earlier specs, whose leftovers go with it.
+    pub fn promotion(&self, election: &str, term: Term, former: &[Self]) -> PodPatch {
+        self.patch(&self.leader, &self.follower, election, term, former)
+    }
+
+    /// Marks a pod as follower. The term makes it a write that changes the pod's version even if all else is there already.
+    pub fn demotion(&self, election: &str, term: Term, former: &[Self]) -> PodPatch {
+        self.patch(&self.follower, &self.leader, election, term, former)
+    }
+
+    /// Takes off what these markings may have written on a pod, and nothing that has another value.
+    pub fn removal(all: &[&Self], pod: &Pod) -> PodPatch {
+        let mut patch = PodPatch::default();
+        for marking in all.iter().flat_map(|markings| [&markings.leader, &markings.follower]) {
+            let ours = |have: &BTreeMap<String, String>, written: &BTreeMap<String, String>| -> Vec<String> {
+                written.iter().filter(|(k, v)| have.get(*k) == Some(v)).map(|(k, _)| k.clone()).collect()
+            };
+            patch.labels.extend(ours(&pod.labels, &marking.labels).into_iter().map(|key| (key, None)));
+            patch.annotations.extend(ours(&pod.annotations, &marking.annotations).into_iter().map(|key| (key, None)));
+        }
+        for key in [TERM_ANNOTATION, ELECTION_ANNOTATION] {
+            if pod.annotations.contains_key(key) {
+                patch.annotations.insert(key.into(), None);
+            }
+        }
+        patch
+    }
+
+    /// Whether a pod still carries something of these markings that `present` would not write.
+    pub fn has_leftover(&self, pod: &Pod, present: &Self) -> bool {
+        let stale = |have: &BTreeMap<String, String>, written: &BTreeMap<String, String>, kept: BTreeSet<&String>| {
+            written.iter().any(|(key, value)| !kept.contains(key) && have.get(key) == Some(value))
+        };
+        [&self.leader, &self.follower].iter().any(|marking| {
+            stale(&pod.labels, &marking.labels, present.label_keys().collect())
+                || stale(&pod.annotations, &marking.annotations, present.annotation_keys().collect())
+        })
+    }
+
+    /// The names of all labels written here.
+    pub fn label_keys(&self) -> impl Iterator<Item = &String> {
+        self.leader.labels.keys().chain(self.follower.labels.keys())
+    }
+
+    /// The names of all annotations written here.
+    fn annotation_keys(&self) -> impl Iterator<Item = &String> {
+        self.leader.annotations.keys().chain(self.follower.annotations.keys())
+    }
+
+    fn patch(&self, role: &Marking, other: &Marking, election: &str, term: Term, former: &[Self]) -> PodPatch {
+        let mut patch = PodPatch::default();
+        let former = former.iter().flat_map(|markings| [&markings.leader, &markings.follower]);
+        for marking in former.chain([other]) {
+            patch.labels.extend(marking.labels.keys().map(|key| (key.clone(), None)));
+            patch.annotations.extend(marking.annotations.keys().map(|key| (key.clone(), None)));
+        }
+        let set = |pairs: &BTreeMap<String, String>| -> Vec<(String, Option<String>)> {
+            pairs.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
+        };
+        patch.labels.extend(set(&role.labels));
+        patch.annotations.extend(set(&role.annotations));
+        patch.annotations.insert(TERM_ANNOTATION.into(), Some(term.to_string()));
+        patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
+        patch
+    }
+}
+
+impl PodPatch {
+    /// Whether it would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty()
+    }
+}
+
+/// The term that a pod was written under.
+pub(super) fn term_of(pod: &Pod) -> Option<Term> {
+    pod.annotations.get(TERM_ANNOTATION)?.parse().ok().map(Term)
+}
+
+enum Name<'a> {
+    Label(&'a String),
+    Annotation(&'a String),
+}
+
+impl Name<'_> {
+    fn is_off(&self, pod: &Pod) -> bool {
+        match self {
+            Self::Label(key) => !pod.labels.contains_key(*key),
+            Self::Annotation(key) => !pod.annotations.contains_key(*key),
+        }
+    }
+}
+
+/// What one role writes and the other does not.
+fn superfluous<'a>(of: &'a Marking, than: &'a Marking) -> impl Iterator<Item = Name<'a>> {
+    let labels = of.labels.keys().filter(|key| !than.labels.contains_key(*key)).map(Name::Label);
+    labels.chain(of.annotations.keys().filter(|key| !than.annotations.contains_key(*key)).map(Name::Annotation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn markings(leader: &[(&str, &str)], follower: &[(&str, &str)]) -> Markings {
+        let marking = |pairs: &[(&str, &str)]| Marking { labels: map(pairs), annotations: BTreeMap::new() };
+        Markings { leader: marking(leader), follower: marking(follower) }
+    }
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
+    }
+
+    fn pod(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> Pod {
+        Pod { labels: map(labels), annotations: map(annotations), ..Pod::default() }
+    }
+
+    #[test]
+    fn a_label_that_both_roles_share_shows_nothing() {
+        let markings = markings(&[("role", "leader"), ("by", "lictor")], &[("role", "follower"), ("by", "lictor")]);
+        assert!(!markings.shows_leader(&pod(&[("by", "lictor")], &[])));
+        assert!(markings.shows_leader(&pod(&[("role", "leader")], &[])));
+    }
+
+    #[test]
+    fn a_promotion_takes_off_what_only_followers_and_earlier_specs_have() {
+        let patch = markings(&[("role", "leader")], &[("standby", "yes")]).promotion(
+            "web",
+            Term(7),
+            &[markings(&[("tier", "primary")], &[])],
+        );
+        assert_eq!(
+            patch.labels,
+            BTreeMap::from([
+                ("role".into(), Some("leader".into())),
+                ("standby".into(), None),
+                ("tier".into(), None)
+            ])
+        );
+        assert_eq!(patch.annotations[TERM_ANNOTATION], Some("7".into()));
+        assert_eq!(patch.annotations[ELECTION_ANNOTATION], Some("web".into()));
+    }
+
+    #[test]
+    fn a_removal_leaves_other_values_alone() {
+        let markings = markings(&[("role", "leader")], &[("role", "follower")]);
+        let patch = Markings::removal(&[&markings], &pod(&[("role", "custom")], &[(TERM_ANNOTATION, "3")]));
+        assert_eq!(patch.labels, BTreeMap::new());
+        assert_eq!(patch.annotations, BTreeMap::from([(TERM_ANNOTATION.into(), None)]));
+    }
+
+    #[test]
+    fn a_leader_without_its_term_is_not_wholly_marked() {
+        let markings = markings(&[("role", "leader")], &[("role", "follower")]);
+        assert!(markings.is_leader(&pod(&[("role", "leader")], &[(TERM_ANNOTATION, "3")]), Term(3)));
+        assert!(!markings.is_leader(&pod(&[("role", "leader")], &[(TERM_ANNOTATION, "2")]), Term(3)));
+        assert!(!markings.is_leader(&pod(&[("role", "leader")], &[]), Term(3)));
+    }
+}

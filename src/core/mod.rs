@@ -1,0 +1,34 @@
+//! What decides an election. Pure: no I/O, no clock, no randomness, no async, no Kubernetes client. Time and observations come
+//! in as arguments, effects go out as [`Command`] values.
+
+mod backoff;
+mod claim;
+mod command;
+mod election;
+mod eligibility;
+mod handover;
+mod ids;
+pub mod invariants;
+mod marking;
+mod node;
+mod pod;
+mod probe;
+mod record;
+mod selector;
+mod time;
+
+pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
+pub use command::{
+    Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, Transition,
+    WritePod,
+};
+pub use election::{Desired, Election, HandoverOrder, Situation, View};
+pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
+pub use ids::{Key, OpId, Term, Uid, Version};
+pub use marking::{ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION};
+pub use node::{Node, ZONE_LABEL};
+pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
+pub use probe::{ProbeRules, ProbeState};
+pub use record::{Holder, Record, Scope, Stored};
+pub use selector::{Operator, Requirement, Selector};
+pub use time::{Instant, Timestamp};

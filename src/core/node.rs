@@ -1,0 +1,17 @@
+//! What an election knows of a node.
+
+use std::collections::BTreeMap;
+
+/// The well-known label with a node's zone.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
+/// A node, as last observed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether its condition Ready is anything but true, or the taint for that is on it: its pods count as lost.
+    pub lost: bool,
+    /// Whether it is cordoned: its pods are not newly elected.
+    pub cordoned: bool,
+}

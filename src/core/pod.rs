@@ -1,0 +1,52 @@
+//! What an election knows of a pod.
+
+use std::collections::BTreeMap;
+
+use super::{Instant, Marking, Timestamp, Uid, Version};
+
+/// Annotation by which users order pods: an integer, the highest is elected first. Default 0.
+pub const PRIORITY_ANNOTATION: &str = "lictor.dev/priority";
+
+/// Annotation by which users keep a pod from ever being elected: `true`.
+pub const NEVER_LEADER_ANNOTATION: &str = "lictor.dev/never-leader";
+
+/// A pod, as last observed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// The name; a pod of the same name with another uid is another pod.
+    pub name: String,
+    /// The uid.
+    pub uid: Uid,
+    /// The version that was observed.
+    pub version: Version,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// The annotations, except those that are too long to be of use here.
+    pub annotations: BTreeMap<String, String>,
+    /// The node that it is bound to.
+    pub node: Option<String>,
+    /// Its address.
+    pub ip: Option<String>,
+    /// Whether the condition Ready is true.
+    pub ready: bool,
+    /// Since when it is ready by its node's clock: orders candidates, and nothing else.
+    pub ready_since: Option<Timestamp>,
+    /// Since when this operator sees it ready: what waits are measured by.
+    pub ready_observed: Option<Instant>,
+    /// Its deletion has been asked for.
+    pub deleting: bool,
+    /// All its containers have ended and will not be started again; an evicted pod is one of these.
+    pub finished: bool,
+    /// It is about to be deleted by an eviction, a preemption or a taint.
+    pub disrupted: bool,
+}
+
+impl Pod {
+    /// Whether the pod carries every label and annotation of a role.
+    pub fn carries(&self, marking: &Marking) -> bool {
+        let contains = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
+            want.iter().all(|(key, value)| have.get(key) == Some(value))
+        };
+        contains(&self.labels, &marking.labels) && contains(&self.annotations, &marking.annotations)
+    }
+}

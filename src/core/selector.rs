@@ -1,0 +1,96 @@
+//! Which pods a group has.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A label selector, as Kubernetes defines it: all that is given must hold. It is kept in the lock's record, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Selector {
+    /// Labels that must have exactly these values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Further requirements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<Requirement>,
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requirement {
+    /// The label's name.
+    pub key: String,
+    /// How it is compared.
+    pub operator: Operator,
+    /// The values for `In` and `NotIn`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+/// How a label is compared; the names are Kubernetes' own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are Kubernetes' own")]
+pub enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+impl Selector {
+    /// Whether a pod with these labels belongs to the group. An empty selector matches nothing here: a group of all pods of
+    /// a namespace is refused before.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        !(self.match_labels.is_empty() && self.match_expressions.is_empty())
+            && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|requirement| requirement.holds(labels.get(&requirement.key)))
+    }
+
+    /// The names of all labels that the selector looks at.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.match_labels.keys().chain(self.match_expressions.iter().map(|requirement| &requirement.key))
+    }
+}
+
+impl Requirement {
+    fn holds(&self, value: Option<&String>) -> bool {
+        match self.operator {
+            Operator::In => value.is_some_and(|value| self.values.contains(value)),
+            Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_requirements_must_hold() {
+        let selector: Selector = serde_json::from_str(
+            r#"{"matchLabels":{"app":"web"},"matchExpressions":[
+                {"key":"tier","operator":"In","values":["a","b"]},{"key":"canary","operator":"DoesNotExist"},
+                {"key":"zone","operator":"NotIn","values":["x"]},{"key":"owner","operator":"Exists"}]}"#,
+        )
+        .unwrap();
+        let labels = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        assert!(selector.matches(&labels(&[("app", "web"), ("tier", "b"), ("owner", "me")])));
+        for wrong in [
+            &[("app", "other"), ("tier", "b"), ("owner", "me")][..],
+            &[("app", "web"), ("tier", "c"), ("owner", "me")],
+            &[("app", "web"), ("tier", "b"), ("owner", "me"), ("canary", "")],
+            &[("app", "web"), ("tier", "b"), ("owner", "me"), ("zone", "x")],
+            &[("app", "web"), ("tier", "b")],
+        ] {
+            assert!(!selector.matches(&labels(wrong)), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_selector_matches_nothing() {
+        assert!(!Selector::default().matches(&BTreeMap::new()));
+    }
+}

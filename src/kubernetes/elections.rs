@@ -1,0 +1,104 @@
+//! Elections: their status and finalizers, and a fresh look at one.
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+
+use super::{failure, within};
+use crate::api::{FINALIZER, LeaderElection, LeaderElectionStatus};
+use crate::core::{ElectionRead, Failure, Uid};
+
+/// The elections of one cluster.
+#[derive(Clone)]
+pub struct Elections {
+    client: Client,
+    timeout: Duration,
+}
+
+impl Elections {
+    /// `timeout` bounds each request.
+    pub fn new(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// Reads the election from the API server.
+    ///
+    /// # Errors
+    /// If there is no answer, or a refusal.
+    pub async fn read(&self, namespace: &str, name: &str) -> Result<ElectionRead, Failure> {
+        match within(self.timeout, self.api(namespace).get_opt(name)).await {
+            Ok(None) => Ok(ElectionRead::Gone),
+            Ok(Some(election)) => Ok(ElectionRead::Present {
+                uid: Uid(election.uid().unwrap_or_default()),
+                generation: election.metadata.generation.unwrap_or_default(),
+            }),
+            Err(error) => Err(failure("get", "leaderelections", &error)),
+        }
+    }
+
+    /// Writes the status, if the election is still as `seen`: an older operator can't bring back what it knew.
+    ///
+    /// # Errors
+    /// `None`: it has changed meanwhile. Otherwise why it could not be written.
+    pub async fn write_status(
+        &self,
+        seen: &LeaderElection,
+        status: &LeaderElectionStatus,
+    ) -> Result<LeaderElection, Option<Failure>> {
+        let mut fields = json!(status);
+        // In a merge patch, what is not named stays: what may vanish has to be named.
+        for vanishing in ["leader", "term", "candidates", "className", "history", "conditions"] {
+            if fields.get(vanishing).is_none() {
+                fields[vanishing] = serde_json::Value::Null;
+            }
+        }
+        let leader = fields.get("leader").is_some_and(serde_json::Value::is_object);
+        if leader {
+            for vanishing in ["node", "ip"] {
+                if fields["leader"].get(vanishing).is_none() {
+                    fields["leader"][vanishing] = serde_json::Value::Null;
+                }
+            }
+        }
+        let patch = json!({
+            "metadata": {"uid": seen.uid(), "resourceVersion": seen.resource_version()},
+            "status": fields,
+        });
+        let api = self.api(&seen.namespace().unwrap_or_default());
+        let name = seen.name_any();
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let written = api.patch_status(&name, &parameters, &patch);
+        self.outcome("leaderelections/status", within(self.timeout, written).await)
+    }
+
+    /// Puts the finalizer on or takes it off, if the election is still as `seen`.
+    ///
+    /// # Errors
+    /// `None`: it has changed meanwhile. Otherwise why it could not be written.
+    pub async fn write_finalizer(&self, seen: &LeaderElection, held: bool) -> Result<LeaderElection, Option<Failure>> {
+        let others = seen.finalizers().iter().map(String::as_str).filter(|finalizer| *finalizer != FINALIZER);
+        let finalizers: Vec<&str> = others.chain(held.then_some(FINALIZER)).collect();
+        let patch = json!({
+            "metadata": {"uid": seen.uid(), "resourceVersion": seen.resource_version(), "finalizers": finalizers},
+        });
+        let api = self.api(&seen.namespace().unwrap_or_default());
+        let name = seen.name_any();
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let written = api.patch(&name, &parameters, &patch);
+        self.outcome("leaderelections", within(self.timeout, written).await)
+    }
+
+    fn outcome(&self, resource: &str, result: kube::Result<LeaderElection>) -> Result<LeaderElection, Option<Failure>> {
+        match result {
+            Ok(election) => Ok(election),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(None),
+            Err(error) => Err(Some(failure("patch", resource, &error))),
+        }
+    }
+
+    fn api(&self, namespace: &str) -> Api<LeaderElection> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}

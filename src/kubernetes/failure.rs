@@ -1,0 +1,66 @@
+//! What an error of the API server means: whether something may have been done, and what a person should do.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use kube::runtime::watcher;
+
+use crate::core::Failure;
+
+/// A request with a time limit. An answer after it counts as lost.
+///
+/// # Errors
+/// Those of the request, and an error of its own after the limit.
+pub async fn within<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    match tokio::time::timeout(limit, request).await {
+        Ok(result) => result,
+        Err(elapsed) => Err(kube::Error::Service(format!("no answer within {limit:?} ({elapsed})").into())),
+    }
+}
+
+/// What a failed request means. `verb` and `resource` are those that RBAC knows.
+pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
+    let kube::Error::Api(status) = error else {
+        return Failure::Unknown(format!("can't {verb} {resource}: {}", chain(error)));
+    };
+    if status.is_forbidden() {
+        return Failure::Refused(format!(
+            "not allowed to {verb} {resource}: {}; grant it to the operator's service account",
+            status.message
+        ));
+    }
+    let text = format!("can't {verb} {resource}: {}", status.message);
+    match status.code {
+        // The request was not carried out.
+        400..=499 => Failure::Refused(text),
+        _ => Failure::Unknown(text),
+    }
+}
+
+/// What a broken watch means.
+pub fn watch_failure(resource: &str, error: &watcher::Error) -> Failure {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.is_not_found() => Failure::Refused(format!(
+            "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
+        )),
+        watcher::Error::InitialListFailed(error) => failure("list", resource, error),
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => failure("watch", resource, error),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => {
+            Failure::Unknown(format!("can't watch {resource}: {error}"))
+        }
+    }
+}
+
+/// An error with its causes, which say what matters where the outermost only says "client error".
+fn chain(error: &kube::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

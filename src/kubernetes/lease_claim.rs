@@ -1,0 +1,191 @@
+//! The operator's own Lease: which of its replicas acts. The rules are in [`crate::core::Claim`].
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Event, watcher};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::{failure, version_of, watch_config, watch_failure, within};
+use crate::core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Version};
+
+/// Whether this replica acts, and what keeps it from finding out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimUpdate {
+    /// Whether it acts.
+    pub state: ClaimState,
+    /// What went wrong last.
+    pub failure: Option<Failure>,
+}
+
+/// Keeps one replica's claim on the operator's Lease.
+pub struct LeaseClaim {
+    api: Api<Lease>,
+    name: String,
+    identity: String,
+    parameters: ClaimParameters,
+    clock: fn() -> Instant,
+    updates: watch::Sender<ClaimUpdate>,
+}
+
+impl LeaseClaim {
+    /// A claim on the Lease `namespace`/`name`, and where to follow it. `identity` must be unique for each start of a process.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: String,
+        identity: String,
+        parameters: ClaimParameters,
+        clock: fn() -> Instant,
+    ) -> (Self, watch::Receiver<ClaimUpdate>) {
+        let (updates, receiver) = watch::channel(ClaimUpdate { state: ClaimState::Standby, failure: None });
+        let api = Api::namespaced(client, namespace);
+        (Self { api, name, identity, parameters, clock, updates }, receiver)
+    }
+
+    /// Claims and renews until `stop` is set, then gives the Lease back at once, so that a standby need not wait.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut claim = Claim::new(self.identity.clone(), self.parameters);
+        let config = watch_config().fields(&format!("metadata.name={}", self.name));
+        let mut watch = watcher(self.api.clone(), config).default_backoff().boxed();
+        let mut known = false;
+        let mut present = false;
+        while !*stop.borrow() {
+            let now = (self.clock)();
+            let wait = match claim.next(now) {
+                ClaimCommand::Write { expected, takes_over } if known => {
+                    self.write(&mut claim, expected, takes_over).await;
+                    self.publish(claim.state((self.clock)()), None);
+                    continue;
+                }
+                ClaimCommand::Write { .. } => Duration::from_secs(1),
+                ClaimCommand::Wait(until) => until.since(now),
+            };
+            // A claim that is not renewed ends by itself.
+            let wait = match claim.state(now) {
+                ClaimState::Acting(deadline) => wait.min(deadline.since(now)),
+                ClaimState::Standby => wait,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = stop.changed() => {}
+                event = watch.next() => match event {
+                    Some(Ok(Event::Init)) => present = false,
+                    Some(Ok(Event::InitApply(lease) | Event::Apply(lease))) => {
+                        present = true;
+                        known = true;
+                        claim.observe(Some(seen(&lease)), (self.clock)());
+                    }
+                    Some(Ok(Event::InitDone)) => {
+                        known = true;
+                        if !present {
+                            claim.observe(None, (self.clock)());
+                        }
+                    }
+                    Some(Ok(Event::Delete(_))) => claim.observe(None, (self.clock)()),
+                    Some(Err(error)) => {
+                        let failure = watch_failure("leases", &error);
+                        tracing::warn!(reason = ?failure, "the operator's own lease can't be watched");
+                        self.publish(claim.state((self.clock)()), Some(failure));
+                        continue;
+                    }
+                    None => return,
+                }
+            }
+            self.publish(claim.state((self.clock)()), None);
+        }
+        self.publish(ClaimState::Standby, None);
+        if let Some(version) = claim.held() {
+            self.release(version).await;
+        }
+    }
+
+    fn publish(&self, state: ClaimState, failure: Option<Failure>) {
+        self.updates.send_if_modified(|update| {
+            let new = ClaimUpdate { state, failure };
+            let differs = *update != new;
+            *update = new;
+            differs
+        });
+    }
+
+    async fn write(&self, claim: &mut Claim, expected: Option<Version>, takes_over: bool) {
+        let sent = (self.clock)();
+        let wall = MicroTime(Timestamp::now());
+        let limit = self.parameters.margin();
+        let written = match expected {
+            None => {
+                let lease = Lease {
+                    metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+                    spec: Some(LeaseSpec {
+                        holder_identity: Some(self.identity.clone()),
+                        lease_duration_seconds: i32::try_from(self.parameters.duration.as_secs().max(1)).ok(),
+                        acquire_time: Some(wall.clone()),
+                        renew_time: Some(wall),
+                        lease_transitions: Some(0),
+                        ..LeaseSpec::default()
+                    }),
+                };
+                within(limit, self.api.create(&PostParams::default(), &lease)).await
+            }
+            Some(version) => {
+                let mut spec = json!({
+                    "holderIdentity": self.identity,
+                    "leaseDurationSeconds": self.parameters.duration.as_secs().max(1),
+                    "renewTime": wall,
+                });
+                if takes_over {
+                    spec["acquireTime"] = json!(wall);
+                }
+                let patch = json!({"metadata": {"resourceVersion": version.to_string()}, "spec": spec});
+                within(limit, self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))).await
+            }
+        };
+        let now = (self.clock)();
+        match written {
+            Ok(lease) => claim.written(version_of(&lease), sent, now),
+            Err(error) => {
+                claim.failed(now);
+                let conflict = matches!(&error, kube::Error::Api(s) if s.is_conflict() || s.is_already_exists());
+                if !conflict {
+                    let failure = failure("write", "leases", &error);
+                    tracing::warn!(reason = ?failure, "the operator's own lease can't be written");
+                    self.publish(claim.state(now), Some(failure));
+                }
+                self.look(claim).await;
+            }
+        }
+    }
+
+    /// After a failed write: what is there now?
+    async fn look(&self, claim: &mut Claim) {
+        if let Ok(lease) = within(self.parameters.margin(), self.api.get_opt(&self.name)).await {
+            claim.observe(lease.as_ref().map(seen), (self.clock)());
+        }
+    }
+
+    async fn release(&self, version: Version) {
+        let patch = json!({
+            "metadata": {"resourceVersion": version.to_string()},
+            "spec": {"holderIdentity": null, "renewTime": null, "leaseDurationSeconds": 1},
+        });
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let released = self.api.patch(&self.name, &parameters, &patch);
+        if let Err(error) = within(self.parameters.margin(), released).await {
+            tracing::warn!(%error, "the operator's own lease could not be given back: a standby has to wait until it ends");
+        }
+    }
+}
+
+fn seen(lease: &Lease) -> (Version, Option<String>, Duration) {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(15);
+    (version_of(lease), spec.holder_identity.filter(|holder| !holder.is_empty()), Duration::from_secs(seconds))
+}

@@ -1,0 +1,27 @@
+//! What is read and written in a Kubernetes cluster.
+
+mod client;
+mod elections;
+mod events;
+mod failure;
+mod lease_claim;
+mod nodes;
+mod pods;
+mod watch;
+
+pub use client::{ClientError, Namespaces, connect};
+pub use elections::Elections;
+pub use events::{Event, Events};
+pub use failure::{failure, watch_failure, within};
+pub use lease_claim::{ClaimUpdate, LeaseClaim};
+pub use pods::Pods;
+pub use watch::{Change, watch_classes, watch_config, watch_elections, watch_nodes, watch_pods};
+
+use kube::ResourceExt;
+
+use crate::core::Version;
+
+/// An object's version; zero where the server gave none.
+pub fn version_of(object: &impl ResourceExt) -> Version {
+    Version(object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default())
+}

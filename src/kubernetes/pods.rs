@@ -1,0 +1,195 @@
+//! Pods: a slim type, and the only place of this program that writes to pods.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::nodes::SlimCondition;
+use super::{failure, version_of, within};
+use crate::core::{Failure, Operator, Pod, PodOutcome, Selector, Timestamp, Uid, WritePod};
+
+/// Longer annotations are not kept: nothing here is written or read that long.
+const LONGEST_ANNOTATION: usize = 1024;
+
+/// The parts of a pod that matter here.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, Resource)]
+#[resource(inherit = k8s::Pod)]
+pub struct SlimPod {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SlimSpec,
+    #[serde(default)]
+    status: SlimStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSpec {
+    node_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimStatus {
+    phase: Option<String>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
+    #[serde(default)]
+    conditions: Vec<SlimCondition>,
+}
+
+impl From<SlimPod> for Pod {
+    fn from(pod: SlimPod) -> Self {
+        let version = version_of(&pod);
+        let SlimPod { metadata, spec, status } = pod;
+        let holds = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
+        let annotations = metadata.annotations.unwrap_or_default();
+        let ready = holds("Ready");
+        Self {
+            name: metadata.name.unwrap_or_default(),
+            uid: Uid(metadata.uid.unwrap_or_default()),
+            version,
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: annotations.into_iter().filter(|(_, value)| value.len() <= LONGEST_ANNOTATION).collect(),
+            node: spec.node_name,
+            ready_since: ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| Timestamp(t.0.as_millisecond())),
+            ready_observed: None,
+            ready: ready.is_some(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            disrupted: holds("DisruptionTarget").is_some(),
+            ip: status.pod_ip,
+        }
+    }
+}
+
+/// The pods of one cluster.
+#[derive(Clone)]
+pub struct Pods {
+    client: Client,
+    timeout: Duration,
+}
+
+impl Pods {
+    /// `timeout` bounds each request.
+    pub fn new(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// Patches one pod, if it still has the uid and the version that the patch is for.
+    pub async fn write(&self, namespace: &str, write: &WritePod) -> PodOutcome {
+        let patch = json!({"metadata": {
+            "uid": write.uid.0,
+            "resourceVersion": write.version.to_string(),
+            "labels": write.patch.labels,
+            "annotations": write.patch.annotations,
+        }});
+        let api = self.api(namespace);
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let patched = api.patch(&write.name, &parameters, &patch);
+        match within(self.timeout, patched).await {
+            Ok(pod) => PodOutcome::Written(Box::new(pod.into())),
+            Err(kube::Error::Api(status)) if status.is_conflict() => PodOutcome::Conflict,
+            Err(kube::Error::Api(status)) if status.is_not_found() => PodOutcome::Gone,
+            Err(error) => PodOutcome::Failed(failure("patch", "pods", &error)),
+        }
+    }
+
+    /// Reads one pod from the API server.
+    ///
+    /// # Errors
+    /// If there is no answer, or a refusal.
+    pub async fn read(&self, namespace: &str, name: &str) -> Result<Option<Pod>, Failure> {
+        match within(self.timeout, self.api(namespace).get_opt(name)).await {
+            Ok(pod) => Ok(pod.map(Pod::from)),
+            Err(error) => Err(failure("get", "pods", &error)),
+        }
+    }
+
+    /// Lists the pods that any of the selectors matches; a consistent read, not one from a cache of the API server.
+    ///
+    /// # Errors
+    /// If there is no answer, or a refusal.
+    pub async fn list(&self, namespace: &str, selectors: &[Selector]) -> Result<Vec<Pod>, Failure> {
+        let mut pods = BTreeMap::new();
+        for selector in selectors {
+            let parameters = ListParams::default().labels(&as_text(selector));
+            match within(self.timeout, self.api(namespace).list(&parameters)).await {
+                Ok(list) => pods.extend(list.items.into_iter().map(Pod::from).map(|pod| (pod.uid.clone(), pod))),
+                Err(error) => return Err(failure("list", "pods", &error)),
+            }
+        }
+        Ok(pods.into_values().collect())
+    }
+
+    fn api(&self, namespace: &str) -> Api<SlimPod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+/// A selector as the API server reads it in a query.
+fn as_text(selector: &Selector) -> String {
+    let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let expressions = selector.match_expressions.iter().map(|requirement| {
+        let (key, values) = (&requirement.key, requirement.values.join(","));
+        match requirement.operator {
+            Operator::In => format!("{key} in ({values})"),
+            Operator::NotIn => format!("{key} notin ({values})"),
+            Operator::Exists => key.clone(),
+            Operator::DoesNotExist => format!("!{key}"),
+        }
+    });
+    labels.chain(expressions).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(json: serde_json::Value) -> Pod {
+        serde_json::from_value::<SlimPod>(json).unwrap().into()
+    }
+
+    #[test]
+    fn what_matters_of_a_pod() {
+        let pod = pod(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "web-0", "uid": "u", "resourceVersion": "12", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {"short": "x", "long": "x".repeat(2000)},
+            },
+            "spec": {"nodeName": "n", "containers": []},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:02Z"},
+                {"type": "DisruptionTarget", "status": "True"},
+            ]},
+        }));
+        assert_eq!((pod.version.0, pod.ready, pod.deleting, pod.disrupted, pod.finished), (12, true, true, true, false));
+        assert_eq!(pod.ready_since, Some(Timestamp(2000)));
+        assert_eq!(pod.annotations.keys().collect::<Vec<_>>(), ["short"]);
+    }
+
+    #[test]
+    fn an_evicted_pod_has_finished() {
+        assert!(pod(json!({"metadata": {}, "status": {"phase": "Failed", "reason": "Evicted"}})).finished);
+    }
+
+    #[test]
+    fn selectors_as_text() {
+        let selector: Selector = serde_json::from_value(json!({
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [
+                {"key": "a", "operator": "In", "values": ["x", "y"]}, {"key": "b", "operator": "NotIn", "values": ["z"]},
+                {"key": "c", "operator": "Exists"}, {"key": "d", "operator": "DoesNotExist"},
+            ],
+        }))
+        .unwrap();
+        assert_eq!(as_text(&selector), "app=web,a in (x,y),b notin (z),c,!d");
+    }
+}

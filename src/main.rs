@@ -1,0 +1,20 @@
+//! `lictor`: reads the command line, and runs it.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use lictor::cli::Cli;
+
+fn main() -> ExitCode {
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        eprintln!("lictor: the cryptography is set up already");
+        return ExitCode::FAILURE;
+    }
+    match Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lictor: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

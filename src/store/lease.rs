@@ -1,0 +1,218 @@
+//! Locks in Kubernetes Leases: one beside each election, owned by it, and written only when something changes.
+//!
+//! `spec.holderIdentity` is the leader's pod, `spec.leaseTransitions` the term, so that `kubectl get lease` and other tools show
+//! what is meant; the whole record is an annotation. Where these do not agree, somebody edited the Lease, and it is not believed.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+
+use super::{LockStore, Owner, Place, StoreEvent};
+use crate::api::{GROUP, LeaderElection};
+use crate::core::{Failure, Key, Record, RecordOutcome, Stored, Term, Version};
+use crate::kubernetes::{Namespaces, failure, version_of, within};
+
+/// The annotation with the whole record, as JSON.
+const RECORD_ANNOTATION: &str = "lictor.dev/record";
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+const LICTOR: &str = "lictor";
+
+/// Locks in Leases.
+#[derive(Clone)]
+pub struct LeaseStore {
+    client: Client,
+    namespaces: Namespaces,
+    timeout: Duration,
+}
+
+impl LeaseStore {
+    /// Locks in these namespaces; `timeout` bounds each request.
+    pub fn new(client: Client, namespaces: Namespaces, timeout: Duration) -> Self {
+        Self { client, namespaces, timeout }
+    }
+
+    fn api(&self, place: &Place) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &place.namespace)
+    }
+
+    async fn create(&self, place: &Place, owner: &Owner, record: &Record) -> RecordOutcome {
+        let lease = match lease(place, owner, record) {
+            Ok(lease) => lease,
+            Err(failure) => return RecordOutcome::Failed(failure),
+        };
+        match within(self.timeout, self.api(place).create(&PostParams::default(), &lease)).await {
+            Ok(created) => RecordOutcome::Written(version_of(&created)),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => RecordOutcome::Conflict,
+            Err(error) => RecordOutcome::Failed(failure("create", "leases", &error)),
+        }
+    }
+
+    async fn replace(&self, place: &Place, owner: &Owner, expected: Version, record: &Record) -> RecordOutcome {
+        let lease = match lease(place, owner, record) {
+            Ok(lease) => lease,
+            Err(failure) => return RecordOutcome::Failed(failure),
+        };
+        let spec = lease.spec.unwrap_or_default();
+        // A merge patch keeps what newer servers know of a Lease and this program does not; null takes the holder off.
+        let patch = json!({
+            "metadata": {
+                "resourceVersion": expected.to_string(),
+                "labels": lease.metadata.labels,
+                "annotations": lease.metadata.annotations,
+                "ownerReferences": lease.metadata.owner_references,
+            },
+            "spec": {
+                "holderIdentity": spec.holder_identity,
+                "leaseTransitions": spec.lease_transitions,
+                "acquireTime": spec.acquire_time,
+            },
+        });
+        let patched = self.api(place);
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let patched = patched.patch(place.key.0.as_str(), &parameters, &patch);
+        match within(self.timeout, patched).await {
+            Ok(patched) => RecordOutcome::Written(version_of(&patched)),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => RecordOutcome::Conflict,
+            Err(error) => RecordOutcome::Failed(failure("patch", "leases", &error)),
+        }
+    }
+}
+
+impl LockStore for LeaseStore {
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Stored, Failure>> {
+        async move {
+            match within(self.timeout, self.api(place).get_opt(&place.key.0)).await {
+                Ok(None) => Ok(Stored::Absent),
+                Ok(Some(lease)) => Ok(stored(&lease)),
+                Err(error) => Err(failure("get", "leases", &error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        place: &'a Place,
+        owner: &'a Owner,
+        expected: Option<Version>,
+        record: &'a Record,
+    ) -> BoxFuture<'a, RecordOutcome> {
+        async move {
+            match expected {
+                None => self.create(place, owner, record).await,
+                Some(version) => self.replace(place, owner, version, record).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, place: &'a Place, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        async move {
+            let preconditions = Preconditions { resource_version: Some(version.to_string()), uid: None };
+            let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            match within(self.timeout, self.api(place).delete(&place.key.0, &parameters)).await {
+                Ok(_) => RecordOutcome::Written(version),
+                Err(kube::Error::Api(status)) if status.is_not_found() => RecordOutcome::Written(version),
+                Err(kube::Error::Api(status)) if status.is_conflict() => RecordOutcome::Conflict,
+                Err(error) => RecordOutcome::Failed(failure("delete", "leases", &error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn watch(&self) -> BoxStream<'static, StoreEvent> {
+        let config = crate::kubernetes::watch_config().labels(&format!("{MANAGED_BY}={LICTOR}"));
+        let watches = self.namespaces.apis::<Lease>(&self.client).into_iter().map(|(namespace, api)| {
+            let mut first = Vec::new();
+            watcher(api, config.clone())
+                .default_backoff()
+                .filter_map(move |event| futures::future::ready(told(event, namespace.as_deref(), &mut first)))
+        });
+        futures::stream::select_all(watches.map(StreamExt::boxed)).boxed()
+    }
+}
+
+/// What a watch of Leases tells; the first ones are collected until all are there.
+fn told(
+    event: watcher::Result<Event<Lease>>,
+    namespace: Option<&str>,
+    first: &mut Vec<(Place, Version, Stored)>,
+) -> Option<StoreEvent> {
+    match event {
+        Ok(Event::Init) => {
+            first.clear();
+            None
+        }
+        Ok(Event::InitApply(lease)) => {
+            first.push((place(&lease), version_of(&lease), stored(&lease)));
+            None
+        }
+        Ok(Event::InitDone) => Some(StoreEvent::All(namespace.map(Into::into), std::mem::take(first))),
+        Ok(Event::Apply(lease)) => Some(StoreEvent::Changed(place(&lease), version_of(&lease), stored(&lease))),
+        Ok(Event::Delete(lease)) => Some(StoreEvent::Changed(place(&lease), version_of(&lease), Stored::Absent)),
+        Err(error) => Some(StoreEvent::Broken(crate::kubernetes::watch_failure("leases", &error))),
+    }
+}
+
+fn place(lease: &Lease) -> Place {
+    Place { namespace: lease.namespace().unwrap_or_default(), key: Key(lease.name_any()) }
+}
+
+fn lease(place: &Place, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
+    let json = serde_json::to_string(record).map_err(|error| Failure::Refused(format!("the record is no JSON: {error}")))?;
+    Ok(Lease {
+        metadata: ObjectMeta {
+            name: Some(place.key.0.clone()),
+            namespace: Some(place.namespace.clone()),
+            labels: Some([(MANAGED_BY.to_owned(), LICTOR.to_owned())].into()),
+            annotations: Some([(RECORD_ANNOTATION.to_owned(), json)].into()),
+            owner_references: Some(vec![OwnerReference {
+                api_version: LeaderElection::api_version(&()).into_owned(),
+                kind: LeaderElection::kind(&()).into_owned(),
+                name: owner.name.clone(),
+                uid: owner.uid.0.clone(),
+                controller: Some(true),
+                block_owner_deletion: None,
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: record.holder.as_ref().map(|holder| holder.pod.clone()),
+            lease_transitions: Some(record.term.0),
+            acquire_time: Timestamp::from_millisecond(record.since.0).ok().map(MicroTime),
+            ..LeaseSpec::default()
+        }),
+    })
+}
+
+fn stored(lease: &Lease) -> Stored {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
+    let json = lease.annotations().get(RECORD_ANNOTATION);
+    let owned = lease.owner_references().iter().any(|owner| owner.api_version.starts_with(GROUP));
+    let labelled = lease.labels().get(MANAGED_BY).is_some_and(|by| by == LICTOR);
+    if json.is_none() && !owned && !labelled {
+        let holder = holder.unwrap_or_else(|| "nobody".into());
+        let (namespace, name) = (lease.namespace().unwrap_or_default(), lease.name_any());
+        return Stored::Foreign(format!("the Lease {namespace}/{name}, held by {holder}, was not made by lictor"));
+    }
+    let version = version_of(lease);
+    let shown_term = Term(spec.lease_transitions.unwrap_or(0).max(0));
+    match json.and_then(|json| serde_json::from_str::<Record>(json).ok()) {
+        Some(record) if record.holder.as_ref().map(|h| &h.pod) == holder.as_ref() && record.term == shown_term => {
+            Stored::Record(version, record)
+        }
+        Some(record) => Stored::Damaged(version, record.term.raised_by_hint(shown_term)),
+        None => Stored::Damaged(version, shown_term),
+    }
+}

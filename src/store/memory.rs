@@ -1,0 +1,169 @@
+//! Locks in this process, for tests and simulation, with faults on request.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use tokio::sync::broadcast;
+
+use super::{LockStore, Owner, Place, StoreEvent};
+use crate::core::{Failure, Record, RecordOutcome, Stored, Version};
+
+/// What goes wrong with the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is refused.
+    Refuse,
+    /// It is lost on its way.
+    LoseRequest,
+    /// It is done, and the answer is lost.
+    LoseAnswer,
+    /// It is held back, and the answer is lost; [`MemoryStore::deliver_late`] lets it through.
+    Delay,
+}
+
+/// A store in memory. Clones share their content.
+#[derive(Clone)]
+pub struct MemoryStore {
+    inner: Arc<Mutex<Inner>>,
+    changes: broadcast::Sender<StoreEvent>,
+}
+
+#[derive(Default)]
+struct Inner {
+    version: u64,
+    records: BTreeMap<Place, Stored>,
+    faults: VecDeque<Fault>,
+    late: Vec<(Place, Change)>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Write(Option<Version>, Box<Record>),
+    Delete(Version),
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self { inner: Arc::default(), changes: broadcast::channel(1024).0 }
+    }
+}
+
+impl MemoryStore {
+    /// The next request that has no fault yet gets this one.
+    pub fn inject(&self, fault: Fault) {
+        self.lock().faults.push_back(fault);
+    }
+
+    /// Lets through what was held back, in order; returns the outcomes, which nobody waits for any more.
+    pub fn deliver_late(&self) -> Vec<RecordOutcome> {
+        let late = std::mem::take(&mut self.lock().late);
+        late.into_iter().map(|(place, change)| self.apply(&place, change)).collect()
+    }
+
+    /// Puts something there that no [`Record`] is, as a person would.
+    pub fn put(&self, place: &Place, make: impl FnOnce(Version) -> Stored) {
+        let mut inner = self.lock();
+        inner.version += 1;
+        let version = Version(inner.version);
+        let stored = make(version);
+        inner.records.insert(place.clone(), stored.clone());
+        let _ = self.changes.send(StoreEvent::Changed(place.clone(), version, stored));
+    }
+
+    fn request(&self, place: &Place, change: Change) -> RecordOutcome {
+        let fault = self.lock().faults.pop_front();
+        let unknown = || RecordOutcome::Failed(Failure::Unknown("the answer was lost".into()));
+        match fault {
+            None => self.apply(place, change),
+            Some(Fault::Refuse) => RecordOutcome::Failed(Failure::Refused("refused on request".into())),
+            Some(Fault::LoseRequest) => unknown(),
+            Some(Fault::LoseAnswer) => {
+                self.apply(place, change);
+                unknown()
+            }
+            Some(Fault::Delay) => {
+                self.lock().late.push((place.clone(), change));
+                unknown()
+            }
+        }
+    }
+
+    fn apply(&self, place: &Place, change: Change) -> RecordOutcome {
+        let mut inner = self.lock();
+        let present = inner.records.get(place).cloned().unwrap_or(Stored::Absent);
+        if let Stored::Foreign(_) = present {
+            return RecordOutcome::Conflict;
+        }
+        let (version, stored) = match change {
+            Change::Write(expected, record) if present.version() == expected => {
+                inner.version += 1;
+                let version = Version(inner.version);
+                (version, Stored::Record(version, *record))
+            }
+            Change::Delete(version) if present == Stored::Absent => return RecordOutcome::Written(version),
+            Change::Delete(version) if present.version() == Some(version) => {
+                inner.version += 1;
+                (Version(inner.version), Stored::Absent)
+            }
+            Change::Write(..) | Change::Delete(_) => return RecordOutcome::Conflict,
+        };
+        inner.records.insert(place.clone(), stored.clone());
+        let _ = self.changes.send(StoreEvent::Changed(place.clone(), version, stored));
+        RecordOutcome::Written(version)
+    }
+
+    fn all(&self) -> StoreEvent {
+        let all = |(place, stored): (&Place, &Stored)| Some((place.clone(), stored.version()?, stored.clone()));
+        StoreEvent::All(None, self.lock().records.iter().filter_map(all).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LockStore for MemoryStore {
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Stored, Failure>> {
+        async move {
+            let mut inner = self.lock();
+            match inner.faults.pop_front() {
+                None => Ok(inner.records.get(place).cloned().unwrap_or(Stored::Absent)),
+                Some(Fault::Refuse) => Err(Failure::Refused("refused on request".into())),
+                Some(_) => Err(Failure::Unknown("the answer was lost".into())),
+            }
+        }
+        .boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        place: &'a Place,
+        _owner: &'a Owner,
+        expected: Option<Version>,
+        record: &'a Record,
+    ) -> BoxFuture<'a, RecordOutcome> {
+        async move { self.request(place, Change::Write(expected, Box::new(record.clone()))) }.boxed()
+    }
+
+    fn delete<'a>(&'a self, place: &'a Place, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        async move { self.request(place, Change::Delete(version)) }.boxed()
+    }
+
+    fn watch(&self) -> BoxStream<'static, StoreEvent> {
+        let changes = self.changes.subscribe();
+        let store = self.clone();
+        let first = self.all();
+        let rest = futures::stream::unfold((changes, store), |(mut changes, store)| async move {
+            let event = match changes.recv().await {
+                Ok(event) => event,
+                Err(broadcast::error::RecvError::Lagged(_)) => store.all(),
+                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            Some((event, (changes, store)))
+        });
+        futures::stream::iter([first]).chain(rest).boxed()
+    }
+}

@@ -1,0 +1,27 @@
+//! Logs: on standard error, as text or JSON; `RUST_LOG` filters them.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts the logs.
+///
+/// # Errors
+/// If they were started before.
+pub fn init_logs(format: LogFormat) -> Result<(), TryInitError> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,kube_runtime=error"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => logs.with_ansi(false).finish().try_init(),
+        LogFormat::Json => logs.json().flatten_event(true).with_current_span(false).finish().try_init(),
+    }
+}

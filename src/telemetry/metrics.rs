@@ -1,0 +1,249 @@
+//! Metrics, by Prometheus' conventions: <https://prometheus.io/docs/practices/naming/>.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::core::{Failure, Outcome, PodOutcome, RecordOutcome};
+
+/// From a millisecond to a minute and more; most failovers are done within tens of milliseconds.
+const FAILOVER_BUCKETS: [f64; 14] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0];
+
+/// All metrics. Clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    elections: Elections,
+    failover: Family<ElectionLabels, Histogram, fn() -> Histogram>,
+    api_errors: Family<ErrorLabels, Counter>,
+    queue: Gauge,
+    acting: Gauge,
+}
+
+/// What is told of one election.
+#[derive(Clone, Debug)]
+pub struct ElectionFigures {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The leader's pod.
+    pub leader: Option<String>,
+    /// The highest term.
+    pub term: i32,
+    /// Changes of leader that this replica made.
+    pub transitions: u64,
+    /// Labels that this replica put right.
+    pub label_drift: u64,
+    /// Whether the group has any pod: a group of none is not without a leader, it is not there.
+    pub has_candidate: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ElectionLabels {
+    namespace: String,
+    election: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LeaderLabels {
+    namespace: String,
+    election: String,
+    pod: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ErrorLabels {
+    resource: String,
+    outcome: String,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("lictor");
+        let elections = Elections::default();
+        registry.register_collector(Box::new(elections.clone()));
+        let failover: Family<ElectionLabels, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(FAILOVER_BUCKETS));
+        registry.register(
+            "failover_duration_seconds",
+            "Time from the moment at which the loss of a leader was seen to the next leader's confirmed label",
+            failover.clone(),
+        );
+        let api_errors = Family::<ErrorLabels, Counter>::default();
+        registry.register("api_errors", "Requests that failed; unknown: they may have been carried out", api_errors.clone());
+        let queue = Gauge::default();
+        registry.register("queue_depth", "Elections to be looked at and requests under way", queue.clone());
+        let acting = Gauge::default();
+        registry.register("acting", "Whether this replica is the one that acts", acting.clone());
+        Self { registry: Arc::new(registry), elections, failover, api_errors, queue, acting }
+    }
+}
+
+impl Metrics {
+    /// The text that is scraped.
+    ///
+    /// # Errors
+    /// If it can't be written, which would be a defect.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    /// An election, as it is now.
+    pub fn record(&self, figures: ElectionFigures) {
+        self.elections.record(figures);
+    }
+
+    /// An election is no more.
+    pub fn forget(&self, namespace: &str, name: &str) {
+        self.elections.with(|all| all.remove(&(namespace.into(), name.into())));
+        self.failover.remove(&ElectionLabels { namespace: namespace.into(), election: name.into() });
+    }
+
+    /// This replica does not act any more: another one tells.
+    pub fn forget_all(&self) {
+        self.elections.with(BTreeMap::clear);
+    }
+
+    /// A failover is complete.
+    pub fn observe_failover(&self, namespace: &str, name: &str, took: Duration) {
+        let labels = ElectionLabels { namespace: namespace.into(), election: name.into() };
+        self.failover.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// How much is to be done.
+    pub fn queue_depth(&self, depth: usize) {
+        self.queue.set(i64::try_from(depth).unwrap_or(i64::MAX));
+    }
+
+    /// Whether this replica acts.
+    pub fn acting(&self, acting: bool) {
+        self.acting.set(i64::from(acting));
+    }
+
+    /// Counts an outcome if it is a failure.
+    pub fn count_failure(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::RecordRead(Err(failure)) | Outcome::RecordWritten(RecordOutcome::Failed(failure)) => {
+                self.count_write_failure("locks", failure);
+            }
+            Outcome::ElectionRead(Err(failure)) => self.count_write_failure("leaderelections", failure),
+            Outcome::PodsListed(Err(failure))
+            | Outcome::PodRead(Err(failure))
+            | Outcome::PodWritten(PodOutcome::Failed(failure)) => self.count_write_failure("pods", failure),
+            _ => {}
+        }
+    }
+
+    /// Counts a failed request.
+    pub fn count_write_failure(&self, resource: &str, failure: &Failure) {
+        let outcome = match failure {
+            Failure::Refused(_) => "refused",
+            Failure::Unknown(_) => "unknown",
+        };
+        self.api_errors.get_or_create(&ErrorLabels { resource: resource.into(), outcome: outcome.into() }).inc();
+    }
+
+    /// Counts a watch that broke.
+    pub fn count_watch_failure(&self, resource: &str) {
+        self.api_errors.get_or_create(&ErrorLabels { resource: resource.into(), outcome: "watch".into() }).inc();
+    }
+
+    /// Counts an Event that could not be written.
+    pub fn count_event_failure(&self) {
+        self.api_errors.get_or_create(&ErrorLabels { resource: "events".into(), outcome: "refused".into() }).inc();
+    }
+}
+
+/// The elections' figures, which are put together when they are asked for.
+#[derive(Clone, Debug, Default)]
+struct Elections(Arc<Mutex<BTreeMap<(String, String), Told>>>);
+
+#[derive(Clone, Debug)]
+struct Told {
+    figures: ElectionFigures,
+    /// Time without a leader, up to the last time that there was one.
+    leaderless: Duration,
+    leaderless_since: Option<Instant>,
+}
+
+impl Elections {
+    fn record(&self, figures: ElectionFigures) {
+        let now = Instant::now();
+        let key = (figures.namespace.clone(), figures.name.clone());
+        let lacks = figures.leader.is_none() && figures.has_candidate;
+        self.with(|all| {
+            let told = all.entry(key).or_insert_with(|| Told {
+                figures: figures.clone(),
+                leaderless: Duration::ZERO,
+                leaderless_since: None,
+            });
+            told.figures = figures;
+            match (lacks, told.leaderless_since) {
+                (true, None) => told.leaderless_since = Some(now),
+                (false, Some(since)) => {
+                    told.leaderless += now.duration_since(since);
+                    told.leaderless_since = None;
+                }
+                _ => {}
+            }
+        });
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<(String, String), Told>) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Collector for Elections {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let all: Vec<Told> = self.with(|all| all.values().cloned().collect());
+        let labels = |told: &Told| ElectionLabels {
+            namespace: told.figures.namespace.clone(),
+            election: told.figures.name.clone(),
+        };
+        let gauge = ConstGauge::<i64>::new(0).metric_type();
+        let mut leaders = encoder.encode_descriptor("leader", "1 for the pod that is the leader", None, gauge)?;
+        for told in &all {
+            if let Some(pod) = &told.figures.leader {
+                let ElectionLabels { namespace, election } = labels(told);
+                let labels = LeaderLabels { namespace, election, pod: pod.clone() };
+                ConstGauge::<i64>::new(1).encode(leaders.encode_family(&labels)?)?;
+            }
+        }
+        let mut terms = encoder.encode_descriptor("term", "The present term", None, gauge)?;
+        for told in &all {
+            ConstGauge::new(i64::from(told.figures.term)).encode(terms.encode_family(&labels(told))?)?;
+        }
+        let counter = ConstCounter::<u64>::new(0).metric_type();
+        let mut transitions = encoder.encode_descriptor("transitions", "Changes of leader", None, counter)?;
+        for told in &all {
+            ConstCounter::new(told.figures.transitions).encode(transitions.encode_family(&labels(told))?)?;
+        }
+        let help = "Pods whose labels were changed by somebody else and put right";
+        let mut drift = encoder.encode_descriptor("label_drift", help, None, counter)?;
+        for told in &all {
+            ConstCounter::new(told.figures.label_drift).encode(drift.encode_family(&labels(told))?)?;
+        }
+        let help = "Time during which a group with pods had no leader";
+        let unit = prometheus_client::registry::Unit::Seconds;
+        let mut leaderless = encoder.encode_descriptor("without_leader", help, Some(&unit), counter)?;
+        for told in &all {
+            let total = told.leaderless + told.leaderless_since.map(|since| since.elapsed()).unwrap_or_default();
+            ConstCounter::new(total.as_secs_f64()).encode(leaderless.encode_family(&labels(told))?)?;
+        }
+        Ok(())
+    }
+}
+

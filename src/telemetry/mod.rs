@@ -1,0 +1,11 @@
+//! What the operator tells about itself: logs, metrics, health.
+
+mod health;
+mod logs;
+mod metrics;
+mod server;
+
+pub use health::Health;
+pub use logs::{LogFormat, init_logs};
+pub use metrics::{ElectionFigures, Metrics};
+pub use server::serve;
