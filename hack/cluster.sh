@@ -18,7 +18,7 @@ usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 hold() {
   local feeder keeper status=0 pipe
   trap '' INT
-  exec {pipe}> >(exec setsid "$0" keep "$@")
+  exec {pipe}> >(exec setsid "$here/cluster.sh" keep "$@")
   keeper=$!
   cat <&0 >&"$pipe" &
   feeder=$!
@@ -111,6 +111,7 @@ delete() {
 case ${1:-} in
   hold | keep)
     [[ ${2:-} =~ ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$ && ${3:-3} =~ ^[0-9]+$ && $# -le 3 ]] || usage
-    "$1" "$2" "${3:-3}" ;;
+    "$1" "$2" "${3:-3}"
+    exit ;;
   *) usage ;;
 esac

@@ -79,6 +79,9 @@ make_work_directory() {
 
 undo_later() { printf '%q ' "$@" >>"$work/undo" && echo >>"$work/undo"; }
 
+# A control plane of its own goes as a whole.
+undo_in_cluster_later() { [ -z "$given" ] || undo_later "$@"; }
+
 sweep() {
   trap '' INT TERM HUP PIPE
   cat >/dev/null
@@ -121,11 +124,11 @@ use_cluster() {
   kubeconfig=$given
   kubectl=$(command -v kubectl) || kubectl=$("$here/tools.sh" kubectl)
   kube version >/dev/null || fail "the cluster of $given does not answer"
-  namespace=lictor-demo
+  namespace='lictor-demo'
   ! kube get namespace "$namespace" >/dev/null 2>&1 ||
     fail "the namespace $namespace exists already, and what is in it may be yours: see what it is, then kubectl delete namespace $namespace"
   kube create namespace "$namespace" >/dev/null
-  undo_later "$kubectl" --kubeconfig "$kubeconfig" delete namespace "$namespace" --timeout=120s
+  undo_in_cluster_later "$kubectl" --kubeconfig "$kubeconfig" delete namespace "$namespace" --timeout=120s
   say "in its namespace $namespace, which is removed again at the end"
 }
 
@@ -140,20 +143,20 @@ install_kinds() {
   done
   if [ "$present" = 0 ]; then
     kube apply -f "$work/crds.yaml" >/dev/null
-    undo_later "$kubectl" --kubeconfig "$kubeconfig" delete -f "$work/crds.yaml" --timeout=60s
+    undo_in_cluster_later "$kubectl" --kubeconfig "$kubeconfig" delete -f "$work/crds.yaml" --timeout=60s
     # shellcheck disable=SC2086  # the names are several words
     kube wait --for=condition=Established $names --timeout=30s >/dev/null
   elif [ "$missing" = 0 ]; then
-    [ -z "$(kube get leaderelections --all-namespaces -o name)" ] ||
-      fail 'this cluster has elections already, and the operator of this demo would serve them too: give it another cluster'
-    say 'they were there already and are left as they are'
+    say 'they were there already and are left as they are; if an operator serves this cluster, it will take part'
   else
     fail "another version's kinds are installed in this cluster: give it another cluster"
   fi
 }
 
 start_operator() {
-  setsid "$lictor" run --kubeconfig "$kubeconfig" --lease-namespace "$namespace" --listen 127.0.0.1:0 \
+  local scope=()
+  [ -z "$given" ] || scope=(--namespaces "$namespace")
+  setsid "$lictor" run --kubeconfig "$kubeconfig" --lease-namespace "$namespace" --listen 127.0.0.1:0 "${scope[@]}" \
     >"$log" 2>&1 </dev/null {leash}>&- &
   operator=$!
   undo_later stop "$operator"
@@ -161,7 +164,7 @@ start_operator() {
 }
 
 elect() {
-  undo_later remove_elections "$kubectl" "$kubeconfig" "$namespace"
+  undo_in_cluster_later remove_elections "$kubectl" "$kubeconfig" "$namespace"
   kube apply -f "$root/examples/service" | sed 's/^/    /'
   within 180 three_ready_pods
   within 60 elected
@@ -207,17 +210,17 @@ show() {
 }
 
 run() {
-  local flags=()
-  [ "$namespace" = default ] || flags=(-n "$namespace")
-  say "\$ kubectl ${flags[*]}${flags:+ }$*"
+  typed "$@"
   kube "$@" | sed 's/^/    /'
   echo
 }
 
+typed() { say "\$ kubectl$([ "$namespace" = default ] || echo " -n $namespace") $*"; }
+
 fail_over() {
   old=$leader
   observe
-  say "\$ kubectl delete pod $old"
+  typed delete pod "$old"
   kube delete pod "$old" --wait=false >/dev/null
   within 60 succeeded
   stop "$watcher"
@@ -295,4 +298,4 @@ finish() {
   exit "$status"
 }
 
-if [ "${1:-}" = --sweep ]; then sweep "$2"; else main "$@"; fi
+if [ "${1:-}" = --sweep ]; then sweep "$2"; else main "$@"; fi; exit

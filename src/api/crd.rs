@@ -1,13 +1,15 @@
 //! The definitions of the kinds, as they are installed in a cluster.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
 use kube::CustomResourceExt;
 
 use super::{ElectionClass, LeaderElection};
 
 /// The definitions of all kinds.
 pub fn definitions() -> [CustomResourceDefinition; 2] {
-    [LeaderElection::crd(), ElectionClass::crd()]
+    [LeaderElection::crd(), ElectionClass::crd()].map(tidied)
 }
 
 /// The definitions as one YAML stream, ready for `kubectl apply -f -`. `crds/` holds the same text.
@@ -21,4 +23,26 @@ pub fn definitions_as_yaml() -> Result<String, serde_yaml::Error> {
         text.push_str(&serde_yaml::to_string(&definition)?);
     }
     Ok(text)
+}
+
+/// The API server knows no formats of unsigned numbers, and says so to whoever installs the definitions: their limits are in
+/// `minimum` and `maximum`. And `kubectl explain` breaks lines by itself.
+fn tidied(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut definition.spec.versions {
+        if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            tidy(schema);
+        }
+    }
+    definition
+}
+
+fn tidy(schema: &mut JSONSchemaProps) {
+    schema.format = schema.format.take().filter(|format| !format.starts_with("uint"));
+    schema.description = schema.description.take().map(|text| text.replace('\n', " "));
+    for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
+        tidy(property);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        tidy(items);
+    }
 }

@@ -7,7 +7,9 @@ mod crd;
 mod election;
 mod resolve;
 
-pub use class::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec, LeaseStore};
+pub use class::{
+    BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec, LeaseStore,
+};
 pub use conditions::{ACCEPTED, ELECTED, PAUSED, STORE_REACHABLE, condition, with_transition_times};
 pub use crd::{definitions, definitions_as_yaml};
 pub use election::{

@@ -159,7 +159,12 @@ fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a
 }
 
 fn is_default(class: &ElectionClass) -> bool {
-    class.metadata.annotations.as_ref().and_then(|all| all.get(DEFAULT_CLASS_ANNOTATION)).is_some_and(|value| value == "true")
+    class
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(DEFAULT_CLASS_ANNOTATION))
+        .is_some_and(|value| value == "true")
 }
 
 /// The lock's name. A key that a user sets must stay inside what the class allows: else one tenant could take another's lock.
@@ -329,7 +334,10 @@ mod tests {
         assert_eq!(key("shop-x", Some("{namespace}-*")), Ok("shop-x".into()));
         assert_eq!(key("bank-x", Some("{namespace}-*")), Err("KeyNotAllowed"));
         assert_eq!(key("shop-x_Y", Some("{namespace}-*")), Err("KeyNotAllowed"));
-        assert_eq!(outcome(json!({"key": "anything.goes"}), &Classes::new()), Ok(("lease".into(), "anything.goes".into())));
+        assert_eq!(
+            outcome(json!({"key": "anything.goes"}), &Classes::new()),
+            Ok(("lease".into(), "anything.goes".into()))
+        );
         assert_eq!(outcome(json!({"key": "../x"}), &Classes::new()), Err("KeyNotAllowed"));
     }
 

@@ -9,7 +9,9 @@ use clap::{Parser, Subcommand};
 /// Elects one leader among the pods of a group, and labels it: role=leader.
 #[derive(Debug, Parser)]
 #[command(name = "lictor", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Examples:\n  lictor crd | kubectl apply -f -    install the definitions\n  lictor run --kubeconfig ~/.kube/config    run the operator on your machine")]
+#[command(
+    after_help = "Examples:\n  lictor crd | kubectl apply -f -    install the definitions\n  lictor run --kubeconfig ~/.kube/config    run the operator on your machine"
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

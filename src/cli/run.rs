@@ -22,7 +22,9 @@ use crate::telemetry::{Health, LogFormat, Metrics, init_logs, serve};
 ///
 /// Of several replicas one acts, the others stand by with warm caches. SIGTERM or Ctrl-C hands over at once.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  lictor run --kubeconfig ~/.kube/config\n  lictor run --namespaces shop,bank --lease-namespace shop --log-format json")]
+#[command(
+    after_help = "Examples:\n  lictor run --kubeconfig ~/.kube/config\n  lictor run --namespaces shop,bank --lease-namespace shop --log-format json"
+)]
 pub(super) struct Run {
     /// The kubeconfig file. Default: as kubectl finds it; in a pod, the service account.
     #[arg(long, env = "LICTOR_KUBECONFIG", value_name = "FILE")]
@@ -46,7 +48,7 @@ pub(super) struct Run {
     lease_duration: Duration,
 
     /// The elections to serve: those whose ElectionClass has this spec.controller.
-    #[arg(long, env = "LICTOR_CONTROLLER", value_name = "NAME", default_value = DEFAULT_CONTROLLER)]
+    #[arg(long, env = "LICTOR_CONTROLLER", value_name = "NAME", default_value = DEFAULT_CONTROLLER, value_parser = controller)]
     controller: String,
 
     /// Where /healthz, /readyz and /metrics are served. Port 0 picks a free one, which the log tells.
@@ -70,12 +72,12 @@ impl Run {
         // A request that is under way when the claim ends must not outlive the margin that is kept for it.
         let request_timeout = claim_parameters.margin();
         let client = connect(self.kubeconfig.as_deref(), request_timeout).await?;
-        let listener = TcpListener::bind(self.listen)
-            .await
-            .with_context(|| format!("can't listen at {}: choose another --listen, port 0 picks a free one", self.listen))?;
+        let listener = TcpListener::bind(self.listen).await.with_context(|| {
+            format!("can't listen at {}: choose another --listen, port 0 picks a free one", self.listen)
+        })?;
         let identity = unique(self.identity);
         let lease_namespace = self.lease_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-        let lease_name = format!("lictor-{}", self.controller.replace(['/', '_'], "-").to_ascii_lowercase());
+        let lease_name = self.controller.replace('/', "-");
         tracing::info!(
             identity, listen = %listener.local_addr()?, lease = format!("{lease_namespace}/{lease_name}"),
             controller = self.controller, version = env!("CARGO_PKG_VERSION"), "lictor starts"
@@ -142,8 +144,20 @@ fn namespace(name: &str) -> Result<String, String> {
     }
 }
 
+/// It names the operator's Lease, so it has to be legal for that.
+fn controller(name: &str) -> Result<String, String> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '/');
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    if name.len() <= 253 && name.chars().all(legal) && edge(name.chars().next()) && edge(name.chars().last()) {
+        Ok(name.into())
+    } else {
+        Err("a controller has lower-case letters, digits, '-', '.' and '/', for example example.com/lictor".into())
+    }
+}
+
 fn lease_duration(text: &str) -> Result<Duration, String> {
-    let seconds = text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| "write seconds, for example 15s".to_owned())?;
+    let seconds =
+        text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| "write seconds, for example 15s".to_owned())?;
     if (3..=300).contains(&seconds) {
         Ok(Duration::from_secs(seconds))
     } else {

@@ -84,38 +84,36 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
     );
     history.truncate(REMEMBERED);
     entry.status.history = Some(history);
-    tell_transition(entry, leader, previous, reason, &format!("term {term}"), milliseconds, executor);
+    tell_transition(entry, leader.as_ref(), previous.as_ref(), reason, &format!("term {term}"), milliseconds, executor);
 }
 
 fn tell_transition(
     entry: &Entry,
-    leader: Option<Holder>,
-    previous: Option<Holder>,
+    leader: Option<&Holder>,
+    previous: Option<&Holder>,
     reason: Reason,
     term: &str,
     milliseconds: i64,
     executor: &Executor,
 ) {
     let why = describe(reason);
-    let instead = previous.as_ref().map(|previous| format!(" instead of {}", previous.pod)).unwrap_or_default();
-    match &leader {
-        Some(leader) => {
-            let note = format!("{} is the leader{instead} in {term}, after {milliseconds} ms: {why}", leader.pod);
-            tell(entry, Some(pod_reference(entry, &leader.pod, &leader.uid)), false, "Elected", "Promote", note.clone(), executor);
-            executor.tell(Event {
-                regarding: pod_reference(entry, &leader.pod, &leader.uid),
-                related: Some(reference(entry)),
-                warning: false,
-                reason: "Elected",
-                action: "Promote",
-                note: format!("leader of {} in {term}: {why}", entry.id.name),
-            });
-        }
-        None => {
-            let related = previous.as_ref().map(|previous| pod_reference(entry, &previous.pod, &previous.uid));
-            let note = format!("there is no leader{instead}, for nobody is eligible: {why}");
-            tell(entry, related, true, "NoLeader", "Demote", note, executor);
-        }
+    let instead = previous.map(|previous| format!(" instead of {}", previous.pod)).unwrap_or_default();
+    if let Some(leader) = leader {
+        let pod = pod_reference(entry, &leader.pod, &leader.uid);
+        let note = format!("{} is the leader{instead} in {term}, after {milliseconds} ms: {why}", leader.pod);
+        tell(entry, Some(pod.clone()), false, "Elected", "Promote", note, executor);
+        executor.tell(Event {
+            regarding: pod,
+            related: Some(reference(entry)),
+            warning: false,
+            reason: "Elected",
+            action: "Promote",
+            note: format!("leader of {} in {term}: {why}", entry.id.name),
+        });
+    } else {
+        let related = previous.map(|previous| pod_reference(entry, &previous.pod, &previous.uid));
+        let note = format!("there is no leader{instead}, for nobody is eligible: {why}");
+        tell(entry, related, true, "NoLeader", "Demote", note, executor);
     }
     if let Some(previous) = previous {
         executor.tell(Event {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::{LeaderElection, LeaderElectionStatus, Refusal, Resolved};
+use crate::api::{FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
 use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, Pod, Record, Selector, Uid, Version};
 
 use super::input::ElectionId;
@@ -89,6 +89,10 @@ impl Entry {
 
     pub(super) fn is_deleted(&self) -> bool {
         self.object.metadata.deletion_timestamp.is_some()
+    }
+
+    pub(super) fn has_finalizer(&self) -> bool {
+        self.object.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
     }
 
     pub(super) fn last_status(&self) -> LeaderElectionStatus {

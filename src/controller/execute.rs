@@ -8,9 +8,9 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::input::{ElectionId, Input};
 use super::monotonic;
 use crate::api::{LeaderElection, LeaderElectionStatus};
-use crate::core::{ClaimState, Command, Failure, Outcome, PodOutcome, RecordOutcome};
+use crate::core::{ClaimState, Command, Failure, Outcome, PodOutcome, RecordOutcome, Stored, Version};
 use crate::kubernetes::{ClaimUpdate, Elections, Event, Events, Pods};
-use crate::store::{LockStore, Owner, Place};
+use crate::store::{LockStore, Owner, Place, StoreEvent};
 use crate::telemetry::Metrics;
 
 /// Requests at one time that an election waits for. A handover needs three in a row; what is more would queue in the server.
@@ -109,19 +109,33 @@ impl Executor {
         match command {
             Command::ReadRecord { key, .. } => Outcome::RecordRead(self.store.read(&at(key)).await),
             Command::WriteRecord { key, expected, record, .. } => {
-                Outcome::RecordWritten(self.store.write(&at(key), &owner, expected, &record).await)
+                let place = at(key);
+                let written = self.store.write(&place, &owner, expected, &record).await;
+                if let RecordOutcome::Written(version) = &written {
+                    self.show(place, *version, Stored::Record(*version, record));
+                }
+                Outcome::RecordWritten(written)
             }
             Command::DeleteRecord { key, version, .. } => {
-                Outcome::RecordWritten(self.store.delete(&at(key), version).await)
+                let place = at(key);
+                let deleted = self.store.delete(&place, version).await;
+                if let RecordOutcome::Written(_) = &deleted {
+                    // A deletion has a version of its own, which is not told: the next one is the least that it can have.
+                    self.show(place, Version(version.0 + 1), Stored::Absent);
+                }
+                Outcome::RecordWritten(deleted)
             }
-            Command::ReadElection { .. } => {
-                Outcome::ElectionRead(self.elections.read(&id.namespace, &id.name).await)
-            }
+            Command::ReadElection { .. } => Outcome::ElectionRead(self.elections.read(&id.namespace, &id.name).await),
             Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(&id.namespace, &selectors).await),
             Command::ReadPod { name, .. } => Outcome::PodRead(self.pods.read(&id.namespace, &name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),
             Command::Announce(_) => Outcome::PodRead(Ok(None)),
         }
+    }
+
+    /// What was written is known at once, not only when the watch tells.
+    fn show(&self, place: Place, version: Version, stored: Stored) {
+        let _ = self.inputs.send(Input::Records(StoreEvent::Changed(place, version, stored)));
     }
 
     fn acts(&self) -> bool {

@@ -32,6 +32,18 @@ pub(super) struct Namespace {
     pub(super) records: BTreeMap<Key, (Version, Stored)>,
     /// Which elections select a pod.
     selecting: BTreeMap<String, BTreeSet<String>>,
+    /// Which elections a lock is named for.
+    naming: BTreeMap<Key, BTreeSet<String>>,
+    /// Which locks an election has.
+    locks: BTreeMap<Uid, BTreeSet<Key>>,
+}
+
+impl Namespace {
+    /// The locks that were written for an election, wherever they are.
+    pub(super) fn locks_of(&self, election: &Uid) -> impl Iterator<Item = (&Key, &Stored)> {
+        let keys = self.locks.get(election).into_iter().flatten();
+        keys.filter_map(|key| self.records.get(key).map(|(_, stored)| (key, stored)))
+    }
 }
 
 impl Index {
@@ -81,10 +93,12 @@ impl Index {
             Change::Applied((namespace, pod)) => self.put_pod(&namespace, pod),
             Change::Deleted((namespace, pod)) => self.remove_pod(&namespace, &pod.name, &pod.uid),
             Change::All(scope, pods) => {
-                let present: BTreeSet<(String, Uid)> = pods.iter().map(|(n, pod)| (n.clone(), pod.uid.clone())).collect();
+                let present: BTreeSet<(String, Uid)> =
+                    pods.iter().map(|(n, pod)| (n.clone(), pod.uid.clone())).collect();
                 let mut gone = Vec::new();
                 for (namespace, content) in self.scoped(scope.as_deref()) {
-                    let known = content.pods.values().filter(|pod| !present.contains(&(namespace.clone(), pod.uid.clone())));
+                    let known =
+                        content.pods.values().filter(|pod| !present.contains(&(namespace.clone(), pod.uid.clone())));
                     gone.extend(known.map(|pod| (namespace.clone(), pod.name.clone(), pod.uid.clone())));
                 }
                 for (namespace, name, uid) in gone {
@@ -118,7 +132,8 @@ impl Index {
                 touched.insert(name.clone());
             }
             let selects = concerned && entry.selects(&pod);
-            let selected = if selects { !entry.selected.insert(pod.name.clone()) } else { entry.selected.remove(&pod.name) };
+            let selected =
+                if selects { !entry.selected.insert(pod.name.clone()) } else { entry.selected.remove(&pod.name) };
             if selects != selected {
                 let selecting = content.selecting.entry(pod.name.clone()).or_default();
                 if selects {
@@ -251,7 +266,8 @@ impl Index {
                     return None;
                 }
                 known.version = version;
-                let same = known.object.spec == object.spec && known.is_deleted() == object.metadata.deletion_timestamp.is_some();
+                let same = known.object.spec == object.spec
+                    && known.is_deleted() == object.metadata.deletion_timestamp.is_some();
                 known.object = object;
                 if same {
                     self.mark(&namespace, &name);
@@ -288,14 +304,17 @@ impl Index {
             return None;
         }
         let entry = content.elections.remove(&name)?;
+        let key = entry.spec().map(|spec| spec.key.clone());
         for pod in &entry.selected {
             if let Some(selecting) = content.selecting.get_mut(pod) {
                 selecting.remove(&name);
             }
         }
         // Those that it stood in the way of.
-        let all: Vec<String> = content.elections.values().filter(|e| e.conflict.is_some()).map(|e| e.id.name.clone()).collect();
+        let all: Vec<String> =
+            content.elections.values().filter(|e| e.conflict.is_some()).map(|e| e.id.name.clone()).collect();
         self.dirty.extend(all.into_iter().map(|other| (namespace.clone(), other)));
+        self.rename_lock(&namespace, &name, key, None);
         Some(entry)
     }
 
@@ -303,9 +322,10 @@ impl Index {
         let Some(entry) = self.namespaces.get_mut(namespace).and_then(|content| content.elections.get_mut(name)) else {
             return;
         };
-        let resolved = resolve(&entry.object, &self.classes, &self.controller);
-        // A deleted election whose class is gone is still cleaned up, by what its record says.
-        entry.resolved = resolved;
+        let before = entry.spec().map(|spec| spec.key.clone());
+        entry.resolved = resolve(&entry.object, &self.classes, &self.controller);
+        let after = entry.spec().map(|spec| spec.key.clone());
+        self.rename_lock(namespace, name, before, after);
         self.gather_members(namespace, name);
         self.mark(namespace, name);
         let content = self.namespaces.get(namespace);
@@ -314,18 +334,35 @@ impl Index {
         self.dirty.extend(others.into_iter().map(|other| (namespace.to_owned(), other)));
     }
 
+    fn rename_lock(&mut self, namespace: &str, name: &str, before: Option<Key>, after: Option<Key>) {
+        let Some(content) = self.namespaces.get_mut(namespace) else { return };
+        if let Some(key) = before
+            && let Some(naming) = content.naming.get_mut(&key)
+        {
+            naming.remove(name);
+            if naming.is_empty() {
+                content.naming.remove(&key);
+            }
+        }
+        if let Some(key) = after {
+            content.naming.entry(key).or_default().insert(name.into());
+        }
+    }
+
     /// Looks through all pods of the namespace: after a change of the selectors.
     fn gather_members(&mut self, namespace: &str, name: &str) {
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         let Some(entry) = content.elections.get_mut(name) else { return };
-        let record = entry.spec().and_then(|spec| content.records.get(&spec.key)).and_then(|(_, stored)| stored.record());
+        let record =
+            entry.spec().and_then(|spec| content.records.get(&spec.key)).and_then(|(_, stored)| stored.record());
         entry.earlier = earlier_selectors(record);
-        let strays = content.records.values().filter_map(|(_, stored)| stored.record());
-        for stray in strays.filter(|record| record.election == entry.id.uid) {
-            entry.earlier.extend(earlier_selectors(Some(stray)));
+        for key in content.locks.get(&entry.id.uid).into_iter().flatten() {
+            let stray = content.records.get(key).and_then(|(_, stored)| stored.record());
+            entry.earlier.extend(earlier_selectors(stray));
         }
         let before = std::mem::take(&mut entry.selected);
-        entry.members = content.pods.values().filter(|pod| entry.concerns(pod, record)).map(|pod| pod.name.clone()).collect();
+        entry.members =
+            content.pods.values().filter(|pod| entry.concerns(pod, record)).map(|pod| pod.name.clone()).collect();
         entry.selected = content.pods.values().filter(|pod| entry.selects(pod)).map(|pod| pod.name.clone()).collect();
         let mut touched = BTreeSet::new();
         for pod in before.symmetric_difference(&entry.selected) {
@@ -344,7 +381,7 @@ impl Index {
 
     pub(super) fn apply_records(&mut self, event: StoreEvent) {
         match event {
-            StoreEvent::Changed(place, version, stored) => self.put_record(&place, version, stored),
+            StoreEvent::Changed(place, version, stored) => self.put_record(&place, version, &stored),
             StoreEvent::All(scope, records) => {
                 let present: BTreeSet<Place> = records.iter().map(|(place, ..)| place.clone()).collect();
                 let mut gone = Vec::new();
@@ -357,10 +394,10 @@ impl Index {
                     }
                 }
                 for (place, version) in gone {
-                    self.put_record(&place, version, Stored::Absent);
+                    self.put_record(&place, version, &Stored::Absent);
                 }
                 for (place, version, stored) in records {
-                    self.put_record(&place, version, stored);
+                    self.put_record(&place, version, &stored);
                 }
             }
             StoreEvent::Broken(_) => {}
@@ -368,23 +405,33 @@ impl Index {
     }
 
     /// A record as it is now, from the watch or from the answer to a write: the newer one counts.
-    pub(super) fn put_record(&mut self, place: &Place, version: Version, stored: Stored) {
+    pub(super) fn put_record(&mut self, place: &Place, version: Version, stored: &Stored) {
         let content = self.namespaces.entry(place.namespace.clone()).or_default();
         if content.records.get(&place.key).is_some_and(|(known, _)| *known >= version) {
             return;
         }
         let selectors = earlier_selectors(stored.record());
-        content.records.insert(place.key.clone(), (version, stored.clone()));
-        if stored == Stored::Absent && content.records.len() > 16 {
-            let wanted: BTreeSet<&Key> = content.elections.values().filter_map(Entry::spec).map(|spec| &spec.key).collect();
-            if !wanted.contains(&place.key) {
-                content.records.remove(&place.key);
+        let before = if *stored == Stored::Absent {
+            content.records.remove(&place.key)
+        } else {
+            content.records.insert(place.key.clone(), (version, stored.clone()))
+        };
+        if let Some(before) = before.as_ref().and_then(|(_, before)| before.record())
+            && let Some(locks) = content.locks.get_mut(&before.election)
+        {
+            locks.remove(&place.key);
+            if locks.is_empty() {
+                content.locks.remove(&before.election);
             }
         }
+        if let Some(record) = stored.record() {
+            content.locks.entry(record.election.clone()).or_default().insert(place.key.clone());
+        }
+        let lost = before.as_ref().and_then(|(_, before)| before.record()).map(|record| record.election.clone());
         let mut again = Vec::new();
         for entry in content.elections.values_mut() {
             let own = entry.spec().is_some_and(|spec| spec.key == place.key);
-            let stray = stored.record().is_some_and(|record| record.election == entry.id.uid);
+            let stray = stored.record().map(|record| &record.election).or(lost.as_ref()) == Some(&entry.id.uid);
             if let Some((key, group)) = &mut entry.group
                 && *key == place.key
             {
@@ -410,10 +457,8 @@ impl Index {
         let entry = content.elections.get(name)?;
         let spec = entry.spec()?;
         let wins = |other: &Entry| other.conflict.is_none() && other.spec().is_some() && is_older(other, entry);
-        let same_lock = content
-            .elections
-            .values()
-            .find(|other| other.id.uid != entry.id.uid && other.spec().is_some_and(|s| s.key == spec.key) && wins(other));
+        let namesakes = content.naming.get(&spec.key).into_iter().flatten().filter(|other| *other != name);
+        let same_lock = namesakes.filter_map(|other| content.elections.get(other)).find(|other| wins(other));
         if let Some(other) = same_lock {
             return Some(Refusal {
                 reason: "KeyTaken",
@@ -425,7 +470,7 @@ impl Index {
         }
         for pod in &entry.selected {
             let others = content.selecting.get(pod).into_iter().flatten().filter(|other| *other != name);
-            for other in others.filter_map(|other| content.elections.get(other)).filter(|other| wins(other)) {
+            if let Some(other) = others.filter_map(|other| content.elections.get(other)).find(|other| wins(other)) {
                 return Some(Refusal {
                     reason: "PodsTaken",
                     message: format!(
@@ -445,8 +490,8 @@ impl Index {
         let Some(entry) = content.elections.get(name) else { return };
         let pods = entry.selected.iter().filter_map(|pod| content.selecting.get(pod)).flatten().cloned();
         let key = entry.spec().map(|spec| &spec.key);
-        let locks = content.elections.values().filter(|other| other.spec().map(|spec| &spec.key) == key);
-        let neighbours: BTreeSet<String> = pods.chain(locks.map(|other| other.id.name.clone())).collect();
+        let namesakes = key.and_then(|key| content.naming.get(key)).into_iter().flatten().cloned();
+        let neighbours: BTreeSet<String> = pods.chain(namesakes).collect();
         let marked = neighbours.into_iter().filter(|other| other != name).map(|other| (namespace.to_owned(), other));
         self.dirty.extend(marked.collect::<Vec<_>>());
     }

@@ -12,15 +12,15 @@ use tokio::time::{Instant as TokioInstant, sleep_until};
 use super::announce::{announce, announce_defects, announce_refusal, text};
 use super::entry::Entry;
 use super::execute::Executor;
-use super::index::Index;
+use super::index::{Index, Namespace};
 use super::input::{ElectionId, Input};
 use super::probe::{self, Prober};
 use super::status::status;
 use super::{monotonic, wall};
-use crate::api::{FINALIZER, LeaderElection, Refusal};
+use crate::api::{LeaderElection, Refusal};
 use crate::core::{
-    ClaimState, Command, Desired, Election, Failure, Instant, Key, Outcome, Pod, PodOutcome, Stored, Term,
-    Version, View,
+    ClaimState, Command, Desired, Election, Failure, HandoverOrder, Instant, Key, Outcome, Pod, PodOutcome, Situation,
+    Stored, Term, View,
 };
 use crate::kubernetes::{
     Change, ClaimUpdate, Elections, Events, Namespaces, Pods, watch_classes, watch_elections, watch_nodes, watch_pods,
@@ -30,6 +30,8 @@ use crate::telemetry::{ElectionFigures, Health, Metrics};
 
 /// A status that only counts candidates anew is not written more often than this.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
+/// How often it is looked whether a finalizer can be written.
+const FINALIZER_RETRY: Duration = Duration::from_millis(200);
 /// How long a stopping operator finishes what it has begun.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -85,7 +87,8 @@ impl Controller {
         metrics: Metrics,
         health: Health,
     ) -> reqwest::Result<Self> {
-        let Parameters { client, namespaces, controller, identity, lease_duration, request_timeout, store } = parameters;
+        let Parameters { client, namespaces, controller, identity, lease_duration, request_timeout, store } =
+            parameters;
         let (sender, inputs) = mpsc::unbounded_channel();
         let executor = Executor::new(
             store.clone(),
@@ -361,81 +364,82 @@ impl Controller {
         self.index.mark_all();
     }
 
+    /// Looks at one election: is it accepted, what is wanted of it, what does it ask for, what follows.
     fn decide(&mut self, namespace: &str, name: &str, draining: bool) {
         let now = monotonic();
         let conflict = self.index.conflict(namespace, name);
         let Some(content) = self.index.namespaces.get_mut(namespace) else { return };
+        let Some(entry) = content.elections.get(name) else { return };
+        let held = held_lock(content, entry, &self.elector);
         let Some(entry) = content.elections.get_mut(name) else { return };
-        let conflict_changed = entry.conflict.is_some() != conflict.is_some();
+        let neighbours_care = entry.conflict.is_some() != conflict.is_some();
+        entry.conflict = conflict;
         let refusal = match &entry.resolved {
             Some(Err(refusal)) => Some(refusal.clone()),
-            _ => conflict.clone(),
+            _ => entry.conflict.clone(),
         };
-        let key_taken = conflict.as_ref().is_some_and(|conflict| conflict.reason == "KeyTaken");
-        entry.conflict = conflict;
-        let finalizer = entry.object.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
-        let (key, mine) = lock_of(entry, &content.records, &self.elector);
-        let desired = if entry.is_deleted() {
-            Desired::Withdraw
-        } else if entry.resolved.is_none() {
-            if !mine {
-                // Another lictor serves it, and nothing of ours is left.
-                entry.group = None;
-                entry.prober = None;
-                return;
-            }
-            Desired::Withdraw
-        } else if refusal.is_some() || entry.spec().is_some_and(|spec| spec.paused) || draining {
-            Desired::Freeze
-        } else {
-            Desired::Run
-        };
-        if entry.is_deleted() && !finalizer {
+        let Some(desired) = desired(entry, refusal.as_ref(), held.as_ref(), draining) else {
+            entry.group = None;
             entry.prober = None;
             return;
-        }
-        if desired == Desired::Run && !finalizer {
-            if !entry.status.in_flight && now >= entry.status.not_before {
-                entry.status.in_flight = true;
-                self.executor.write_finalizer(entry.id.clone(), entry.object.clone(), true);
-            }
-            let retry = entry.status.not_before.max(now + Duration::from_millis(50));
-            self.timers.insert((retry, namespace.into(), name.into()));
+        };
+        if desired == Desired::Run && !entry.has_finalizer() {
+            self.write_finalizer(namespace, name, true);
             return;
         }
-        // A lock that belongs to another election is not even looked at.
-        let key = if key_taken { Key(String::new()) } else { key };
-        if entry.group.as_ref().is_some_and(|(known, _)| *known != key) {
+        let deleted = entry.is_deleted();
+        let key = key_of(entry, held);
+        let (wake, withdrawn) = self.step_election(namespace, name, &key, desired, now);
+        if withdrawn && deleted {
+            self.write_finalizer(namespace, name, false);
+            return;
+        }
+        self.follow_up(namespace, name, refusal.as_ref(), desired, wake);
+        if neighbours_care {
+            self.index.mark_neighbours(namespace, name);
+        }
+    }
+
+    /// One step of an election; returns when the next one is due, and whether nothing is left of it.
+    fn step_election(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        key: &Key,
+        desired: Desired,
+        now: Instant,
+    ) -> (Option<Instant>, bool) {
+        let Some(content) = self.index.namespaces.get_mut(namespace) else { return (None, false) };
+        let Some(entry) = content.elections.get(name) else { return (None, false) };
+        let strays: Vec<(Key, Stored)> = content
+            .locks_of(&entry.id.uid)
+            .filter(|(other, _)| *other != key)
+            .map(|(key, stored)| (key.clone(), stored.clone()))
+            .collect();
+        let Some(entry) = content.elections.get_mut(name) else { return (None, false) };
+        if entry.group.as_ref().is_some_and(|(known, _)| known != key) {
             entry.group = None;
         }
         let elector = &self.elector;
         let (_, group) = entry.group.get_or_insert_with(|| {
-            let stored = content.records.get(&key).map_or(Stored::Absent, |(_, stored)| stored.clone());
+            let stored = content.records.get(key).map_or(Stored::Absent, |(_, stored)| stored.clone());
             (key.clone(), Election::new(entry.id.name.clone(), entry.id.uid.clone(), elector.clone(), stored))
         });
-
-        // One step of the election.
-        let scope = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok()).map(|spec| spec.scope.clone());
-        let scope = scope.or_else(|| group.record().map(|record| record.scope.clone())).unwrap_or_default();
         let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
-        let default_rules = crate::core::Rules {
-            require_ready: true,
-            min_ready: Duration::ZERO,
-            preference: Vec::new(),
-            preempt: false,
-        };
+        // Without a valid spec nobody is elected any more, and the record says what there is to clean up.
+        let recorded = || group.record().map(|record| record.scope.clone()).unwrap_or_default();
+        let scope = spec.map_or_else(recorded, |spec| spec.scope.clone());
         let pods: Vec<&Pod> = entry.members.iter().filter_map(|pod| content.pods.get(pod)).collect();
-        let strays = strays(&entry.id, &key, &content.records);
         let nodes = &self.index.nodes;
         let view = View {
             now,
             wall: wall(),
             generation: entry.object.metadata.generation.unwrap_or_default(),
             desired,
-            key: &key,
+            key,
             scope: &scope,
-            rules: spec.map_or(&default_rules, |spec| &spec.rules),
-            order: spec.map_or(crate::core::HandoverOrder::DemoteFirst, |spec| spec.order),
+            rules: &spec.map(|spec| spec.rules.clone()).unwrap_or_default(),
+            order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
             failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
             status_term: status_term(&entry.object),
             pods: &pods,
@@ -444,33 +448,31 @@ impl Controller {
             strays: &strays,
         };
         let commands = group.step(&view);
-        let withdrawn = *group.situation() == crate::core::Situation::Withdrawn;
-        let wake = group.wake();
-
-        // What follows from it.
-        let selected = entry.selected.iter().filter_map(|pod| content.pods.get(pod)).collect::<Vec<_>>();
+        let (wake, withdrawn) = (group.wake(), *group.situation() == Situation::Withdrawn);
+        let selected: Vec<&Pod> = entry.selected.iter().filter_map(|pod| content.pods.get(pod)).collect();
         announce_defects(entry, &selected, &self.executor);
-        let place = Place { namespace: namespace.into(), key };
+        let place = Place { namespace: namespace.into(), key: key.clone() };
         for command in commands {
             match command {
                 Command::Announce(announcement) => announce(entry, announcement, &self.executor),
                 command => self.executor.perform(entry.id.clone(), place.clone(), command),
             }
         }
-        if withdrawn && entry.is_deleted() {
-            entry.prober = None;
-            if !entry.status.in_flight && now >= entry.status.not_before {
-                entry.status.in_flight = true;
-                self.executor.write_finalizer(entry.id.clone(), entry.object.clone(), false);
-            }
-            let retry = entry.status.not_before.max(now + Duration::from_millis(200));
-            self.timers.insert((retry, namespace.into(), name.into()));
-            return;
+        (wake, withdrawn)
+    }
+
+    /// Puts the finalizer on before anything else is written, and takes it off after everything else is gone.
+    fn write_finalizer(&mut self, namespace: &str, name: &str, held: bool) {
+        let now = monotonic();
+        let Some(content) = self.index.namespaces.get_mut(namespace) else { return };
+        let Some(entry) = content.elections.get_mut(name) else { return };
+        entry.prober = None;
+        if !entry.status.in_flight && now >= entry.status.not_before {
+            entry.status.in_flight = true;
+            self.executor.write_finalizer(entry.id.clone(), entry.object.clone(), held);
         }
-        self.follow_up(namespace, name, refusal.as_ref(), desired, wake);
-        if conflict_changed {
-            self.index.mark_neighbours(namespace, name);
-        }
+        let retry = entry.status.not_before.max(now + FINALIZER_RETRY);
+        self.timers.insert((retry, namespace.into(), name.into()));
     }
 
     /// Probe, status, metrics and the next wake.
@@ -509,7 +511,8 @@ impl Controller {
                     || status.conditions != before.conditions
                     || status.observed_generation != before.observed_generation
                     || status.history.len() != before.history.len();
-                let due = if important { entry.status.not_before } else { entry.status.not_before.max(now + STATUS_PERIOD) };
+                let due =
+                    if important { entry.status.not_before } else { entry.status.not_before.max(now + STATUS_PERIOD) };
                 let due = if entry.wake.is_some_and(|wake| wake <= now) { entry.status.not_before } else { due };
                 if now >= due {
                     if let Some(Refusal { reason, message }) = refusal
@@ -545,30 +548,35 @@ fn forward(sender: &mpsc::UnboundedSender<Input>, inputs: impl futures::Stream<I
     });
 }
 
-/// Where the election's lock is, and whether this lictor has written it.
-fn lock_of(
-    entry: &Entry,
-    records: &BTreeMap<Key, (Version, Stored)>,
-    elector: &str,
-) -> (Key, bool) {
-    let controller = elector.split('#').next().unwrap_or_default();
-    let own = |stored: &Stored| {
-        stored.record().is_some_and(|record| {
-            record.election == entry.id.uid && record.elector.split('#').next() == Some(controller)
-        })
-    };
-    let held = records.iter().find(|(_, (_, stored))| own(stored)).map(|(key, _)| key.clone());
-    match entry.spec() {
-        Some(spec) => (spec.key.clone(), held.is_some()),
-        None => (held.clone().unwrap_or_else(|| Key(entry.id.name.clone())), held.is_some()),
+/// What is wanted of an election; `None`: nothing, it is somebody else's.
+fn desired(entry: &Entry, refusal: Option<&Refusal>, held: Option<&Key>, draining: bool) -> Option<Desired> {
+    if entry.is_deleted() {
+        return entry.has_finalizer().then_some(Desired::Withdraw);
     }
+    if entry.resolved.is_none() {
+        // Another lictor serves its class now; what this one holds, it gives up.
+        return held.map(|_| Desired::Withdraw);
+    }
+    let frozen = refusal.is_some() || draining || entry.spec().is_some_and(|spec| spec.paused);
+    Some(if frozen { Desired::Freeze } else { Desired::Run })
 }
 
-/// Locks of an election under other keys than its present one.
-fn strays(id: &ElectionId, key: &Key, records: &BTreeMap<Key, (Version, Stored)>) -> Vec<(Key, Stored)> {
-    let stray = |stored: &Stored| stored.record().is_some_and(|record| record.election == id.uid);
-    let others = records.iter().filter(|(other, (_, stored))| *other != key && stray(stored));
-    others.map(|(key, (_, stored))| (key.clone(), stored.clone())).collect()
+/// A lock of this election that this lictor wrote.
+fn held_lock(content: &Namespace, entry: &Entry, elector: &str) -> Option<Key> {
+    let controller = |elector: &str| elector.split('#').next().map(str::to_owned);
+    let own =
+        |stored: &Stored| stored.record().is_some_and(|record| controller(&record.elector) == controller(elector));
+    content.locks_of(&entry.id.uid).find(|(_, stored)| own(stored)).map(|(key, _)| key.clone())
+}
+
+/// The lock to work with: that of the spec; without a valid one that which is held.
+fn key_of(entry: &Entry, held: Option<Key>) -> Key {
+    match (&entry.conflict, entry.spec()) {
+        // A lock that belongs to another election is not even looked at.
+        (Some(conflict), _) if conflict.reason == "KeyTaken" => Key(String::new()),
+        (_, Some(spec)) => spec.key.clone(),
+        (_, None) => held.unwrap_or_else(|| Key(entry.id.name.clone())),
+    }
 }
 
 fn status_term(election: &LeaderElection) -> Term {
@@ -584,12 +592,13 @@ fn follow_leader(
     http: &reqwest::Client,
     inputs: &mpsc::UnboundedSender<Input>,
 ) {
-    let wanted = entry.spec().and_then(|spec| spec.probe.clone()).filter(|_| desired == Desired::Run).and_then(|probe| {
-        let (_, holder, _) = entry.group()?.leader()?;
-        let pod = pods.get(&holder.pod).filter(|pod| pod.uid == holder.uid)?;
-        let ip = pod.ip.as_ref()?.parse().ok()?;
-        Some((holder.uid.clone(), ip, probe))
-    });
+    let wanted =
+        entry.spec().and_then(|spec| spec.probe.clone()).filter(|_| desired == Desired::Run).and_then(|probe| {
+            let (_, holder, _) = entry.group()?.leader()?;
+            let pod = pods.get(&holder.pod).filter(|pod| pod.uid == holder.uid)?;
+            let ip = pod.ip.as_ref()?.parse().ok()?;
+            Some((holder.uid.clone(), ip, probe))
+        });
     let Some((leader, ip, probe)) = wanted else {
         entry.prober = None;
         entry.probe_failed = None;
@@ -601,4 +610,3 @@ fn follow_leader(
     entry.probe_failed = None;
     entry.prober = Some(Prober::start(entry.id.clone(), leader, ip, probe, http.clone(), inputs.clone()));
 }
-

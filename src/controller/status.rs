@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp as Wall;
 use super::announce::{in_seconds, not_eligible, text};
 use super::entry::Entry;
 use crate::api::{
-    ACCEPTED, CandidateCount, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved, STORE_REACHABLE, condition,
-    with_transition_times,
+    ACCEPTED, CandidateCount, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved, STORE_REACHABLE,
+    condition, with_transition_times,
 };
 use crate::core::{Election, Failure, Holder, Instant, Node, Pod, Situation, Timestamp, eligible};
 
@@ -33,7 +33,9 @@ pub(super) fn status(
     if let Some(Refusal { reason, message }) = refusal {
         conditions.push(condition(ACCEPTED, false, reason, message, generation));
         // What was elected before stays as it is, and so does what was said about it.
-        conditions.extend(before.conditions.iter().filter(|old| old.type_ == ELECTED || old.type_ == STORE_REACHABLE).cloned());
+        conditions.extend(
+            before.conditions.iter().filter(|old| old.type_ == ELECTED || old.type_ == STORE_REACHABLE).cloned(),
+        );
     } else {
         let spec = entry.spec()?;
         if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused {

@@ -19,9 +19,9 @@ impl Backoff {
 
     pub(super) fn new(owner: &str) -> Self {
         // FNV-1a: any spread will do.
-        let seed = owner.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let seed = owner
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         Self { seed, failures: 0, until: None }
     }
 
@@ -29,7 +29,8 @@ impl Backoff {
     pub(super) fn delay(&mut self, now: Instant) {
         let exponential = Self::FIRST.saturating_mul(1 << self.failures.min(10)).min(Self::LONGEST);
         let jitter = self.seed.rotate_left(self.failures * 7) % 256;
-        self.until = Some(now + exponential + exponential.mul_f64(0.001 * f64::from(u8::try_from(jitter).unwrap_or(0))));
+        self.until =
+            Some(now + exponential + exponential.mul_f64(0.001 * f64::from(u8::try_from(jitter).unwrap_or(0))));
         self.failures = self.failures.saturating_add(1);
     }
 

@@ -153,7 +153,7 @@ impl Claim {
 
     fn deadline(&self) -> Option<Instant> {
         let renewed = self.renewed.filter(|_| self.is_mine())?;
-        Some(renewed + (self.parameters.duration - self.parameters.margin()))
+        Some(renewed + self.parameters.duration - self.parameters.margin())
     }
 }
 

@@ -223,7 +223,9 @@ impl Reason {
                 NotEligible::NotSelected => "LeaderNotSelected",
                 NotEligible::NodeLost => "NodeLost",
                 NotEligible::NotReady => "LeaderNotReady",
-                NotEligible::NotScheduled | NotEligible::NodeCordoned | NotEligible::ReadyTooShortly(_) => "LeaderUnfit",
+                NotEligible::NotScheduled | NotEligible::NodeCordoned | NotEligible::ReadyTooShortly(_) => {
+                    "LeaderUnfit"
+                }
             },
             Self::ProbeFailed => "ProbeFailed",
             Self::Preempted => "Preempted",

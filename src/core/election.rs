@@ -11,9 +11,9 @@ use super::eligibility::{priority, rank};
 use super::handover::{Handover, Progress, Purpose};
 use super::marking::term_of;
 use super::{
-    Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, Markings, Node, NotEligible, OpId, Outcome,
-    Pod, PodChange, PodOutcome, Reason, Record, RecordOutcome, Rules, Scope, Stored, Term, Timestamp, Uid, Version, WritePod,
-    eligible, standing,
+    Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, Markings, Node, NotEligible, OpId,
+    Outcome, Pod, PodChange, PodOutcome, Reason, Record, RecordOutcome, Rules, Scope, Stored, Term, Timestamp, Uid,
+    Version, WritePod, eligible, standing,
 };
 
 /// What is known of the world around an election when it takes a step.
@@ -381,7 +381,8 @@ impl Election {
         match purpose {
             Purpose::Elect(reason) => {
                 self.leader = record.holder.clone().map(|holder| (record.term, holder, record.since));
-                let previous = previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));
+                let previous =
+                    previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));
                 let leader = record.holder;
                 let transition = super::Transition { term: record.term, leader, previous, reason, took };
                 commands.push(Command::Announce(Announcement::Transition(transition)));
@@ -462,7 +463,9 @@ impl Election {
             }
             let settled = match view.desired {
                 Desired::Withdraw => true,
-                Desired::Run | Desired::Freeze => self.record().is_some_and(|record| record.scope == *view.scope) && self.leader.is_some(),
+                Desired::Run | Desired::Freeze => {
+                    self.record().is_some_and(|record| record.scope == *view.scope) && self.leader.is_some()
+                }
             };
             if settled {
                 let op = self.next_op();
@@ -592,7 +595,8 @@ impl Election {
     fn incumbent<'a>(&self, view: &View<'a>) -> Option<&'a Pod> {
         let shows = |pod: &&Pod| view.scope.markings.shows_leader(pod) && view.scope.selector.matches(&pod.labels);
         let mut showing = view.pods.iter().copied().filter(shows);
-        let pod = showing.next().filter(|pod| self.wrote(pod) && standing(pod, node_of(pod, view), view.rules).is_ok())?;
+        let pod =
+            showing.next().filter(|pod| self.wrote(pod) && standing(pod, node_of(pod, view), view.rules).is_ok())?;
         showing.next().is_none().then_some(pod)
     }
 
@@ -610,7 +614,9 @@ impl Election {
         let Some(record) = record else { return matches!(decision, Decision::Nobody) };
         let current = record.scope == *view.scope && record.election == self.uid;
         match decision {
-            Decision::Keep(pod) => current && view.scope.markings.is_leader(pod, record.term) && !has_leftover(pod, record),
+            Decision::Keep(pod) => {
+                current && view.scope.markings.is_leader(pod, record.term) && !has_leftover(pod, record)
+            }
             Decision::Nobody => current,
             Decision::Wait(..) => true,
             Decision::Elect(..) | Decision::Vacate(_) => false,
@@ -641,9 +647,19 @@ impl Election {
         }
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return };
         if clean && !record.former.is_empty() && (leader.is_some() || self.fenced == Some(version)) {
-            let tidied = Record { former: Vec::new(), generation: view.generation, elector: self.elector.clone(), ..record.clone() };
+            let tidied = Record {
+                former: Vec::new(),
+                generation: view.generation,
+                elector: self.elector.clone(),
+                ..record.clone()
+            };
             let op = self.next_op();
-            commands.push(Command::WriteRecord { op, key: view.key.clone(), expected: Some(version), record: tidied.clone() });
+            commands.push(Command::WriteRecord {
+                op,
+                key: view.key.clone(),
+                expected: Some(version),
+                record: tidied.clone(),
+            });
             let intent = Intent {
                 key: view.key.clone(),
                 record: tidied,
@@ -689,7 +705,8 @@ impl Election {
                 continue;
             }
             clean = false;
-            let unexpected = markings.shows_leader(pod) || (self.wrote(pod) && !former.iter().any(|old| old.has_leftover(pod, markings)));
+            let unexpected = markings.shows_leader(pod)
+                || (self.wrote(pod) && !former.iter().any(|old| old.has_leftover(pod, markings)));
             if change == PodChange::Demote && unexpected && record_is_settled(stored) {
                 commands.push(drift(pod));
             }
@@ -736,7 +753,8 @@ impl Election {
 
     /// Takes off all labels, then the record.
     fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
-        let empty = stored.record().is_none_or(|record| record.holder.is_none() && record.generation >= view.generation);
+        let empty =
+            stored.record().is_none_or(|record| record.holder.is_none() && record.generation >= view.generation);
         let clean = view.pods.iter().all(|pod| !self.wrote(pod));
         if *stored == Stored::Absent && clean {
             self.phase = Phase::Withdrawn;
@@ -830,7 +848,10 @@ impl Election {
 
     /// Since when a pod leads whose record was lost.
     fn kept_since(&self, holder: Option<&Holder>) -> Option<Timestamp> {
-        self.leader.as_ref().filter(|(_, leader, _)| Some(&leader.uid) == holder.map(|h| &h.uid)).map(|(.., since)| *since)
+        self.leader
+            .as_ref()
+            .filter(|(_, leader, _)| Some(&leader.uid) == holder.map(|h| &h.uid))
+            .map(|(.., since)| *since)
     }
 
     fn make_record(&self, view: &View, holder: Option<Holder>, replaced: Option<&Record>, since: Timestamp) -> Record {

@@ -19,6 +19,12 @@ pub struct Rules {
     pub preempt: bool,
 }
 
+impl Default for Rules {
+    fn default() -> Self {
+        Self { require_ready: true, min_ready: Duration::ZERO, preference: Vec::new(), preempt: false }
+    }
+}
+
 /// A weight for pods on nodes that carry all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preference {
@@ -193,7 +199,10 @@ mod tests {
             assert_eq!(standing(&pod, node, &rules()), Err(why));
         }
         assert_eq!(standing(&annotated("a", NEVER_LEADER_ANNOTATION, "false"), None, &rules()), Ok(()));
-        assert_eq!(standing(&Pod { ready: false, ..ready("a") }, None, &Rules { require_ready: false, ..rules() }), Ok(()));
+        assert_eq!(
+            standing(&Pod { ready: false, ..ready("a") }, None, &Rules { require_ready: false, ..rules() }),
+            Ok(())
+        );
     }
 
     #[test]

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 
 use super::election::{former_markings, selectors, write};
 use super::{
-    Command, ELECTION_ANNOTATION, ElectionRead, Failure, HandoverOrder, Holder, Markings, OpId, Outcome, Pod, PodChange,
-    PodOutcome, PodPatch, Reason, Record, TERM_ANNOTATION, Uid, Version, View,
+    Command, ELECTION_ANNOTATION, ElectionRead, Failure, HandoverOrder, Holder, Markings, OpId, Outcome, Pod,
+    PodChange, PodOutcome, PodPatch, Reason, Record, TERM_ANNOTATION, Uid, Version, View,
 };
 
 /// What a handover is for.
@@ -138,8 +138,7 @@ impl Handover {
         let holder = record.holder.clone();
         let mut handover = Self::new(version, record.clone(), Some(record), true, Purpose::Restore, None);
         handover.fences = Some(BTreeMap::new());
-        handover.target =
-            holder.map(|holder| Target { holder, version: pod.version, state: TargetState::Unconfirmed });
+        handover.target = holder.map(|holder| Target { holder, version: pod.version, state: TargetState::Unconfirmed });
         handover
     }
 
@@ -230,7 +229,9 @@ impl Handover {
         }
         let mut fences: BTreeMap<Uid, Fence> = pods
             .into_values()
-            .map(|pod| (pod.uid.clone(), Fence { name: pod.name.clone(), state: FenceState::Due(Box::new(pod.clone())) }))
+            .map(|pod| {
+                (pod.uid.clone(), Fence { name: pod.name.clone(), state: FenceState::Due(Box::new(pod.clone())) })
+            })
             .collect();
         if let Some(previous) = previous {
             let unread = || Fence { name: previous.pod.clone(), state: FenceState::Unread };

@@ -72,12 +72,12 @@ impl Markings {
 
     /// Marks a pod as leader. `former` are the markings of earlier specs, whose leftovers go with it.
     pub fn promotion(&self, election: &str, term: Term, former: &[Self]) -> PodPatch {
-        self.patch(&self.leader, &self.follower, election, term, former)
+        Self::patch(&self.leader, &self.follower, election, term, former)
     }
 
     /// Marks a pod as follower. The term makes it a write that changes the pod's version even if all else is there already.
     pub fn demotion(&self, election: &str, term: Term, former: &[Self]) -> PodPatch {
-        self.patch(&self.follower, &self.leader, election, term, former)
+        Self::patch(&self.follower, &self.leader, election, term, former)
     }
 
     /// Takes off what these markings may have written on a pod, and nothing that has another value.
@@ -119,7 +119,7 @@ impl Markings {
         self.leader.annotations.keys().chain(self.follower.annotations.keys())
     }
 
-    fn patch(&self, role: &Marking, other: &Marking, election: &str, term: Term, former: &[Self]) -> PodPatch {
+    fn patch(role: &Marking, other: &Marking, election: &str, term: Term, former: &[Self]) -> PodPatch {
         let mut patch = PodPatch::default();
         let former = former.iter().flat_map(|markings| [&markings.leader, &markings.follower]);
         for marking in former.chain([other]) {
@@ -202,11 +202,7 @@ mod tests {
         );
         assert_eq!(
             patch.labels,
-            BTreeMap::from([
-                ("role".into(), Some("leader".into())),
-                ("standby".into(), None),
-                ("tier".into(), None)
-            ])
+            BTreeMap::from([("role".into(), Some("leader".into())), ("standby".into(), None), ("tier".into(), None)])
         );
         assert_eq!(patch.annotations[TERM_ANNOTATION], Some("7".into()));
         assert_eq!(patch.annotations[ELECTION_ANNOTATION], Some("web".into()));

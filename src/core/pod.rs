@@ -12,6 +12,7 @@ pub const NEVER_LEADER_ANNOTATION: &str = "lictor.dev/never-leader";
 
 /// A pod, as last observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, as the API server tells them")]
 pub struct Pod {
     /// The name; a pod of the same name with another uid is another pod.
     pub name: String,

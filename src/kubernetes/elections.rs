@@ -70,7 +70,7 @@ impl Elections {
         let name = seen.name_any();
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let written = api.patch_status(&name, &parameters, &patch);
-        self.outcome("leaderelections/status", within(self.timeout, written).await)
+        outcome("leaderelections/status", within(self.timeout, written).await)
     }
 
     /// Puts the finalizer on or takes it off, if the election is still as `seen`.
@@ -87,18 +87,18 @@ impl Elections {
         let name = seen.name_any();
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let written = api.patch(&name, &parameters, &patch);
-        self.outcome("leaderelections", within(self.timeout, written).await)
-    }
-
-    fn outcome(&self, resource: &str, result: kube::Result<LeaderElection>) -> Result<LeaderElection, Option<Failure>> {
-        match result {
-            Ok(election) => Ok(election),
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(None),
-            Err(error) => Err(Some(failure("patch", resource, &error))),
-        }
+        outcome("leaderelections", within(self.timeout, written).await)
     }
 
     fn api(&self, namespace: &str) -> Api<LeaderElection> {
         Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+fn outcome(resource: &str, result: kube::Result<LeaderElection>) -> Result<LeaderElection, Option<Failure>> {
+    match result {
+        Ok(election) => Ok(election),
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(None),
+        Err(error) => Err(Some(failure("patch", resource, &error))),
     }
 }

@@ -40,11 +40,15 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
 /// What a broken watch means.
 pub fn watch_failure(resource: &str, error: &watcher::Error) -> Failure {
     match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.is_not_found() => Failure::Refused(format!(
-            "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
-        )),
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.is_not_found() => {
+            Failure::Refused(format!(
+                "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
+            ))
+        }
         watcher::Error::InitialListFailed(error) => failure("list", resource, error),
-        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => failure("watch", resource, error),
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
+            failure("watch", resource, error)
+        }
         watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => {
             Failure::Unknown(format!("can't watch {resource}: {error}"))
         }

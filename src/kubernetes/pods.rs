@@ -170,7 +170,10 @@ mod tests {
                 {"type": "DisruptionTarget", "status": "True"},
             ]},
         }));
-        assert_eq!((pod.version.0, pod.ready, pod.deleting, pod.disrupted, pod.finished), (12, true, true, true, false));
+        assert_eq!(
+            (pod.version.0, pod.ready, pod.deleting, pod.disrupted, pod.finished),
+            (12, true, true, true, false)
+        );
         assert_eq!(pod.ready_since, Some(Timestamp(2000)));
         assert_eq!(pod.annotations.keys().collect::<Vec<_>>(), ["short"]);
     }

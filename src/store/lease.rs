@@ -169,7 +169,8 @@ fn place(lease: &Lease) -> Place {
 }
 
 fn lease(place: &Place, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
-    let json = serde_json::to_string(record).map_err(|error| Failure::Refused(format!("the record is no JSON: {error}")))?;
+    let json =
+        serde_json::to_string(record).map_err(|error| Failure::Refused(format!("the record is no JSON: {error}")))?;
     Ok(Lease {
         metadata: ObjectMeta {
             name: Some(place.key.0.clone()),

@@ -80,7 +80,11 @@ impl Default for Metrics {
             failover.clone(),
         );
         let api_errors = Family::<ErrorLabels, Counter>::default();
-        registry.register("api_errors", "Requests that failed; unknown: they may have been carried out", api_errors.clone());
+        registry.register(
+            "api_errors",
+            "Requests that failed; unknown: they may have been carried out",
+            api_errors.clone(),
+        );
         let queue = Gauge::default();
         registry.register("queue_depth", "Elections to be looked at and requests under way", queue.clone());
         let acting = Gauge::default();
@@ -246,4 +250,3 @@ impl Collector for Elections {
         Ok(())
     }
 }
-

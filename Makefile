@@ -1,0 +1,42 @@
+# Everything that a person does here, and that CI does too. `make` alone lists it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+scripts := $(wildcard hack/*.sh) .ci/run
+
+.PHONY: help demo test verify fix bench audit
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# A KUBECONFIG of the environment is not used: the demo would install things in a cluster that nobody named.
+demo: ## See it elect a leader, in a control plane of its own or in a given one: make demo [KUBECONFIG=/path]
+	@exec hack/demo.sh $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
+
+test: ## Run all tests, those on a real control plane too; it is built the first time
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl >/dev/null
+	cargo test --locked
+
+verify: ## Check all that needs no cluster: format, lints, layers, dependencies, generated files; writes nothing
+	cargo fmt --check
+	cargo clippy --all-targets --locked -- -D warnings
+	cargo check --lib --no-default-features --locked
+	cargo test --quiet --locked --test architecture
+	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
+	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }
+	@deny=$$(hack/cargo-deny.sh) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
+	@# SC2317 takes functions that are called by a trap or by name for dead code.
+	@if command -v shellcheck >/dev/null; then echo 'shellcheck $(scripts)'; shellcheck --exclude=SC2317 $(scripts); else echo 'shellcheck is not installed: left out'; fi
+
+fix: ## Format, and make the generated files anew
+	cargo fmt
+	cargo run --quiet -- crd >crds/.lictor.dev.yaml
+	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
+
+bench: ## Measure the operator against a real control plane
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl >/dev/null
+	cargo bench --bench operator --locked
+
+audit: ## Ask the advisory database about the dependencies; needs the network
+	@deny=$$(hack/cargo-deny.sh) && "$$deny" --locked check advisories

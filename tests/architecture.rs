@@ -1,0 +1,185 @@
+//! The layers are what `src/lib.rs` says: who imports whom, what the core is made of, and who writes pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A source file: its path below `src/`, and its text without comments.
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The layer that it belongs to; none for `lib.rs` and `main.rs`.
+    fn layer(&self) -> Option<&str> {
+        self.path.split_once('/').map(|(layer, _)| layer).or_else(|| self.path.strip_suffix(".rs")).filter(is_layer)
+    }
+
+    /// The layers that it names: `crate::api`, `crate::{api, core}`, and in a layer's own `mod.rs` also `super::api`.
+    fn imports(&self) -> BTreeSet<String> {
+        let roots = if self.path.ends_with("/mod.rs") { ["crate::", "super::"].as_slice() } else { &["crate::"] };
+        let mut found = BTreeSet::new();
+        for (at, root) in roots.iter().flat_map(|root| self.text.match_indices(root)) {
+            let rest = &self.text[at + root.len()..];
+            let names = match rest.strip_prefix('{') {
+                Some(group) => top_level_names(group),
+                None => vec![identifier(rest)],
+            };
+            found.extend(names.into_iter().filter(is_layer).map(str::to_owned));
+        }
+        found
+    }
+}
+
+#[test]
+fn each_layer_imports_what_the_table_allows() {
+    let table = table();
+    let mut wrong = Vec::new();
+    for source in sources() {
+        assert!(
+            !source.text.contains("super::super"),
+            "{}: name the layer by crate::, not by super::super",
+            source.path
+        );
+        let Some(layer) = source.layer() else { continue };
+        let allowed = table.get(layer).unwrap_or_else(|| panic!("src/lib.rs says nothing about the layer {layer}"));
+        wrong.extend(
+            source
+                .imports()
+                .into_iter()
+                .filter(|import| import != layer && !allowed.contains(import))
+                .map(|import| format!("{} imports {import}", source.path)),
+        );
+    }
+    assert!(wrong.is_empty(), "not in the table of src/lib.rs: {wrong:#?}");
+}
+
+#[test]
+fn the_core_is_pure() {
+    let manifest = read("Cargo.toml");
+    let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    let crates = dependencies.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.replace('-', "_"));
+    let impure = crates.filter(|name| name != "serde").map(|name| format!("{name}::"));
+    let world = ["fs", "net", "env", "io", "process", "thread", "sync", "time::Instant", "time::SystemTime"];
+    let forbidden: Vec<String> = impure.chain(world.map(|part| format!("std::{part}"))).collect();
+    assert!(forbidden.len() > 15, "{forbidden:?}");
+    for source in sources().iter().filter(|source| source.layer() == Some("core")) {
+        let code = source.text.split("#[cfg(test)]").next().unwrap();
+        let found: Vec<_> = forbidden.iter().filter(|name| contains_path(code, name)).collect();
+        assert!(found.is_empty(), "{} uses {found:?}", source.path);
+        assert!(!code.contains("async "), "{} waits for something", source.path);
+    }
+}
+
+#[test]
+fn pods_are_written_in_one_file() {
+    let writes = [".patch", ".replace(", ".create(", ".delete", ".evict(", ".entry("];
+    let mut with_pods = Vec::new();
+    for source in sources() {
+        for any in ["DynamicObject", "kube::api::Request", "kube::core::Request"] {
+            assert!(!source.text.contains(any), "{} could write anything by {any}", source.path);
+        }
+        // An Api of pods needs a type for them: the slim one, or the one of k8s-openapi.
+        let openapi = ["v1::Pod", "k8s::Pod"].iter().any(|path| source.text.contains(path));
+        let group = source.text.split("core::v1::{").skip(1).any(|group| top_level_names(group).contains(&"Pod"));
+        if source.text.contains("SlimPod") || openapi || group {
+            with_pods.push(source);
+        }
+    }
+    let paths: Vec<_> = with_pods.iter().map(|source| source.path.as_str()).collect();
+    assert_eq!(paths, ["kubernetes/pods.rs", "kubernetes/watch.rs"]);
+    let watch = &with_pods[1];
+    assert!(writes.iter().all(|write| !watch.text.contains(write)), "{} writes", watch.path);
+    let pods = &with_pods[0];
+    assert_eq!(pods.text.matches(".patch(").count(), 1, "{} has one place that writes", pods.path);
+    assert!(writes[1..].iter().all(|write| !pods.text.contains(write)), "{} writes otherwise than by patch", pods.path);
+}
+
+/// The table in the documentation of `src/lib.rs`: for each layer, the others that it may import.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let mut table: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let text = read("src/lib.rs");
+    for row in text.lines().filter_map(|line| line.strip_prefix("//! | [`")) {
+        let (layer, rest) = row.split_once('`').unwrap();
+        let imports = rest.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let imports = match imports {
+            "nothing" => BTreeSet::new(),
+            "all above" => table.keys().cloned().collect(),
+            "all" => layers(),
+            list => list.split(", ").map(|name| name.trim_matches('`').to_owned()).collect(),
+        };
+        table.insert(layer.to_owned(), imports);
+    }
+    assert_eq!(table.keys().cloned().collect::<BTreeSet<_>>(), layers(), "the table and the directories under src/");
+    table
+}
+
+fn layers() -> BTreeSet<String> {
+    let entries = std::fs::read_dir(root().join("src")).unwrap().map(Result::unwrap);
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap().trim_end_matches(".rs").to_owned());
+    names.filter(|name| name != "lib" && name != "main").collect()
+}
+
+fn is_layer(name: &&str) -> bool {
+    layers().contains(*name)
+}
+
+fn sources() -> Vec<Source> {
+    let mut found = Vec::new();
+    let mut directories = vec![root().join("src")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root().join("src")).unwrap().to_str().unwrap().to_owned();
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                found.push(Source { path: name, text: code.collect::<Vec<_>>().join("\n") });
+            }
+        }
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found
+}
+
+/// The names at the beginning of each item of `a, b::{c, d}, e}…`.
+fn top_level_names(group: &str) -> Vec<&str> {
+    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                names.push(identifier(group[start..at].trim()));
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    names
+}
+
+fn identifier(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap()
+}
+
+/// Whether a path occurs that is not the end of a longer name.
+fn contains_path(code: &str, path: &str) -> bool {
+    code.match_indices(path).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':')
+    })
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

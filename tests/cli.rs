@@ -1,0 +1,264 @@
+//! The command line, as a person meets it: each mistake is one clear line and a status that is not zero.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// What a command left behind.
+struct Ended {
+    status: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// `lictor` with these arguments, in an environment that knows of no cluster.
+fn lictor(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lictor"));
+    command.args(arguments).env_clear().env("HOME", "/nonexistent").env("RUST_BACKTRACE", "1").stdin(Stdio::null());
+    command
+}
+
+fn run(command: &mut Command) -> Ended {
+    let output = command.output().expect("lictor starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("its output is text");
+    let status = output.status.code().expect("it ends by itself");
+    Ended { status, stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// It refuses, with one line of its own that has all of `says`.
+fn refuses(command: &mut Command, says: &[&str]) {
+    let ended = run(command);
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("lictor: "), "{}", ended.stderr);
+    for part in says {
+        assert!(ended.stderr.contains(part), "{part:?} is not in: {}", ended.stderr);
+    }
+    assert_eq!(ended.stdout, "");
+}
+
+/// clap refuses, and the first line has all of `says`.
+fn is_misused(command: &mut Command, says: &[&str]) {
+    let ended = run(command);
+    assert_eq!(ended.status, 2, "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("error: "), "{}", ended.stderr);
+    for part in says {
+        assert!(ended.stderr.contains(part), "{part:?} is not in: {}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    assert_eq!(ended.stdout, "");
+}
+
+/// A file of this test alone, which goes with it.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, content: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("lictor-cli-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).expect("a file can be written");
+        Self(path)
+    }
+
+    /// A kubeconfig of a server that does not answer.
+    fn kubeconfig(name: &str) -> Self {
+        let parts = [
+            r#"{"apiVersion": "v1", "kind": "Config", "current-context": "x","#,
+            r#""clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}],"#,
+            r#""users": [{"name": "x", "user": {}}],"#,
+            r#""contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}"#,
+        ];
+        Self::new(name, &parts.concat())
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path is text")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// An operator that is killed when the test ends.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        Self(command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("lictor starts"))
+    }
+
+    fn first_line(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.0.stderr.as_mut().expect("it is piped")).read_line(&mut line).expect("it can be read");
+        line
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn alone_it_shows_its_help() {
+    let ended = run(&mut lictor(&[]));
+    assert_eq!(ended.status, 2);
+    assert!(ended.stderr.contains("Usage: lictor") && ended.stderr.contains("Examples:"), "{}", ended.stderr);
+}
+
+#[test]
+fn every_command_has_a_help_with_an_example() {
+    let all = run(&mut lictor(&["--help"]));
+    assert_eq!((all.status, all.stderr.as_str()), (0, ""));
+    for command in ["run", "crd", "completion"] {
+        assert!(all.stdout.contains(&format!("\n  {command} ")), "{}", all.stdout);
+        let ended = run(&mut lictor(&[command, "--help"]));
+        assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{command}");
+        assert!(ended.stdout.contains(&format!("Usage: lictor {command}")), "{}", ended.stdout);
+        assert!(ended.stdout.contains("Example"), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn every_option_of_run_has_its_environment_variable() {
+    let help = run(&mut lictor(&["run", "--help"])).stdout;
+    let option = |line: &str| Some(line.trim().strip_prefix("--")?.split(' ').next()?.to_owned());
+    let options: Vec<String> = help.lines().filter_map(option).collect();
+    assert!(options.len() >= 8, "{help}");
+    for option in options {
+        let variable = format!("[env: LICTOR_{}=]", option.to_uppercase().replace('-', "_"));
+        assert!(help.contains(&variable), "{variable} is not in {help}");
+    }
+}
+
+#[test]
+fn the_version_is_the_crates() {
+    for arguments in [&["--version"][..], &["run", "--version"]] {
+        let ended = run(&mut lictor(arguments));
+        assert_eq!(ended.status, 0);
+        assert!(ended.stdout.trim_end().ends_with(env!("CARGO_PKG_VERSION")), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn what_is_unknown_is_named() {
+    is_misused(&mut lictor(&["rum"]), &["'rum'", "'run'"]);
+    is_misused(&mut lictor(&["run", "--kubeconfg", "x"]), &["'--kubeconfg'", "'--kubeconfig'"]);
+    is_misused(&mut lictor(&["crd", "more"]), &["'more'"]);
+    is_misused(&mut lictor(&["completion", "tcsh"]), &["'tcsh'", "bash"]);
+}
+
+#[test]
+fn a_value_that_can_not_be_is_refused_with_what_could() {
+    is_misused(&mut lictor(&["run", "--listen", "8080"]), &["'8080'", "--listen", "ADDRESS:PORT"]);
+    is_misused(&mut lictor(&["run", "--lease-duration", "1s"]), &["'1s'", "from 3s to 300s"]);
+    is_misused(&mut lictor(&["run", "--lease-duration", "301"]), &["from 3s to 300s"]);
+    is_misused(&mut lictor(&["run", "--lease-duration", "15m"]), &["'15m'", "for example 15s"]);
+    is_misused(&mut lictor(&["run", "--lease-duration", "99999999999999999999s"]), &["for example 15s"]);
+    is_misused(&mut lictor(&["run", "--namespaces", "shop,Bank"]), &["'Bank'", "for example shop"]);
+    is_misused(&mut lictor(&["run", "--namespaces", ""]), &["for example shop"]);
+    is_misused(&mut lictor(&["run", "--lease-namespace", "-x"]), &["for example shop"]);
+    is_misused(&mut lictor(&["run", "--controller", "Mine!"]), &["for example example.com/lictor"]);
+    is_misused(&mut lictor(&["run", "--log-format", "xml"]), &["'xml'", "text, json"]);
+}
+
+#[test]
+fn an_environment_variable_is_checked_as_its_option_is() {
+    is_misused(lictor(&["run"]).env("LICTOR_LEASE_DURATION", "1s"), &["'1s'", "--lease-duration", "from 3s to 300s"]);
+    is_misused(lictor(&["run"]).env("LICTOR_LOG_FORMAT", "xml"), &["'xml'", "text, json"]);
+    is_misused(lictor(&["run"]).env("LICTOR_LISTEN", "here"), &["'here'", "--listen"]);
+}
+
+#[test]
+fn a_kubeconfig_that_is_missing_or_garbage_is_one_line() {
+    let missing = ["run", "--kubeconfig", "/nonexistent/config"];
+    refuses(&mut lictor(&missing), &["/nonexistent/config", "No such file", "--kubeconfig"]);
+    refuses(lictor(&["run"]).env("LICTOR_KUBECONFIG", "/nonexistent/config"), &["/nonexistent/config"]);
+    let garbage =
+        [("empty", ""), ("text", "what is this\nand this"), ("yaml", "a: [1"), ("half", "kind: Config\nclusters: 7\n")];
+    for (name, content) in garbage {
+        let file = File::new(name, content);
+        refuses(&mut lictor(&["run", "--kubeconfig", file.path()]), &[file.path(), "can't be used"]);
+    }
+    let config = File::kubeconfig("context");
+    let other =
+        std::fs::read_to_string(&config.0).expect("it can be read").replace("-context\": \"x\"", "-context\": \"y\"");
+    let dangling = File::new("dangling", &other);
+    refuses(&mut lictor(&["run", "--kubeconfig", dangling.path()]), &[dangling.path(), "y"]);
+}
+
+#[test]
+fn without_any_cluster_it_says_where_one_could_be_named() {
+    refuses(&mut lictor(&["run"]), &["there is no cluster", "--kubeconfig", "KUBECONFIG"]);
+    refuses(lictor(&["run"]).env("KUBECONFIG", "/nonexistent/config"), &["--kubeconfig"]);
+}
+
+#[test]
+fn an_occupied_port_is_one_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it has an address").to_string();
+    let config = File::kubeconfig("port");
+    refuses(
+        &mut lictor(&["run", "--kubeconfig", config.path(), "--listen", &address]),
+        &[&address, "choose another --listen", "in use"],
+    );
+}
+
+#[test]
+fn logs_are_as_the_environment_says_and_the_command_line_wins() {
+    let config = File::kubeconfig("logs");
+    let run = |arguments: &[&str]| {
+        let mut command = lictor(&["run", "--kubeconfig", config.path()]);
+        command.args(arguments).env("LICTOR_LISTEN", "127.0.0.1:0").env("LICTOR_IDENTITY", "me");
+        command
+    };
+    let line = Running::start(run(&[]).env("LICTOR_LOG_FORMAT", "json")).first_line();
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    assert_eq!(json["message"], "lictor starts");
+    assert!(json["identity"].as_str().is_some_and(|identity| identity.starts_with("me-")), "{line}");
+    assert!(json["listen"].as_str().is_some_and(|address| !address.ends_with(":0")), "{line}");
+
+    let line = Running::start(run(&["--log-format", "text"]).env("LICTOR_LOG_FORMAT", "json")).first_line();
+    assert!(line.contains(" INFO ") && line.contains("lictor starts"), "{line}");
+    assert!(!line.contains('\u{1b}'), "no colours in a file: {line:?}");
+}
+
+#[test]
+fn the_definitions_are_those_in_the_repository() {
+    let ended = run(&mut lictor(&["crd"]));
+    let file = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml"));
+    assert_eq!(ended.status, 0);
+    assert!(ended.stdout == file.expect("the file is there"), "crds/lictor.dev.yaml is out of date: make fix");
+}
+
+#[test]
+fn a_completion_script_is_one_that_its_shell_reads() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ended = run(&mut lictor(&["completion", shell]));
+        assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{shell}");
+        for name in ["lictor", "completion", "lease-duration"] {
+            assert!(ended.stdout.contains(name), "{shell}: {name}");
+        }
+    }
+    let script = File::new("completion", &run(&mut lictor(&["completion", "bash"])).stdout);
+    let read = Command::new("bash").args(["-n", script.path()]).output().expect("bash starts");
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    for arguments in [&["crd"][..], &["completion", "zsh"]] {
+        let mut child = lictor(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lictor starts");
+        // The reading end is closed before anything is read.
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child.stderr.take().expect("it is piped").read_to_string(&mut stderr).expect("it can be read");
+        assert!(child.wait().expect("it ends").success(), "{stderr}");
+        assert_eq!(stderr, "");
+    }
+}

@@ -1,0 +1,255 @@
+//! A namespace for one test, with what is usually done in it.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use lictor::api::LeaderElection;
+use serde_json::{Value, json};
+
+use super::{Cluster, Operator, Recorder, eventually};
+
+/// A namespace of the shared control plane.
+pub struct Lab {
+    pub cluster: &'static Cluster,
+    pub client: Client,
+    pub namespace: String,
+}
+
+/// A pod to be made.
+#[derive(Clone, Debug, Default)]
+pub struct PodSpec {
+    /// Beside `app: web`.
+    pub labels: Value,
+    pub annotations: Value,
+    /// One of the simulated nodes; left out, the scheduler chooses.
+    pub node: Option<String>,
+}
+
+impl Lab {
+    /// A new namespace, named after the test.
+    pub async fn new(test: &str) -> Self {
+        let cluster = Cluster::shared();
+        let client = cluster.client().await;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let namespace = format!("{test}-{}", std::process::id());
+        let object = serde_json::from_value(json!({"metadata": {"name": namespace}})).expect("a namespace");
+        namespaces.create(&PostParams::default(), &object).await.expect("a namespace can be made");
+        let lab = Self { cluster, client, namespace };
+        eventually("the namespace has its service account", || async {
+            lab.try_kubectl(&["get", "serviceaccount", "default"], None)
+        })
+        .await;
+        lab
+    }
+
+    /// An operator that serves this namespace alone, with its Lease in it, and a short lease duration.
+    pub fn operator(&self, arguments: &[&str]) -> Operator {
+        let own = ["--namespaces", &self.namespace, "--lease-namespace", &self.namespace, "--lease-duration", "3s"];
+        // What the test gives, comes later and is what counts.
+        let mut all: Vec<&str> = own.into_iter().filter(|_| true).collect();
+        for pair in arguments.chunks(2) {
+            if let Some(at) = all.iter().position(|argument| *argument == pair[0]) {
+                all.drain(at..at + 2);
+            }
+            all.extend(pair);
+        }
+        Operator::start(self.cluster.kubeconfig(), &all)
+    }
+
+    /// Records every revision of the pods from now on.
+    pub async fn record(&self) -> Recorder {
+        Recorder::start(self.client.clone(), &self.namespace).await
+    }
+
+    /// Makes a pod `app: web`, which becomes ready on its simulated node.
+    pub async fn pod(&self, name: &str, spec: PodSpec) -> Pod {
+        let mut labels = json!({"app": "web"});
+        merge(&mut labels, &spec.labels);
+        let mut object = json!({
+            "metadata": {"name": name, "labels": labels, "annotations": spec.annotations},
+            "spec": {"containers": [{"name": "main", "image": "example/web"}], "terminationGracePeriodSeconds": 1},
+        });
+        if let Some(node) = spec.node {
+            object["spec"]["nodeName"] = json!(node);
+        }
+        let object = serde_json::from_value(object).expect("a pod");
+        self.pods_api().create(&PostParams::default(), &object).await.expect("a pod can be made")
+    }
+
+    /// Makes plain pods, and waits until they are ready.
+    pub async fn ready_pods(&self, names: &[&str]) {
+        for name in names {
+            self.pod(name, PodSpec::default()).await;
+        }
+        for name in names {
+            self.wait_ready(name, true).await;
+        }
+    }
+
+    /// Waits until a pod is ready, or not ready.
+    pub async fn wait_ready(&self, name: &str, ready: bool) {
+        eventually(&format!("{name} is ready: {ready}"), || async {
+            let pod = self.pods_api().get(name).await.map_err(|error| error.to_string())?;
+            if is_ready(&pod) == ready { Ok(()) } else { Err(format!("{:?}", pod.status)) }
+        })
+        .await;
+    }
+
+    /// Sets a condition of a pod, as its kubelet would.
+    pub async fn set_condition(&self, pod: &str, type_: &str, holds: bool) {
+        let status = if holds { "True" } else { "False" };
+        let patch = json!({"status": {"conditions": [{"type": type_, "status": status}]}});
+        let patched = self.pods_api().patch_status(pod, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        patched.expect("a pod's status can be patched");
+    }
+
+    /// Changes a pod by a merge patch.
+    pub async fn patch_pod(&self, pod: &str, patch: Value) {
+        let patched = self.pods_api().patch(pod, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.expect("a pod can be patched");
+    }
+
+    /// Deletes a pod; it is gone at once, or terminates slowly if it is made to.
+    pub async fn delete_pod(&self, pod: &str) {
+        self.pods_api().delete(pod, &DeleteParams::default()).await.expect("a pod can be deleted");
+    }
+
+    /// Applies an election `web` that selects `app: web`, with these fields of the spec beside.
+    pub async fn elect(&self, spec: Value) -> LeaderElection {
+        self.elect_as("web", spec).await
+    }
+
+    /// The same under another name.
+    pub async fn elect_as(&self, name: &str, spec: Value) -> LeaderElection {
+        let mut full = json!({"selector": {"matchLabels": {"app": "web"}}});
+        merge(&mut full, &spec);
+        let object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": name}, "spec": full,
+        });
+        let parameters = PatchParams::apply("test").force();
+        self.elections_api().patch(name, &parameters, &Patch::Apply(object)).await.expect("an election can be applied")
+    }
+
+    /// The election as it is now.
+    pub async fn election(&self, name: &str) -> LeaderElection {
+        self.elections_api().get(name).await.expect("the election exists")
+    }
+
+    /// Waits until exactly this pod carries `role: leader`, with every other living pod of `app: web` as follower.
+    pub async fn wait_leader(&self, pod: &str) {
+        eventually(&format!("{pod} is the leader"), || async {
+            let roles = self.roles().await;
+            let leaders: Vec<_> =
+                roles.iter().filter(|(_, role)| role == "leader").map(|(pod, _)| pod.as_str()).collect();
+            let all = roles.iter().all(|(_, role)| role == "leader" || role == "follower");
+            if leaders == [pod] && all { Ok(()) } else { Err(format!("{roles:?}")) }
+        })
+        .await;
+    }
+
+    /// Waits until one pod carries `role: leader` and all others `role: follower`; returns the leader.
+    pub async fn wait_any_leader(&self) -> String {
+        eventually("there is a leader", || async {
+            let roles = self.roles().await;
+            let leaders: Vec<_> = roles.iter().filter(|(_, role)| role == "leader").collect();
+            let all = roles.iter().all(|(_, role)| role == "leader" || role == "follower");
+            match leaders.as_slice() {
+                [(pod, _)] if all => Ok(pod.clone()),
+                _ => Err(format!("{roles:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until no pod carries `role: leader`.
+    pub async fn wait_no_leader(&self) {
+        eventually("there is no leader", || async {
+            let roles = self.roles().await;
+            if roles.iter().all(|(_, role)| role != "leader") { Ok(()) } else { Err(format!("{roles:?}")) }
+        })
+        .await;
+    }
+
+    /// Name and role label ("" if none) of every pod `app: web` that exists and has not finished.
+    pub async fn roles(&self) -> Vec<(String, String)> {
+        let pods = self.pods_api().list(&ListParams::default().labels("app=web")).await.expect("pods can be listed");
+        let role = |pod: &Pod| pod.labels().get("role").cloned().unwrap_or_default();
+        pods.items.iter().map(|pod| (pod.name_any(), role(pod))).collect()
+    }
+
+    /// Waits until the status satisfies a condition; returns the election then.
+    pub async fn wait_status(&self, name: &str, what: &str, holds: impl Fn(&LeaderElection) -> bool) -> LeaderElection {
+        eventually(what, || async {
+            let election = self.elections_api().get(name).await.map_err(|error| error.to_string())?;
+            if holds(&election) { Ok(election) } else { Err(format!("{:#?}", election.status)) }
+        })
+        .await
+    }
+
+    /// Waits until a condition of the status has this status ("True", "False") and reason; returns its message.
+    pub async fn wait_condition(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
+        let found = |election: &LeaderElection| {
+            let conditions = election.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+            conditions.into_iter().find(|c| c.type_ == type_ && c.status == status && c.reason == reason)
+        };
+        let what = format!("{name} has {type_}={status}, {reason}");
+        let election = self.wait_status(name, &what, |election| found(election).is_some()).await;
+        found(&election).map(|condition| condition.message).unwrap_or_default()
+    }
+
+    /// Waits for an Event with this reason about an object of this kind and name; returns its note.
+    pub async fn wait_event(&self, kind: &str, name: &str, reason: &str) -> String {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        eventually(&format!("an Event {reason} about {kind} {name}"), || async {
+            let all = events.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+            let fits = |event: &&Event| {
+                let regarding = event.regarding.clone().unwrap_or_default();
+                event.reason.as_deref() == Some(reason)
+                    && regarding.kind.as_deref() == Some(kind)
+                    && regarding.name.as_deref() == Some(name)
+            };
+            let seen =
+                || all.items.iter().map(|e| format!("{:?} {:?}", e.reason, e.note)).collect::<Vec<_>>().join("\n");
+            all.items.iter().find(fits).map(|event| event.note.clone().unwrap_or_default()).ok_or_else(seen)
+        })
+        .await
+    }
+
+    pub fn pods_api(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub fn elections_api(&self) -> Api<LeaderElection> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub fn leases_api(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Runs kubectl in this namespace; what it printed, or its error text.
+    pub fn try_kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
+        let all: Vec<&str> = ["-n", self.namespace.as_str()].iter().chain(arguments).copied().collect();
+        self.cluster.try_kubectl(&all, input)
+    }
+}
+
+/// Whether a pod's condition Ready is true.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (_, Value::Null) => {}
+        (into, from) => *into = from.clone(),
+    }
+}

@@ -1,0 +1,100 @@
+//! An operator: the real program, as a process of its own.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+use super::eventually;
+
+/// A running operator. It is killed when this is dropped; its log is shown if the test has failed.
+pub struct Operator {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Operator {
+    /// Starts `lictor run` with these arguments; its log goes to a file.
+    pub fn start(kubeconfig: &Path, arguments: &[&str]) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let log = std::env::temp_dir().join(format!("lictor-test-{}-{number}.log", std::process::id()));
+        let output = File::create(&log).expect("a log file can be made");
+        let child = Command::new(env!("CARGO_BIN_EXE_lictor"))
+            .arg("run")
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(arguments)
+            .env_remove("RUST_LOG")
+            .stdout(output.try_clone().expect("the log file can be shared"))
+            .stderr(output)
+            .spawn()
+            .expect("lictor starts");
+        Self { child, log }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until the log has this text.
+    pub async fn logs(&self, text: &str) {
+        eventually(&format!("the operator logs {text:?}"), || async {
+            if self.log().contains(text) { Ok(()) } else { Err(self.log()) }
+        })
+        .await;
+    }
+
+    /// Waits until this replica acts.
+    pub async fn acts(&self) {
+        self.logs("this replica acts").await;
+    }
+
+    /// The address of /metrics, /healthz and /readyz.
+    pub async fn address(&self) -> String {
+        eventually("the operator tells where it listens", || async {
+            let log = self.log();
+            let start = log.lines().find(|line| line.contains("lictor starts")).ok_or_else(|| log.clone())?;
+            let line: serde_json::Value = serde_json::from_str(start).map_err(|error| error.to_string())?;
+            line["listen"].as_str().map(str::to_owned).ok_or_else(|| start.to_owned())
+        })
+        .await
+    }
+
+    /// GET of a path of it: status and body.
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().expect("a client can be made");
+        let answer = client.get(format!("http://{}{path}", self.address().await)).send().await.expect("an answer");
+        (answer.status().as_u16(), answer.text().await.expect("a body"))
+    }
+
+    /// Sends a signal, such as "TERM", "STOP" or "KILL".
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Ends it with SIGTERM, and waits for that.
+    pub async fn stop(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        eventually("the operator ends", || {
+            let ended = self.child.try_wait().expect("it can be waited for");
+            async move { ended.ok_or_else(|| "still running".to_owned()) }
+        })
+        .await
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the log of an operator ---\n{}", self.log());
+        }
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
