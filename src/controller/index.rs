@@ -400,7 +400,7 @@ impl Index {
                     self.put_record(&place, version, &stored);
                 }
             }
-            StoreEvent::Broken(_) => {}
+            StoreEvent::Broken(..) => {}
         }
     }
 

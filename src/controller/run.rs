@@ -23,13 +23,17 @@ use crate::core::{
     Stored, Term, View,
 };
 use crate::kubernetes::{
-    Change, ClaimUpdate, Elections, Events, Namespaces, Pods, watch_classes, watch_elections, watch_nodes, watch_pods,
+    Change, ClaimUpdate, Elections, Events, Namespaces, Pods, WatchFailure, watch_classes, watch_elections,
+    watch_nodes, watch_pods,
 };
 use crate::store::{LockStore, Place, StoreEvent};
 use crate::telemetry::{ElectionFigures, Health, Metrics};
 
 /// A status that only counts candidates anew is not written more often than this.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
+/// What an operator can do without, if it has no right to it: a lost node is then seen by its pods' own conditions, later; and of
+/// the classes only the built-in one is served.
+const OPTIONAL: [&str; 2] = ["nodes", "electionclasses"];
 /// How often it is looked whether a finalizer can be written.
 const FINALIZER_RETRY: Duration = Duration::from_millis(200);
 /// How long a stopping operator finishes what it has begun.
@@ -167,7 +171,10 @@ impl Controller {
     }
 
     fn is_busy(&mut self) -> bool {
-        self.acting && self.index.entries().any(|entry| entry.group().is_some_and(Election::is_busy))
+        // A handover that is complete is still to be told, in the status and by Events.
+        self.acting
+            && (self.executor.pending() > 0
+                || self.index.entries().any(|entry| entry.group().is_some_and(Election::is_busy)))
     }
 
     // Observations
@@ -195,7 +202,7 @@ impl Controller {
             Input::Records(event) => {
                 match &event {
                     StoreEvent::All(scope, _) => self.synced("leases", scope.clone()),
-                    StoreEvent::Broken(failure) => self.broken("leases", None, failure),
+                    StoreEvent::Broken(scope, failure) => self.broken("leases", scope.clone(), failure),
                     StoreEvent::Changed(..) => {}
                 }
                 self.index.apply_records(event);
@@ -222,7 +229,12 @@ impl Controller {
     fn note_sync<T>(&mut self, resource: &'static str, change: &Change<T>) {
         match change {
             Change::All(scope, _) => self.synced(resource, scope.clone()),
-            Change::Broken(scope, failure) => self.broken(resource, scope.clone(), failure),
+            Change::Broken(scope, failure) => {
+                if matches!(failure, WatchFailure::Forbidden(_)) && OPTIONAL.contains(&resource) {
+                    self.sync.missing.remove(&(resource, scope.clone()));
+                }
+                self.broken(resource, scope.clone(), &failure.clone().into());
+            }
             Change::Applied(_) | Change::Deleted(_) => {}
         }
     }
@@ -238,15 +250,7 @@ impl Controller {
 
     fn broken(&mut self, resource: &'static str, scope: Option<String>, failure: &Failure) {
         self.metrics.count_watch_failure(resource);
-        let optional = matches!(resource, "nodes" | "electionclasses");
         let what = (resource, scope);
-        if optional && matches!(failure, Failure::Refused(_)) && resource == "nodes" {
-            // Without a view of the nodes, pods on lost ones are seen by their own conditions, only later.
-            self.sync.missing.remove(&what);
-        }
-        if optional && resource == "electionclasses" && text(failure).contains("not allowed") {
-            self.sync.missing.remove(&what);
-        }
         if self.sync.broken.get(&what).map(String::as_str) != Some(text(failure)) {
             tracing::warn!(resource, namespace = what.1.as_deref().unwrap_or("*"), "{}", text(failure));
             self.sync.broken.insert(what, text(failure).into());

@@ -37,22 +37,40 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     }
 }
 
-/// What a broken watch means.
-pub fn watch_failure(resource: &str, error: &watcher::Error) -> Failure {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.is_not_found() => {
-            Failure::Refused(format!(
-                "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
-            ))
-        }
-        watcher::Error::InitialListFailed(error) => failure("list", resource, error),
-        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
-            failure("watch", resource, error)
-        }
-        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => {
-            Failure::Unknown(format!("can't watch {resource}: {error}"))
+/// Why a watch does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchFailure {
+    /// This operator has no right to it.
+    Forbidden(Failure),
+    /// Anything else.
+    Other(Failure),
+}
+
+impl From<WatchFailure> for Failure {
+    fn from(failure: WatchFailure) -> Self {
+        match failure {
+            WatchFailure::Forbidden(failure) | WatchFailure::Other(failure) => failure,
         }
     }
+}
+
+/// What a broken watch means.
+pub fn watch_failure(resource: &str, error: &watcher::Error) -> WatchFailure {
+    let (verb, error) = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.is_not_found() => {
+            return WatchFailure::Other(Failure::Refused(format!(
+                "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
+            )));
+        }
+        watcher::Error::InitialListFailed(error) => ("list", error),
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => ("watch", error),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => {
+            return WatchFailure::Other(Failure::Unknown(format!("can't watch {resource}: {error}")));
+        }
+    };
+    let forbidden = matches!(error, kube::Error::Api(status) if status.is_forbidden());
+    let failure = failure(verb, resource, error);
+    if forbidden { WatchFailure::Forbidden(failure) } else { WatchFailure::Other(failure) }
 }
 
 /// An error with its causes, which say what matters where the outermost only says "client error".

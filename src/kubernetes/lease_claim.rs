@@ -54,7 +54,7 @@ impl LeaseClaim {
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut claim = Claim::new(self.identity.clone(), self.parameters);
         let config = watch_config().fields(&format!("metadata.name={}", self.name));
-        let mut watch = watcher(self.api.clone(), config).default_backoff().boxed();
+        let mut watch = watcher(self.api.clone(), config).backoff(super::Retry::default()).boxed();
         let mut known = false;
         let mut present = false;
         while !*stop.borrow() {
@@ -91,7 +91,7 @@ impl LeaseClaim {
                     }
                     Some(Ok(Event::Delete(_))) => claim.observe(None, (self.clock)()),
                     Some(Err(error)) => {
-                        let failure = watch_failure("leases", &error);
+                        let failure = Failure::from(watch_failure("leases", &error));
                         tracing::warn!(reason = ?failure, "the operator's own lease can't be watched");
                         self.publish(claim.state((self.clock)()), Some(failure));
                         continue;

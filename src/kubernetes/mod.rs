@@ -12,10 +12,10 @@ mod watch;
 pub use client::{ClientError, Namespaces, connect};
 pub use elections::Elections;
 pub use events::{Event, Events};
-pub use failure::{failure, watch_failure, within};
+pub use failure::{WatchFailure, failure, watch_failure, within};
 pub use lease_claim::{ClaimUpdate, LeaseClaim};
 pub use pods::Pods;
-pub use watch::{Change, watch_classes, watch_config, watch_elections, watch_nodes, watch_pods};
+pub use watch::{Change, Retry, watch_classes, watch_config, watch_elections, watch_nodes, watch_pods};
 
 use kube::ResourceExt;
 

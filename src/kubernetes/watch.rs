@@ -1,19 +1,21 @@
 //! Watches: each gives whole lists at its beginning and changes from then on.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use futures::stream::{BoxStream, select_all};
 use futures::{StreamExt, future};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::nodes::SlimNode;
 use super::pods::SlimPod;
-use super::{Namespaces, version_of, watch_failure};
+use super::{Namespaces, WatchFailure, version_of, watch_failure};
 use crate::api::{ElectionClass, LeaderElection};
-use crate::core::{Failure, Node, Pod, Uid, Version};
+use crate::core::{Node, Pod, Uid, Version};
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
@@ -25,7 +27,35 @@ pub enum Change<T> {
     /// One that is gone.
     Deleted(T),
     /// The watch does not work at present. It goes on trying.
-    Broken(Option<String>, Failure),
+    Broken(Option<String>, WatchFailure),
+}
+
+/// How long a broken watch waits before it begins anew: a failover must not wait for half a minute, as it would with kube's
+/// default, after the API server is back.
+#[derive(Debug, Default)]
+pub struct Retry {
+    failures: u32,
+}
+
+impl Retry {
+    const FIRST: Duration = Duration::from_millis(200);
+    const LONGEST: Duration = Duration::from_secs(3);
+}
+
+impl Iterator for Retry {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let delay = Self::FIRST.saturating_mul(1 << self.failures.min(8)).min(Self::LONGEST);
+        self.failures += 1;
+        Some(delay)
+    }
+}
+
+impl Backoff for Retry {
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
 }
 
 /// How everything is watched. A connection that died without a word is noticed after the timeout and 5 seconds.
@@ -75,7 +105,7 @@ where
 {
     let mut first = Vec::new();
     watcher(api, watch_config())
-        .default_backoff()
+        .backoff(Retry::default())
         .filter_map(move |event| {
             future::ready(match event {
                 Ok(Event::Init) => {

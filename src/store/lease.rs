@@ -135,7 +135,7 @@ impl LockStore for LeaseStore {
         let watches = self.namespaces.apis::<Lease>(&self.client).into_iter().map(|(namespace, api)| {
             let mut first = Vec::new();
             watcher(api, config.clone())
-                .default_backoff()
+                .backoff(crate::kubernetes::Retry::default())
                 .filter_map(move |event| futures::future::ready(told(event, namespace.as_deref(), &mut first)))
         });
         futures::stream::select_all(watches.map(StreamExt::boxed)).boxed()
@@ -160,7 +160,10 @@ fn told(
         Ok(Event::InitDone) => Some(StoreEvent::All(namespace.map(Into::into), std::mem::take(first))),
         Ok(Event::Apply(lease)) => Some(StoreEvent::Changed(place(&lease), version_of(&lease), stored(&lease))),
         Ok(Event::Delete(lease)) => Some(StoreEvent::Changed(place(&lease), version_of(&lease), Stored::Absent)),
-        Err(error) => Some(StoreEvent::Broken(crate::kubernetes::watch_failure("leases", &error))),
+        Err(error) => {
+            let failure = crate::kubernetes::watch_failure("leases", &error);
+            Some(StoreEvent::Broken(namespace.map(Into::into), failure.into()))
+        }
     }
 }
 

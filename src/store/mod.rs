@@ -35,8 +35,8 @@ pub enum StoreEvent {
     Changed(Place, Version, Stored),
     /// A new beginning: whatever is not among these is absent, in this namespace or, with `None`, in all.
     All(Option<String>, Vec<(Place, Version, Stored)>),
-    /// The watch does not work at present; the text says why. It goes on trying.
-    Broken(Failure),
+    /// The watch of this namespace or, with `None`, of all does not work at present. It goes on trying.
+    Broken(Option<String>, Failure),
 }
 
 /// A store of lock records.
