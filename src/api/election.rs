@@ -100,12 +100,16 @@ pub struct LeaderElectionSpec {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)")
-        .message("the selector is empty and would match every pod of the namespace: write matchLabels, for example {app: web}")
+        .message("the selector is empty and would match every pod of the namespace: write matchLabels, for example {app: web}"),
+    validation = Rule::new("!has(self.matchLabels) || self.matchLabels.all(k, !format.qualifiedName().validate(k).hasValue() && !format.labelValue().validate(self.matchLabels[k]).hasValue())")
+        .message("matchLabels has a name or a value that Kubernetes does not take for a label: write at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, for example {app: web}"),
+    validation = Rule::new("!has(self.matchExpressions) || self.matchExpressions.all(e, !format.qualifiedName().validate(e.key).hasValue() && (!has(e.values) || e.values.all(v, !format.labelValue().validate(v).hasValue())))")
+        .message("matchExpressions has a key or a value that Kubernetes does not take for a label: write at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, for example {key: tier, operator: In, values: [front]}")
 )]
 pub struct PodSelector {
     /// Labels that a pod must carry, each with this value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 16))]
+    #[schemars(extend("maxProperties" = 16), schema_with = "short_values")]
     pub match_labels: BTreeMap<String, String>,
 
     /// Further requirements on a pod's labels.
@@ -129,9 +133,9 @@ pub struct PodSelectorRequirement {
     /// How the label is compared with the values.
     pub operator: PodSelectorOperator,
 
-    /// The values for In and NotIn.
+    /// The values for In and NotIn, at most 32, each at most 63 characters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(length(max = 32), inner(length(max = 63)))]
     pub values: Vec<String>,
 }
 

@@ -278,8 +278,11 @@ impl Election {
                 }
             }
             (Phase::Clearing(expected), Outcome::RecordWritten(written)) if expected == op => {
-                if let RecordOutcome::Failed(failure) = written {
-                    self.fail(failure, now);
+                match written {
+                    RecordOutcome::Written(_) => self.backoff.reset(),
+                    // The watch is about to show what is there now.
+                    RecordOutcome::Conflict => self.backoff.delay(now),
+                    RecordOutcome::Failed(failure) => self.fail(failure, now),
                 }
                 Phase::Idle
             }

@@ -137,7 +137,6 @@ impl Handover {
     pub(super) fn restore(version: Version, record: Record, pod: &Pod) -> Self {
         let holder = record.holder.clone();
         let mut handover = Self::new(version, record.clone(), Some(record), true, Purpose::Restore, None);
-        handover.fences = Some(BTreeMap::new());
         handover.target = holder.map(|holder| Target { holder, version: pod.version, state: TargetState::Unconfirmed });
         handover
     }
