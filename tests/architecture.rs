@@ -1,5 +1,7 @@
 //! The layers are what `src/lib.rs` says: who imports whom, what the core is made of, and who writes pods.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! The command line, as a person meets it: each mistake is one clear line and a status that is not zero.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -162,7 +164,7 @@ fn a_value_that_can_not_be_is_refused_with_what_could() {
     is_misused(&mut lictor(&["run", "--lease-duration", "99999999999999999999s"]), &["for example 15s"]);
     is_misused(&mut lictor(&["run", "--namespaces", "shop,Bank"]), &["'Bank'", "for example shop"]);
     is_misused(&mut lictor(&["run", "--namespaces", ""]), &["for example shop"]);
-    is_misused(&mut lictor(&["run", "--lease-namespace", "-x"]), &["for example shop"]);
+    is_misused(&mut lictor(&["run", "--lease-namespace=-x"]), &["for example shop"]);
     is_misused(&mut lictor(&["run", "--controller", "Mine!"]), &["for example example.com/lictor"]);
     is_misused(&mut lictor(&["run", "--log-format", "xml"]), &["'xml'", "text, json"]);
 }

@@ -19,8 +19,8 @@ use super::status::status;
 use super::{monotonic, wall};
 use crate::api::{LeaderElection, Refusal};
 use crate::core::{
-    ClaimState, Command, Desired, Election, Failure, HandoverOrder, Instant, Key, Outcome, Pod, PodOutcome, Situation,
-    Stored, Term, View,
+    ClaimState, Command, Desired, Election, Failure, HandoverOrder, Instant, Key, OpId, Outcome, Pod, PodOutcome,
+    Situation, Stored, Term, View,
 };
 use crate::kubernetes::{
     Change, ClaimUpdate, Elections, Events, Namespaces, Pods, WatchFailure, watch_classes, watch_elections,
@@ -68,6 +68,8 @@ pub struct Controller {
     claim: watch::Receiver<ClaimUpdate>,
     http: reqwest::Client,
     acting: bool,
+    /// How many elections were begun to be decided, those of one group anew included.
+    begun: u64,
     sync: Sync,
     timers: BTreeSet<(Instant, String, String)>,
     metrics: Metrics,
@@ -130,6 +132,7 @@ impl Controller {
             claim,
             http: probe::client()?,
             acting: false,
+            begun: 0,
             sync,
             timers: BTreeSet::new(),
             metrics,
@@ -273,7 +276,7 @@ impl Controller {
         !self.sync.missing.iter().any(|(_, scope)| scope.as_deref().is_none_or(|scope| scope == namespace))
     }
 
-    fn take_outcome(&mut self, id: &ElectionId, op: crate::core::OpId, outcome: Outcome) {
+    fn take_outcome(&mut self, id: &ElectionId, op: OpId, outcome: Outcome) {
         let namespace = id.namespace.as_str();
         match &outcome {
             Outcome::PodWritten(PodOutcome::Written(pod)) => self.index.put_pod(namespace, (**pod).clone()),
@@ -424,10 +427,13 @@ impl Controller {
         if entry.group.as_ref().is_some_and(|(known, _)| known != key) {
             entry.group = None;
         }
-        let elector = &self.elector;
+        let (elector, begun) = (&self.elector, &mut self.begun);
         let (_, group) = entry.group.get_or_insert_with(|| {
             let stored = content.records.get(key).map_or(Stored::Absent, |(_, stored)| stored.clone());
-            (key.clone(), Election::new(entry.id.name.clone(), entry.id.uid.clone(), elector.clone(), stored))
+            // What was sent before it was begun anew is still answered, and must not be taken for an answer to it.
+            *begun += 1;
+            let (name, uid) = (entry.id.name.clone(), entry.id.uid.clone());
+            (key.clone(), Election::new(name, uid, elector.clone(), stored, OpId(*begun << 32)))
         });
         let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
         // Without a valid spec nobody is elected any more, and the record says what there is to clean up.

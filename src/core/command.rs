@@ -154,6 +154,16 @@ pub enum ElectionRead {
     },
 }
 
+impl ElectionRead {
+    /// The generation of the election with this uid; past all others where it is no more.
+    pub(super) fn generation_of(&self, election: &Uid) -> i64 {
+        match self {
+            Self::Present { uid, generation } if uid == election => *generation,
+            Self::Present { .. } | Self::Gone => i64::MAX,
+        }
+    }
+}
+
 /// Something that a user should hear of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announcement {

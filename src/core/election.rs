@@ -48,6 +48,30 @@ pub struct View<'a> {
     pub strays: &'a [(Key, Stored)],
 }
 
+impl View<'_> {
+    /// The same with other pods.
+    fn of_pods<'b>(&'b self, pods: &'b [&'b Pod], node: &'b dyn Fn(&str) -> Option<&'b Node>) -> View<'b> {
+        let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
+        let &View { failover_delay, status_term, probe_failed, strays, .. } = self;
+        View {
+            now,
+            wall,
+            generation,
+            desired,
+            key,
+            scope,
+            rules,
+            order,
+            failover_delay,
+            status_term,
+            pods,
+            node,
+            probe_failed,
+            strays,
+        }
+    }
+}
+
 /// What is wanted of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Desired {
@@ -104,6 +128,20 @@ pub struct Election {
     fenced: Option<Version>,
     /// The version of somebody else's record for which the pods were listed afresh.
     verified: Option<Version>,
+    /// The version of another election's record, since which this election is known to be the present one of that name.
+    confirmed: Option<Version>,
+    /// What was newest when the record was asked for: an answer may be older than what the watch has brought since.
+    asked_at: Version,
+    /// The newest generation that the API server has told, past the cache that the views are made from.
+    known_generation: i64,
+    /// How far it is ascertained that nothing is left, for a withdrawal.
+    withdrawal: Withdrawal,
+    /// Pods that are no more, though the cache may still show them.
+    gone: BTreeSet<Uid>,
+    /// What was written under the records that were seen: a record that is deleted or edited by hand does not take it along.
+    scopes: Vec<Scope>,
+    /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
+    cleared: BTreeMap<Key, (Version, Option<Version>)>,
     highest_term: Term,
     phase: Phase,
     maintenance: BTreeMap<Uid, Upkeep>,
@@ -134,16 +172,28 @@ enum Upkeep {
 enum Phase {
     Idle,
     Reading(OpId),
-    Verifying(OpId, Version),
+    Verifying(OpId, Option<Version>),
     Writing(OpId, Box<Intent>),
     /// The outcome of the write is not known: its record is read.
     WriteUnknown(Option<OpId>, Box<Intent>),
     /// A lock under another key is emptied or deleted.
-    Clearing(OpId),
+    Clearing(OpId, Key, Version),
     HandingOver(Box<Handover>),
     /// All labels are off; the record goes last.
     Deleting(OpId),
-    Withdrawn,
+    /// Whether the election is still there: before it replaces a record of another one (of this version), or is withdrawn.
+    AskingElection(OpId, Option<Version>),
+}
+
+/// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Withdrawal {
+    Unconfirmed,
+    /// The election was read, and what the store has since.
+    Confirmed,
+    /// The pods were listed too.
+    Listed,
+    Done,
 }
 
 /// A record to be written, and what follows when it is.
@@ -176,7 +226,8 @@ enum Decision<'a> {
 
 impl Election {
     /// An election that has not decided anything yet. `elector` must be unique among all operators and all their starts.
-    pub fn new(name: String, uid: Uid, elector: String, stored: Stored) -> Self {
+    /// `first` must be far above the ids of whatever this process may still await for the same election.
+    pub fn new(name: String, uid: Uid, elector: String, stored: Stored, first: OpId) -> Self {
         let newest = stored.version().unwrap_or_default();
         Self {
             backoff: Backoff::new(&uid.0),
@@ -184,11 +235,18 @@ impl Election {
             name,
             uid,
             elector,
-            ops: 0,
+            ops: first.0,
             stored: Some(stored),
             newest,
             fenced: None,
             verified: None,
+            confirmed: None,
+            asked_at: newest,
+            known_generation: 0,
+            withdrawal: Withdrawal::Unconfirmed,
+            gone: BTreeSet::new(),
+            scopes: Vec::new(),
+            cleared: BTreeMap::new(),
             highest_term: Term::default(),
             phase: Phase::Idle,
             maintenance: BTreeMap::new(),
@@ -229,7 +287,7 @@ impl Election {
 
     /// Whether a handover or a write of the record is under way.
     pub fn is_busy(&self) -> bool {
-        !matches!(self.phase, Phase::Idle | Phase::Withdrawn | Phase::Reading(_))
+        !matches!(self.phase, Phase::Idle | Phase::Reading(_))
     }
 
     /// The record, as last known.
@@ -257,9 +315,10 @@ impl Election {
                 Phase::Idle
             }
             (Phase::Verifying(expected, version), Outcome::PodsListed(listed)) if expected == op => {
-                match listed {
-                    Ok(_) => self.verified = Some(version),
-                    Err(failure) => self.fail(failure, now),
+                match (listed, version) {
+                    (Ok(_), Some(version)) => self.verified = Some(version),
+                    (Ok(_), None) => self.withdrawal = Withdrawal::Listed,
+                    (Err(failure), _) => self.fail(failure, now),
                 }
                 Phase::Idle
             }
@@ -277,12 +336,29 @@ impl Election {
                     _ => Phase::Idle,
                 }
             }
-            (Phase::Clearing(expected), Outcome::RecordWritten(written)) if expected == op => {
+            (Phase::Clearing(expected, key, replaced), Outcome::RecordWritten(written)) if expected == op => {
                 match written {
-                    RecordOutcome::Written(_) => self.backoff.reset(),
+                    RecordOutcome::Written(version) => {
+                        self.backoff.reset();
+                        self.cleared.insert(key, (replaced, (version != replaced).then_some(version)));
+                    }
                     // The watch is about to show what is there now.
                     RecordOutcome::Conflict => self.backoff.delay(now),
                     RecordOutcome::Failed(failure) => self.fail(failure, now),
+                }
+                Phase::Idle
+            }
+            (Phase::AskingElection(expected, version), Outcome::ElectionRead(read)) if expected == op => {
+                match read {
+                    Ok(read) => {
+                        self.backoff.reset();
+                        self.known_generation = self.known_generation.max(read.generation_of(&self.uid));
+                        match version {
+                            Some(version) => self.confirmed = Some(version),
+                            None => self.withdrawal = Withdrawal::Confirmed,
+                        }
+                    }
+                    Err(failure) => self.fail(failure, now),
                 }
                 Phase::Idle
             }
@@ -301,10 +377,14 @@ impl Election {
                 Phase::Idle
             }
             (Phase::HandingOver(mut handover), outcome) => {
-                match handover.take(op, outcome) {
+                match handover.take(&self.name, op, outcome) {
                     Ok(()) => self.backoff.reset(),
                     Err(failure) => self.fail(failure, now),
                 }
+                let found = std::mem::take(&mut handover.found);
+                self.gone.extend(found.gone);
+                self.highest_term = self.highest_term.max(found.term);
+                self.known_generation = self.known_generation.max(found.generation.unwrap_or_default());
                 Phase::HandingOver(handover)
             }
             (phase, _) => phase,
@@ -315,7 +395,12 @@ impl Election {
     pub fn step(&mut self, view: &View) -> Vec<Command> {
         let mut commands = Vec::new();
         self.wake = None;
+        self.gone.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid));
+        let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !self.gone.contains(&pod.uid)).collect();
+        let node = |name: &str| (view.node)(name);
+        let view = &view.of_pods(&pods, &node);
         self.learn_terms(view);
+        self.learn_scopes();
         if let Some(until) = self.backoff.waits(view.now) {
             self.wake_at(until);
             return commands;
@@ -335,6 +420,7 @@ impl Election {
                 Phase::WriteUnknown(None, intent) => {
                     let op = self.next_op();
                     commands.push(Command::ReadRecord { op, key: intent.key.clone() });
+                    self.asked_at = self.newest;
                     self.phase = Phase::WriteUnknown(Some(op), intent);
                 }
                 busy => self.phase = busy,
@@ -395,6 +481,7 @@ impl Election {
             }
             Purpose::Withdraw => {
                 self.leader = None;
+                self.withdrawal = Withdrawal::Listed;
                 let op = self.next_op();
                 commands.push(Command::DeleteRecord { op, key: view.key.clone(), version });
                 self.phase = Phase::Deleting(op);
@@ -407,6 +494,21 @@ impl Election {
         if view.desired == Desired::Freeze {
             let held = self.record().and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
             self.leader = self.leader.take().or(held);
+            return false;
+        }
+        if self.known_generation > view.generation {
+            // The API server has told already that this view is of the past.
+            self.situation = Situation::Stale;
+            return false;
+        }
+        if view.desired != Desired::Withdraw {
+            self.withdrawal = Withdrawal::Unconfirmed;
+        } else if self.withdrawal == Withdrawal::Unconfirmed {
+            // There may be another election of that name already. And what the caches show may be from before the last handover.
+            self.ask_election(None, commands);
+            if !view.key.0.is_empty() {
+                self.stored = None;
+            }
             return false;
         }
         let Some(stored) = self.stored.clone() else {
@@ -432,6 +534,12 @@ impl Election {
         }
     }
 
+    fn ask_election(&mut self, version: Option<Version>, commands: &mut Vec<Command>) {
+        let op = self.next_op();
+        commands.push(Command::ReadElection { op });
+        self.phase = Phase::AskingElection(op, version);
+    }
+
     fn idle_beside_foreign(&mut self, what: String, view: &View, commands: &mut Vec<Command>) -> bool {
         if view.desired == Desired::Withdraw {
             // Not ours: it stays, and what was written on pods goes.
@@ -448,20 +556,32 @@ impl Election {
     /// A lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
     /// with an older spec can go on with it; it is deleted when the present one is settled.
     fn clear_strays(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+        self.cleared.retain(|key, (seen, made)| {
+            let still = |stray: &Stored| {
+                stray.version().is_some_and(|version| made.map_or(version <= *seen, |made| version <= made))
+            };
+            view.strays.iter().any(|(other, stray)| other == key && still(stray))
+        });
         for (key, stray) in view.strays {
-            let Some(version) = stray.version() else { continue };
+            let Some(mut version) = stray.version() else { continue };
             self.highest_term = match stray {
                 Stored::Record(_, record) => self.highest_term.max(record.term),
                 Stored::Damaged(_, term) => self.highest_term.raised_by_hint(*term),
                 Stored::Absent | Stored::Foreign(_) => self.highest_term,
             };
-            let emptied = stray.record().is_some_and(|r| r.holder.is_none() && r.generation >= view.generation);
+            let mut emptied = stray.record().is_some_and(|r| r.holder.is_none() && r.generation >= view.generation);
+            match self.cleared.get(key) {
+                // What this election wrote itself, the watch has not brought yet.
+                Some((_, Some(made))) => (version, emptied) = (*made, true),
+                Some((_, None)) => continue,
+                None => {}
+            }
             if !emptied {
                 let mut record = self.make_record(view, None, stray.record(), Timestamp(0));
                 record.term = self.highest_term;
                 let op = self.next_op();
                 commands.push(Command::WriteRecord { op, key: key.clone(), expected: Some(version), record });
-                self.phase = Phase::Clearing(op);
+                self.phase = Phase::Clearing(op, key.clone(), version);
                 return true;
             }
             let settled = match view.desired {
@@ -473,7 +593,7 @@ impl Election {
             if settled {
                 let op = self.next_op();
                 commands.push(Command::DeleteRecord { op, key: key.clone(), version });
-                self.phase = Phase::Clearing(op);
+                self.phase = Phase::Clearing(op, key.clone(), version);
                 return true;
             }
         }
@@ -491,7 +611,14 @@ impl Election {
             // Somebody else's record: what the caches show of the pods may be older than it.
             let op = self.next_op();
             commands.push(Command::ListPods { op, selectors: selectors(view.scope, Some(record)) });
-            self.phase = Phase::Verifying(op, version);
+            self.phase = Phase::Verifying(op, Some(version));
+            return false;
+        }
+        if let (false, Some(record), Some(version)) = (settled, record, stored.version())
+            && record.election != self.uid
+            && self.confirmed != Some(version)
+        {
+            self.ask_election(Some(version), commands);
             return false;
         }
         if settled {
@@ -518,6 +645,12 @@ impl Election {
             Decision::Nobody => {
                 self.leader = None;
                 self.situation = Situation::Vacant;
+                if let (false, Some(record), Some(version)) = (settled, record, stored.version()) {
+                    // What is written on pods while nobody leads, has to be in the record too.
+                    let present = self.make_record(view, None, Some(record), record.since);
+                    self.amend(record, version, present, view, commands);
+                    return false;
+                }
                 self.settle(stored, None, view, commands);
             }
         }
@@ -547,7 +680,9 @@ impl Election {
             if record.is_none()
                 && let Some(incumbent) = self.incumbent(view)
             {
-                return Decision::Elect(incumbent, Reason::LockRestored);
+                // With a lock under another key it is not lost: it moves.
+                let moved = !view.strays.is_empty();
+                return Decision::Elect(incumbent, if moved { Reason::SpecChanged } else { Reason::LockRestored });
             }
             return best.map_or(Decision::Nobody, |pod| Decision::Elect(pod, Reason::Vacant));
         };
@@ -656,28 +791,27 @@ impl Election {
                 elector: self.elector.clone(),
                 ..record.clone()
             };
-            let op = self.next_op();
-            commands.push(Command::WriteRecord {
-                op,
-                key: view.key.clone(),
-                expected: Some(version),
-                record: tidied.clone(),
-            });
-            let intent = Intent {
-                key: view.key.clone(),
-                record: tidied,
-                replaced: Some(record.clone()),
-                fenced: self.fenced == Some(version),
-                purpose: Purpose::Tidy,
-                target: None,
-            };
-            self.phase = Phase::Writing(op, Box::new(intent));
+            self.amend(record, version, tidied, view, commands);
         }
+    }
+
+    /// Writes a record that names the same holder in the same term.
+    fn amend(&mut self, replaced: &Record, version: Version, record: Record, view: &View, commands: &mut Vec<Command>) {
+        let op = self.next_op();
+        let (key, expected) = (view.key.clone(), Some(version));
+        commands.push(Command::WriteRecord { op, key: key.clone(), expected, record: record.clone() });
+        let (replaced, fenced) = (Some(replaced.clone()), self.fenced == expected);
+        let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None };
+        self.phase = Phase::Writing(op, Box::new(intent));
     }
 
     /// Puts right what is written on all pods but the leader; returns whether nothing was left to do.
     fn maintain(&mut self, stored: &Stored, leader: Option<&Pod>, view: &View, commands: &mut Vec<Command>) -> bool {
-        let former: Vec<Markings> = stored.record().map(former_markings).unwrap_or_default();
+        // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
+        let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::record);
+        let scopes = records.flat_map(|record| record.former.iter().chain([&record.scope]));
+        let former: Vec<Markings> =
+            scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
         let term = self.highest_term;
         let mut clean = !self.reread(commands);
         if let Some(until) = self.upkeep_backoff.waits(view.now) {
@@ -736,11 +870,16 @@ impl Election {
     fn take_maintenance(&mut self, uid: Uid, outcome: Outcome, now: Instant) {
         let Some(upkeep) = self.maintenance.remove(&uid) else { return };
         match (upkeep, outcome) {
-            (Upkeep::Writing(..), Outcome::PodWritten(PodOutcome::Written(_))) | (_, Outcome::PodRead(Ok(_))) => {
-                self.upkeep_backoff.reset();
-            }
-            (Upkeep::Writing(_, name), Outcome::PodWritten(PodOutcome::Conflict | PodOutcome::Gone)) => {
+            (Upkeep::Writing(..), Outcome::PodWritten(PodOutcome::Written(_))) => self.upkeep_backoff.reset(),
+            (Upkeep::Writing(..), Outcome::PodWritten(PodOutcome::Gone)) => drop(self.gone.insert(uid)),
+            (Upkeep::Writing(_, name), Outcome::PodWritten(PodOutcome::Conflict)) => {
                 self.maintenance.insert(uid, Upkeep::Unread(name));
+            }
+            (_, Outcome::PodRead(Ok(read))) => {
+                self.upkeep_backoff.reset();
+                if read.is_none_or(|pod| pod.uid != uid) {
+                    self.gone.insert(uid);
+                }
             }
             (_, Outcome::PodWritten(PodOutcome::Failed(failure)) | Outcome::PodRead(Err(failure))) => {
                 self.failure = Some(failure);
@@ -756,19 +895,31 @@ impl Election {
 
     /// Takes off all labels, then the record.
     fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
-        let empty =
-            stored.record().is_none_or(|record| record.holder.is_none() && record.generation >= view.generation);
-        let clean = view.pods.iter().all(|pod| !self.wrote(pod));
-        if *stored == Stored::Absent && clean {
-            self.phase = Phase::Withdrawn;
+        let own = stored.version().is_some() && stored.record().is_none_or(|record| record.election == self.uid);
+        let clean = !own && view.pods.iter().all(|pod| !self.wrote(pod));
+        if self.withdrawal == Withdrawal::Done && !clean {
+            // A late writer of this election, or another election of that name already.
+            self.withdrawal = Withdrawal::Unconfirmed;
+            self.situation = Situation::HandingOver;
+            return true;
+        }
+        if self.withdrawal == Withdrawal::Done || (clean && self.withdrawal == Withdrawal::Listed) {
+            self.withdrawal = Withdrawal::Done;
             self.leader = None;
             self.situation = Situation::Withdrawn;
             return false;
         }
-        match (stored, stored.version()) {
-            (Stored::Record(version, record), _) if empty => {
-                let handover = Handover::withdraw(*version, record.clone());
-                self.phase = Phase::HandingOver(Box::new(handover));
+        self.situation = Situation::HandingOver;
+        let version = stored.version();
+        let fenced = version.is_some() && self.fenced == version;
+        match (stored, version) {
+            (Stored::Record(_, record), _) if record.election != self.uid => {
+                // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
+                self.withdraw_without_record(stored.record(), view, commands);
+                false
+            }
+            (Stored::Record(version, record), _) if record.holder.is_none() && record.generation >= view.generation => {
+                self.phase = Phase::HandingOver(Box::new(Handover::withdraw(*version, record.clone(), fenced)));
                 true
             }
             (_, Some(version)) => {
@@ -782,19 +933,29 @@ impl Election {
                 });
                 let replaced = stored.record().cloned();
                 let key = view.key.clone();
-                let intent = Intent { key, record, replaced, fenced: false, purpose: Purpose::Withdraw, target: None };
+                let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Withdraw, target: None };
                 self.phase = Phase::Writing(op, Box::new(intent));
                 false
             }
             (_, None) => {
-                self.maintain_removal(view, commands);
+                self.withdraw_without_record(None, view, commands);
                 false
             }
         }
     }
 
-    /// With no record to go by: takes off what is found on the pods.
-    fn maintain_removal(&mut self, view: &View, commands: &mut Vec<Command>) {
+    /// With no record of its own to go by: takes off what is found on the pods.
+    fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
+        if self.withdrawal == Withdrawal::Confirmed {
+            let op = self.next_op();
+            commands.push(Command::ListPods { op, selectors: selectors(view.scope, other) });
+            self.phase = Phase::Verifying(op, None);
+            return;
+        }
+        self.maintain_removal(other, view, commands);
+    }
+
+    fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
         self.reread(commands);
         if let Some(until) = self.upkeep_backoff.waits(view.now) {
             self.wake_at(until);
@@ -804,7 +965,10 @@ impl Election {
             if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) {
                 continue;
             }
-            let patch = Markings::removal(&[&view.scope.markings], pod);
+            let scopes = other.into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
+            let scopes = scopes.chain(&self.scopes).chain([view.scope]);
+            let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
+            let patch = Markings::removal(&all, pod);
             let op = self.next_op();
             self.maintenance.insert(pod.uid.clone(), Upkeep::Writing(op, pod.name.clone()));
             commands.push(Command::WritePod(write(op, PodChange::Remove, pod, patch)));
@@ -868,8 +1032,10 @@ impl Election {
             scope: view.scope.clone(),
             former: Vec::new(),
         };
-        let scopes = replaced.into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
-        add_former(&mut record, scopes);
+        match replaced {
+            Some(replaced) => add_former(&mut record, replaced.former.iter().chain([&replaced.scope])),
+            None => add_former(&mut record, &self.scopes),
+        }
         record
     }
 
@@ -922,6 +1088,11 @@ impl Election {
                     self.backoff.reset();
                 }
                 self.failure = None;
+                let outdated = stored.version().map_or(self.newest > self.asked_at, |version| version < self.newest);
+                if outdated {
+                    // The watch has brought something newer meanwhile; if not, it is read once more.
+                    return;
+                }
                 if let Some(version) = stored.version() {
                     self.newest = self.newest.max(version);
                 }
@@ -934,6 +1105,7 @@ impl Election {
     fn read_record(&mut self, view: &View, commands: &mut Vec<Command>) {
         let op = self.next_op();
         commands.push(Command::ReadRecord { op, key: view.key.clone() });
+        self.asked_at = self.newest;
         self.phase = Phase::Reading(op);
     }
 
@@ -948,6 +1120,14 @@ impl Election {
             highest = highest.max(term_of(pod).map_or(highest, |term| sure.raised_by_hint(term)));
         }
         self.highest_term = highest;
+    }
+
+    /// A tidied record says that nothing is left of what was written before.
+    fn learn_scopes(&mut self) {
+        let Some(Stored::Record(_, record)) = &self.stored else { return };
+        if record.election == self.uid && !record.former.iter().chain([&record.scope]).eq(&self.scopes) {
+            self.scopes = record.former.iter().chain([&record.scope]).cloned().collect();
+        }
     }
 
     fn fail(&mut self, failure: Failure, now: Instant) {
@@ -1011,3 +1191,6 @@ fn holder_of(pod: &Pod) -> Holder {
 fn node_of<'a>(pod: &Pod, view: &View<'a>) -> Option<&'a Node> {
     pod.node.as_deref().and_then(|name| (view.node)(name))
 }
+
+#[cfg(test)]
+mod tests;

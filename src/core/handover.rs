@@ -8,17 +8,20 @@
 //!    pod is read again, then the record, and it is sent only if the record is still the same.
 //! 4. **Late writers.** An operator may have been paused before its promotion, and send it much later. So the first handover after
 //!    a record of somebody else stamps every candidate, of the present spec and of the earlier ones that the record names, as
-//!    listed afresh from the API server: the late promotion is then for a version that is gone. From then on, as long as each
+//!    listed afresh from the API server: the late promotion is then for a version that is gone. Leaders that left the group are
+//!    found by their label. From then on, as long as each
 //!    record replaces this operator's own, nobody else's write can be on its way: the chain is *fenced*.
-//! 5. A record that was created, or that belonged to another election of the same name, has no version that a late writer would
-//!    run into: the promotion is sent only after the election itself was read again and is the one that the record was made for.
+//! 5. A record that was created, has no version that a late writer would run into, and neither has what follows from it. So the
+//!    first handover after a record of somebody else, or after none, writes to no pod before the election itself was read again
+//!    and is the one that the record was made for; after a conflict (rule 3) it is read once more, after the record.
 
 use std::collections::BTreeMap;
 
 use super::election::{former_markings, selectors, write};
+use super::marking::term_of;
 use super::{
-    Command, ELECTION_ANNOTATION, ElectionRead, Failure, HandoverOrder, Holder, Markings, OpId, Outcome, Pod,
-    PodChange, PodOutcome, PodPatch, Reason, Record, TERM_ANNOTATION, Uid, Version, View,
+    Command, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Markings, OpId, Outcome, Pod, PodChange, PodOutcome,
+    PodPatch, Reason, Record, Selector, TERM_ANNOTATION, Term, Uid, Version, View,
 };
 
 /// What a handover is for.
@@ -57,7 +60,22 @@ pub(super) struct Handover {
     listing: Listing,
     fences: Option<BTreeMap<Uid, Fence>>,
     target: Option<Target>,
+    /// Whether rules 4 and 5 apply: somebody else's writes may be on their way.
+    after_others: bool,
     abandoned: bool,
+    /// What it found out about the world, for the decisions to come.
+    pub(super) found: Found,
+}
+
+/// What the answers of a handover tell beyond itself.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Pods that are no more, whatever the cache shows.
+    pub(super) gone: Vec<Uid>,
+    /// The highest term that pods or the status carry.
+    pub(super) term: Term,
+    /// The generation of the election that is; `i64::MAX`: there is another one by that name, or none.
+    pub(super) generation: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -116,8 +134,7 @@ impl Handover {
         purpose: Purpose,
         target: Option<(Holder, Version)>,
     ) -> Self {
-        let known_lineage = replaced.as_ref().is_some_and(|replaced| replaced.election == record.election);
-        let first = if known_lineage { TargetState::Due } else { TargetState::ElectionUnread };
+        let first = if fenced { TargetState::Due } else { TargetState::ElectionUnread };
         let target = target.map(|(holder, version)| Target { holder, version, state: first });
         let lists = purpose == Purpose::Withdraw || (target.is_some() && !fenced);
         Self {
@@ -129,7 +146,9 @@ impl Handover {
             purpose,
             fences: None,
             target,
+            after_others: !fenced,
             abandoned: false,
+            found: Found::default(),
         }
     }
 
@@ -142,8 +161,8 @@ impl Handover {
     }
 
     /// Takes all labels off, under a record that names nobody any more.
-    pub(super) fn withdraw(version: Version, record: Record) -> Self {
-        Self::new(version, record.clone(), Some(record), false, Purpose::Withdraw, None)
+    pub(super) fn withdraw(version: Version, record: Record, fenced: bool) -> Self {
+        Self::new(version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
     }
 
     /// Sends what can be sent now.
@@ -161,14 +180,26 @@ impl Handover {
         }
         if let Listing::Due = self.listing {
             let op = next_op();
-            let selectors = selectors(&self.record.scope, Some(&self.record));
+            // Also those that lead although they were taken out of the group: a record that was vacated since does not name them.
+            let mut selectors = selectors(&self.record.scope, Some(&self.record));
+            selectors.extend(self.leaders().filter(|selector| !selector.match_labels.is_empty()));
             commands.push(Command::ListPods { op, selectors });
             self.listing = Listing::Sent(op);
+        }
+        if let Some(target) = &mut self.target {
+            if let TargetState::ElectionUnread = target.state {
+                let op = next_op();
+                commands.push(Command::ReadElection { op });
+                target.state = TargetState::ReadingElection(op);
+            }
+            if let TargetState::ReadingElection(_) = target.state {
+                return Progress::Waiting;
+            }
         }
         let Listing::Done(listed) = &mut self.listing else { return Progress::Waiting };
         if self.fences.is_none() {
             let listed = std::mem::take(listed);
-            self.fences = Some(self.collect_fences(election, listed, view));
+            self.fences = Some(self.collect_fences(election, &listed, view));
         }
         let mut done = true;
         if view.order == HandoverOrder::PromoteFirst {
@@ -183,12 +214,16 @@ impl Handover {
     }
 
     /// Takes an outcome.
-    pub(super) fn take(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, election: &str, op: OpId, outcome: Outcome) -> Result<(), Failure> {
         match &self.listing {
             Listing::Sent(expected) if *expected == op => {
                 if let Outcome::PodsListed(listed) = outcome {
                     self.listing = Listing::Due;
-                    self.listing = Listing::Done(listed?);
+                    let mut listed = listed?;
+                    let group = selectors(&self.record.scope, Some(&self.record));
+                    listed.retain(|pod| wrote(election, pod) || group.iter().any(|s| s.matches(&pod.labels)));
+                    self.learn_terms(election, &listed);
+                    self.listing = Listing::Done(listed);
                 }
                 return Ok(());
             }
@@ -197,17 +232,39 @@ impl Handover {
         let fence = self.fences.iter().flatten().find(|(_, fence)| fence.awaits(op)).map(|(uid, _)| uid.clone());
         if let (Some(uid), Some(fences)) = (fence, &mut self.fences) {
             let Some(fence) = fences.remove(&uid) else { return Ok(()) };
+            let written = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
             let (fence, result) = fence.take(&uid, outcome);
-            if let Some(fence) = fence {
-                fences.insert(uid, fence);
+            match fence {
+                Some(fence) => drop(fences.insert(uid, fence)),
+                None if written => {}
+                None => self.found.gone.push(uid),
             }
             return result;
         }
         self.take_for_target(op, outcome)
     }
 
+    /// Where the record was lost, the pods may know of a higher term than whoever made it anew.
+    fn learn_terms(&mut self, election: &str, listed: &[Pod]) {
+        if self.target.is_none() {
+            return;
+        }
+        let terms = listed.iter().filter(|pod| wrote(election, pod)).filter_map(term_of);
+        let credible = terms.filter(|term| self.record.term.raised_by_hint(*term) == *term);
+        if let Some(term) = credible.max() {
+            self.found.term = term;
+            self.abandoned = true;
+        }
+    }
+
+    /// What selects the leaders of this record's scopes, and of other groups that use the same labels.
+    fn leaders(&self) -> impl Iterator<Item = Selector> {
+        let scopes = [&self.record.scope].into_iter().chain(&self.record.former);
+        scopes.map(|scope| Selector { match_labels: scope.markings.leader.labels.clone(), ..Selector::default() })
+    }
+
     /// Rules 2 and 4: who must be written to before anybody is promoted.
-    fn collect_fences(&self, election: &str, listed: Vec<Pod>, view: &View) -> BTreeMap<Uid, Fence> {
+    fn collect_fences(&self, election: &str, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
         let former = former_markings(&self.record);
         let shows = |pod: &Pod| {
             self.record.scope.markings.shows_leader(pod) || former.iter().any(|markings| markings.shows_leader(pod))
@@ -273,7 +330,7 @@ impl Handover {
     }
 
     fn fence_patch(&self, election: &str, pod: &Pod) -> (PodChange, PodPatch) {
-        if self.purpose == Purpose::Withdraw && !wrote(election, pod) {
+        if self.purpose == Purpose::Withdraw && !wrote(election, pod) && !self.after_others {
             return (PodChange::Remove, PodPatch::default());
         }
         let former = former_markings(&self.record);
@@ -283,7 +340,7 @@ impl Handover {
         }
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         let mut patch = Markings::removal(&all, pod);
-        if self.purpose != Purpose::Withdraw {
+        if self.purpose != Purpose::Withdraw || !wrote(election, pod) {
             // It is no candidate any more, but its version has to change. The stamp is taken off again afterwards.
             patch.annotations.insert(TERM_ANNOTATION.into(), Some(self.record.term.to_string()));
             patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
@@ -303,11 +360,6 @@ impl Handover {
         let Some(target) = &mut self.target else { return true };
         target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
             TargetState::Done => return true,
-            TargetState::ElectionUnread => {
-                let op = next_op();
-                commands.push(Command::ReadElection { op });
-                TargetState::ReadingElection(op)
-            }
             TargetState::Due => {
                 let op = next_op();
                 let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
@@ -345,14 +397,10 @@ impl Handover {
         };
         let state = match (&target.state, outcome) {
             (TargetState::ReadingElection(expected), Outcome::ElectionRead(read)) if *expected == op => match read {
-                Ok(ElectionRead::Present { uid, generation })
-                    if uid == self.record.election && generation == self.record.generation =>
-                {
+                Ok(read) => {
+                    self.abandoned |= read.generation_of(&self.record.election) != self.record.generation;
+                    self.found.generation = Some(read.generation_of(&self.record.election));
                     TargetState::Due
-                }
-                Ok(_) => {
-                    self.abandoned = true;
-                    TargetState::ElectionUnread
                 }
                 Err(failure) => failed(failure, TargetState::ElectionUnread),
             },
@@ -361,6 +409,7 @@ impl Handover {
                 PodOutcome::Conflict => TargetState::Unread,
                 PodOutcome::Gone => {
                     self.abandoned = true;
+                    self.found.gone.push(target.holder.uid.clone());
                     TargetState::Unread
                 }
                 PodOutcome::Failed(Failure::Refused(text)) => failed(Failure::Refused(text), TargetState::Due),
@@ -374,11 +423,15 @@ impl Handover {
                 }
                 Ok(_) => {
                     self.abandoned = true;
+                    self.found.gone.push(target.holder.uid.clone());
                     TargetState::Unread
                 }
                 Err(failure) => failed(failure, TargetState::Unread),
             },
             (TargetState::Confirming(expected), Outcome::RecordRead(read)) if *expected == op => match read {
+                Ok(stored) if stored.version() == Some(self.version) && self.after_others => {
+                    TargetState::ElectionUnread
+                }
                 Ok(stored) if stored.version() == Some(self.version) => TargetState::Due,
                 Ok(_) => {
                     self.abandoned = true;

@@ -57,7 +57,8 @@ impl From<WatchFailure> for Failure {
 /// What a broken watch means.
 pub fn watch_failure(resource: &str, error: &watcher::Error) -> WatchFailure {
     let (verb, error) = match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.is_not_found() => {
+        // Not `is_not_found()`: where the whole group is unknown, the answer is plain text and has no reason.
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
             return WatchFailure::Other(Failure::Refused(format!(
                 "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
             )));

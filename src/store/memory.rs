@@ -97,22 +97,17 @@ impl MemoryStore {
         if let Stored::Foreign(_) = present {
             return RecordOutcome::Conflict;
         }
-        let (version, stored) = match change {
-            Change::Write(expected, record) if present.version() == expected => {
-                inner.version += 1;
-                let version = Version(inner.version);
-                (version, Stored::Record(version, *record))
-            }
+        let at = Version(inner.version + 1);
+        let (written, stored) = match change {
+            Change::Write(expected, record) if present.version() == expected => (at, Stored::Record(at, *record)),
             Change::Delete(version) if present == Stored::Absent => return RecordOutcome::Written(version),
-            Change::Delete(version) if present.version() == Some(version) => {
-                inner.version += 1;
-                (Version(inner.version), Stored::Absent)
-            }
+            Change::Delete(version) if present.version() == Some(version) => (version, Stored::Absent),
             Change::Write(..) | Change::Delete(_) => return RecordOutcome::Conflict,
         };
+        inner.version = at.0;
         inner.records.insert(place.clone(), stored.clone());
-        let _ = self.changes.send(StoreEvent::Changed(place.clone(), version, stored));
-        RecordOutcome::Written(version)
+        let _ = self.changes.send(StoreEvent::Changed(place.clone(), at, stored));
+        RecordOutcome::Written(written)
     }
 
     fn all(&self) -> StoreEvent {
@@ -159,7 +154,11 @@ impl LockStore for MemoryStore {
         let rest = futures::stream::unfold((changes, store), |(mut changes, store)| async move {
             let event = match changes.recv().await {
                 Ok(event) => event,
-                Err(broadcast::error::RecvError::Lagged(_)) => store.all(),
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    // What is still in the channel is older than the list.
+                    changes = changes.resubscribe();
+                    store.all()
+                }
                 Err(broadcast::error::RecvError::Closed) => return None,
             };
             Some((event, (changes, store)))

@@ -4,6 +4,15 @@ use serde_json::json;
 
 use crate::support::{Lab, PodSpec};
 
+mod choice;
+mod deletion;
+mod drift;
+mod failover;
+mod nodes;
+mod probe;
+mod rollout;
+mod spec;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn three_ready_pods_get_one_leader_and_two_followers() {
     let lab = Lab::new("three").await;
@@ -14,5 +23,6 @@ async fn three_ready_pods_get_one_leader_and_two_followers() {
     let leader = lab.wait_any_leader().await;
     lab.pod("d", PodSpec::default()).await;
     lab.wait_leader(&leader).await;
+    recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 1);
 }

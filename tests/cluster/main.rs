@@ -1,5 +1,14 @@
 //! Everything that users meet, on a real control plane: API server, etcd, scheduler and controllers are the real ones, nodes are
 //! simulated by kwok. One control plane serves all tests of this binary, each in a namespace of its own with operators of its own.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+#[path = "../store/contract.rs"]
+mod contract;
 mod elections;
+mod late_writer;
+mod operator;
+mod store;
 mod support;
+mod visible;

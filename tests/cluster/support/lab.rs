@@ -1,5 +1,7 @@
 //! A namespace for one test, with what is usually done in it.
 
+use std::path::Path;
+
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -30,7 +32,11 @@ pub struct PodSpec {
 impl Lab {
     /// A new namespace, named after the test.
     pub async fn new(test: &str) -> Self {
-        let cluster = Cluster::shared();
+        Self::of(Cluster::shared(), test).await
+    }
+
+    /// The same on a control plane of the test's own.
+    pub async fn of(cluster: &'static Cluster, test: &str) -> Self {
         let client = cluster.client().await;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let namespace = format!("{test}-{}", std::process::id());
@@ -46,6 +52,11 @@ impl Lab {
 
     /// An operator that serves this namespace alone, with its Lease in it, and a short lease duration.
     pub fn operator(&self, arguments: &[&str]) -> Operator {
+        self.operator_at(self.cluster.kubeconfig(), arguments)
+    }
+
+    /// The same with another kubeconfig, such as that of a [`Proxy`](super::Proxy).
+    pub fn operator_at(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
         let own = ["--namespaces", &self.namespace, "--lease-namespace", &self.namespace, "--lease-duration", "3s"];
         // What the test gives, comes later and is what counts.
         let mut all: Vec<&str> = own.into_iter().filter(|_| true).collect();
@@ -55,7 +66,7 @@ impl Lab {
             }
             all.extend(pair);
         }
-        Operator::start(self.cluster.kubeconfig(), &all)
+        Operator::start(kubeconfig, &all)
     }
 
     /// Records every revision of the pods from now on.
@@ -100,7 +111,10 @@ impl Lab {
     /// Sets a condition of a pod, as its kubelet would.
     pub async fn set_condition(&self, pod: &str, type_: &str, holds: bool) {
         let status = if holds { "True" } else { "False" };
-        let patch = json!({"status": {"conditions": [{"type": type_, "status": status}]}});
+        // Without a time it would be as old as can be, and a controller takes an old DisruptionTarget back at once.
+        let now = k8s_openapi::jiff::Timestamp::now().to_string();
+        let condition = json!({"type": type_, "status": status, "lastTransitionTime": now});
+        let patch = json!({"status": {"conditions": [condition]}});
         let patched = self.pods_api().patch_status(pod, &PatchParams::default(), &Patch::Strategic(patch)).await;
         patched.expect("a pod's status can be patched");
     }
@@ -114,6 +128,17 @@ impl Lab {
     /// Deletes a pod; it is gone at once, or terminates slowly if it is made to.
     pub async fn delete_pod(&self, pod: &str) {
         self.pods_api().delete(pod, &DeleteParams::default()).await.expect("a pod can be deleted");
+    }
+
+    /// Deletes a pod at once, and waits until it is gone.
+    pub async fn kill_pod(&self, pod: &str) {
+        let at_once = DeleteParams::default().grace_period(0);
+        self.pods_api().delete(pod, &at_once).await.expect("a pod can be deleted");
+        eventually(&format!("{pod} is gone"), || async {
+            let found = self.pods_api().get_opt(pod).await.map_err(|error| error.to_string())?;
+            if found.is_none() { Ok(()) } else { Err("it is there".to_owned()) }
+        })
+        .await;
     }
 
     /// Applies an election `web` that selects `app: web`, with these fields of the spec beside.

@@ -3,12 +3,16 @@
 mod cluster;
 mod lab;
 mod operator;
+mod proxy;
 mod recorder;
+mod world;
 
 pub use cluster::Cluster;
-pub use lab::{Lab, PodSpec};
+pub use lab::{Lab, PodSpec, is_ready};
 pub use operator::Operator;
+pub use proxy::{Answered, Asked, Proxy};
 pub use recorder::Recorder;
+pub use world::slow;
 
 use std::time::Duration;
 

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::eventually;
 
 /// A running operator. It is killed when this is dropped; its log is shown if the test has failed.
@@ -47,6 +49,36 @@ impl Operator {
         .await;
     }
 
+    /// When the log first had this text, by the operator's own clock.
+    pub async fn logged_at(&self, text: &str) -> Timestamp {
+        self.logs(text).await;
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains(text)).expect("it is logged");
+        let line: serde_json::Value = serde_json::from_str(line).expect("the log is JSON");
+        line["timestamp"].as_str().and_then(|time| time.parse().ok()).expect("a line has a time")
+    }
+
+    /// The name of this start of this replica, as it stands in the operators' Lease.
+    pub async fn identity(&self) -> String {
+        self.start_line().await["identity"].as_str().expect("it tells its name").to_owned()
+    }
+
+    /// The value of a metric, given with its labels, or of each that begins so, summed up; `None` where there is none.
+    pub async fn metric(&self, name: &str) -> Option<f64> {
+        let (_, text) = self.get("/metrics").await;
+        let values = text.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit_once(' '));
+        values.map(|(_, value)| value.parse::<f64>().expect("a value is a number")).reduce(|one, other| one + other)
+    }
+
+    /// Waits until it sees this pod lead this election: it acts, and has decided about it.
+    pub async fn sees_leader(&self, namespace: &str, election: &str, pod: &str) {
+        let name = format!("lictor_leader{{namespace=\"{namespace}\",election=\"{election}\",pod=\"{pod}\"}}");
+        eventually(&name, || async {
+            if self.metric(&name).await == Some(1.0) { Ok(()) } else { Err(self.get("/metrics").await.1) }
+        })
+        .await;
+    }
+
     /// Waits until this replica acts.
     pub async fn acts(&self) {
         self.logs("this replica acts").await;
@@ -54,11 +86,14 @@ impl Operator {
 
     /// The address of /metrics, /healthz and /readyz.
     pub async fn address(&self) -> String {
-        eventually("the operator tells where it listens", || async {
+        self.start_line().await["listen"].as_str().expect("it tells its address").to_owned()
+    }
+
+    async fn start_line(&self) -> serde_json::Value {
+        eventually("the operator tells that it starts", || async {
             let log = self.log();
             let start = log.lines().find(|line| line.contains("lictor starts")).ok_or_else(|| log.clone())?;
-            let line: serde_json::Value = serde_json::from_str(start).map_err(|error| error.to_string())?;
-            line["listen"].as_str().map(str::to_owned).ok_or_else(|| start.to_owned())
+            serde_json::from_str(start).map_err(|error| error.to_string())
         })
         .await
     }
@@ -71,9 +106,14 @@ impl Operator {
         (answer.status().as_u16(), answer.text().await.expect("a body"))
     }
 
+    /// The process's id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, such as "TERM", "STOP" or "KILL".
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
         assert!(status.expect("kill runs").success());
     }
 

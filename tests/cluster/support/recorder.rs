@@ -1,13 +1,17 @@
 //! Keeps every revision of the pods of a namespace, and says whether the promise was kept at each. It shares no code with the
 //! operator's watches: it reads the API server's own stream line by line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt};
+use serde_json::json;
 use tokio::task::JoinHandle;
+
+use super::{eventually, is_ready};
 
 /// One revision of one pod: what it showed.
 #[derive(Clone, Debug)]
@@ -17,12 +21,24 @@ pub struct Revision {
     pub uid: String,
     pub role: Option<String>,
     pub term: Option<i64>,
+    /// The election that wrote it.
+    pub election: Option<String>,
+    pub ready: bool,
+    /// Nobody would elect it: it is being deleted, or has finished.
+    pub leaving: bool,
     pub deleted: bool,
-    pub at: std::time::Instant,
+    pub at: Instant,
+}
+
+impl Revision {
+    fn leads(&self) -> bool {
+        !self.deleted && self.role.as_deref() == Some("leader")
+    }
 }
 
 /// Records from the moment at which it is made.
 pub struct Recorder {
+    api: Api<Pod>,
     revisions: Arc<Mutex<Vec<Revision>>>,
     task: JoinHandle<()>,
 }
@@ -35,11 +51,16 @@ impl Recorder {
         let first = api.list(&ListParams::default()).await.expect("pods can be listed");
         let mut version = first.metadata.resource_version.clone().expect("a list has a version");
         let revisions = Arc::new(Mutex::new(first.items.iter().map(|pod| revision(pod, false)).collect::<Vec<_>>()));
-        let kept = revisions.clone();
+        let (kept, watched) = (revisions.clone(), api.clone());
         let task = tokio::spawn(async move {
             loop {
-                let Ok(stream) = api.watch(&WatchParams::default().disable_bookmarks().timeout(290), &version).await
+                let Ok(stream) =
+                    watched.watch(&WatchParams::default().disable_bookmarks().timeout(290), &version).await
                 else {
+                    // When the test's runtime ends, its client fails at once, every time: without a moment at which it can be
+                    // cancelled, this loop would keep the runtime from ending.
+                    tokio::task::yield_now().await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 };
                 let mut stream = stream.boxed();
@@ -55,7 +76,7 @@ impl Recorder {
                 }
             }
         });
-        Self { revisions, task }
+        Self { api, revisions, task }
     }
 
     /// All revisions so far, in the API server's order.
@@ -65,22 +86,50 @@ impl Recorder {
         revisions
     }
 
-    /// Panics unless at every revision at most one pod carried `role: leader`, and each new leader had a higher term.
-    /// Returns how many leaderships there were.
+    /// Waits until all that has happened so far is recorded: a pod that nobody selects is made, and seen here.
+    pub async fn catch_up(&self) {
+        let object = json!({
+            "metadata": {"generateName": "recorder-"},
+            "spec": {"containers": [{"name": "main", "image": "example/none"}], "schedulerName": "none"},
+        });
+        let object = serde_json::from_value(object).expect("a pod");
+        let mark = self.api.create(&PostParams::default(), &object).await.expect("a pod can be made").name_any();
+        eventually("the recorder catches up", || async {
+            let seen = self.revisions.lock().unwrap().iter().any(|revision| revision.pod == mark);
+            seen.then_some(()).ok_or_else(|| format!("{mark} is not seen"))
+        })
+        .await;
+        let now = DeleteParams::default().grace_period(0);
+        self.api.delete(&mark, &now).await.expect("a pod can be deleted");
+    }
+
+    /// Panics unless at every revision at most one pod carried `role: leader`, and each new leader had a higher term than any
+    /// before it in the same election. Returns how many leaderships there were.
     pub fn assert_promises(&self) -> usize {
+        self.assert_promises_but_for(&[])
+    }
+
+    /// The same, where the test itself wrote the leader's label at these versions: it is taken for absent until the pod's next
+    /// revision.
+    pub fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
         let mut leaders: BTreeMap<String, Revision> = BTreeMap::new();
-        let (mut last, mut count) = (None, 0);
+        let mut last: BTreeMap<Option<String>, (i64, String)> = BTreeMap::new();
+        let mut count = 0;
         for revision in self.revisions() {
-            let leads = !revision.deleted && revision.role.as_deref() == Some("leader");
-            if !leads {
+            if !revision.leads() || by_hand.contains(&revision.version) {
                 leaders.remove(&revision.uid);
                 continue;
             }
             if leaders.insert(revision.uid.clone(), revision.clone()).is_none() {
-                count += 1;
                 let term = revision.term.expect("a leader carries its term");
-                assert!(last.is_none_or(|last| last < term), "term {term} after {last:?}: {:#?}", self.revisions());
-                last = Some(term);
+                let leadership = (term, revision.uid.clone());
+                let before = last.insert(revision.election.clone(), leadership.clone());
+                // A label that is put back under its own term is the same leadership.
+                if before.as_ref() != Some(&leadership) {
+                    count += 1;
+                    let rises = before.as_ref().is_none_or(|(before, _)| *before < term);
+                    assert!(rises, "term {term} after {before:?}: {:#?}", self.revisions());
+                }
             }
             assert!(
                 leaders.len() <= 1,
@@ -91,6 +140,45 @@ impl Recorder {
             );
         }
         count
+    }
+
+    /// How many pods carried `role: leader` after each revision, from the first leader on.
+    pub fn leaders_since_first(&self) -> Vec<usize> {
+        let mut leaders = BTreeSet::new();
+        let counts = self.revisions().into_iter().map(move |revision| {
+            if revision.leads() {
+                leaders.insert(revision.uid)
+            } else {
+                leaders.remove(&revision.uid)
+            };
+            leaders.len()
+        });
+        counts.skip_while(|count| *count == 0).collect()
+    }
+
+    /// The longest time in which no pod carried `role: leader`, although there was a pod all the while that is ready, not being
+    /// deleted and not finished. As the recorder's own clock saw it.
+    pub fn longest_vacancy(&self) -> Duration {
+        let (mut leaders, mut eligible) = (BTreeSet::new(), BTreeSet::new());
+        let (mut since, mut longest): (Option<Instant>, _) = (None, Duration::ZERO);
+        for revision in self.revisions() {
+            let (uid, at) = (&revision.uid, revision.at);
+            if revision.leads() {
+                leaders.insert(uid.clone())
+            } else {
+                leaders.remove(uid)
+            };
+            let could = revision.ready && !revision.leaving && !revision.deleted;
+            if could {
+                eligible.insert(uid.clone())
+            } else {
+                eligible.remove(uid)
+            };
+            longest = longest.max(since.map(|since| at.duration_since(since)).unwrap_or_default());
+            let vacant = leaders.is_empty() && !eligible.is_empty();
+            since = vacant.then(|| since.unwrap_or(at));
+        }
+        longest
     }
 
     /// The versions of all writes that changed a pod of this name.
@@ -106,13 +194,17 @@ impl Drop for Recorder {
 }
 
 fn revision(pod: &Pod, deleted: bool) -> Revision {
+    let finished = matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"));
     Revision {
         version: pod.resource_version().and_then(|version| version.parse().ok()).expect("a version is a number"),
         pod: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
         role: pod.labels().get("role").cloned(),
         term: pod.annotations().get("lictor.dev/term").and_then(|term| term.parse().ok()),
+        election: pod.annotations().get("lictor.dev/election").cloned(),
+        ready: is_ready(pod),
+        leaving: finished || pod.metadata.deletion_timestamp.is_some(),
         deleted,
-        at: std::time::Instant::now(),
+        at: Instant::now(),
     }
 }

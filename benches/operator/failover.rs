@@ -1,0 +1,290 @@
+//! From the loss of a leader to the next one's label, as an independent watcher sees it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use lictor::api::LeaderElectionStatus;
+use serde_json::{Value, json};
+
+use crate::figures::{Report, Sample};
+use crate::floor::{Floor, Took};
+use crate::machine::{self, Busy};
+use crate::observer::{Id, Observer, Sight};
+use crate::world::World;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing is measured until nothing was written anywhere for this long.
+const QUIET: Duration = Duration::from_millis(150);
+/// While this control plane does nothing, who works more than this share of the cores is somebody else.
+const BUSY: f64 = 0.3;
+/// For how long such a neighbour is waited for before each run. A run that then had to begin beside it is counted as disturbed.
+const FORBEARANCE: Duration = Duration::from_secs(45);
+/// Runs before those that count: the first handover of an operator in a group does more, see "late writers" in the design.
+const WARM_UP: u32 = 3;
+const NAMESPACE: &str = "failover";
+const APP: &str = "web";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The leader's pod is deleted, and terminates slowly.
+    Deletion,
+    /// The leader's condition Ready turns false.
+    Unready,
+}
+
+/// When what was seen.
+struct Seen {
+    cause: Instant,
+    record: Instant,
+    demotion: Instant,
+    promotion: Instant,
+    /// What the operator itself tells.
+    own: f64,
+}
+
+#[derive(Default)]
+struct Figures {
+    total: Sample,
+    to_record: Sample,
+    to_demotion: Sample,
+    to_promotion: Sample,
+    own: Sample,
+    floor: Sample,
+    floor_record: Sample,
+    floor_demotion: Sample,
+    floor_promotion: Sample,
+    /// How many runs began beside a busy neighbour.
+    disturbed: u32,
+    /// In the order of the runs, each with its floor.
+    runs: Vec<(f64, f64)>,
+}
+
+/// Measures `runs` failovers of each kind.
+pub async fn measure(runs: u32, report: &mut Report) -> anyhow::Result<Value> {
+    let world = World::start("failover").await?;
+    let _operator = world.operator();
+    let observer = Observer::start(&world.another_client().await, true).await?;
+    world.namespace(NAMESPACE).await?;
+    for number in 0..3 {
+        world.pod(NAMESPACE, &format!("{APP}-{number}"), APP, number).await?;
+    }
+    world.elect(NAMESPACE, APP).await?;
+    let mut group = Group { pods: Api::namespaced(world.client.clone(), NAMESPACE), world: &world, observer, made: 3 };
+    group.settle().await?;
+    let lease = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE).get(APP).await?;
+    let mut floor = Floor::new(&world, "floor", &lease).await?;
+    let ready = |observer: &Observer| {
+        let pods = observer.pods.iter().filter(|((namespace, _), _)| namespace == "floor");
+        pods.filter(|(_, pod)| pod.ready).count() == 3
+    };
+    group.observer.until("the pods of the floor are ready", PATIENCE, ready).await?;
+    floor.settle().await?;
+
+    let mut figures = [(Cause::Deletion, Figures::default()), (Cause::Unready, Figures::default())];
+    let mut loads = Vec::new();
+    for run in 0..WARM_UP + runs {
+        for (cause, figures) in &mut figures {
+            let mut calm = group.calm().await?;
+            let bottom = floor.write().await.context("the floor")?;
+            calm &= group.calm().await?;
+            let seen = group.fail(*cause).await.with_context(|| format!("run {run}, {cause:?}"))?;
+            if run >= WARM_UP {
+                figures.disturbed += u32::from(!calm);
+                figures.add(&seen, &bottom);
+            }
+        }
+        if run % 20 == 19 || run + 1 == WARM_UP + runs {
+            let medians = figures
+                .each_ref()
+                .map(|(_, figures)| format!("{:.2} (floor {:.2})", figures.total.median(), figures.floor.median()));
+            let load = machine::load()?;
+            eprintln!("failover: {} runs, medians {} ms, load {load}", run + 1, medians.join(" and "));
+            loads.push(load);
+        }
+    }
+    let [(_, deletion), (_, unready)] = &figures;
+    deletion.report("leader deleted", report);
+    unready.report("leader not ready", report);
+    Ok(json!({"runs": runs, "loads": loads, "deletion": deletion.to_json(), "unready": unready.to_json()}))
+}
+
+struct Group<'a> {
+    world: &'a World,
+    pods: Api<Pod>,
+    observer: Observer,
+    made: usize,
+}
+
+impl Group<'_> {
+    /// Waits until all is labelled and told; returns the leader.
+    async fn settle(&mut self) -> anyhow::Result<String> {
+        let settled = |observer: &Observer| settled(observer).is_some();
+        self.observer.until("the group has settled", PATIENCE, settled).await?;
+        settled_leader(&self.observer)
+    }
+
+    /// Waits until nothing is written and nobody else keeps the cores busy; returns whether that became so.
+    async fn calm(&mut self) -> anyhow::Result<bool> {
+        let end = Instant::now() + FORBEARANCE;
+        loop {
+            let busy = Busy::look()?;
+            self.observer.quiet(QUIET).await?;
+            let calm = busy.share()? <= BUSY;
+            if calm || Instant::now() > end {
+                return Ok(calm);
+            }
+        }
+    }
+
+    /// One failover; the group has settled again afterwards.
+    async fn fail(&mut self, cause: Cause) -> anyhow::Result<Seen> {
+        let leader = settled_leader(&self.observer)?;
+        let (pods, observer) = (self.pods.clone(), &mut self.observer);
+        let (asked, seen) = tokio::join!(bring_about(&pods, &leader, cause), watch(observer, &leader, cause));
+        asked?;
+        let mut seen = seen?;
+        // It is told before the group is changed again: afterwards the status counts anew.
+        let told = |status: &LeaderElectionStatus| {
+            let entry = status.history.first()?;
+            (entry.previous.as_deref() == Some(leader.as_str())).then_some(entry.took_milliseconds)
+        };
+        let id = (NAMESPACE.to_owned(), APP.to_owned());
+        let of = |observer: &Observer| observer.elections.get(&id).and_then(told);
+        self.observer.until("the status tells of it", PATIENCE, |observer| of(observer).is_some()).await?;
+        seen.own = of(&self.observer).map_or(f64::NAN, |took| f64::from(i32::try_from(took).unwrap_or(i32::MAX)));
+        match cause {
+            Cause::Deletion => {
+                self.pods.delete(&leader, &DeleteParams::default().grace_period(0)).await?;
+                let name = format!("{APP}-{}", self.made);
+                self.world.pod(NAMESPACE, &name, APP, self.made).await?;
+                self.made += 1;
+            }
+            Cause::Unready => set_ready(&self.pods, &leader, true).await?,
+        }
+        self.settle().await?;
+        Ok(seen)
+    }
+}
+
+async fn bring_about(pods: &Api<Pod>, leader: &str, cause: Cause) -> anyhow::Result<()> {
+    match cause {
+        Cause::Deletion => {
+            pods.delete(leader, &DeleteParams::default()).await?;
+            Ok(())
+        }
+        Cause::Unready => set_ready(pods, leader, false).await,
+    }
+}
+
+async fn set_ready(pods: &Api<Pod>, pod: &str, ready: bool) -> anyhow::Result<()> {
+    let now = k8s_openapi::jiff::Timestamp::from_second(k8s_openapi::jiff::Timestamp::now().as_second())?;
+    let status = if ready { "True" } else { "False" };
+    let patch = json!({"status": {"conditions": [
+        {"type": "Ready", "status": status, "lastTransitionTime": now.to_string()},
+    ]}});
+    pods.patch_status(pod, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+    Ok(())
+}
+
+/// Watches a failover from its cause to the next leader's label.
+async fn watch(observer: &mut Observer, leader: &str, cause: Cause) -> anyhow::Result<Seen> {
+    let id: Id = (NAMESPACE.into(), leader.into());
+    let caused = |at: Instant, sight: &Sight| match sight {
+        Sight::Pod(pod, Some(pod_sight)) if *pod == id => {
+            let is = match cause {
+                Cause::Deletion => pod_sight.deleting,
+                Cause::Unready => !pod_sight.ready,
+            };
+            is.then_some(at)
+        }
+        _ => None,
+    };
+    let cause = observer.find("the cause", PATIENCE, caused).await?;
+    let (mut record, mut demotion, mut promotion) = (None, None, None);
+    let lease: Id = (NAMESPACE.into(), APP.into());
+    // Leases and pods come by two connections, so the order among them is not certain.
+    let all = |at: Instant, sight: &Sight| {
+        match sight {
+            Sight::Lease(which, Some(holder)) if *which == lease && holder != leader => _ = record.get_or_insert(at),
+            Sight::Pod(pod, Some(sight)) if pod.0 == NAMESPACE => match sight.role.as_deref() {
+                Some("follower") if pod.1 == leader => _ = demotion.get_or_insert(at),
+                Some("leader") if pod.1 != leader => _ = promotion.get_or_insert(at),
+                _ => {}
+            },
+            _ => {}
+        }
+        Some(Seen { cause, record: record?, demotion: demotion?, promotion: promotion?, own: f64::NAN })
+    };
+    observer.find("the next leader", PATIENCE, all).await
+}
+
+/// The leader, if every pod is alive and labelled and the status says the same.
+fn settled(observer: &Observer) -> Option<&str> {
+    let pods: Vec<_> = observer.pods.iter().filter(|((namespace, _), _)| namespace == NAMESPACE).collect();
+    if pods.len() != 3 || pods.iter().any(|(_, pod)| pod.deleting || !pod.ready) {
+        return None;
+    }
+    let with = |role: &str| pods.iter().filter(|(_, pod)| pod.role.as_deref() == Some(role)).collect::<Vec<_>>();
+    let ([(leader, _)], 2) = (with("leader").as_slice(), with("follower").len()) else { return None };
+    let status = observer.elections.get(&(NAMESPACE.into(), APP.into()))?;
+    let told = status.leader.as_ref().is_some_and(|told| told.pod == leader.1)
+        && status.candidates.as_ref().is_some_and(|candidates| candidates.summary == "3/3");
+    told.then_some(leader.1.as_str())
+}
+
+fn settled_leader(observer: &Observer) -> anyhow::Result<String> {
+    Ok(settled(observer).context("the group is not settled any more")?.to_owned())
+}
+
+impl Figures {
+    fn add(&mut self, seen: &Seen, floor: &Took) {
+        let between = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1000.0;
+        let took = |duration: Duration| duration.as_secs_f64() * 1000.0;
+        let (total, least) = (between(seen.cause, seen.promotion), took(floor.total()));
+        self.total.push(total);
+        self.to_record.push(between(seen.cause, seen.record));
+        self.to_demotion.push(between(seen.record, seen.demotion));
+        self.to_promotion.push(between(seen.demotion, seen.promotion));
+        self.own.push(seen.own);
+        self.floor.push(least);
+        self.floor_record.push(took(floor.record));
+        self.floor_demotion.push(took(floor.demotion));
+        self.floor_promotion.push(took(floor.promotion));
+        self.runs.push((total, least));
+    }
+
+    fn report(&self, what: &str, report: &mut Report) {
+        report.figure(format!("failover, {what}: p50"), self.total.median(), "ms");
+        report.figure(format!("failover, {what}: p99"), self.total.percentile(99), "ms");
+        report.figure(format!("floor beside it ({what}): p50"), self.floor.median(), "ms");
+        report.figure(format!("floor beside it ({what}): p99"), self.floor.percentile(99), "ms");
+        let ratio = |percent| self.total.percentile(percent) / self.floor.percentile(percent);
+        report.target(format!("failover / floor, {what}: p50"), ratio(50), "", 1.3);
+        report.target(format!("failover / floor, {what}: p99"), ratio(99), "", 2.0);
+        report.figure(format!("runs beside a busy neighbour, {what}"), self.disturbed.into(), "");
+        report.figure(format!("the operator's own figure, {what}: p50"), self.own.median(), "ms");
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "total": self.total.to_json(),
+            "disturbed": self.disturbed,
+            "own": self.own.to_json(),
+            "floor": self.floor.to_json(),
+            "stages": {
+                "causeToRecord": self.to_record.to_json(), "recordToDemotion": self.to_demotion.to_json(),
+                "demotionToPromotion": self.to_promotion.to_json(),
+            },
+            "floorStages": {
+                "record": self.floor_record.to_json(), "demotion": self.floor_demotion.to_json(),
+                "promotion": self.floor_promotion.to_json(),
+            },
+            "runs": self.runs,
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! Figures, and how they are shown.
+
+use serde_json::{Value, json};
+
+/// Values of one kind, in milliseconds or seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Sample(Vec<f64>);
+
+impl Sample {
+    /// Adds a value.
+    pub fn push(&mut self, value: f64) {
+        let at = self.0.partition_point(|known| *known < value);
+        self.0.insert(at, value);
+    }
+
+    /// The value that this many percent do not exceed (the nearest rank: always a value that was measured).
+    pub fn percentile(&self, percent: u32) -> f64 {
+        let rank = (self.0.len() * percent as usize).div_ceil(100).max(1);
+        self.0.get(rank - 1).copied().unwrap_or(f64::NAN)
+    }
+
+    /// The median.
+    pub fn median(&self) -> f64 {
+        self.percentile(50)
+    }
+
+    /// The greatest value.
+    pub fn greatest(&self) -> f64 {
+        self.percentile(100)
+    }
+
+    /// All of it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "count": self.0.len(), "min": self.percentile(0), "p50": self.median(), "p90": self.percentile(90),
+            "p99": self.percentile(99), "max": self.greatest(), "sorted": self.0,
+        })
+    }
+}
+
+impl FromIterator<f64> for Sample {
+    fn from_iter<T: IntoIterator<Item = f64>>(values: T) -> Self {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        Self(sorted)
+    }
+}
+
+/// The table, row by row.
+#[derive(Default)]
+pub struct Report {
+    rows: Vec<Row>,
+}
+
+struct Row {
+    what: String,
+    value: f64,
+    unit: &'static str,
+    limit: Option<f64>,
+}
+
+impl Report {
+    /// A figure.
+    pub fn figure(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
+        self.rows.push(Row { what: what.into(), value, unit, limit: None });
+    }
+
+    /// A figure that is to be at most `limit`.
+    pub fn target(&mut self, what: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
+        self.rows.push(Row { what: what.into(), value, unit, limit: Some(limit) });
+    }
+
+    /// On standard output, as Markdown.
+    pub fn print(&self) {
+        let width = self.rows.iter().map(|row| row.what.chars().count()).max().unwrap_or_default();
+        println!("| {:width$} | {:>14} | {:>12} | met |", "what", "measured", "target");
+        println!("|{}|{}|{}|-----|", "-".repeat(width + 2), "-".repeat(16), "-".repeat(14));
+        for Row { what, value, unit, limit } in &self.rows {
+            let target = limit.map(|limit| format!("<= {}", shown(limit, unit))).unwrap_or_default();
+            let met = limit.map_or("", |limit| if *value <= limit { "yes" } else { "NO" });
+            println!("| {what:width$} | {:>14} | {target:>12} | {met:3} |", shown(*value, unit));
+        }
+    }
+
+    /// The same as JSON.
+    pub fn to_json(&self) -> Value {
+        let row = |row: &Row| {
+            let met = row.limit.map(|limit| row.value <= limit);
+            json!({"what": row.what, "value": row.value, "unit": row.unit, "target": row.limit, "met": met})
+        };
+        self.rows.iter().map(row).collect()
+    }
+}
+
+fn shown(value: f64, unit: &str) -> String {
+    let number = if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") };
+    if unit.is_empty() { number } else { format!("{number} {unit}") }
+}

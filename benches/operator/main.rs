@@ -1,0 +1,139 @@
+//! What the operator costs and how fast it is, on a real control plane: API server, etcd and controllers are the real ones, nodes
+//! are simulated by kwok, and `lictor run` is the real program as a process of its own. What each figure means, and what it was
+//! where it was taken, is in docs/benchmarks.md.
+//!
+//! Each part has a control plane of its own, so that no part sees what another left behind.
+
+mod failover;
+mod figures;
+mod floor;
+mod machine;
+mod observer;
+mod replicas;
+mod scale;
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, dead_code, unused_imports)]
+#[path = "../../tests/cluster/support/mod.rs"]
+mod support;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+use serde_json::{Map, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use figures::Report;
+
+/// Measures the operator against a real control plane.
+#[derive(Debug, Parser)]
+#[command(
+    bin_name = "cargo bench --bench operator --",
+    after_help = "Example of a quick look:\n  cargo bench --bench operator -- failover --runs 20"
+)]
+struct Options {
+    /// What to measure. Default: everything.
+    #[arg(value_enum)]
+    parts: Vec<Part>,
+
+    /// Failovers of each kind.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+
+    /// Elections, of three pods each, for start and idle.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    elections: u32,
+
+    /// For how many seconds the idle operator is looked at.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    idle_seconds: u32,
+
+    /// Hand-overs between two replicas by SIGTERM.
+    #[arg(long, default_value_t = 5)]
+    terminations: u32,
+
+    /// Hand-overs between two replicas by SIGKILL.
+    #[arg(long, default_value_t = 3)]
+    kills: u32,
+
+    /// Where the figures go as JSON.
+    #[arg(long, env = "LICTOR_BENCH_JSON", value_name = "FILE",
+          default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/operator.json"))]
+    json: PathBuf,
+
+    /// `cargo bench` says this to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// From the loss of a leader to the next one's label.
+    Failover,
+    /// What happens when one of two replicas of the operator ends.
+    Replicas,
+    /// From nothing to all elections led, then a minute in which nothing happens.
+    Scale,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
+        runtime.block_on(async {
+            let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+            // Whatever ends it, all that was started is dropped, and stopped by that.
+            tokio::select! {
+                measured = measure(&options) => measured,
+                _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),
+                _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
+            }
+        })
+    });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("operator: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure(options: &Options) -> anyhow::Result<()> {
+    let asked = |part| options.parts.is_empty() || options.parts.contains(&part);
+    let mut report = Report::default();
+    let mut all = Map::new();
+    let machine = machine::describe()?;
+    eprintln!("{}", serde_json::to_string(&machine)?);
+    all.insert("machine".into(), machine);
+    if asked(Part::Failover) {
+        let before = machine::load()?;
+        let mut figures = failover::measure(options.runs, &mut report).await.context("failover")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("failover".into(), figures);
+    }
+    if asked(Part::Replicas) {
+        let before = machine::load()?;
+        let mut figures =
+            replicas::measure(options.terminations, options.kills, &mut report).await.context("replicas")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("replicas".into(), figures);
+    }
+    if asked(Part::Scale) {
+        let before = machine::load()?;
+        let mut figures =
+            scale::measure(options.elections, options.idle_seconds, &mut report).await.context("scale")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("scale".into(), figures);
+    }
+    report.print();
+    all.insert("table".into(), report.to_json());
+    if let Some(directory) = options.json.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    std::fs::write(&options.json, serde_json::to_string_pretty(&all)?)
+        .with_context(|| format!("writing {}", options.json.display()))?;
+    eprintln!("written: {}", options.json.display());
+    Ok(())
+}

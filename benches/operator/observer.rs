@@ -1,0 +1,217 @@
+//! An independent watcher: a client and connections of its own, and no code that it shares with the operator's watches.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use lictor::api::{LeaderElection, LeaderElectionStatus};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Namespace and name.
+pub type Id = (String, String);
+
+/// What is seen of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSight {
+    /// Its label `role`.
+    pub role: Option<String>,
+    /// Its condition Ready.
+    pub ready: bool,
+    /// Whether it has a deletionTimestamp.
+    pub deleting: bool,
+}
+
+/// What is seen.
+#[derive(Clone, Debug)]
+pub enum Sight {
+    /// A pod; `None`: it is gone.
+    Pod(Id, Option<PodSight>),
+    /// The holder of a Lease.
+    Lease(Id, Option<String>),
+    /// The status of an election.
+    Election(Id, Box<LeaderElectionStatus>),
+    /// Something else was written.
+    Other,
+}
+
+/// Sees everything from the moment at which it is made.
+pub struct Observer {
+    sights: mpsc::UnboundedReceiver<(Instant, Sight)>,
+    /// The pods as seen last.
+    pub pods: BTreeMap<Id, PodSight>,
+    /// The elections' status as seen last.
+    pub elections: BTreeMap<Id, LeaderElectionStatus>,
+    /// The holders of Leases as seen last.
+    pub leases: BTreeMap<Id, Option<String>>,
+    _watches: JoinSet<()>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize, Resource)]
+#[resource(inherit = k8s::Pod)]
+struct SlimPod {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: SlimStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct SlimStatus {
+    #[serde(default)]
+    conditions: Vec<SlimCondition>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct SlimCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+impl Observer {
+    /// Watches pods, elections and Leases of the whole cluster, and with `events` also Events.
+    pub async fn start(client: &Client, events: bool) -> anyhow::Result<Self> {
+        let (sender, sights) = mpsc::unbounded_channel();
+        let mut watches = JoinSet::new();
+        follow(&mut watches, &sender, Api::all(client.clone()), |pod: &SlimPod, gone| {
+            let holds = |condition: &SlimCondition| condition.type_ == "Ready" && condition.status == "True";
+            let sight = PodSight {
+                role: pod.labels().get("role").cloned(),
+                ready: pod.status.conditions.iter().any(holds),
+                deleting: pod.metadata.deletion_timestamp.is_some(),
+            };
+            Some(Sight::Pod(id(pod), (!gone).then_some(sight)))
+        })
+        .await?;
+        follow(&mut watches, &sender, Api::all(client.clone()), |election: &LeaderElection, _| {
+            Some(Sight::Election(id(election), Box::new(election.status.clone().unwrap_or_default())))
+        })
+        .await?;
+        follow(&mut watches, &sender, Api::all(client.clone()), |lease: &Lease, _| {
+            // The heartbeats of nodes say nothing.
+            (lease.namespace().as_deref() != Some("kube-node-lease")).then(|| {
+                let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+                Sight::Lease(id(lease), holder.filter(|holder| !holder.is_empty()))
+            })
+        })
+        .await?;
+        if events {
+            follow(&mut watches, &sender, Api::all(client.clone()), |_: &Event, _| Some(Sight::Other)).await?;
+        }
+        let (pods, elections, leases) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { sights, pods, elections, leases, _watches: watches })
+    }
+
+    /// The next sight, and when it was seen.
+    pub async fn next(&mut self) -> anyhow::Result<(Instant, Sight)> {
+        let (at, sight) = self.sights.recv().await.context("the watches ended")?;
+        match &sight {
+            Sight::Pod(id, Some(pod)) => _ = self.pods.insert(id.clone(), pod.clone()),
+            Sight::Pod(id, None) => _ = self.pods.remove(id),
+            Sight::Election(id, status) => _ = self.elections.insert(id.clone(), (**status).clone()),
+            Sight::Lease(id, holder) => _ = self.leases.insert(id.clone(), holder.clone()),
+            Sight::Other => {}
+        }
+        Ok((at, sight))
+    }
+
+    /// The first sight that `fits`, within `patience`.
+    pub async fn find<T>(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut fits: impl FnMut(Instant, &Sight) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        let found = timeout(patience, async {
+            loop {
+                let (at, sight) = self.next().await?;
+                if let Some(found) = fits(at, &sight) {
+                    return anyhow::Ok(found);
+                }
+            }
+        });
+        found.await.with_context(|| format!("not within {patience:?}: {what}"))?
+    }
+
+    /// Waits until what was seen satisfies a condition.
+    pub async fn until(&mut self, what: &str, patience: Duration, holds: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
+        let found = timeout(patience, async {
+            while !holds(self) {
+                self.next().await?;
+            }
+            anyhow::Ok(())
+        });
+        found.await.with_context(|| format!("not within {patience:?}: {what}"))?
+    }
+
+    /// Waits until nothing was seen for this long.
+    pub async fn quiet(&mut self, period: Duration) -> anyhow::Result<()> {
+        while let Ok(seen) = timeout(period, self.next()).await {
+            seen?;
+        }
+        Ok(())
+    }
+}
+
+fn id(object: &impl ResourceExt) -> Id {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+async fn follow<K>(
+    watches: &mut JoinSet<()>,
+    sender: &mpsc::UnboundedSender<(Instant, Sight)>,
+    api: Api<K>,
+    look: impl Fn(&K, bool) -> Option<Sight> + Send + Sync + 'static,
+) -> anyhow::Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let sender = sender.clone();
+    let first = api.list(&ListParams::default()).await?;
+    let mut version = first.metadata.resource_version.clone().context("a list has a version")?;
+    for sight in first.items.iter().filter_map(|object| look(object, false)) {
+        sender.send((Instant::now(), sight))?;
+    }
+    watches.spawn(async move {
+        loop {
+            let Ok(stream) = api.watch(&WatchParams::default().timeout(290), &version).await else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let mut stream = stream.boxed();
+            while let Some(Ok(event)) = stream.next().await {
+                let at = Instant::now();
+                let (object, gone) = match event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                    WatchEvent::Deleted(object) => (object, true),
+                    WatchEvent::Bookmark(bookmark) => {
+                        version = bookmark.metadata.resource_version;
+                        continue;
+                    }
+                    // It lost its place: whoever waits is told by the end of the sights.
+                    WatchEvent::Error(_) => return,
+                };
+                if let Some(newer) = object.resource_version() {
+                    version = newer;
+                }
+                if let Some(sight) = look(&object, gone)
+                    && sender.send((at, sight)).is_err()
+                {
+                    return;
+                }
+            }
+        }
+    });
+    Ok(())
+}

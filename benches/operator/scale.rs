@@ -1,0 +1,154 @@
+//! Many elections: how long until all are led when an operator comes, and what it costs when nothing happens.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::figures::Report;
+use crate::machine;
+use crate::observer::{Observer, Sight};
+use crate::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(900);
+const NAMESPACES: u32 = 4;
+/// Pods of each election.
+const PODS: usize = 3;
+
+/// Measures with that many elections.
+pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> anyhow::Result<Value> {
+    let world = World::start("scale").await?;
+    populate(&world, elections).await?;
+    let mut observer = Observer::start(&world.another_client().await, true).await?;
+    let ready = usize::try_from(elections)? * PODS;
+    let all_ready = |observer: &Observer| observer.pods.len() == ready && observer.elections.len() * PODS == ready;
+    observer.until("all is there", PATIENCE, all_ready).await?;
+    let mut unready: usize = observer.pods.values().filter(|pod| !pod.ready).count();
+    while unready > 0 {
+        observer.next().await?;
+        unready = observer.pods.values().filter(|pod| !pod.ready).count();
+    }
+    observer.quiet(Duration::from_secs(1)).await?;
+    eprintln!("scale: {elections} elections of {PODS} ready pods each, load {}", machine::load()?);
+
+    // Start.
+    let before = world.requests().await?;
+    let start = Instant::now();
+    let operator = world.operator();
+    let (labelled, told) = start_up(&mut observer, usize::try_from(elections)?, start).await?;
+    observer.quiet(Duration::from_secs(5)).await?;
+    let requests = world.requests().await?.since(&before);
+    let peak = machine::usage(operator.pid())?;
+    let each = f64::from(elections);
+    eprintln!("scale: all labelled after {labelled:.1} s, all told after {told:.1} s: {}", requests.to_json());
+    report.figure(format!("start, {elections} elections: all labelled"), labelled, "s");
+    report.figure(format!("start, {elections} elections: all statuses written"), told, "s");
+    let writes = requests.writes() - requests.of("own-lease-write");
+    report.figure("start: writes for each election", writes / each, "");
+    report.figure("start: reads for each election", (requests.but_watches() - requests.writes()) / each, "");
+    report.figure("start: resident memory, peak", peak.peak, "MiB");
+
+    // Idle.
+    eprintln!("scale: it is looked at for {idle_seconds} s");
+    let period = Duration::from_secs(idle_seconds.into());
+    let (before, used, since) = (world.requests().await?, machine::usage(operator.pid())?, Instant::now());
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    let _ = tokio::time::timeout(period, async {
+        while let Ok((_, sight)) = observer.next().await {
+            let what = match sight {
+                Sight::Pod(..) => "pods",
+                Sight::Lease(..) => "leases",
+                Sight::Election(..) => "elections",
+                Sight::Other => "events",
+            };
+            *seen.entry(what).or_default() += 1;
+        }
+    })
+    .await;
+    let elapsed = since.elapsed().as_secs_f64();
+    let (after, using) = (world.requests().await?.since(&before), machine::usage(operator.pid())?);
+    let processor = (using.processor - used.processor) / elapsed * 100.0;
+    let minute = |count: f64| count * 60.0 / elapsed;
+    let other = after.but_watches() - after.of("own-lease-write");
+    // Its Lease is renewed every third of its 15 s; the period may begin just before one.
+    let renewals = (elapsed / 5.0).floor() + 1.0;
+    report.target("idle: renewals of the operator's own lease", after.of("own-lease-write"), "", renewals);
+    report.target("idle: all other requests but watches", other, "", 0.0);
+    report.figure("idle: watches opened again, in a minute", minute(after.of("watch")), "");
+    report.target("idle: resident memory", using.resident, "MiB", 100.0);
+    report.target("idle: processor, of one core", processor, "%", 2.0);
+    Ok(json!({
+        "elections": elections,
+        "start": {
+            "labelledSeconds": labelled, "toldSeconds": told, "requests": requests.to_json(),
+            "residentPeakMiB": peak.peak, "processorSeconds": peak.processor,
+        },
+        "idle": {
+            "seconds": elapsed, "requests": after.to_json(), "watchersSights": seen,
+            "residentMiB": using.resident, "processorPercent": processor,
+        },
+    }))
+}
+
+async fn populate(world: &World, elections: u32) -> anyhow::Result<()> {
+    for number in 0..NAMESPACES {
+        world.namespace(&namespace(number)).await?;
+    }
+    stream::iter(0..elections)
+        .map(|number| async move {
+            let (namespace, app) = (namespace(number), format!("web-{number}"));
+            for pod in 0..PODS {
+                world.pod(&namespace, &format!("{app}-{pod}"), &app, pod).await?;
+            }
+            world.elect(&namespace, &app).await
+        })
+        .buffer_unordered(8)
+        .try_collect::<()>()
+        .await
+        .context("the elections and their pods are made")
+}
+
+fn namespace(number: u32) -> String {
+    format!("scale-{}", number % NAMESPACES)
+}
+
+/// Seconds until all pods are labelled, and until all statuses are written.
+async fn start_up(observer: &mut Observer, elections: usize, start: Instant) -> anyhow::Result<(f64, f64)> {
+    let mut labelled: BTreeMap<(String, String), [u32; 2]> = BTreeMap::new();
+    let mut roles: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut told = std::collections::BTreeSet::new();
+    let (mut complete, mut all_labelled) = (0, None);
+    let until = |at: Instant, sight: &Sight| {
+        match sight {
+            Sight::Pod(id, Some(pod)) => {
+                let role = pod.role.clone()?;
+                let group = (id.0.clone(), id.1.rsplit_once('-')?.0.to_owned());
+                let of = |role: &str| usize::from(role == "leader");
+                let counts = labelled.entry(group).or_default();
+                let was = *counts == [2, 1];
+                if let Some(former) = roles.insert(id.clone(), role.clone()) {
+                    counts[of(&former)] -= 1;
+                }
+                counts[of(&role)] += 1;
+                let is = *counts == [2, 1];
+                complete = complete + usize::from(is) - usize::from(was);
+                if complete == elections {
+                    all_labelled.get_or_insert(at);
+                }
+            }
+            Sight::Election(id, status) => {
+                let all = status.candidates.as_ref().is_some_and(|candidates| candidates.summary == "3/3");
+                if all && status.leader.is_some() {
+                    told.insert(id.clone());
+                }
+            }
+            _ => {}
+        }
+        let all_labelled = all_labelled?;
+        let seconds = |at: Instant| at.saturating_duration_since(start).as_secs_f64();
+        (told.len() == elections).then(|| (seconds(all_labelled), seconds(at)))
+    };
+    observer.find("all are led", PATIENCE, until).await
+}

@@ -1,0 +1,311 @@
+//! A control plane for one part, in which the API server counts the operator's requests apart from all others.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::http::Request;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use lictor::api::LeaderElection;
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, Operator};
+
+/// The namespace of the operator and of its own Lease.
+pub const SYSTEM: &str = "lictor-system";
+/// The name of the operator's own Lease.
+pub fn own_lease() -> String {
+    lictor::api::DEFAULT_CONTROLLER.replace('/', "-")
+}
+
+struct Flow {
+    kind: &'static str,
+    verbs: &'static [&'static str],
+    groups: &'static [&'static str],
+    resources: &'static [&'static str],
+    namespace: &'static str,
+}
+
+/// The operator's requests by kind. Each kind is a FlowSchema, because the API server counts by those; the first that fits counts.
+const FLOWS: [Flow; 14] = [
+    Flow { kind: "watch", verbs: &["watch"], groups: &["*"], resources: &["*"], namespace: "*" },
+    Flow {
+        kind: "own-lease-write",
+        verbs: &["create", "update", "patch"],
+        groups: &["coordination.k8s.io"],
+        resources: &["leases"],
+        namespace: SYSTEM,
+    },
+    Flow {
+        kind: "lease-create",
+        verbs: &["create"],
+        groups: &["coordination.k8s.io"],
+        resources: &["leases"],
+        namespace: "*",
+    },
+    Flow {
+        kind: "lease-update",
+        verbs: &["update", "patch", "delete"],
+        groups: &["coordination.k8s.io"],
+        resources: &["leases"],
+        namespace: "*",
+    },
+    Flow {
+        kind: "lease-get",
+        verbs: &["get"],
+        groups: &["coordination.k8s.io"],
+        resources: &["leases"],
+        namespace: "*",
+    },
+    Flow { kind: "pod-patch", verbs: &["update", "patch"], groups: &[""], resources: &["pods"], namespace: "*" },
+    Flow { kind: "pod-get", verbs: &["get"], groups: &[""], resources: &["pods"], namespace: "*" },
+    Flow { kind: "pod-list", verbs: &["list"], groups: &[""], resources: &["pods"], namespace: "*" },
+    Flow {
+        kind: "election-status",
+        verbs: &["update", "patch"],
+        groups: &["lictor.dev"],
+        resources: &["leaderelections/status"],
+        namespace: "*",
+    },
+    Flow {
+        kind: "election-patch",
+        verbs: &["update", "patch"],
+        groups: &["lictor.dev"],
+        resources: &["leaderelections"],
+        namespace: "*",
+    },
+    Flow {
+        kind: "election-get",
+        verbs: &["get"],
+        groups: &["lictor.dev"],
+        resources: &["leaderelections"],
+        namespace: "*",
+    },
+    Flow {
+        kind: "event-write",
+        verbs: &["create", "update", "patch"],
+        groups: &["", "events.k8s.io"],
+        resources: &["events"],
+        namespace: "*",
+    },
+    Flow { kind: "other-list", verbs: &["list"], groups: &["*"], resources: &["*"], namespace: "*" },
+    Flow { kind: "other", verbs: &["*"], groups: &["*"], resources: &["*"], namespace: "*" },
+];
+const WRITES: [&str; 7] = [
+    "own-lease-write",
+    "lease-create",
+    "lease-update",
+    "pod-patch",
+    "election-status",
+    "election-patch",
+    "event-write",
+];
+
+/// A control plane.
+pub struct World {
+    cluster: Cluster,
+    directory: PathBuf,
+    /// With all rights; not the operator's user.
+    pub client: Client,
+    /// The names of the simulated nodes.
+    pub nodes: Vec<String>,
+}
+
+/// How many requests of each kind the operator has made.
+#[derive(Clone, Debug, Default)]
+pub struct Requests(BTreeMap<String, f64>);
+
+impl Requests {
+    /// What came after `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |kind: &String, count: &f64| count - before.0.get(kind).copied().unwrap_or_default();
+        Self(self.0.iter().map(|(kind, count)| (kind.clone(), less(kind, count))).collect())
+    }
+
+    /// Of one kind.
+    pub fn of(&self, kind: &str) -> f64 {
+        self.0.get(kind).copied().unwrap_or_default()
+    }
+
+    /// All but watches.
+    pub fn but_watches(&self) -> f64 {
+        self.0.iter().filter(|(kind, _)| *kind != "watch").map(|(_, count)| count).sum()
+    }
+
+    /// Those that write.
+    pub fn writes(&self) -> f64 {
+        WRITES.iter().map(|kind| self.of(kind)).sum()
+    }
+
+    /// By kind, where there are any.
+    pub fn to_json(&self) -> Value {
+        self.0.iter().filter(|(_, count)| **count != 0.0).map(|(kind, count)| (kind.clone(), json!(count))).collect()
+    }
+}
+
+impl World {
+    /// Makes it.
+    pub async fn start(part: &str) -> anyhow::Result<Self> {
+        eprintln!("{part}: a control plane is started");
+        let cluster = Cluster::start(&format!("bench-{part}-{}", std::process::id()), 3);
+        let directory = std::env::temp_dir().join(format!("lictor-bench-{part}-{}", std::process::id()));
+        fs::create_dir_all(&directory)?;
+        // From here on, the directory goes with the world.
+        let client = cluster.client().await;
+        let mut world = Self { cluster, directory, client, nodes: Vec::new() };
+        world.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")], None)?;
+        world.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"], None)?;
+        world.kubectl(&["apply", "-f", "-"], Some(&user().to_string()))?;
+        let token = world.kubectl(&["create", "token", "lictor", "-n", SYSTEM, "--duration=12h"], None)?;
+        let kubeconfig = world.kubeconfig();
+        fs::copy(world.cluster.kubeconfig(), &kubeconfig)?;
+        let file = kubeconfig.to_str().context("the path of the kubeconfig is text")?;
+        let token = format!("--token={}", token.trim());
+        world.kubectl(&["--kubeconfig", file, "config", "set-credentials", "lictor", &token], None)?;
+        world.kubectl(&["--kubeconfig", file, "config", "set-context", "--current", "--user=lictor"], None)?;
+        let nodes = Api::<Node>::all(world.client.clone()).list(&ListParams::default()).await?;
+        world.nodes = nodes.items.iter().map(ResourceExt::name_any).collect();
+        Ok(world)
+    }
+
+    /// The operator's kubeconfig: a user of its own, by a service account's token.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("kubeconfig")
+    }
+
+    /// A client as the operator has it: the same user, the same way to connect.
+    pub async fn operators_client(&self) -> anyhow::Result<Client> {
+        Ok(lictor::kubernetes::connect(Some(&self.kubeconfig()), Duration::from_secs(5)).await?)
+    }
+
+    /// A client of its own, for a watcher.
+    pub async fn another_client(&self) -> Client {
+        self.cluster.client().await
+    }
+
+    /// Starts an operator with the defaults of a user.
+    pub fn operator(&self) -> Operator {
+        Operator::start(&self.kubeconfig(), &["--lease-namespace", SYSTEM])
+    }
+
+    /// What the API server has counted of the operator's requests.
+    pub async fn requests(&self) -> anyhow::Result<Requests> {
+        let text = self.client.request_text(http_get("/metrics")?).await?;
+        let mut requests = Requests::default();
+        for line in text.lines() {
+            let Some(labels) = line.strip_prefix("apiserver_flowcontrol_dispatched_requests_total{") else { continue };
+            let Some((_, rest)) = labels.split_once("flow_schema=\"lictor-") else { continue };
+            let (kind, rest) = rest.split_once('"').context("a label's value ends")?;
+            let count: f64 = rest.rsplit(' ').next().context("a metric has a value")?.parse()?;
+            *requests.0.entry(kind.into()).or_default() += count;
+        }
+        Ok(requests)
+    }
+
+    /// Makes a namespace in which pods can be made.
+    pub async fn namespace(&self, name: &str) -> anyhow::Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let object = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        namespaces.create(&PostParams::default(), &object).await?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
+        crate::support::eventually("the namespace has its service account", || async {
+            accounts.get("default").await.map_err(|error| error.to_string())
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Makes a pod that is ready at once and terminates slowly, on a node that `number` chooses.
+    pub async fn pod(&self, namespace: &str, name: &str, app: &str, number: usize) -> anyhow::Result<Pod> {
+        let pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": name, "labels": {"app": app},
+                "annotations": {"test.lictor.dev/terminate-slowly": "true"},
+            },
+            "spec": {
+                "nodeName": self.nodes[number % self.nodes.len()], "terminationGracePeriodSeconds": 30,
+                "containers": [{"name": "main", "image": "example/web"}],
+            },
+        }))?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        Ok(pods.create(&PostParams::default(), &pod).await?)
+    }
+
+    /// Makes an election among the pods of an app; it has that name.
+    pub async fn elect(&self, namespace: &str, app: &str) -> anyhow::Result<()> {
+        let election = serde_json::from_value(json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": app},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+        }))?;
+        let elections: Api<LeaderElection> = Api::namespaced(self.client.clone(), namespace);
+        elections.create(&PostParams::default(), &election).await?;
+        Ok(())
+    }
+
+    fn kubectl(&self, arguments: &[&str], input: Option<&str>) -> anyhow::Result<String> {
+        self.cluster.try_kubectl(arguments, input).map_err(|error| anyhow::anyhow!("kubectl {arguments:?}: {error}"))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn http_get(path: &str) -> anyhow::Result<Request<Vec<u8>>> {
+    Ok(Request::get(path).body(Vec::new())?)
+}
+
+/// A service account that may do everything, and the flows in which its requests are counted.
+fn user() -> Value {
+    let level = "lictor-bench";
+    let mut items = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "lictor", "namespace": SYSTEM}}),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "lictor-bench"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "lictor", "namespace": SYSTEM}],
+        }),
+        json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+            "metadata": {"name": level},
+            "spec": {"type": "Limited", "limited": {
+                "nominalConcurrencyShares": 200,
+                "limitResponse": {"type": "Queue", "queuing": {"queues": 64, "handSize": 6, "queueLengthLimit": 100}},
+            }},
+        }),
+    ];
+    for (at, Flow { kind, verbs, groups, resources, namespace }) in FLOWS.iter().enumerate() {
+        let rule = json!({
+            "verbs": verbs, "apiGroups": groups, "resources": resources, "namespaces": [namespace],
+            "clusterScope": *namespace == "*",
+        });
+        items.push(json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+            "metadata": {"name": format!("lictor-{kind}")},
+            "spec": {
+                "matchingPrecedence": 100 + at, "priorityLevelConfiguration": {"name": level},
+                "distinguisherMethod": {"type": "ByUser"},
+                "rules": [{
+                    "subjects": [
+                        {"kind": "ServiceAccount", "serviceAccount": {"name": "lictor", "namespace": SYSTEM}},
+                    ],
+                    "resourceRules": [rule],
+                    "nonResourceRules": if *kind == "other" {
+                        json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}])
+                    } else {
+                        json!([])
+                    },
+                }],
+            },
+        }));
+    }
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}

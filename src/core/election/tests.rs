@@ -1,0 +1,605 @@
+//! What an election asks for, as exact lists of commands. The world around it answers at once and truthfully, except where a
+//! scenario says otherwise; its pods are the election's cache too.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::*;
+use crate::core::{ElectionRead, Marking, PRIORITY_ANNOTATION, Selector, TERM_ANNOTATION};
+
+struct Lab {
+    election: Election,
+    now: Instant,
+    generation: i64,
+    desired: Desired,
+    scope: Scope,
+    rules: Rules,
+    order: HandoverOrder,
+    failover_delay: Duration,
+    status_term: Term,
+    pods: BTreeMap<String, Pod>,
+    probe_failed: Option<Uid>,
+    strays: Vec<(Key, Stored)>,
+    stored: Stored,
+    present: ElectionRead,
+    version: u64,
+    /// Answers to the next commands that begin with these words, in place of the true ones.
+    instead: VecDeque<(&'static str, Outcome)>,
+}
+
+fn scope(key: &str) -> Scope {
+    let marking = |value: &str| Marking {
+        labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
+        annotations: BTreeMap::new(),
+    };
+    let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+    let match_labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+    Scope { selector: Selector { match_labels, match_expressions: Vec::new() }, markings }
+}
+
+fn uid(text: &str) -> Uid {
+    Uid(text.into())
+}
+
+impl Lab {
+    /// Pods p0, p1, … at versions 10, 11, …, all ready, and no record.
+    fn new(pods: usize) -> Self {
+        let election = Election::new("web".into(), uid("e"), "me".into(), Stored::Absent, OpId(0));
+        let mut lab = Self {
+            election,
+            now: Instant::after_origin(Duration::from_secs(100)),
+            generation: 1,
+            desired: Desired::Run,
+            scope: scope("role"),
+            rules: Rules { require_ready: true, min_ready: Duration::ZERO, preference: Vec::new(), preempt: false },
+            order: HandoverOrder::DemoteFirst,
+            failover_delay: Duration::ZERO,
+            status_term: Term(0),
+            pods: BTreeMap::new(),
+            probe_failed: None,
+            strays: Vec::new(),
+            stored: Stored::Absent,
+            present: ElectionRead::Present { uid: uid("e"), generation: 1 },
+            version: 9,
+            instead: VecDeque::new(),
+        };
+        for number in 0..pods {
+            let name = format!("p{number}");
+            let pod = Pod {
+                uid: uid(&name),
+                labels: BTreeMap::from([("app".into(), "web".into())]),
+                node: Some("n".into()),
+                ready: true,
+                ready_observed: Some(Instant::default()),
+                name,
+                ..Pod::default()
+            };
+            lab.put(pod);
+        }
+        lab.version = 99;
+        lab
+    }
+
+    /// With p0 elected by this election.
+    fn led(pods: usize) -> Self {
+        let mut lab = Self::new(pods);
+        lab.run();
+        assert_eq!(*lab.election.situation(), Situation::Led);
+        lab
+    }
+
+    /// The same world, and an operator that was just started.
+    fn restarted(mut self) -> Self {
+        self.election = Election::new("web".into(), uid("e"), "other".into(), self.stored.clone(), OpId(0));
+        self
+    }
+
+    fn next_version(&mut self) -> Version {
+        self.version += 1;
+        Version(self.version)
+    }
+
+    fn put(&mut self, mut pod: Pod) -> Pod {
+        pod.version = self.next_version();
+        self.pods.insert(pod.name.clone(), pod.clone());
+        pod
+    }
+
+    fn edit(&mut self, name: &str, edit: impl FnOnce(&mut Pod)) {
+        let mut pod = self.pods[name].clone();
+        edit(&mut pod);
+        self.put(pod);
+    }
+
+    fn unready(&mut self, name: &str) {
+        self.edit(name, |pod| pod.ready = false);
+    }
+
+    /// Somebody else changes what is in the store, and the watch tells.
+    fn store(&mut self, make: impl FnOnce(Version) -> Stored) {
+        let version = self.next_version();
+        self.stored = make(version);
+        self.election.observe(version, self.stored.clone());
+    }
+
+    fn record(&self) -> Record {
+        self.stored.record().cloned().unwrap()
+    }
+
+    fn instead(&mut self, of: &'static str, outcome: Outcome) {
+        self.instead.push_back((of, outcome));
+    }
+
+    fn step(&mut self) -> Vec<Command> {
+        let pods: Vec<&Pod> = self.pods.values().collect();
+        let node = Node::default();
+        let key = Key("k".into());
+        let view = View {
+            now: self.now,
+            wall: Timestamp(7),
+            generation: self.generation,
+            desired: self.desired,
+            key: &key,
+            scope: &self.scope,
+            rules: &self.rules,
+            order: self.order,
+            failover_delay: self.failover_delay,
+            status_term: self.status_term,
+            pods: &pods,
+            node: &|_| Some(&node),
+            probe_failed: self.probe_failed.as_ref(),
+            strays: &self.strays,
+        };
+        self.election.step(&view)
+    }
+
+    /// Steps and answers until nothing more is asked for; returns all that was, in words.
+    fn run(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        for _ in 0..20 {
+            let commands = self.step();
+            if commands.is_empty() {
+                return all;
+            }
+            for command in commands {
+                let words = in_words(&command);
+                if let Some((op, outcome)) = self.answer(&command, &words) {
+                    self.election.take(op, outcome, self.now);
+                }
+                all.push(words);
+            }
+        }
+        panic!("it goes on and on: {all:#?}")
+    }
+
+    fn answer(&mut self, command: &Command, words: &str) -> Option<(OpId, Outcome)> {
+        let (op, outcome) = match command {
+            Command::ReadRecord { op, .. } => (*op, Outcome::RecordRead(Ok(self.stored.clone()))),
+            Command::WriteRecord { op, expected, record, .. } if self.stored.version() == *expected => {
+                let version = self.next_version();
+                self.stored = Stored::Record(version, record.clone());
+                (*op, Outcome::RecordWritten(RecordOutcome::Written(version)))
+            }
+            Command::WriteRecord { op, .. } => (*op, Outcome::RecordWritten(RecordOutcome::Conflict)),
+            Command::DeleteRecord { op, version, .. } => {
+                self.stored = Stored::Absent;
+                (*op, Outcome::RecordWritten(RecordOutcome::Written(*version)))
+            }
+            Command::ReadElection { op } => (*op, Outcome::ElectionRead(Ok(self.present.clone()))),
+            Command::ListPods { op, .. } => (*op, Outcome::PodsListed(Ok(self.pods.values().cloned().collect()))),
+            Command::ReadPod { op, name } => (*op, Outcome::PodRead(Ok(self.pods.get(name).cloned()))),
+            Command::WritePod(write) => {
+                let mut pod = self.pods[&write.name].clone();
+                if pod.version != write.version {
+                    return Some((write.op, Outcome::PodWritten(PodOutcome::Conflict)));
+                }
+                patch(&mut pod.labels, &write.patch.labels);
+                patch(&mut pod.annotations, &write.patch.annotations);
+                (write.op, Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod)))))
+            }
+            Command::Announce(_) => return None,
+        };
+        match self.instead.front() {
+            Some((of, _)) if words.starts_with(of) => Some((op, self.instead.pop_front()?.1)),
+            _ => Some((op, outcome)),
+        }
+    }
+}
+
+fn patch(to: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>) {
+    for (key, value) in patch {
+        match value {
+            Some(value) => to.insert(key.clone(), value.clone()),
+            None => to.remove(key),
+        };
+    }
+}
+
+fn in_words(command: &Command) -> String {
+    match command {
+        Command::ReadRecord { .. } => "ReadRecord".into(),
+        Command::WriteRecord { record, .. } => {
+            let holder = record.holder.as_ref().map_or("nobody", |holder| &holder.pod);
+            let former = if record.former.is_empty() { "" } else { ", former" };
+            format!("WriteRecord {} {holder}{former}", record.term)
+        }
+        Command::DeleteRecord { .. } => "DeleteRecord".into(),
+        Command::ReadElection { .. } => "ReadElection".into(),
+        Command::ListPods { .. } => "ListPods".into(),
+        Command::ReadPod { name, .. } => format!("ReadPod {name}"),
+        Command::WritePod(write) => match write.patch.annotations.get(TERM_ANNOTATION) {
+            Some(Some(term)) => format!("{:?} {} {term}", write.change, write.name),
+            _ => format!("{:?} {}", write.change, write.name),
+        },
+        Command::Announce(Announcement::Transition(transition)) => {
+            let leader = transition.leader.as_ref().map_or("nobody", |leader| &leader.pod);
+            format!("Transition {leader} {}", transition.reason.word())
+        }
+        Command::Announce(Announcement::LabelDrift { pod, .. }) => format!("LabelDrift {pod}"),
+        Command::Announce(Announcement::LockChanged { what }) => format!("LockChanged {what}"),
+    }
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_first_election_stamps_every_candidate_and_reads_the_election_again() {
+    assert_eq!(
+        Lab::new(3).run(),
+        [
+            "WriteRecord 1 p0",
+            "ListPods",
+            "ReadElection",
+            "Demote p1 1",
+            "Demote p2 1",
+            "Promote p0 1",
+            "Transition p0 Vacant"
+        ]
+    );
+}
+
+#[test]
+fn a_failover_is_three_requests_and_no_more() {
+    let mut lab = Lab::led(3);
+    lab.unready("p0");
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "Transition p1 LeaderNotReady"]);
+}
+
+#[test]
+fn a_restart_beside_a_healthy_leader_asks_for_nothing() {
+    let mut lab = Lab::led(3).restarted();
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::Led);
+}
+
+#[test]
+fn the_first_failover_after_a_restart_looks_at_all_afresh() {
+    let mut lab = Lab::led(3).restarted();
+    lab.unready("p0");
+    assert_eq!(
+        lab.run(),
+        [
+            "ListPods",
+            "WriteRecord 2 p1",
+            "ListPods",
+            "ReadElection",
+            "Demote p0 2",
+            "Demote p2 2",
+            "Promote p1 2",
+            "Transition p1 LeaderNotReady"
+        ]
+    );
+}
+
+#[test]
+fn a_higher_priority_takes_over_only_where_preemption_is_wanted() {
+    let mut lab = Lab::led(2);
+    lab.edit("p1", |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), "5".into())));
+    assert_eq!(lab.run(), NOTHING);
+    lab.rules.preempt = true;
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "Transition p1 Preempted"]);
+}
+
+#[test]
+fn a_leader_has_the_failover_delay_to_recover() {
+    let mut lab = Lab::led(2);
+    lab.failover_delay = Duration::from_secs(5);
+    lab.unready("p0");
+    let until = lab.now + Duration::from_secs(5);
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::Recovering(NotEligible::NotReady, until));
+    assert_eq!(lab.election.wake(), Some(until));
+    lab.now = until;
+    assert_eq!(lab.run()[0], "WriteRecord 2 p1");
+}
+
+#[test]
+fn without_an_eligible_pod_the_leadership_is_vacated() {
+    let mut lab = Lab::led(2);
+    lab.unready("p1");
+    lab.unready("p0");
+    assert_eq!(lab.run(), ["WriteRecord 1 nobody", "Demote p0 1", "Transition nobody LeaderNotReady"]);
+    assert_eq!(*lab.election.situation(), Situation::Vacant);
+    lab.edit("p1", |pod| pod.ready = true);
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Promote p1 2", "Transition p1 Vacant"]);
+}
+
+#[test]
+fn a_paused_election_does_nothing() {
+    let mut lab = Lab::led(2);
+    lab.desired = Desired::Freeze;
+    lab.unready("p0");
+    lab.edit("p1", |pod| drop(pod.labels.insert("role".into(), "leader".into())));
+    assert_eq!(lab.run(), NOTHING);
+}
+
+#[test]
+fn a_leader_label_that_was_taken_off_is_put_back_under_the_same_record() {
+    let mut lab = Lab::led(2);
+    lab.edit("p0", |pod| drop(pod.labels.remove("role")));
+    assert_eq!(lab.run(), ["LabelDrift p0", "ReadRecord", "Promote p0 1"]);
+}
+
+#[test]
+fn a_follower_that_somebody_labelled_leader_is_put_right() {
+    let mut lab = Lab::led(2);
+    lab.edit("p1", |pod| drop(pod.labels.insert("role".into(), "leader".into())));
+    assert_eq!(lab.run(), ["LabelDrift p1", "Demote p1 1"]);
+}
+
+#[test]
+fn after_a_conflict_the_pod_is_read_then_the_record_then_it_is_promoted() {
+    let mut lab = Lab::led(2);
+    lab.unready("p0");
+    lab.instead("Promote p1", Outcome::PodWritten(PodOutcome::Conflict));
+    let all = lab.run();
+    // The world did carry it out, so the pod is found promoted.
+    assert_eq!(all[2..], ["Promote p1 2", "ReadPod p1", "Transition p1 LeaderNotReady"]);
+
+    let mut lab = Lab::led(2);
+    lab.unready("p0");
+    let stale = lab.step();
+    assert_eq!(in_words(&stale[0]), "WriteRecord 2 p1");
+    lab.edit("p1", |pod| drop(pod.annotations.insert("another".into(), "change".into())));
+    let (op, outcome) = lab.answer(&stale[0], "").unwrap();
+    lab.election.take(op, outcome, lab.now);
+    assert_eq!(
+        lab.run(),
+        ["Demote p0 2", "Promote p1 2", "ReadPod p1", "ReadRecord", "Promote p1 2", "Transition p1 LeaderNotReady"]
+    );
+}
+
+#[test]
+fn a_record_write_without_an_answer_is_read_and_its_own_goes_on() {
+    let mut lab = Lab::led(2);
+    lab.unready("p0");
+    let lost = RecordOutcome::Failed(Failure::Unknown("no answer".into()));
+    lab.instead("WriteRecord", Outcome::RecordWritten(lost));
+    assert_eq!(lab.run(), ["WriteRecord 2 p1"]);
+    lab.now = lab.now + Duration::from_secs(1);
+    assert_eq!(lab.run(), ["ReadRecord", "Demote p0 2", "Promote p1 2", "Transition p1 LeaderNotReady"]);
+}
+
+#[test]
+fn a_deleted_record_is_made_anew_for_the_same_leader() {
+    let mut lab = Lab::led(2);
+    lab.store(|_| Stored::Absent);
+    assert_eq!(
+        lab.run(),
+        [
+            "LockChanged deleted",
+            "WriteRecord 2 p0",
+            "ListPods",
+            "ReadElection",
+            "Demote p1 2",
+            "Promote p0 2",
+            "Transition p0 LockRestored"
+        ]
+    );
+}
+
+#[test]
+fn an_edited_record_is_replaced_for_the_same_leader() {
+    let mut lab = Lab::led(2);
+    lab.store(|version| Stored::Damaged(version, Term(40)));
+    let all = lab.run();
+    assert_eq!(all[..3], ["LockChanged edited by hand", "WriteRecord 41 p0", "ListPods"]);
+    assert_eq!(all.last().unwrap(), "Transition p0 LockRestored");
+}
+
+#[test]
+fn a_term_is_above_all_that_is_known_and_incredible_hints_are_not() {
+    let mut lab = Lab::new(1);
+    lab.status_term = Term(5);
+    assert_eq!(lab.run()[0], "WriteRecord 6 p0");
+
+    let noted = |term: &str| {
+        let mut lab = Lab::new(1);
+        lab.edit("p0", |pod| {
+            pod.annotations.insert(ELECTION_ANNOTATION.into(), "web".into());
+            pod.annotations.insert(TERM_ANNOTATION.into(), term.into());
+        });
+        lab.run()[0].clone()
+    };
+    assert_eq!(noted("8"), "WriteRecord 9 p0");
+    assert_eq!(noted("2147483647"), "WriteRecord 1 p0");
+}
+
+#[test]
+fn a_term_that_only_a_fresh_list_shows_is_outbid() {
+    let mut lab = Lab::new(2);
+    let mut listed = lab.pods["p1"].clone();
+    listed.annotations.insert(ELECTION_ANNOTATION.into(), "web".into());
+    listed.annotations.insert(TERM_ANNOTATION.into(), "4".into());
+    lab.instead("ListPods", Outcome::PodsListed(Ok(vec![listed])));
+    let all = lab.run();
+    assert_eq!(all[..4], ["WriteRecord 1 p0", "ListPods", "ReadElection", "ReadRecord"]);
+    assert!(all.contains(&"WriteRecord 5 p0".to_owned()), "{all:#?}");
+    assert!(!all.contains(&"Promote p0 1".to_owned()), "{all:#?}");
+}
+
+#[test]
+fn a_change_of_the_labels_cleans_up_after_itself() {
+    let mut lab = Lab::led(2);
+    lab.scope = scope("mode");
+    lab.generation = 2;
+    assert_eq!(
+        lab.run(),
+        ["WriteRecord 2 p0, former", "Promote p0 2", "Transition p0 SpecChanged", "Demote p1 2", "WriteRecord 2 p0"]
+    );
+    assert!(lab.pods.values().all(|pod| !pod.labels.contains_key("role")));
+}
+
+#[test]
+fn a_change_of_the_labels_while_nobody_leads_is_in_the_record_first() {
+    let mut lab = Lab::led(1);
+    lab.unready("p0");
+    lab.run();
+    lab.scope = scope("mode");
+    lab.generation = 2;
+    assert_eq!(lab.run(), ["WriteRecord 1 nobody, former", "Demote p0 1", "WriteRecord 1 nobody"]);
+}
+
+#[test]
+fn a_withdrawal_takes_off_all_labels_and_then_the_record() {
+    let mut lab = Lab::led(2);
+    lab.desired = Desired::Withdraw;
+    lab.generation = 2;
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    assert_eq!(
+        lab.run(),
+        ["ReadElection", "ReadRecord", "WriteRecord 1 nobody", "ListPods", "Remove p0", "Remove p1", "DeleteRecord"]
+    );
+    assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+    assert!(lab.pods.values().all(|pod| pod.annotations.is_empty() && pod.labels.len() == 1));
+}
+
+#[test]
+fn a_withdrawal_of_an_election_that_is_gone_touches_nothing() {
+    let mut lab = Lab::led(2);
+    lab.desired = Desired::Withdraw;
+    lab.present = ElectionRead::Present { uid: uid("its successor"), generation: 1 };
+    assert_eq!(lab.run(), ["ReadElection"]);
+    assert_eq!(*lab.election.situation(), Situation::Stale);
+}
+
+#[test]
+fn promote_first_turns_the_order_round() {
+    let mut lab = Lab::led(2);
+    lab.order = HandoverOrder::PromoteFirst;
+    lab.unready("p0");
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Promote p1 2", "Demote p0 2", "Transition p1 LeaderNotReady"]);
+}
+
+#[test]
+fn a_failed_probe_moves_the_leadership_if_there_is_anywhere_to_go() {
+    let mut lab = Lab::led(2);
+    lab.probe_failed = Some(uid("p0"));
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "Transition p1 ProbeFailed"]);
+
+    let mut lab = Lab::led(1);
+    lab.probe_failed = Some(uid("p0"));
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::LedDespiteProbe);
+}
+
+#[test]
+fn a_view_that_is_older_than_the_record_does_nothing() {
+    let mut lab = Lab::led(2);
+    let newer = Record { generation: 2, ..lab.record() };
+    lab.store(|version| Stored::Record(version, newer));
+    lab.unready("p0");
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::Stale);
+}
+
+#[test]
+fn a_view_that_turns_out_to_be_old_writes_to_no_pod_until_it_is_newer() {
+    let mut lab = Lab::new(2);
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    assert_eq!(lab.run(), ["WriteRecord 1 p0", "ListPods", "ReadElection"]);
+    assert_eq!(*lab.election.situation(), Situation::Stale);
+    lab.generation = 2;
+    assert!(lab.run().contains(&"Promote p0 2".to_owned()));
+}
+
+#[test]
+fn a_record_of_an_earlier_election_is_replaced_only_by_the_present_one() {
+    let mut lab = Lab::led(2);
+    let others = Record { election: uid("another"), ..lab.record() };
+    lab.store(|version| Stored::Record(version, others));
+    lab.present = ElectionRead::Present { uid: uid("another"), generation: 1 };
+    assert_eq!(lab.run(), ["ListPods", "ReadElection"]);
+    assert_eq!(*lab.election.situation(), Situation::Stale);
+}
+
+#[test]
+fn a_foreign_lock_is_looked_at_more_and_more_seldom() {
+    let mut lab = Lab::led(1).restarted();
+    lab.stored = Stored::Foreign("theirs".into());
+    lab.election.stored = Some(lab.stored.clone());
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::Foreign("theirs".into()));
+    let first = lab.election.wake().unwrap();
+    lab.now = first;
+    assert_eq!(lab.run(), ["ReadRecord"]);
+    let second = lab.election.wake().unwrap();
+    assert!(second.since(first) > first.since(Instant::after_origin(Duration::from_secs(100))));
+}
+
+#[test]
+fn a_pod_that_is_gone_is_not_tried_again_while_the_cache_still_shows_it() {
+    let mut lab = Lab::led(3);
+    lab.unready("p0");
+    lab.instead("Promote p1", Outcome::PodWritten(PodOutcome::Gone));
+    let all = lab.run();
+    assert_eq!(all[..4], ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "ReadRecord"]);
+    assert_eq!(all.iter().filter(|words| words.starts_with("Promote")).count(), 2, "{all:#?}");
+    assert_eq!(all.last().unwrap(), "Transition p2 LeaderGone");
+}
+
+#[test]
+fn an_answer_that_is_older_than_the_watch_is_not_believed() {
+    let mut lab = Lab::led(2);
+    let (before, record) = (lab.stored.clone(), lab.record());
+    lab.election.stored = None;
+    let command = lab.step().remove(0);
+    assert_eq!(in_words(&command), "ReadRecord");
+    let newer = Record { elector: "other".into(), term: Term(2), ..record };
+    lab.store(|version| Stored::Record(version, newer.clone()));
+    let Command::ReadRecord { op, .. } = command else { panic!("{command:?}") };
+    lab.election.take(op, Outcome::RecordRead(Ok(before)), lab.now);
+    assert_eq!(lab.election.record(), Some(&newer));
+}
+
+#[test]
+fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
+    let mut lab = Lab::led(2);
+    lab.strays = vec![(Key("old".into()), lab.stored.clone())];
+    lab.stored = Stored::Absent;
+    lab = lab.restarted();
+    lab.generation = 2;
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    let mut all = Vec::new();
+    for _ in 0..12 {
+        for command in lab.step() {
+            let words = in_words(&command);
+            let outcome = match &command {
+                Command::WriteRecord { op, key, .. } if key.0 == "old" => {
+                    Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
+                }
+                Command::DeleteRecord { op, version, .. } => {
+                    assert_eq!(*version, Version(500));
+                    Some((*op, Outcome::RecordWritten(RecordOutcome::Written(*version))))
+                }
+                command => lab.answer(command, &words),
+            };
+            if let Some((op, outcome)) = outcome {
+                lab.election.take(op, outcome, lab.now);
+            }
+            all.push(words);
+        }
+    }
+    assert_eq!(all[..3], ["WriteRecord 1 nobody", "WriteRecord 2 p0", "ListPods"]);
+    assert_eq!(all.iter().filter(|words| *words == "DeleteRecord").count(), 1, "{all:#?}");
+    assert_eq!(all.last().unwrap(), "DeleteRecord");
+}

@@ -1,0 +1,444 @@
+//! What users and administrators get wrong: each mistake is told where they look, and harms nobody else.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::Kubeconfig;
+use lictor::api::ElectionClass;
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, Lab, Operator, PodSpec, eventually};
+
+impl Lab {
+    /// What the API server says to an election with this spec, which it must refuse.
+    fn refusal(&self, spec: &Value) -> String {
+        let object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": "bad"}, "spec": spec,
+        });
+        let text = object.to_string();
+        match self.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(&text)) {
+            Ok(_) => panic!("it is accepted: {spec}"),
+            Err(message) => message,
+        }
+    }
+
+    /// A ready pod that the election `web` does not select.
+    async fn other_pod(&self, name: &str) {
+        self.pod(name, PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() }).await;
+        self.wait_ready(name, true).await;
+    }
+
+    /// An election that selects what the election `web` does not.
+    async fn elect_other(&self, name: &str, spec: Value) {
+        let mut all = json!({"selector": {"matchLabels": {"app": "other"}}});
+        for (key, value) in spec.as_object().expect("a spec is an object") {
+            all[key] = value.clone();
+        }
+        self.elect_as(name, all).await;
+    }
+
+    /// The election `web` still works: its leader is lost, and there is another one.
+    async fn assert_fails_over(&self) {
+        let leader = self.wait_any_leader().await;
+        self.kill_pod(&leader).await;
+        self.pod(&leader, PodSpec::default()).await;
+        self.wait_ready(&leader, true).await;
+        self.wait_any_leader().await;
+    }
+
+    /// An election `web` that works.
+    async fn healthy_neighbour(&self) {
+        self.ready_pods(&["a", "b"]).await;
+        self.elect(json!({})).await;
+        self.wait_any_leader().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_election_is_refused_when_it_is_applied() {
+    let lab = Lab::new("refused").await;
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let with = |field: &str, value: Value| {
+        let mut spec = json!({"selector": selector});
+        spec[field] = value;
+        spec
+    };
+    let probe = |probe: Value| with("probe", probe);
+    let long = "x".repeat(64);
+    let cases = [
+        (json!({}), "spec.selector: Required value"),
+        (json!({"selector": {}}), "write matchLabels, for example {app: web}"),
+        (json!({"selector": {"matchLabels": {}}}), "write matchLabels, for example {app: web}"),
+        (
+            json!({"selector": {"matchLabels": {"role": "leader"}}}),
+            "select the pods by a label of their own, such as app",
+        ),
+        (
+            json!({"selector": {"matchExpressions": [{"key": "role", "operator": "Exists"}]}}),
+            "select the pods by a label of their own, such as app",
+        ),
+        (json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}), "they need at least one value"),
+        (
+            json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Is"}]}}),
+            "\"In\", \"NotIn\", \"Exists\", \"DoesNotExist\"",
+        ),
+        (with("follower", json!({"labels": {"role": "leader"}})), "for example role: leader and role: follower"),
+        (with("leader", json!({"labels": {"my role": "x"}})), "labels has a name that Kubernetes does not take"),
+        (with("leader", json!({"labels": {"role": "not legal"}})), "labels has a value that Kubernetes does not take"),
+        (
+            with("leader", json!({"labels": {"role": long}})),
+            "spec.leader.labels.role: Too long: may not be more than 63",
+        ),
+        (with("leader", json!({"labels": {"r": "x"}, "annotations": {"a b": "x"}})), "for example example.com/role"),
+        (with("leader", json!({"labels": {"lictor.dev/role": "leader"}})), "choose another prefix"),
+        (with("follower", json!({"annotations": {"lictor.dev/term": "1"}})), "choose another prefix"),
+        (
+            with("eligibility", json!({"minReadySeconds": -1})),
+            "minReadySeconds in body should be greater than or equal to 0",
+        ),
+        (with("eligibility", json!({"minReadySeconds": 86401})), "should be less than or equal to 86400"),
+        (with("handover", json!({"failoverDelaySeconds": 3601})), "should be less than or equal to 3600"),
+        (with("handover", json!({"order": "Both"})), "\"DemoteFirst\", \"PromoteFirst\""),
+        (with("preemption", json!("Always")), "\"Never\", \"HigherPriority\""),
+        (with("preference", json!([{"weight": 1}])), "write for example {weight: 10, zone: eu-1a}"),
+        (
+            with("preference", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
+            "exactly one of zone and nodeSelector",
+        ),
+        (
+            with("preference", json!([{"weight": 0, "zone": "a"}])),
+            "weight in body should be greater than or equal to 1",
+        ),
+        (probe(json!({})), "write for example httpGet: {path: /leader, port: 8080}"),
+        (probe(json!({"httpGet": {"port": 1}, "tcpSocket": {"port": 1}})), "exactly one of httpGet and tcpSocket"),
+        (probe(json!({"tcpSocket": {"port": 1}, "timeoutSeconds": 3})), "shorten the timeout or lengthen the period"),
+        (probe(json!({"tcpSocket": {"port": 1}, "periodSeconds": 0})), "should be greater than or equal to 1"),
+        (probe(json!({"tcpSocket": {"port": 65536}})), "should be less than or equal to 65535"),
+        (probe(json!({"httpGet": {"port": 1, "path": "leader"}})), "should match '^/'"),
+        (with("key", json!("")), "spec.key"),
+        // What kubectl finds out by itself, as the schema names every field.
+        (with("selektor", json!({})), "unknown field \"spec.selektor\""),
+    ];
+    let mut wrong = Vec::new();
+    for (spec, says) in cases {
+        let message = lab.refusal(&spec);
+        if !message.contains(says) {
+            wrong.push(format!("{spec}\n  should say: {says}\n  says: {message}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_class_is_refused_when_it_is_applied() {
+    let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
+    let cases = [
+        (json!({}), "write lease: {}"),
+        (json!({"lease": {}, "keyTemplate": "same-for-all"}), "keyTemplate must contain {name}"),
+        (json!({"lease": {}, "keyTemplate": "{name}_{pod}"}), "for example {name}-leader"),
+        (json!({"lease": {}, "keyPattern": "a b"}), "for example {name}-*"),
+        (json!({"lease": {}, "controller": ""}), "spec.controller"),
+    ];
+    for (spec, says) in cases {
+        let object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "bad"}, "spec": spec,
+        });
+        let parameters = PatchParams { dry_run: true, ..PatchParams::apply("test") };
+        let refused = classes.patch("bad", &parameters, &Patch::Apply(object)).await;
+        let message = refused.expect_err("it must be refused").to_string();
+        assert!(message.contains(says), "{spec}\n  should say: {says}\n  says: {message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
+    let lab = Lab::new("not-accepted").await;
+    let _operator = lab.operator(&[]);
+    lab.healthy_neighbour().await;
+    lab.other_pod("x").await;
+
+    // A class that does not exist: the election works as soon as it names one that does.
+    lab.elect_other("class", json!({"className": "gold"})).await;
+    let message = lab.wait_condition("class", "Accepted", "False", "UnknownClass").await;
+    assert!(
+        message.contains("\"gold\"") && message.contains("lease") && message.contains("spec.className"),
+        "{message}"
+    );
+    lab.wait_event("LeaderElection", "class", "UnknownClass").await;
+    lab.elect_other("class", json!({"className": "lease"})).await;
+    lab.wait_condition("class", "Elected", "True", "Elected").await;
+    lab.elections_api().delete("class", &DeleteParams::default()).await.expect("it can be deleted");
+
+    // A key that the class does not allow.
+    let classes: Api<ElectionClass> = Api::all(lab.client.clone());
+    let class = format!("strict-{}", lab.namespace);
+    let object = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": class},
+        "spec": {"lease": {}, "keyPattern": "{name}-*"},
+    });
+    let object = serde_json::from_value(object).expect("a class");
+    classes.create(&PostParams::default(), &object).await.expect("a class can be made");
+    lab.elect_other("key", json!({"className": class, "key": "web"})).await;
+    let message = lab.wait_condition("key", "Accepted", "False", "KeyNotAllowed").await;
+    assert!(message.contains("\"key-*\"") && message.contains("leave spec.key out"), "{message}");
+    lab.elect_other("key", json!({"className": class, "key": "key-1"})).await;
+    lab.wait_condition("key", "Elected", "True", "Elected").await;
+    lab.elections_api().delete("key", &DeleteParams::default()).await.expect("it can be deleted");
+    classes.delete(&class, &DeleteParams::default()).await.expect("it can be deleted");
+
+    // A key that an older election has.
+    lab.elect_other("taken", json!({"key": "web"})).await;
+    let message = lab.wait_condition("taken", "Accepted", "False", "KeyTaken").await;
+    assert!(message.contains(&format!("{}/web", lab.namespace)) && message.contains("another spec.key"), "{message}");
+    lab.assert_fails_over().await;
+    lab.elect_other("taken", json!({"key": "free"})).await;
+    lab.wait_condition("taken", "Elected", "True", "Elected").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_somebody_else_made_is_left_alone() {
+    let lab = Lab::new("foreign-lock").await;
+    let _operator = lab.operator(&[]);
+    lab.healthy_neighbour().await;
+    lab.other_pod("x").await;
+    let lease = json!({
+        "metadata": {"name": "other"}, "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 1, "leaseTransitions": 7},
+    });
+    let lease: Lease = serde_json::from_value(lease).expect("a Lease");
+    let made = lab.leases_api().create(&PostParams::default(), &lease).await.expect("a Lease can be made");
+    lab.elect_other("other", json!({})).await;
+    let message = lab.wait_condition("other", "Elected", "False", "LockNotOurs").await;
+    for part in [&format!("{}/other", lab.namespace), "held by somebody", "delete it", "spec.key"] {
+        assert!(message.contains(part), "{message}");
+    }
+    lab.assert_fails_over().await;
+    let found = lab.leases_api().get("other").await.expect("the Lease exists");
+    assert_eq!(found.resource_version(), made.resource_version());
+    assert!(!lab.pods_api().get("x").await.expect("the pod exists").labels().contains_key("role"));
+    lab.leases_api().delete("other", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.wait_condition("other", "Elected", "True", "Elected").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_malformed_priority_counts_as_none_and_is_told() {
+    let lab = Lab::new("malformed").await;
+    let _operator = lab.operator(&[]);
+    for (name, priority) in [("a", "-1"), ("b", "very high"), ("c", "-1")] {
+        let annotations = json!({"lictor.dev/priority": priority});
+        lab.pod(name, PodSpec { annotations, ..PodSpec::default() }).await;
+        lab.wait_ready(name, true).await;
+    }
+    lab.elect(json!({})).await;
+    lab.wait_leader("b").await;
+    for (kind, name) in [("LeaderElection", "web"), ("Pod", "b")] {
+        let note = lab.wait_event(kind, name, "MalformedAnnotation").await;
+        assert!(note.contains("\"very high\"") && note.contains("write for example"), "{note}");
+    }
+    lab.kill_pod("b").await;
+    lab.wait_any_leader().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits() {
+    let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("bare-{}", std::process::id()), 1)));
+    let lab = Lab::of(cluster, "bare").await;
+    let operator = lab.operator(&[]);
+    let install = "install the definitions with `lictor crd | kubectl apply -f -`";
+    let waits = eventually("/readyz says what is missing", || async {
+        let (status, text) = operator.get("/readyz").await;
+        if status == 503 && text.contains(install) { Ok(text) } else { Err(text) }
+    });
+    let waits = waits.await;
+    assert!(waits.contains("leaderelections"), "{waits}");
+    assert_eq!(operator.get("/healthz").await, (200, "ok\n".to_owned()));
+    let kinds = ["leaderelections", "electionclasses"];
+    for kind in kinds {
+        operator.logs(&format!("the cluster does not know {kind}: {install}")).await;
+    }
+    // It looks again and again, and tells once. That it has looked again is seen by the metric.
+    eventually("it looks again", || async {
+        let failures = operator.metric("lictor_api_errors_total{resource=\"leaderelections\"").await;
+        if failures >= Some(3.0) { Ok(()) } else { Err(format!("{failures:?}")) }
+    })
+    .await;
+    for kind in kinds {
+        assert_eq!(operator.log().matches(&format!("does not know {kind}")).count(), 1, "{}", operator.log());
+    }
+
+    cluster.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
+    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+    lab.healthy_neighbour().await;
+    assert_eq!(operator.get("/readyz").await.0, 200);
+
+    // This control plane has no other tests, so classes may be marked as the default here.
+    let classes: Api<ElectionClass> = Api::all(lab.client.clone());
+    let default_class = async |name: &str, default: &str| {
+        let object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass",
+            "metadata": {"name": name, "annotations": {"lictor.dev/is-default-class": default}},
+            "spec": {"lease": {}, "keyTemplate": format!("{name}.{{name}}")},
+        });
+        let parameters = PatchParams::apply("test").force();
+        classes.patch(name, &parameters, &Patch::Apply(object)).await.expect("a class can be applied");
+    };
+    default_class("gold", "true").await;
+    lab.other_pod("x").await;
+    lab.elect_other("other", json!({})).await;
+    lab.wait_status("other", "the default class serves it", |election| {
+        let status = election.status.clone().unwrap_or_default();
+        status.class_name.as_deref() == Some("gold") && status.leader.is_some()
+    })
+    .await;
+    assert!(lab.leases_api().get("gold.other").await.is_ok(), "its lock is named as the class says");
+    default_class("silver", "true").await;
+    for name in ["web", "other"] {
+        let message = lab.wait_condition(name, "Accepted", "False", "AmbiguousDefaultClass").await;
+        assert!(message.contains("gold, silver") && message.contains("spec.className"), "{message}");
+    }
+    default_class("silver", "false").await;
+    for name in ["web", "other"] {
+        lab.wait_condition(name, "Accepted", "True", "Accepted").await;
+    }
+    lab.assert_fails_over().await;
+}
+
+/// A user of the cluster who has the rights that a test gives it, and no more.
+struct User<'a> {
+    lab: &'a Lab,
+    kubeconfig: PathBuf,
+}
+
+/// All rights that an operator needs in a namespace: verbs by API group and resource.
+const RIGHTS: [(&str, &str, &[&str]); 6] = [
+    ("", "pods", &["get", "list", "watch", "patch"]),
+    ("lictor.dev", "leaderelections", &["get", "list", "watch", "patch"]),
+    ("lictor.dev", "leaderelections/status", &["patch"]),
+    ("coordination.k8s.io", "leases", &["get", "list", "watch", "create", "patch", "delete"]),
+    ("events.k8s.io", "events", &["create", "patch"]),
+    ("", "events", &["create", "patch"]),
+];
+
+impl<'a> User<'a> {
+    /// A service account of the lab's namespace.
+    async fn new(lab: &'a Lab) -> Self {
+        let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), &lab.namespace);
+        let account = serde_json::from_value(json!({"metadata": {"name": "lictor"}})).expect("an account");
+        accounts.create(&PostParams::default(), &account).await.expect("an account can be made");
+        let token = lab.try_kubectl(&["create", "token", "lictor"], None).expect("a token can be made");
+        let admin = Kubeconfig::read_from(lab.cluster.kubeconfig()).expect("the kubeconfig can be read");
+        let cluster = admin.clusters.iter().find_map(|named| named.cluster.as_ref()).expect("it has a cluster");
+        let content = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "user",
+            "clusters": [{"name": "user", "cluster": cluster}],
+            "users": [{"name": "user", "user": {"token": token.trim()}}],
+            "contexts": [{"name": "user", "context": {"cluster": "user", "user": "user"}}],
+        });
+        let kubeconfig = std::env::temp_dir().join(format!("lictor-test-user-{}", lab.namespace));
+        std::fs::write(&kubeconfig, content.to_string()).expect("a file can be written");
+        Self { lab, kubeconfig }
+    }
+
+    /// Gives it these rights in the lab's namespace, instead of those that it had.
+    async fn may(&self, rights: impl Fn(&str, &str) -> bool) {
+        let (client, namespace) = (self.lab.client.clone(), &self.lab.namespace);
+        let rules: Vec<Value> = RIGHTS
+            .iter()
+            .map(|(group, resource, verbs)| {
+                let verbs: Vec<_> = verbs.iter().filter(|verb| rights(verb, resource)).collect();
+                json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+            })
+            .filter(|rule| rule["verbs"] != json!([]))
+            .collect();
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "lictor"}, "rules": rules,
+        });
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "lictor"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lictor"},
+            "subjects": [{"kind": "ServiceAccount", "name": "lictor", "namespace": namespace}],
+        });
+        let parameters = PatchParams::apply("test").force();
+        let api: Api<Role> = Api::namespaced(client.clone(), namespace);
+        api.patch("lictor", &parameters, &Patch::Apply(role)).await.expect("a role can be applied");
+        let api: Api<RoleBinding> = Api::namespaced(client, namespace);
+        api.patch("lictor", &parameters, &Patch::Apply(binding)).await.expect("a binding can be applied");
+    }
+
+    fn operator(&self, arguments: &[&str]) -> Operator {
+        self.lab.operator_at(&self.kubeconfig, arguments)
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.kubeconfig);
+    }
+}
+
+async fn is_not_ready(operator: &Operator, says: &[&str]) {
+    eventually(&format!("/readyz says {says:?}"), || async {
+        let (status, text) = operator.get("/readyz").await;
+        if status == 503 && says.iter().all(|part| text.contains(part)) { Ok(()) } else { Err(text) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_rights_the_operator_says_what_to_grant_and_waits() {
+    let lab = Lab::new("no-rights").await;
+    let user = User::new(&lab).await;
+    let operator = user.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    is_not_ready(&operator, &["not allowed to list leases", "grant it"]).await;
+    for resource in ["pods", "leaderelections", "leases", "nodes", "electionclasses"] {
+        operator.logs(&format!("not allowed to list {resource}")).await;
+    }
+    assert_eq!(operator.get("/healthz").await.0, 200);
+    // Then its own Lease, and nothing else.
+    user.may(|_, resource| resource == "leases").await;
+    is_not_ready(&operator, &["not allowed to list pods", "not allowed to list leaderelections"]).await;
+    user.may(|_, _| true).await;
+    lab.wait_any_leader().await;
+    assert_eq!(operator.get("/readyz").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_patch_pods_the_condition_says_so() {
+    let lab = Lab::new("no-patch").await;
+    let user = User::new(&lab).await;
+    user.may(|verb, resource| (verb, resource) != ("patch", "pods")).await;
+    let _operator = user.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let message = lab.wait_condition("web", "Elected", "False", "HandoverFails").await;
+    assert!(message.contains("not allowed to patch pods") && message.contains("grant it"), "{message}");
+    user.may(|_, _| true).await;
+    lab.wait_any_leader().await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+    user.may(|verb, resource| (verb, resource) != ("patch", "pods")).await;
+    lab.pod("c", PodSpec::default()).await;
+    let message = lab.wait_condition("web", "Elected", "True", "LabellingFails").await;
+    assert!(message.contains("not allowed to patch pods") && message.contains("grant it"), "{message}");
+    user.may(|_, _| true).await;
+    lab.wait_any_leader().await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_in_one_of_two_namespaces_are_enough_there() {
+    let (lab, other) = (Lab::new("rights-here").await, Lab::new("rights-there").await);
+    let user = User::new(&lab).await;
+    user.may(|_, _| true).await;
+    let operator = user.operator(&["--namespaces", &format!("{},{}", lab.namespace, other.namespace)]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    lab.wait_any_leader().await;
+    lab.assert_fails_over().await;
+    operator.logs(&format!("in the namespace \\\"{}\\\"", other.namespace)).await;
+    is_not_ready(&operator, &["not allowed to list pods", &other.namespace]).await;
+}

@@ -1,0 +1,155 @@
+//! Which of several pods is chosen.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Lab, PodSpec};
+
+fn annotated(key: &str, value: &str) -> PodSpec {
+    PodSpec { annotations: json!({ key: value }), ..PodSpec::default() }
+}
+
+fn priority(value: &str) -> PodSpec {
+    annotated("lictor.dev/priority", value)
+}
+
+/// Makes pods, and waits until they are ready.
+async fn pods(lab: &Lab, pods: Vec<(&str, PodSpec)>) {
+    for (name, spec) in &pods {
+        lab.pod(name, spec.clone()).await;
+    }
+    for (name, _) in &pods {
+        lab.wait_ready(name, true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_highest_priority_is_elected_but_never_an_excluded_pod() {
+    let lab = Lab::new("priority").await;
+    let recorder = lab.record().await;
+    let mut excluded = priority("100");
+    excluded.annotations["lictor.dev/never-leader"] = json!("true");
+    let all = [("a", priority("-1")), ("b", PodSpec::default()), ("c", priority("7")), ("d", priority("5"))];
+    pods(&lab, all.into_iter().chain([("e", excluded)]).collect()).await;
+    lab.elect(json!({})).await;
+    let _operator = lab.operator(&[]);
+    for next in ["c", "d", "b", "a"] {
+        lab.wait_leader(next).await;
+        lab.delete_pod(next).await;
+    }
+    lab.wait_no_leader().await;
+    lab.wait_message("web", "Elected", "NoEligiblePod", "1x the pod is annotated as never leader").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn preferences_for_zones_and_nodes_add_up() {
+    let lab = Lab::new("preference").await;
+    let recorder = lab.record().await;
+    let zone = |zone: &str| json!({"topology.kubernetes.io/zone": zone});
+    let plain = lab.node("plain", zone("z2")).await;
+    let fast = lab.node("fast", json!({"topology.kubernetes.io/zone": "z2", "disk": "ssd"})).await;
+    let near = lab.node("near", zone("z1")).await;
+    let both = lab.node("both", json!({"topology.kubernetes.io/zone": "z1", "disk": "ssd"})).await;
+    lab.ready_pods_on(&[("a", &plain), ("b", &fast), ("c", &near), ("d", &both)]).await;
+    let preference = json!([{"weight": 10, "zone": "z1"}, {"weight": 4, "nodeSelector": {"disk": "ssd"}}, {"weight": 1, "zone": "z2"}]);
+    lab.elect(json!({ "preference": preference })).await;
+    let _operator = lab.operator(&[]);
+    for next in ["d", "c", "b"] {
+        lab.wait_leader(next).await;
+        lab.delete_pod(next).await;
+    }
+    lab.wait_leader("a").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_leader_gives_way_to_a_higher_priority_only_where_preemption_is_asked_for() {
+    let lab = Lab::new("preemption").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.elect(json!({})).await;
+    pods(&lab, vec![("a", PodSpec::default())]).await;
+    lab.wait_leader("a").await;
+    pods(&lab, vec![("b", priority("10"))]).await;
+    // The operator has counted b as eligible, and left the leadership where it is.
+    lab.wait_candidates(2, 2).await;
+    lab.wait_leader("a").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1);
+
+    lab.elect(json!({"preemption": "HigherPriority"})).await;
+    lab.wait_leader("b").await;
+    lab.wait_reason("b", "Preempted").await;
+    // An equal priority is no higher one, though its name comes first.
+    pods(&lab, vec![("aa", priority("10"))]).await;
+    lab.wait_candidates(3, 3).await;
+    lab.wait_leader("b").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+    // A priority that is raised later counts as well.
+    lab.patch_pod("a", json!({"metadata": {"annotations": {"lictor.dev/priority": "11"}}})).await;
+    lab.wait_leader("a").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_is_elected_only_after_it_has_been_ready_for_long_enough() {
+    let lab = Lab::new("min-ready").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.elect(json!({"eligibility": {"minReadySeconds": 600}})).await;
+    let start = Instant::now();
+    lab.ready_pods(&["a"]).await;
+    lab.wait_message("web", "Elected", "NoEligiblePod", "not ready for long enough").await;
+    lab.elect(json!({"eligibility": {"minReadySeconds": 3}})).await;
+    lab.wait_leader("a").await;
+    // The operator can't have seen it ready before it was made.
+    assert!(start.elapsed() >= Duration::from_secs(3), "after {:?}", start.elapsed());
+    // A leader that has been ready for long does not lose its place by a spec that asks for longer.
+    lab.elect(json!({"eligibility": {"minReadySeconds": 600}})).await;
+    lab.pod("b", PodSpec::default()).await;
+    lab.wait_candidates(0, 2).await;
+    lab.wait_leader("a").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_are_not_ready_are_elected_where_readiness_is_not_asked_for() {
+    let lab = Lab::new("unready").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a"]).await;
+    lab.set_condition("a", "Ready", false).await;
+    lab.elect(json!({})).await;
+    lab.wait_condition("web", "Elected", "False", "NoEligiblePod").await;
+    lab.elect(json!({"eligibility": {"requireReady": false}})).await;
+    lab.wait_leader("a").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_promote_first_a_planned_handover_never_leaves_the_group_without_a_leader() {
+    let lab = Lab::new("promote-first").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let spec: Value = json!({"preemption": "HigherPriority", "handover": {"order": "PromoteFirst"}});
+    lab.elect(spec).await;
+    pods(&lab, vec![("a", PodSpec::default())]).await;
+    lab.wait_leader("a").await;
+    // The second handover is the first one that is not preceded by a listing of all pods.
+    for (pod, value) in [("b", "1"), ("c", "2"), ("d", "3")] {
+        pods(&lab, vec![(pod, priority(value))]).await;
+        lab.wait_leader(pod).await;
+    }
+    recorder.catch_up().await;
+    let leaders = recorder.leaders_since_first();
+    assert!(leaders.iter().all(|count| (1..=2).contains(count)), "{leaders:?}: {:#?}", recorder.revisions());
+    assert_eq!(leaders.last(), Some(&1));
+}

@@ -1,0 +1,61 @@
+//! Of an election that is deleted nothing is left.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use crate::support::{Lab, PodSpec, eventually};
+
+async fn deleted_leaves_nothing(test: &str, pause: bool) {
+    let lab = Lab::new(test).await;
+    let recorder = lab.record().await;
+    let mut operator = lab.operator(&[]);
+    for pod in ["a", "b"] {
+        let labels = json!({"tier": "kept"});
+        let annotations = json!({"example.com/note": "kept", "lictor.dev/priority": "1"});
+        lab.pod(pod, PodSpec { labels, annotations, node: None }).await;
+        lab.wait_ready(pod, true).await;
+    }
+    let before = [lab.get_pod("a").await, lab.get_pod("b").await];
+    let marking = |role: &str| json!({"labels": {"role": role}, "annotations": {"example.com/role": role}});
+    let spec = json!({"leader": marking("leader"), "follower": marking("follower")});
+    lab.elect(spec.clone()).await;
+    lab.wait_any_leader().await;
+    if pause {
+        let mut paused = spec;
+        paused["paused"] = Value::Bool(true);
+        lab.elect(paused).await;
+        lab.wait_condition("web", "Paused", "True", "Paused").await;
+    }
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    eventually("the election is gone", || async {
+        let election = lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())?;
+        election.map_or(Ok(()), |election| Err(format!("{:#?}", election.metadata)))
+    })
+    .await;
+    // All is cleaned up before the election goes, so that it goes for good.
+    assert_eq!(lab.lease("web").await, None);
+    for before in before {
+        let after = lab.get_pod(&before.name_any()).await;
+        let kept = |pod: &Pod| (pod.uid(), pod.labels().clone(), pod.annotations().clone(), pod.spec.clone());
+        assert_eq!(kept(&after), kept(&before));
+    }
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1);
+    // A new one of the same name works, and no operator that comes later finds anything else to do.
+    operator.stop().await;
+    let _operator = lab.operator(&[]);
+    lab.elect(json!({})).await;
+    lab.wait_any_leader().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_election_leaves_nothing_and_the_pods_otherwise_as_they_were() {
+    deleted_leaves_nothing("deleted-election", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_election_can_be_deleted_as_well() {
+    deleted_leaves_nothing("deleted-paused", true).await;
+}

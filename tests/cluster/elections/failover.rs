@@ -1,0 +1,217 @@
+//! A leader that can't go on is replaced.
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::support::{Lab, Operator, PodSpec, Recorder, eventually, slow};
+
+/// Pods a, b and c, of which one leads.
+async fn led(test: &str, pods: PodSpec) -> (Lab, Recorder, Operator, String) {
+    let lab = Lab::new(test).await;
+    let recorder = lab.record().await;
+    let operator = lab.operator(&[]);
+    lab.elect(json!({})).await;
+    for pod in ["a", "b", "c"] {
+        lab.pod(pod, pods.clone()).await;
+    }
+    let leader = lab.wait_any_leader().await;
+    for pod in ["a", "b", "c"] {
+        lab.wait_ready(pod, true).await;
+    }
+    (lab, recorder, operator, leader)
+}
+
+/// Waits until another pod leads, for this reason, and no promise was broken.
+async fn replaced(lab: &Lab, recorder: &Recorder, old: &str, reason: &str) -> String {
+    let new = eventually("another pod leads", || async {
+        let roles = lab.roles().await;
+        let leader = roles.iter().find(|(pod, role)| pod != old && role == "leader");
+        leader.map(|(pod, _)| pod.clone()).ok_or_else(|| format!("{roles:?}"))
+    })
+    .await;
+    lab.wait_reason(&new, reason).await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+    new
+}
+
+async fn wait_gone(lab: &Lab, pod: &str) {
+    eventually(&format!("{pod} is gone"), || async {
+        let found = lab.pods_api().get_opt(pod).await.map_err(|error| error.to_string())?;
+        found.map_or(Ok(()), |pod| Err(format!("{:#?}", pod.metadata)))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_leader_is_replaced_while_it_still_terminates() {
+    let (lab, recorder, _operator, old) = led("deleted", slow()).await;
+    lab.delete_pod_slowly(&old).await;
+    let new = replaced(&lab, &recorder, &old, "LeaderDeleted").await;
+    lab.wait_leader(&new).await;
+    assert!(lab.get_pod(&old).await.metadata.deletion_timestamp.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_vanished_while_no_operator_was_there_is_replaced() {
+    let (lab, recorder, mut operator, old) = led("vanished", PodSpec::default()).await;
+    operator.stop().await;
+    lab.delete_pod(&old).await;
+    wait_gone(&lab, &old).await;
+    let _operator = lab.operator(&[]);
+    let new = replaced(&lab, &recorder, &old, "LeaderGone").await;
+    lab.wait_leader(&new).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_not_ready_any_more_is_replaced() {
+    let (lab, recorder, _operator, old) = led("not-ready", PodSpec::default()).await;
+    lab.set_condition(&old, "Ready", false).await;
+    let new = replaced(&lab, &recorder, &old, "LeaderNotReady").await;
+    lab.wait_leader(&new).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_has_finished_is_replaced() {
+    let (lab, recorder, _operator, old) = led("finished", PodSpec::default()).await;
+    // The condition Ready is left as it is: the phase alone has to count.
+    lab.patch_pod_status(&old, json!({"phase": "Succeeded"})).await;
+    replaced(&lab, &recorder, &old, "LeaderFinished").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evicted_leader_is_replaced() {
+    let (lab, recorder, _operator, old) = led("evicted", PodSpec::default()).await;
+    lab.patch_pod_status(&old, json!({"phase": "Failed", "reason": "Evicted"})).await;
+    replaced(&lab, &recorder, &old, "LeaderFinished").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_eviction_is_announced_is_replaced() {
+    let (lab, recorder, _operator, old) = led("disrupted", PodSpec::default()).await;
+    lab.set_condition(&old, "DisruptionTarget", true).await;
+    let new = replaced(&lab, &recorder, &old, "LeaderDisrupted").await;
+    lab.wait_leader(&new).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_its_user_excludes_is_replaced() {
+    let (lab, recorder, _operator, old) = led("excluded", PodSpec::default()).await;
+    lab.patch_pod(&old, json!({"metadata": {"annotations": {"lictor.dev/never-leader": "true"}}})).await;
+    let new = replaced(&lab, &recorder, &old, "LeaderExcluded").await;
+    lab.wait_leader(&new).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_leaves_the_group_is_replaced_and_cleaned() {
+    let (lab, recorder, _operator, old) = led("left", PodSpec::default()).await;
+    lab.patch_pod(&old, json!({"metadata": {"labels": {"app": "other"}}})).await;
+    replaced(&lab, &recorder, &old, "LeaderNotSelected").await;
+    lab.wait_clean(&old).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_eligible_leader_leaves_none_behind_and_the_next_eligible_pod_leads() {
+    let lab = Lab::new("last").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.elect(json!({})).await;
+    lab.ready_pods(&["a"]).await;
+    lab.wait_leader("a").await;
+    lab.set_condition("a", "Ready", false).await;
+    lab.wait_no_leader().await;
+    lab.wait_message("web", "Elected", "NoEligiblePod", "1x the pod is not ready").await;
+    lab.set_condition("a", "Ready", true).await;
+    lab.wait_leader("a").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_may_recover_within_the_failover_delay_but_not_from_its_deletion() {
+    let lab = Lab::new("delay").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    // Longer than this test may take: whatever moves the leadership here, it is not the end of the delay.
+    lab.elect(json!({"handover": {"failoverDelaySeconds": 600}})).await;
+    lab.ready_pods(&["a", "b"]).await;
+    let old = lab.wait_any_leader().await;
+    lab.set_condition(&old, "Ready", false).await;
+    lab.wait_condition("web", "Elected", "True", "WaitingForRecovery").await;
+    lab.set_condition(&old, "Ready", true).await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1, "the leader recovered in time");
+
+    lab.set_condition(&old, "Ready", false).await;
+    lab.wait_condition("web", "Elected", "True", "WaitingForRecovery").await;
+    lab.delete_pod(&old).await;
+    let new = if old == "a" { "b" } else { "a" };
+    lab.wait_leader(new).await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_does_not_recover_is_replaced_after_the_failover_delay() {
+    let lab = Lab::new("delay-ends").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.elect(json!({"handover": {"failoverDelaySeconds": 3}})).await;
+    lab.ready_pods(&["a", "b"]).await;
+    let old = lab.wait_any_leader().await;
+    let lost = std::time::Instant::now();
+    lab.set_condition(&old, "Ready", false).await;
+    let new = if old == "a" { "b" } else { "a" };
+    lab.wait_leader(new).await;
+    assert!(lost.elapsed() >= std::time::Duration::from_secs(3), "after {:?}", lost.elapsed());
+    lab.wait_reason(new, "LeaderNotReady").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+/// Of a single pod that is deleted and made again under its name; `seen`: before the eyes of an operator.
+async fn recreated(test: &str, seen: bool) {
+    let lab = Lab::new(test).await;
+    let recorder = lab.record().await;
+    let mut operator = lab.operator(&[]);
+    lab.elect(json!({})).await;
+    lab.ready_pods(&["a"]).await;
+    lab.wait_leader("a").await;
+    let (before, term) = (lab.get_pod("a").await, lab.term("web").await);
+    if !seen {
+        operator.stop().await;
+    }
+    lab.delete_pod("a").await;
+    wait_gone(&lab, "a").await;
+    let after = lab.pod("a", PodSpec::default()).await;
+    assert!(!after.labels().contains_key("role"));
+    if !seen {
+        lab.wait_ready("a", true).await;
+        operator = lab.operator(&[]);
+    }
+    lab.wait_leader("a").await;
+    lab.wait_status("web", "the status names the new pod", |election| {
+        let leader = election.status.as_ref().and_then(|status| status.leader.as_ref());
+        leader.is_some_and(|leader| Some(&leader.uid) == after.metadata.uid.as_ref())
+    })
+    .await;
+    if !seen {
+        lab.wait_reason("a", "LeaderGone").await;
+    }
+    assert_ne!(before.uid(), after.uid());
+    assert!(lab.term("web").await > term);
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+    drop(operator);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_recreated_under_the_leaders_name_does_not_inherit_its_leadership() {
+    recreated("recreated", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_does_one_that_was_recreated_while_no_operator_was_there() {
+    recreated("recreated-unseen", false).await;
+}

@@ -1,0 +1,141 @@
+//! Leaders that look ready and do not work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::support::{Lab, eventually, is_ready};
+
+/// What a pod answers: with this HTTP status, or nothing at all if it is 0.
+struct Answers {
+    ip: String,
+    port: u16,
+    status: Arc<AtomicU16>,
+    task: JoinHandle<()>,
+}
+
+impl Answers {
+    /// At the loopback address of this number that is this process's and this test's own; port 0: a free one.
+    async fn start(test: u32, number: u32, port: u16) -> Self {
+        let process = std::process::id();
+        let ip = format!("127.{}.{}.{}", 1 + process % 250, 1 + process / 250 % 250, 8 * test + number);
+        let listener = TcpListener::bind((ip.as_str(), port)).await.expect("the address is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let status = Arc::new(AtomicU16::new(200));
+        let given = status.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let status = given.load(Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let mut request = [0; 4096];
+                    let _ = stream.read(&mut request).await;
+                    if status == 0 {
+                        std::future::pending::<()>().await;
+                    }
+                    let answer = format!("HTTP/1.1 {status} Test\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                    let _ = stream.write_all(answer.as_bytes()).await;
+                });
+            }
+        });
+        Self { ip, port, status, task }
+    }
+
+    /// Two pods at the same port.
+    async fn pair() -> [Self; 2] {
+        static TESTS: AtomicU32 = AtomicU32::new(1);
+        let test = TESTS.fetch_add(1, Ordering::Relaxed);
+        let first = Self::start(test, 1, 0).await;
+        let second = Self::start(test, 2, first.port).await;
+        [first, second]
+    }
+
+    fn answer(&self, status: u16) {
+        self.status.store(status, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ready_leader_that_fails_its_http_probe_is_replaced() {
+    let lab = Lab::new("probe-http").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let answers = Answers::pair().await;
+    lab.ready_pod_at("a", &answers[0].ip).await;
+    lab.ready_pod_at("b", &answers[1].ip).await;
+    let http = json!({"path": "/leader", "port": answers[0].port});
+    lab.elect(json!({"probe": {"httpGet": http, "periodSeconds": 1, "failureThreshold": 2}})).await;
+    let mut leader = lab.wait_any_leader().await;
+    // One that says that it fails, then one that says nothing.
+    for status in [503, 0] {
+        let (old, new) = if leader == "a" { (0, "b") } else { (1, "a") };
+        answers[old].answer(status);
+        lab.wait_leader(new).await;
+        lab.wait_reason(new, "ProbeFailed").await;
+        assert!(is_ready(&lab.get_pod(&leader).await), "it looks ready still");
+        answers[old].answer(200);
+        leader = new.into();
+    }
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ready_leader_that_fails_its_tcp_probe_is_replaced() {
+    let lab = Lab::new("probe-tcp").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let [first, second] = Answers::pair().await;
+    lab.ready_pod_at("a", &first.ip).await;
+    lab.ready_pod_at("b", &second.ip).await;
+    let tcp = json!({"port": first.port});
+    lab.elect(json!({"probe": {"tcpSocket": tcp, "periodSeconds": 1, "failureThreshold": 2}})).await;
+    let old = lab.wait_any_leader().await;
+    let (broken, new) = if old == "a" { (first, "b") } else { (second, "a") };
+    drop(broken);
+    lab.wait_leader(new).await;
+    lab.wait_reason(new, "ProbeFailed").await;
+    assert!(is_ready(&lab.get_pod(&old).await), "it looks ready still");
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_fails_its_probe_stays_if_nobody_else_is_eligible() {
+    let lab = Lab::new("probe-alone").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let [only, other] = Answers::pair().await;
+    lab.ready_pod_at("a", &only.ip).await;
+    let http = json!({"port": only.port});
+    lab.elect(json!({"probe": {"httpGet": http, "periodSeconds": 1, "failureThreshold": 2}})).await;
+    lab.wait_leader("a").await;
+    only.answer(500);
+    let message = lab.wait_condition("web", "Elected", "True", "ProbeFails").await;
+    assert!(message.contains("a fails its probe") && message.contains("no other pod is eligible"), "{message}");
+    lab.wait_leader("a").await;
+    only.answer(204);
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+    only.answer(500);
+    lab.wait_condition("web", "Elected", "True", "ProbeFails").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1);
+    // Until somebody else can lead.
+    lab.ready_pod_at("b", &other.ip).await;
+    eventually("b leads", || async {
+        let leader = lab.wait_any_leader().await;
+        if leader == "b" { Ok(()) } else { Err(leader) }
+    })
+    .await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}

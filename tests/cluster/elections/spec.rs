@@ -1,0 +1,206 @@
+//! What becomes of the pods when the election is changed.
+
+use kube::ResourceExt;
+use kube::api::{Api, PostParams};
+use lictor::api::ElectionClass;
+use serde_json::{Value, json};
+
+use crate::support::{Lab, PodSpec, eventually};
+
+fn grouped(group: &str) -> PodSpec {
+    PodSpec { labels: json!({"group": group}), ..PodSpec::default() }
+}
+
+fn selecting(group: &str) -> Value {
+    json!({"selector": {"matchLabels": {"group": group}}})
+}
+
+/// Waits until these pods, and no others, have these values of a label.
+async fn wait_labels(lab: &Lab, key: &str, expected: &[(&str, &str)]) {
+    eventually(&format!("{key} is {expected:?}"), || async {
+        let pods = lab.pods_api().list(&kube::api::ListParams::default()).await.map_err(|error| error.to_string())?;
+        let labelled = |pod: &k8s_openapi::api::core::v1::Pod| Some((pod.name_any(), pod.labels().get(key)?.clone()));
+        let found: Vec<(String, String)> = pods.items.iter().filter_map(labelled).collect();
+        let found: Vec<(&str, &str)> = found.iter().map(|(pod, value)| (pod.as_str(), value.as_str())).collect();
+        if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_paused_nothing_is_written_even_if_the_leader_dies_and_then_it_goes_on() {
+    let lab = Lab::new("paused").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.elect(json!({})).await;
+    lab.ready_pods(&["a", "b"]).await;
+    let old = lab.wait_any_leader().await;
+    lab.elect(json!({"paused": true})).await;
+    lab.wait_condition("web", "Paused", "True", "Paused").await;
+    // The operator has seen each of these, since it counts the candidates anew.
+    lab.ready_pods(&["c"]).await;
+    lab.wait_candidates(3, 3).await;
+    lab.set_condition(&old, "Ready", false).await;
+    lab.wait_candidates(2, 3).await;
+    let lease = lab.lease("web").await.and_then(|lease| lease.resource_version());
+    assert_eq!(lab.get_pod(&old).await.labels().get("role").map(String::as_str), Some("leader"));
+    lab.delete_pod(&old).await;
+    lab.wait_candidates(2, 2).await;
+    let kept = if old == "a" { "b" } else { "a" };
+    let mut roles = lab.roles().await;
+    roles.sort();
+    assert_eq!(roles, [(kept.to_owned(), "follower".to_owned()), ("c".to_owned(), String::new())]);
+    assert_eq!(lab.lease("web").await.and_then(|lease| lease.resource_version()), lease, "the lock is kept");
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1);
+
+    lab.elect(json!({"paused": false})).await;
+    lab.wait_any_leader().await;
+    lab.wait_status("web", "the condition Paused is gone", |election| {
+        let conditions = election.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+        !conditions.is_empty() && conditions.iter().all(|condition| condition.type_ != "Paused")
+    })
+    .await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_another_selector_the_pods_of_the_earlier_one_are_cleaned() {
+    let lab = Lab::new("selector").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.elect(selecting("one")).await;
+    for (pod, group) in [("a", "one"), ("b", "one"), ("c", "two"), ("d", "two")] {
+        lab.pod(pod, grouped(group)).await;
+        lab.wait_ready(pod, true).await;
+    }
+    wait_labels(&lab, "role", &[("a", "leader"), ("b", "follower")]).await;
+    let term = lab.term("web").await;
+    lab.elect(selecting("two")).await;
+    wait_labels(&lab, "role", &[("c", "leader"), ("d", "follower")]).await;
+    lab.wait_clean("a").await;
+    lab.wait_clean("b").await;
+    assert!(lab.term("web").await > term);
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_other_labels_the_earlier_ones_are_taken_off_and_the_leader_stays() {
+    let lab = Lab::new("labels").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.elect(json!({
+        "leader": {"labels": {"role": "leader"}, "annotations": {"example.com/since": "today"}},
+        "follower": {"labels": {"role": "follower"}},
+    }))
+    .await;
+    lab.ready_pods(&["a", "b"]).await;
+    let old = lab.wait_any_leader().await;
+    let term = lab.term("web").await;
+    lab.elect(json!({"leader": {"labels": {"tier": "primary"}}, "follower": {"labels": {"tier": "secondary"}}})).await;
+    let tier = |pod: &str| if pod == old { "primary" } else { "secondary" };
+    wait_labels(&lab, "tier", &[("a", tier("a")), ("b", tier("b"))]).await;
+    wait_labels(&lab, "role", &[]).await;
+    assert!(!lab.get_pod(&old).await.annotations().contains_key("example.com/since"));
+    assert!(lab.term("web").await > term);
+    // And it is the new label by which the leadership moves.
+    lab.delete_pod(&old).await;
+    let new = if old == "a" { "b" } else { "a" };
+    wait_labels(&lab, "tier", &[(new, "primary")]).await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1);
+}
+
+/// The defaults are written into the object, where `kubectl apply` merges with them.
+#[ignore = "defect: labels that are written after a time without any are added to the default ones, not put in their place"]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_labels_of_ones_own_replace_the_default_ones() {
+    let lab = Lab::new("own-labels").await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a"]).await;
+    let manifest = |more: &str| {
+        let head = "apiVersion: lictor.dev/v1alpha1\nkind: LeaderElection\nmetadata: {name: web}\n";
+        format!("{head}spec:\n  selector: {{matchLabels: {{app: web}}}}\n{more}")
+    };
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&manifest(""))).expect("it can be applied");
+    lab.wait_leader("a").await;
+    let own = "  leader: {labels: {tier: primary}}\n  follower: {labels: {tier: secondary}}\n";
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&manifest(own))).expect("it can be applied");
+    wait_labels(&lab, "tier", &[("a", "primary")]).await;
+    wait_labels(&lab, "role", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_another_class_the_lock_moves_and_the_leader_stays() {
+    let lab = Lab::new("class").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let classes: Api<ElectionClass> = Api::all(lab.client.clone());
+    let class = |which: &str| format!("{}-{which}", lab.namespace);
+    for which in ["one", "two"] {
+        let object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": class(which)},
+            "spec": {"lease": {}, "keyTemplate": format!("{{name}}-{which}")},
+        });
+        let object = serde_json::from_value(object).expect("a class");
+        classes.create(&PostParams::default(), &object).await.expect("a class can be made");
+    }
+    lab.elect(json!({"className": class("one")})).await;
+    lab.ready_pods(&["a", "b"]).await;
+    let leader = lab.wait_any_leader().await;
+    let term = lab.term("web-one").await;
+    lab.elect(json!({"className": class("two")})).await;
+    eventually("the lock has moved", || async {
+        match (lab.lease("web-one").await, lab.lease("web-two").await) {
+            (None, Some(_)) => Ok(()),
+            (one, two) => Err(format!("{one:?}\n{two:?}")),
+        }
+    })
+    .await;
+    assert!(lab.term("web-two").await > term);
+    lab.wait_leader(&leader).await;
+    lab.wait_reason(&leader, "SpecChanged").await;
+    lab.delete_pod(&leader).await;
+    lab.wait_leader(if leader == "a" { "b" } else { "a" }).await;
+    lab.wait_status("web", "the status names the class", |election| {
+        election.status.as_ref().and_then(|status| status.class_name.clone()) == Some(class("two"))
+    })
+    .await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_elections_for_the_same_pods_the_younger_waits_until_the_older_is_deleted() {
+    let lab = Lab::new("two-elections").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b", "c"]).await;
+    lab.elect_as("older", json!({})).await;
+    let first = lab.wait_any_leader().await;
+    lab.elect_as("younger", json!({})).await;
+    let message = lab.wait_condition("younger", "Accepted", "False", "PodsTaken").await;
+    assert!(message.contains(&format!("{}/older", lab.namespace)), "{message}");
+    // The older works on, and the younger has taken no lock.
+    lab.delete_pod(&first).await;
+    let second = eventually("another pod leads", || async {
+        let next = lab.wait_any_leader().await;
+        if next == first { Err(next) } else { Ok(next) }
+    })
+    .await;
+    let owner = lab.get_pod(&second).await.annotations().get("lictor.dev/election").cloned();
+    assert_eq!(owner.as_deref(), Some("older"));
+    assert!(lab.lease("younger").await.is_none());
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+
+    lab.elections_api().delete("older", &kube::api::DeleteParams::default()).await.expect("it can be deleted");
+    lab.wait_condition("younger", "Accepted", "True", "Accepted").await;
+    let third = lab.wait_any_leader().await;
+    let owner = lab.get_pod(&third).await.annotations().get("lictor.dev/election").cloned();
+    assert_eq!(owner.as_deref(), Some("younger"));
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 3);
+}

@@ -1,0 +1,181 @@
+//! Late writers: an operator that was stopped just before it promoted, and whose promotion arrives after others have moved on.
+
+use serde_json::json;
+
+use crate::support::{Answered, Asked, Lab, Operator, Proxy, Recorder, eventually};
+
+/// A promotion that is on its way for a long time.
+struct Late {
+    proxy: Proxy,
+    sender: Operator,
+    /// The pod that it would make the leader.
+    pod: String,
+}
+
+impl Late {
+    /// An operator's first promotion in a new group, where nobody has a label yet.
+    async fn first(lab: &Lab, pods: &[&str]) -> Self {
+        let proxy = Proxy::start(lab.cluster).await;
+        proxy.hold(Asked::promotes);
+        let sender = lab.operator_at(proxy.kubeconfig(), &[]);
+        sender.acts().await;
+        lab.ready_pods(pods).await;
+        lab.elect(json!({"preemption": "HigherPriority"})).await;
+        Self::stopped(proxy, sender).await
+    }
+
+    /// An operator's promotion in a group that it has led from one pod to another already.
+    async fn later(lab: &Lab, pods: &[&str]) -> Self {
+        let proxy = Proxy::start(lab.cluster).await;
+        let sender = lab.operator_at(proxy.kubeconfig(), &[]);
+        lab.ready_pods(pods).await;
+        lab.elect(json!({"preemption": "HigherPriority"})).await;
+        let leader = lab.wait_any_leader().await;
+        proxy.hold(Asked::promotes);
+        let next = pods.iter().find(|pod| **pod != leader).expect("there is another");
+        prefer(lab, next, 1).await;
+        Self::stopped(proxy, sender).await
+    }
+
+    async fn stopped(proxy: Proxy, sender: Operator) -> Self {
+        let pod = proxy.held().await.name().to_owned();
+        sender.signal("STOP");
+        Self { proxy, sender, pod }
+    }
+
+    /// Lets the promotion through as soon as there is another leader: the API server has to refuse it. Then the operator that
+    /// sent it wakes up, and stands by.
+    async fn arrives_in_vain(self, lab: &Lab, recorder: &Recorder, leader: &str, by: &Successor) {
+        eventually(&format!("{leader} is promoted instead of {}", self.pod), || async {
+            let roles = lab.roles().await;
+            if roles.contains(&(leader.to_owned(), "leader".to_owned())) { Ok(()) } else { Err(format!("{roles:?}")) }
+        })
+        .await;
+        let answers = self.proxy.deliver_late().await;
+        assert!(answers.iter().all(|answer| answer.asked.name() == self.pod), "{answers:#?}");
+        assert_all_refused(&answers);
+        by.proxy.hold(|_| false);
+        self.sender.signal("CONT");
+        self.sender.logs("this replica stands by").await;
+        lab.wait_leader(leader).await;
+        recorder.catch_up().await;
+        recorder.assert_promises();
+    }
+}
+
+/// An operator that moves on. After its promotion nothing of it reaches a pod: what refuses the late promotion has to be done
+/// before, and not by chance soon after.
+struct Successor {
+    proxy: Proxy,
+    _operator: Operator,
+}
+
+impl Successor {
+    async fn start(lab: &Lab) -> Self {
+        let proxy = Proxy::start(lab.cluster).await;
+        let mut promoted = false;
+        proxy.hold(move |asked| {
+            let holds = promoted && asked.writes_pod();
+            promoted |= asked.promotes();
+            holds
+        });
+        let operator = lab.operator_at(proxy.kubeconfig(), &[]);
+        operator.acts().await;
+        Self { proxy, _operator: operator }
+    }
+}
+
+fn assert_all_refused(answers: &[Answered]) {
+    assert!(!answers.is_empty());
+    for answer in answers {
+        assert_eq!((answer.status, answer.body["reason"].as_str()), (409, Some("Conflict")), "{answer:#?}");
+    }
+}
+
+async fn prefer(lab: &Lab, pod: &str, priority: i32) {
+    lab.patch_pod(pod, json!({"metadata": {"annotations": {"lictor.dev/priority": priority.to_string()}}})).await;
+}
+
+/// The last of the pods that is not this one.
+fn another(pods: &[&'static str], than: &str) -> &'static str {
+    pods.iter().rev().find(|pod| **pod != than).expect("there is another")
+}
+
+/// A second operator writes the record for another pod, and is killed before any of its writes to pods arrives. Whoever comes
+/// next goes on with a record that names nobody whom the late promotion is for, and no pod shows the label: nothing but a stamp
+/// on every candidate keeps the promotion out.
+async fn overtaken_halfway(lab: &Lab) -> Proxy {
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(Asked::writes_pod);
+    let second = lab.operator_at(proxy.kubeconfig(), &[]);
+    second.acts().await;
+    let held = proxy.held().await;
+    assert!(!held.promotes(), "others are written to before anybody is promoted: {held:?}");
+    drop(second);
+    proxy
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_promotion_that_comes_late_is_refused() {
+    let lab = Lab::new("late-first").await;
+    let recorder = lab.record().await;
+    let late = Late::first(&lab, &["a", "b"]).await;
+    let other = another(&["a", "b"], &late.pod);
+    prefer(&lab, other, 10).await;
+    let second = Successor::start(&lab).await;
+    late.arrives_in_vain(&lab, &recorder, other, &second).await;
+    assert_eq!(recorder.assert_promises(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_promotion_that_comes_late_is_refused() {
+    let lab = Lab::new("late-later").await;
+    let recorder = lab.record().await;
+    let late = Late::later(&lab, &["a", "b", "c"]).await;
+    let other = another(&["a", "b", "c"], &late.pod);
+    prefer(&lab, other, 10).await;
+    let second = Successor::start(&lab).await;
+    late.arrives_in_vain(&lab, &recorder, other, &second).await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_promotion_is_refused_after_an_operator_between_was_killed_halfway() {
+    let lab = Lab::new("late-first-twice").await;
+    let recorder = lab.record().await;
+    let late = Late::first(&lab, &["a", "b"]).await;
+    let other = another(&["a", "b"], &late.pod);
+    prefer(&lab, other, 10).await;
+    let between = overtaken_halfway(&lab).await;
+    let third = Successor::start(&lab).await;
+    late.arrives_in_vain(&lab, &recorder, other, &third).await;
+    assert_all_refused(&between.deliver_late().await);
+    assert_eq!(recorder.assert_promises(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_promotion_is_refused_after_an_operator_between_was_killed_halfway() {
+    let lab = Lab::new("late-later-twice").await;
+    let recorder = lab.record().await;
+    let late = Late::later(&lab, &["a", "b", "c"]).await;
+    let other = another(&["a", "b", "c"], &late.pod);
+    prefer(&lab, other, 10).await;
+    let between = overtaken_halfway(&lab).await;
+    let third = Successor::start(&lab).await;
+    late.arrives_in_vain(&lab, &recorder, other, &third).await;
+    assert_all_refused(&between.deliver_late().await);
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_promotion_is_refused_after_its_lock_was_deleted() {
+    let lab = Lab::new("late-deleted").await;
+    let recorder = lab.record().await;
+    let late = Late::first(&lab, &["a", "b"]).await;
+    let other = another(&["a", "b"], &late.pod);
+    lab.try_kubectl(&["delete", "lease", "web"], None).expect("the lock can be deleted");
+    prefer(&lab, other, 10).await;
+    let second = Successor::start(&lab).await;
+    late.arrives_in_vain(&lab, &recorder, other, &second).await;
+    assert_eq!(recorder.assert_promises(), 1);
+}

@@ -1,0 +1,255 @@
+//! Several replicas of the operator: one acts, the others stand by, and nobody's leader is disturbed when they change.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+use k8s_openapi::jiff::{Timestamp, ToSpan};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::json;
+
+use crate::support::{Lab, Operator, PodSpec, eventually};
+
+/// How long operators in a lab wait for one that went silent.
+const LEASE: Duration = Duration::from_secs(3);
+/// What a busy machine may add to it.
+const SLACK: Duration = Duration::from_secs(4);
+
+impl Lab {
+    /// The Lease of the operators of this lab.
+    async fn operator_lease(&self) -> LeaseSpec {
+        let lease = self.leases_api().get("lictor.dev-operator").await.expect("the operators have a Lease");
+        lease.spec.expect("it has a spec")
+    }
+
+    /// Waits until the operators' Lease names this replica.
+    async fn wait_held_by(&self, operator: &Operator) -> LeaseSpec {
+        let identity = operator.identity().await;
+        eventually(&format!("{identity} holds the Lease"), || async {
+            let spec = self.operator_lease().await;
+            if spec.holder_identity.as_ref() == Some(&identity) { Ok(spec) } else { Err(format!("{spec:?}")) }
+        })
+        .await
+    }
+
+    /// The resourceVersion of each pod, and of the lock of the election `web`.
+    async fn versions(&self) -> BTreeMap<String, String> {
+        let pods = self.pods_api().list(&ListParams::default()).await.expect("pods can be listed");
+        let lock = self.leases_api().get("web").await.expect("the election has a lock");
+        let version = |object: &dyn Fn() -> Option<String>| object().expect("an object has a version");
+        let pods =
+            pods.items.iter().map(|pod| (format!("pod {}", pod.name_any()), version(&|| pod.resource_version())));
+        pods.chain([("lock".to_owned(), version(&|| lock.resource_version()))]).collect()
+    }
+}
+
+/// Waits until a replica knows the cluster, and acts or not.
+async fn wait_ready(operator: &Operator, acting: bool) {
+    eventually(&format!("it is ready, acting: {acting}"), || async {
+        let ready = operator.get("/readyz").await;
+        let acts = operator.metric("lictor_acting").await == Some(1.0);
+        if ready.0 == 200 && acts == acting { Ok(()) } else { Err(format!("{ready:?}, acting: {acts}")) }
+    })
+    .await;
+}
+
+fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_replicas_one_acts() {
+    let lab = Lab::new("replicas").await;
+    let replicas = [lab.operator(&[]), lab.operator(&[]), lab.operator(&[])];
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    // Twice: the second time somebody has deleted the Lease, and whoever comes first makes it anew.
+    for _ in 0..2 {
+        eventually("one acts, and the Lease names it", || async {
+            let lease = lab.operator_lease().await;
+            let mut acting = Vec::new();
+            for replica in &replicas {
+                if replica.metric("lictor_acting").await == Some(1.0) {
+                    acting.push(replica.identity().await);
+                }
+            }
+            if acting.as_slice() == lease.holder_identity.as_slice() {
+                Ok(())
+            } else {
+                Err(format!("{acting:?}, {lease:?}"))
+            }
+        })
+        .await;
+        for replica in &replicas {
+            assert_eq!(replica.get("/readyz").await.0, 200, "a standby is ready");
+            let tells = replica.metric("lictor_leader{").await.is_some();
+            let acts = replica.metric("lictor_acting").await == Some(1.0);
+            assert!(acts || !tells, "only the one that acts tells who leads");
+        }
+        lab.leases_api().delete("lictor.dev-operator", &DeleteParams::default()).await.expect("it can be deleted");
+        eventually("it is made anew", || async {
+            let lease = lab.leases_api().get_opt("lictor.dev-operator").await.map_err(|error| error.to_string())?;
+            lease.map(|_| ()).ok_or_else(|| "there is none".to_owned())
+        })
+        .await;
+    }
+    lab.wait_leader(&leader).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_is_asked_to_end_hands_over_at_once() {
+    let lab = Lab::new("sigterm").await;
+    let recorder = lab.record().await;
+    let mut first = lab.operator(&[]);
+    first.acts().await;
+    let second = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    wait_ready(&second, false).await;
+    let status = first.stop().await;
+    assert!(status.success(), "{status}");
+    let took = seconds_between(first.logged_at("lictor stops").await, second.logged_at("this replica acts").await);
+    assert!((0.0..1.0).contains(&took), "the other acted after {took} s");
+    lab.kill_pod(&leader).await;
+    lab.wait_any_leader().await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_was_killed_is_replaced_when_its_lease_has_ended() {
+    let lab = Lab::new("sigkill").await;
+    let recorder = lab.record().await;
+    // Under one name: what an earlier start of the same replica held, is somebody else's.
+    let first = lab.operator(&["--identity", "same"]);
+    first.acts().await;
+    let second = lab.operator(&["--identity", "same"]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    wait_ready(&second, false).await;
+    first.signal("KILL");
+    lab.kill_pod(&leader).await;
+    let renewed = lab.operator_lease().await.renew_time.expect("it was renewed").0;
+    let acquired = lab.wait_held_by(&second).await.acquire_time.expect("it was acquired").0;
+    let took = seconds_between(renewed, acquired);
+    assert!((LEASE.as_secs_f64()..(LEASE + SLACK).as_secs_f64()).contains(&took), "after {took} s");
+    let next = lab.wait_any_leader().await;
+    assert_ne!(next, leader);
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_start_restart_or_take_over_of_the_operator_writes_to_a_pod() {
+    let lab = Lab::new("restarts").await;
+    let mut first = lab.operator(&[]);
+    lab.ready_pods(&["a", "b", "c"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+    let before = lab.versions().await;
+    // Each time, the operator has looked at the election and found everything right: it tells who leads.
+    let mut second = lab.operator(&[]);
+    wait_ready(&second, false).await;
+    assert!(first.stop().await.success());
+    second.sees_leader(&lab.namespace, "web", &leader).await;
+    assert_eq!(lab.versions().await, before, "after a take-over");
+    assert!(second.stop().await.success());
+    let third = lab.operator(&[]);
+    third.sees_leader(&lab.namespace, "web", &leader).await;
+    assert_eq!(lab.versions().await, before, "after a restart");
+    drop(third);
+    let fourth = lab.operator(&[]);
+    fourth.sees_leader(&lab.namespace, "web", &leader).await;
+    // It has also seen to the pods that need something, which is a fourth one, and to no other.
+    lab.pod("d", PodSpec::default()).await;
+    lab.wait_leader(&leader).await;
+    let mut after = lab.versions().await;
+    after.remove("pod d");
+    assert_eq!(after, before, "after a crash");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_lost_while_no_operator_ran_is_replaced_when_one_starts() {
+    let lab = Lab::new("nobody-runs").await;
+    let recorder = lab.record().await;
+    let mut first = lab.operator(&[]);
+    lab.ready_pods(&["a", "b", "c"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    assert!(first.stop().await.success());
+    lab.kill_pod(&leader).await;
+    let _second = lab.operator(&[]);
+    let next = lab.wait_any_leader().await;
+    assert_ne!(next, leader);
+    let election = lab.wait_status("web", "the status tells it", |election| {
+        election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod == next)
+    });
+    let history = election.await.status.expect("it has a status").history;
+    assert_eq!(history[0].previous.as_deref(), Some(leader.as_str()));
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_was_frozen_stands_by_when_it_wakes_up() {
+    let lab = Lab::new("frozen").await;
+    let recorder = lab.record().await;
+    let first = lab.operator(&[]);
+    first.acts().await;
+    let second = lab.operator(&[]);
+    lab.ready_pods(&["a", "b", "c"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    wait_ready(&second, false).await;
+    first.signal("STOP");
+    second.acts().await;
+    lab.kill_pod(&leader).await;
+    let next = lab.wait_any_leader().await;
+    first.signal("CONT");
+    first.logs("this replica stands by").await;
+    wait_ready(&first, false).await;
+    wait_ready(&second, true).await;
+    lab.wait_leader(&next).await;
+    lab.kill_pod(&next).await;
+    lab.wait_any_leader().await;
+    lab.wait_held_by(&second).await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operators_lease_ends_by_what_is_observed_and_not_by_its_timestamps() {
+    let lab = Lab::new("timestamps").await;
+    let now = Timestamp::now();
+    // Who held it, when it says that it was renewed, how long it says that it lasts, and how long a replica has to wait.
+    let cases = [
+        ("past", "somebody", now - (24 * 365).hours(), 3, 3),
+        ("future", "somebody", now + (24 * 365).hours(), 3, 3),
+        ("longer", "somebody", now, 6, 6),
+        ("released", "", now + (24 * 365).hours(), 300, 0),
+    ];
+    let mut replicas = Vec::new();
+    for (name, holder, renewed, duration, wait) in cases {
+        let lease = json!({
+            "metadata": {"name": format!("example.com-{name}")},
+            "spec": {
+                "holderIdentity": holder, "leaseDurationSeconds": duration,
+                "renewTime": format!("{renewed:.6}"), "acquireTime": format!("{renewed:.6}"),
+            },
+        });
+        let lease = serde_json::from_value(lease).expect("a Lease");
+        lab.leases_api().create(&PostParams::default(), &lease).await.expect("a Lease can be made");
+        let controller = format!("example.com/{name}");
+        replicas.push((lab.operator(&["--controller", &controller]), name, f64::from(wait)));
+    }
+    for (replica, name, wait) in &replicas {
+        let took =
+            seconds_between(replica.logged_at("lictor starts").await, replica.logged_at("this replica acts").await);
+        assert!((*wait..*wait + SLACK.as_secs_f64()).contains(&took), "{name}: after {took} s instead of {wait} s");
+    }
+}

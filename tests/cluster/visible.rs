@@ -1,0 +1,312 @@
+//! What users see: columns, explanations, status, Events, metrics and logs; and how little the API server sees of a quiet group.
+
+use kube::ResourceExt;
+use lictor::api::{LeaderElectionStatus, definitions};
+use serde_json::{Value, json};
+
+use crate::support::{Asked, Lab, Proxy, eventually};
+
+/// The words of each line.
+fn table(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+impl Lab {
+    async fn status_of(&self, pod: &str) -> LeaderElectionStatus {
+        let what = format!("the status names {pod}");
+        let election = self.wait_status("web", &what, |election| {
+            election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod == pod)
+        });
+        election.await.status.unwrap_or_default()
+    }
+
+    /// Gives a pod a higher priority than all before, and waits until it leads because of that.
+    async fn prefer(&self, pod: &str, priority: usize) {
+        self.patch_pod(pod, json!({"metadata": {"annotations": {"lictor.dev/priority": priority.to_string()}}})).await;
+        self.wait_leader(pod).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_shows_what_matters_in_columns() {
+    let lab = Lab::new("columns").await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b", "c"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    lab.status_of(&leader).await;
+    let text = lab.try_kubectl(&["get", "le"], None).expect("kubectl shows it");
+    let rows = table(&text);
+    assert_eq!(rows[0], ["NAME", "LEADER", "TERM", "CANDIDATES", "CLASS", "AGE"]);
+    assert_eq!(rows[1][..5], ["web", &leader, "1", "3/3", "lease"], "{text}");
+    let text = lab.try_kubectl(&["get", "leaderelections.lictor.dev", "-o", "wide"], None).expect("kubectl shows it");
+    let rows = table(&text);
+    let column = |name: &str| rows[0].iter().position(|title| *title == name).map(|at| rows[1][at]);
+    let node = lab.pods_api().get(&leader).await.expect("the pod exists").spec.and_then(|spec| spec.node_name);
+    assert_eq!(column("NODE"), node.as_deref(), "{text}");
+    let all = lab.try_kubectl(&["get", "all", "-o", "name"], None).expect("kubectl shows it");
+    assert!(all.lines().any(|line| line == "leaderelection.lictor.dev/web"), "{all}");
+    let classes = lab.try_kubectl(&["get", "lec"], None).expect("the short name of classes is known");
+    assert!(classes.is_empty() || classes.starts_with("NAME"), "{classes}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_explains_fields_with_units_and_defaults() {
+    let lab = Lab::new("explain").await;
+    let explained = lab.try_kubectl(&["explain", "le.spec.handover"], None).expect("kubectl explains it");
+    let flat = explained.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["failoverDelaySeconds <integer>", "in seconds, 0 to 3600", "Default: 0", "DemoteFirst (default)"] {
+        assert!(flat.contains(part), "{part:?} is not in {explained}");
+    }
+}
+
+#[test]
+fn every_field_of_every_kind_is_described() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for definition in definitions() {
+        let kind = definition.spec.names.kind.clone();
+        for version in json!(definition)["spec"]["versions"].as_array().expect("versions") {
+            describe(&kind, &version["schema"]["openAPIV3Schema"], &mut seen, &mut wrong);
+        }
+    }
+    assert!(seen > 60, "{seen}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Walks down a schema: each field has a description, and one with a unit or a default names it.
+fn describe(path: &str, schema: &Value, seen: &mut usize, wrong: &mut Vec<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        let text = field["description"].as_str().unwrap_or_default();
+        *seen += 1;
+        if text.len() < 10 {
+            wrong.push(format!("{path} has no description"));
+        }
+        if name.ends_with("Seconds") && !text.to_lowercase().contains("seconds") {
+            wrong.push(format!("{path} names no unit"));
+        }
+        let scalar = field["default"].is_number() || field["default"].is_boolean() || field["default"].is_string();
+        if scalar && !text.to_lowercase().contains("default") {
+            wrong.push(format!("{path} names no default"));
+        }
+        describe(&path, field, seen, wrong);
+        describe(&format!("{path}[]"), &field["items"], seen, wrong);
+        describe(&format!("{path}{{}}"), &field["additionalProperties"], seen, wrong);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
+    let lab = Lab::new("status").await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({"handover": {"failoverDelaySeconds": 7}})).await;
+    let name = lab.wait_any_leader().await;
+    let status = lab.status_of(&name).await;
+    let pod = lab.pods_api().get(&name).await.expect("the pod exists");
+    let leader = status.leader.expect("there is a leader");
+    assert_eq!(Some(leader.uid), pod.metadata.uid.clone());
+    assert_eq!(leader.node, pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
+    assert_eq!(leader.ip, pod.status.as_ref().and_then(|status| status.pod_ip.clone()));
+    let since = leader.since.expect("it tells since when").0;
+    let age = k8s_openapi::jiff::Timestamp::now().duration_since(since).as_secs();
+    assert!((0..120).contains(&age), "{since}");
+    assert_eq!(status.term.map(|term| term.to_string()).as_ref(), pod.annotations().get("lictor.dev/term"));
+    let candidates = status.candidates.expect("it counts");
+    assert_eq!((candidates.eligible, candidates.total, candidates.summary.as_str()), (2, 2, "2/2"));
+    // The operators' lease of 3 s, and 7 s for the leader to recover.
+    assert_eq!(status.worst_case_failover_seconds, Some(10));
+    assert_eq!(status.observed_generation, lab.election("web").await.metadata.generation);
+    assert_eq!(status.class_name.as_deref(), Some("lease"));
+    let conditions: Vec<_> = status.conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str())).collect();
+    assert_eq!(conditions, [("Accepted", "True"), ("Elected", "True"), ("StoreReachable", "True")]);
+    assert!(status.conditions.iter().all(|condition| !condition.message.is_empty()));
+    let transition = status.conditions[1].last_transition_time.clone();
+
+    lab.elect(json!({"paused": true})).await;
+    let message = lab.wait_condition("web", "Paused", "True", "Paused").await;
+    assert!(message.contains("spec.paused"), "{message}");
+    lab.elect(json!({})).await;
+    let election = lab.wait_status("web", "it is not paused any more", |election| {
+        let status = election.status.clone().unwrap_or_default();
+        status.conditions.iter().all(|condition| condition.type_ != "Paused")
+            && status.observed_generation == election.metadata.generation
+    });
+    let status = election.await.status.unwrap_or_default();
+    let elected = status.conditions.iter().find(|condition| condition.type_ == "Elected").expect("it is told");
+    assert_eq!(elected.last_transition_time, transition, "it has been elected all the time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_tells_the_last_ten_changes_the_newest_first() {
+    let lab = Lab::new("history").await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({"preemption": "HigherPriority"})).await;
+    let mut leader = lab.wait_any_leader().await;
+    for change in 1..=11 {
+        leader = if leader == "a" { "b".into() } else { "a".into() };
+        lab.prefer(&leader, change).await;
+    }
+    let election = lab.wait_status("web", "twelve leaderships are told", |election| {
+        election.status.as_ref().and_then(|status| status.history.first()).is_some_and(|entry| entry.term == 12)
+    });
+    let history = election.await.status.unwrap_or_default().history;
+    assert_eq!(history.iter().map(|entry| entry.term).collect::<Vec<_>>(), (3..=12).rev().collect::<Vec<_>>());
+    assert_eq!(history[0].leader.as_ref(), Some(&leader));
+    for (newer, older) in history.iter().zip(&history[1..]) {
+        assert_eq!(newer.previous, older.leader);
+        assert!(newer.at >= older.at && newer.at.is_some());
+    }
+    for entry in &history {
+        assert_eq!(entry.reason, "Preempted");
+        assert!((0..60_000).contains(&entry.took_milliseconds), "{entry:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_tell_the_story_on_the_election_and_on_its_pods() {
+    let lab = Lab::new("events").await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({"preemption": "HigherPriority"})).await;
+    let first = lab.wait_any_leader().await;
+    let second = if first == "a" { "b" } else { "a" };
+    let note = lab.wait_event("LeaderElection", "web", "Elected").await;
+    assert!(note.contains(&first) && note.contains("term 1"), "{note}");
+    let note = lab.wait_event("Pod", &first, "Elected").await;
+    assert!(note.contains("web"), "{note}");
+    lab.prefer(second, 1).await;
+    let note = lab.wait_event("Pod", &first, "Demoted").await;
+    assert!(note.contains("web") && note.contains("higher priority"), "{note}");
+    lab.wait_event("Pod", second, "Elected").await;
+
+    lab.patch_pod(&first, json!({"metadata": {"labels": {"role": "leader"}}})).await;
+    lab.wait_leader(second).await;
+    for (kind, name) in [("LeaderElection", "web"), ("Pod", first.as_str())] {
+        let note = lab.wait_event(kind, name, "LabelDrift").await;
+        assert!(note.contains(&first), "{note}");
+    }
+
+    lab.kill_pod(&first).await;
+    lab.kill_pod(second).await;
+    let note = lab.wait_event("LeaderElection", "web", "NoLeader").await;
+    assert!(note.contains(second), "{note}");
+    let described = lab.try_kubectl(&["describe", "le", "web"], None).expect("kubectl describes it");
+    assert!(described.contains("NoLeader") && described.contains("Elected"), "{described}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_and_logs_tell_what_happened() {
+    let lab = Lab::new("metrics").await;
+    let operator = lab.operator(&[]);
+    operator.acts().await;
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let first = lab.wait_any_leader().await;
+    operator.sees_leader(&lab.namespace, "web", &first).await;
+    let second = if first == "a" { "b" } else { "a" };
+    lab.patch_pod(second, json!({"metadata": {"labels": {"role": null}}})).await;
+    lab.wait_leader(&first).await;
+    lab.kill_pod(&first).await;
+    lab.wait_leader(second).await;
+    operator.sees_leader(&lab.namespace, "web", second).await;
+
+    let labels = format!("{{namespace=\"{}\",election=\"web\"}}", lab.namespace);
+    let of = |name: &str| format!("{name}{labels}");
+    for (name, value) in [
+        ("lictor_acting".to_owned(), 1.0),
+        (of("lictor_term"), 2.0),
+        (of("lictor_transitions_total"), 2.0),
+        (of("lictor_label_drift_total"), 1.0),
+        (of("lictor_failover_duration_seconds_count"), 1.0),
+        ("lictor_leader{".to_owned(), 1.0),
+    ] {
+        assert_eq!(operator.metric(&name).await, Some(value), "{name}\n{}", operator.get("/metrics").await.1);
+    }
+    eventually("nothing is left to do", || async {
+        let depth = operator.metric("lictor_queue_depth").await;
+        if depth == Some(0.0) { Ok(()) } else { Err(format!("{depth:?}")) }
+    })
+    .await;
+    // While there is a pod and no leader, the time counts.
+    lab.set_condition(second, "Ready", false).await;
+    lab.wait_no_leader().await;
+    let without = of("lictor_without_leader_seconds_total");
+    let before = operator.metric(&without).await;
+    eventually("the time without a leader grows", || async {
+        let now = operator.metric(&without).await;
+        if now > before && before.is_some() { Ok(()) } else { Err(format!("{before:?}, {now:?}")) }
+    })
+    .await;
+    assert_eq!(operator.metric("lictor_leader{").await, None);
+
+    // And lictor_api_errors_total, which is there from the first error on.
+    let (status, text) = operator.get("/metrics").await;
+    assert_eq!(status, 200);
+    for (name, kind) in [
+        ("leader", "gauge"),
+        ("term", "gauge"),
+        ("transitions", "counter"),
+        ("without_leader_seconds", "counter"),
+        ("failover_duration_seconds", "histogram"),
+        ("label_drift", "counter"),
+        ("queue_depth", "gauge"),
+        ("acting", "gauge"),
+    ] {
+        assert!(text.contains(&format!("# TYPE lictor_{name} {kind}\n")), "{name}: {text}");
+        assert!(text.contains(&format!("# HELP lictor_{name} ")), "{name}: {text}");
+    }
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    assert_eq!(operator.get("/healthz").await, (200, "ok\n".to_owned()));
+    assert_eq!(operator.get("/readyz").await, (200, "ok\n".to_owned()));
+    assert_eq!(operator.get("/nothing").await.0, 404);
+
+    let lines: Vec<Value> = operator.log().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let elected: Vec<_> = lines.iter().filter(|line| line["message"] == "leader elected").collect();
+    assert_eq!(elected.len(), 2, "{lines:#?}");
+    for (line, (pod, term)) in elected.iter().zip([(first.as_str(), 1), (second, 2)]) {
+        assert_eq!(line["election"], format!("{}/web", lab.namespace));
+        assert_eq!((&line["pod"], &line["term"]), (&json!(pod), &json!(term)), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_group_costs_no_request_but_watches_and_the_operators_own_lease() {
+    let lab = Lab::new("quiet").await;
+    let proxy = Proxy::start(lab.cluster).await;
+    let operator = lab.operator_at(proxy.kubeconfig(), &[]);
+    operator.acts().await;
+    lab.ready_pods(&["a", "b", "c"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    lab.status_of(&leader).await;
+    lab.wait_event("Pod", &leader, "Elected").await;
+    let renewals = || {
+        let renews = |asked: &&Asked| asked.method == "PATCH" && asked.name() == "lictor.dev-operator";
+        proxy.asked().iter().filter(renews).count()
+    };
+    let renewed = async |times: usize| {
+        let before = renewals();
+        eventually("the operator renews its Lease", || async {
+            let now = renewals();
+            if now >= before + times { Ok(()) } else { Err(format!("{now} instead of {}", before + times)) }
+        })
+        .await;
+    };
+    // A status that only counts anew is written a second later, and a renewal comes every second.
+    renewed(3).await;
+    let before = proxy.asked().len();
+    renewed(5).await;
+    let cost: Vec<String> = proxy.asked()[before..]
+        .iter()
+        .filter(|asked| asked.name() != "lictor.dev-operator")
+        .filter(|asked| !(asked.method == "GET" && asked.path.contains("watch=true")))
+        .map(|asked| format!("{} {}", asked.method, asked.path))
+        .collect();
+    assert!(cost.is_empty(), "{cost:#?}");
+    // And the operator is there for it all the same.
+    lab.kill_pod(&leader).await;
+    lab.wait_any_leader().await;
+}

@@ -1,0 +1,264 @@
+//! What every store of locks has to do: the contract of [`LockStore`], as tests that each adapter's own test file runs.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use lictor::core::{Holder, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version};
+use lictor::store::{LockStore, Owner, Place, StoreEvent};
+use serde_json::json;
+
+/// A store, and what others do to its content.
+#[allow(async_fn_in_trait, reason = "nobody else implements it")]
+pub trait World {
+    fn store(&self) -> &dyn LockStore;
+    /// Where a lock of this name is.
+    fn place(&self, key: &str) -> Place;
+    /// Whose locks they are.
+    fn owner(&self) -> Owner;
+    /// Puts something there that no lictor made.
+    async fn put_foreign(&self, place: &Place);
+    /// Edits the record that is there as a person would, in each way that there is.
+    async fn damage(&self, place: &Place, way: usize);
+    /// How many ways there are.
+    const WAYS: usize;
+}
+
+/// The tests of the contract, each in a world that this makes from the test's name.
+#[macro_export]
+macro_rules! contract {
+    ($world:expr) => {
+        $crate::contract!(@each $world;
+            a_record_is_created_only_where_there_is_none,
+            a_record_is_replaced_only_at_the_version_that_was_read,
+            of_many_writers_at_one_version_one_wins,
+            a_record_is_deleted_only_at_its_version,
+            versions_rise_over_deletions,
+            a_record_is_read_as_it_was_written,
+            a_watch_tells_what_there_is_and_every_change_in_the_end,
+            what_somebody_else_made_is_left_alone,
+            an_edited_record_is_reported_and_can_be_replaced,
+        );
+    };
+    (@each $world:expr; $($test:ident,)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                let world = ($world)(stringify!($test)).await;
+                contract::$test(&world).await;
+            }
+        )*
+    };
+}
+
+/// A record of this term, with every field in use.
+pub fn record(owner: &Owner, term: i32, pod: Option<&str>) -> Record {
+    let scope = |app: &str| -> Scope {
+        serde_json::from_value(json!({
+            "selector": {"matchLabels": {"app": app}},
+            "leader": {"labels": {"role": "leader"}}, "follower": {"labels": {"role": "follower"}},
+        }))
+        .expect("a scope")
+    };
+    Record {
+        term: Term(term),
+        holder: pod.map(|pod| Holder {
+            pod: pod.into(),
+            uid: Uid(format!("uid of {pod}")),
+            node: Some("node".into()),
+            ip: Some("10.0.0.1".into()),
+        }),
+        elector: "lictor.dev/operator#test".into(),
+        since: Timestamp(1_700_000_000_123),
+        election: owner.uid.clone(),
+        generation: 3,
+        scope: scope("web"),
+        former: vec![scope("old")],
+    }
+}
+
+fn version(outcome: &RecordOutcome) -> Version {
+    let RecordOutcome::Written(version) = outcome else { panic!("not written: {outcome:?}") };
+    *version
+}
+
+/// One lock in a world.
+struct Lock<'a, W> {
+    world: &'a W,
+    place: Place,
+    owner: Owner,
+}
+
+impl<'a, W: World> Lock<'a, W> {
+    fn new(world: &'a W, key: &str) -> Self {
+        Self { world, place: world.place(key), owner: world.owner() }
+    }
+
+    async fn write(&self, expected: Option<Version>, term: i32, pod: Option<&str>) -> RecordOutcome {
+        self.world.store().write(&self.place, &self.owner, expected, &record(&self.owner, term, pod)).await
+    }
+
+    async fn read(&self) -> Stored {
+        self.world.store().read(&self.place).await.expect("it can be read")
+    }
+
+    async fn delete(&self, version: Version) -> RecordOutcome {
+        self.world.store().delete(&self.place, version).await
+    }
+
+    async fn holds(&self, version: Version, term: i32, pod: Option<&str>) {
+        assert_eq!(self.read().await, Stored::Record(version, record(&self.owner, term, pod)));
+    }
+}
+
+pub async fn a_record_is_created_only_where_there_is_none(world: &impl World) {
+    let lock = Lock::new(world, "web");
+    assert_eq!(lock.read().await, Stored::Absent);
+    let first = version(&lock.write(None, 1, Some("a")).await);
+    lock.holds(first, 1, Some("a")).await;
+    assert_eq!(lock.write(None, 2, Some("b")).await, RecordOutcome::Conflict);
+    lock.holds(first, 1, Some("a")).await;
+    assert_eq!(Lock::new(world, "other").read().await, Stored::Absent, "another key is another lock");
+}
+
+pub async fn a_record_is_replaced_only_at_the_version_that_was_read(world: &impl World) {
+    let lock = Lock::new(world, "web");
+    assert_eq!(lock.write(Some(Version(1)), 1, Some("a")).await, RecordOutcome::Conflict, "there is none to replace");
+    assert_eq!(lock.read().await, Stored::Absent);
+    let first = version(&lock.write(None, 1, Some("a")).await);
+    let second = version(&lock.write(Some(first), 2, Some("b")).await);
+    assert!(second > first);
+    for stale in [first, Version(first.0 - 1), Version(second.0 + 1_000_000)] {
+        assert_eq!(lock.write(Some(stale), 3, Some("c")).await, RecordOutcome::Conflict);
+    }
+    lock.holds(second, 2, Some("b")).await;
+}
+
+pub async fn of_many_writers_at_one_version_one_wins(world: &impl World) {
+    let lock = Lock::new(world, "web");
+    let mut expected = None;
+    for round in 0..5 {
+        let pods: Vec<String> = (0..8).map(|writer| format!("pod-{round}-{writer}")).collect();
+        let writers = pods.iter().map(|pod| lock.write(expected, round, Some(pod)));
+        let outcomes = futures::future::join_all(writers).await;
+        let won: Vec<_> =
+            outcomes.iter().zip(&pods).filter(|(outcome, _)| **outcome != RecordOutcome::Conflict).collect();
+        let [(outcome, pod)] = won.as_slice() else { panic!("not one: {outcomes:?}") };
+        lock.holds(version(outcome), round, Some(pod)).await;
+        expected = Some(version(outcome));
+    }
+}
+
+pub async fn a_record_is_deleted_only_at_its_version(world: &impl World) {
+    let lock = Lock::new(world, "web");
+    let first = version(&lock.write(None, 1, Some("a")).await);
+    let second = version(&lock.write(Some(first), 2, Some("b")).await);
+    assert_eq!(lock.delete(first).await, RecordOutcome::Conflict);
+    lock.holds(second, 2, Some("b")).await;
+    assert_eq!(lock.delete(second).await, RecordOutcome::Written(second));
+    assert_eq!(lock.read().await, Stored::Absent);
+    assert_eq!(lock.delete(second).await, RecordOutcome::Written(second), "what is gone is a success");
+    assert_eq!(lock.write(Some(second), 3, Some("c")).await, RecordOutcome::Conflict, "what is gone can't be replaced");
+}
+
+pub async fn versions_rise_over_deletions(world: &impl World) {
+    let lock = Lock::new(world, "web");
+    let mut last = Version(0);
+    for term in 0..3 {
+        let created = version(&lock.write(None, term, None).await);
+        assert!(created > last);
+        last = version(&lock.write(Some(created), term, Some("a")).await);
+        assert!(last > created);
+        lock.delete(last).await;
+    }
+}
+
+pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
+    let lock = Lock::new(world, "web");
+    let mut at = version(&lock.write(None, 1, Some("a")).await);
+    // Released, and taken again; the term of a lock that nobody holds stays.
+    for (term, pod) in [(1, None), (2, Some("b")), (2, None), (i32::MAX, Some("c"))] {
+        at = version(&lock.write(Some(at), term, pod).await);
+        lock.holds(at, term, pod).await;
+    }
+    let empty = Record {
+        holder: None,
+        former: Vec::new(),
+        scope: Scope::default(),
+        elector: String::new(),
+        ..record(&lock.owner, 0, None)
+    };
+    let written = version(&world.store().write(&lock.place, &lock.owner, Some(at), &empty).await);
+    assert_eq!(lock.read().await, Stored::Record(written, empty));
+}
+
+async fn next(watch: &mut BoxStream<'static, StoreEvent>) -> StoreEvent {
+    let event = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
+    event.expect("the watch tells something").expect("the watch goes on")
+}
+
+pub async fn a_watch_tells_what_there_is_and_every_change_in_the_end(world: &impl World) {
+    let (lock, other) = (Lock::new(world, "web"), Lock::new(world, "other"));
+    let first = version(&lock.write(None, 1, Some("a")).await);
+    let gone = version(&other.write(None, 1, Some("x")).await);
+    other.delete(gone).await;
+    let mut watch = world.store().watch();
+    let told = next(&mut watch).await;
+    let StoreEvent::All(scope, all) = told else { panic!("not a list first: {told:?}") };
+    assert!(scope.is_none_or(|scope| scope == lock.place.namespace));
+    assert_eq!(all, [(lock.place.clone(), first, Stored::Record(first, record(&lock.owner, 1, Some("a"))))]);
+
+    let second = version(&lock.write(Some(first), 2, None).await);
+    let third = version(&lock.write(Some(second), 3, Some("b")).await);
+    let created = version(&other.write(None, 1, Some("y")).await);
+    lock.delete(third).await;
+    let (mut versions, mut latest) = (vec![first], Stored::Absent);
+    let mut other_told = None;
+    loop {
+        let told = next(&mut watch).await;
+        let StoreEvent::Changed(place, at, stored) = told else { panic!("not a change: {told:?}") };
+        if place == other.place {
+            other_told = Some((at, stored));
+        } else {
+            assert!(stored.version().is_none_or(|version| version == at));
+            versions.push(at);
+            latest = stored;
+        }
+        if other_told.is_some() && latest == Stored::Absent && versions.last() > Some(&third) {
+            break;
+        }
+    }
+    assert!(versions.is_sorted_by(|one, other| one < other), "{versions:?}");
+    assert_eq!(other_told, Some((created, Stored::Record(created, record(&other.owner, 1, Some("y"))))));
+}
+
+pub async fn what_somebody_else_made_is_left_alone(world: &impl World) {
+    let lock = Lock::new(world, "web");
+    // Even where this project once had a lock of that name.
+    let ours = version(&lock.write(None, 1, Some("a")).await);
+    lock.delete(ours).await;
+    world.put_foreign(&lock.place).await;
+    let foreign = lock.read().await;
+    let Stored::Foreign(what) = &foreign else { panic!("not foreign: {foreign:?}") };
+    assert!(!what.is_empty());
+    assert_eq!(foreign.version(), None, "there is no version that it could be replaced at");
+    assert_eq!(lock.write(None, 2, Some("b")).await, RecordOutcome::Conflict);
+    assert_eq!(lock.write(Some(ours), 2, Some("b")).await, RecordOutcome::Conflict);
+    assert_eq!(lock.delete(ours).await, RecordOutcome::Conflict);
+    assert_eq!(lock.read().await, foreign);
+}
+
+pub async fn an_edited_record_is_reported_and_can_be_replaced<W: World>(world: &W) {
+    for way in 0..W::WAYS {
+        let lock = Lock::new(world, &format!("web-{way}"));
+        let written = version(&lock.write(None, 5, Some("a")).await);
+        world.damage(&lock.place, way).await;
+        let stored = lock.read().await;
+        let Stored::Damaged(version_now, hint) = stored else { panic!("way {way}: not damaged: {stored:?}") };
+        assert!(version_now > written, "way {way}");
+        assert!(hint >= Term(5), "way {way}: the term is still to be seen: {hint}");
+        assert_eq!(lock.write(Some(written), 6, Some("b")).await, RecordOutcome::Conflict, "way {way}");
+        let again = version(&lock.write(Some(version_now), 6, Some("b")).await);
+        lock.holds(again, 6, Some("b")).await;
+    }
+}
