@@ -41,9 +41,10 @@ pub struct ElectionClassSpec {
     pub lease: Option<LeaseStore>,
 
     /// How the lock of an election without spec.key is named. {name} and {namespace} stand for the election's. It must
-    /// contain {name}, else all elections of a namespace would share one lock. Default: {name}.
+    /// contain {name}, else all elections of a namespace would share one lock, and can't be changed. Default: {name}.
     #[serde(default = "default_key_template")]
     #[schemars(length(min = 6, max = 253))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("keyTemplate can't be changed, for the locks of running elections are named by it: make another class"))]
     #[x_kube(validation = Rule::new("self.contains('{name}')").message("keyTemplate must contain {name}, else all elections of a namespace would share one lock"))]
     #[x_kube(validation = Rule::new("self.matches('^([a-z0-9.-]|[{]name[}]|[{]namespace[}])+$')").message("keyTemplate may have lower-case letters, digits, '-', '.', {name} and {namespace}, for example {name}-leader"))]
     pub key_template: String,

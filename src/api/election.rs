@@ -7,6 +7,19 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The labels in a rule, where the user may have left them out. There is no default in the schema on purpose: it would be kept in
+/// the object, and labels that a user applies later would be added to it, not put in its place.
+macro_rules! leader_labels {
+    () => {
+        "(has(self.leader) && has(self.leader.labels) ? self.leader.labels : {'role': 'leader'})"
+    };
+}
+macro_rules! follower_labels {
+    () => {
+        "(has(self.follower) && has(self.follower.labels) ? self.follower.labels : {'role': 'follower'})"
+    };
+}
+
 /// Elects one leader among the pods that the selector matches, and labels it, so that a Service whose selector has the
 /// leader's label reaches the leader only.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
@@ -31,11 +44,11 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("self.leader.labels.exists(k, !(k in self.follower.labels) || self.follower.labels[k] != self.leader.labels[k])")
+    validation = Rule::new(concat!(leader_labels!(), ".exists(k, !(k in ", follower_labels!(), ") || ", follower_labels!(), "[k] != ", leader_labels!(), "[k])"))
         .message("spec.leader.labels and spec.follower.labels are the same, so nobody could tell the leader: give one label different values, for example role: leader and role: follower"),
-    validation = Rule::new("!has(self.selector.matchLabels) || !self.selector.matchLabels.exists(k, k in self.leader.labels || k in self.follower.labels)")
+    validation = Rule::new(concat!("!has(self.selector.matchLabels) || !self.selector.matchLabels.exists(k, k in ", leader_labels!(), " || k in ", follower_labels!(), ")"))
         .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
-    validation = Rule::new("!has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in self.leader.labels || e.key in self.follower.labels)")
+    validation = Rule::new(concat!("!has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app")
 )]
 pub struct LeaderElectionSpec {
@@ -73,12 +86,12 @@ pub struct LeaderElectionSpec {
     pub preemption: Preemption,
 
     /// What is written on the leader. Default: the label role: leader.
-    #[serde(default = "Marking::leader")]
-    pub leader: Marking,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<Marking>,
 
     /// What is written on the other candidates. Default: the label role: follower.
-    #[serde(default = "Marking::follower")]
-    pub follower: Marking,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follower: Option<Marking>,
 
     /// How the leadership passes from one pod to the next.
     #[serde(default)]
@@ -216,27 +229,16 @@ pub enum Preemption {
         .message("names that begin with lictor.dev/ are kept for lictor itself: choose another prefix")
 )]
 pub struct Marking {
-    /// Labels, at most 8. A label of the other role that is not given here is taken off.
-    #[serde(default)]
+    /// Labels, at most 8. Default: role: leader on the leader, role: follower on the others. A label of the other role that is not
+    /// given here is taken off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 8), schema_with = "short_values")]
-    pub labels: BTreeMap<String, String>,
+    pub labels: Option<BTreeMap<String, String>>,
 
     /// Annotations, at most 8, each at most 1024 characters. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8), schema_with = "annotation_values")]
     pub annotations: BTreeMap<String, String>,
-}
-
-impl Marking {
-    /// What is written on a leader when the user does not say: the label `role: leader`.
-    pub fn leader() -> Self {
-        Self { labels: BTreeMap::from([("role".into(), "leader".into())]), annotations: BTreeMap::new() }
-    }
-
-    /// What is written on the other candidates when the user does not say: the label `role: follower`.
-    pub fn follower() -> Self {
-        Self { labels: BTreeMap::from([("role".into(), "follower".into())]), annotations: BTreeMap::new() }
-    }
 }
 
 /// How the leadership passes from one pod to the next.

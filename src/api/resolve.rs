@@ -93,7 +93,10 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         key: resolve_key(election, key.as_deref(), class)?,
         scope: core::Scope {
             selector: resolve_selector(selector),
-            markings: core::Markings { leader: resolve_marking(leader), follower: resolve_marking(follower) },
+            markings: core::Markings {
+                leader: resolve_marking(leader.as_ref(), "leader"),
+                follower: resolve_marking(follower.as_ref(), "follower"),
+            },
         },
         rules: core::Rules {
             require_ready: eligibility.require_ready,
@@ -243,8 +246,11 @@ fn resolve_selector(selector: &api::PodSelector) -> core::Selector {
     }
 }
 
-fn resolve_marking(marking: &api::Marking) -> core::Marking {
-    core::Marking { labels: marking.labels.clone(), annotations: marking.annotations.clone() }
+/// What is written for a role. Where its user gave no labels, it is the label `role` with the role's name.
+fn resolve_marking(marking: Option<&api::Marking>, role: &str) -> core::Marking {
+    let marking = marking.cloned().unwrap_or_default();
+    let default = || BTreeMap::from([("role".to_owned(), role.to_owned())]);
+    core::Marking { labels: marking.labels.unwrap_or_else(default), annotations: marking.annotations }
 }
 
 fn resolve_preference(preference: &api::Preference) -> core::Preference {

@@ -60,6 +60,7 @@ impl Executor {
                 (*op, Outcome::RecordWritten(RecordOutcome::Failed(not_acting())))
             }
             Command::ReadElection { op } => (*op, Outcome::ElectionRead(Err(not_acting()))),
+            Command::ListLocks { op } => (*op, Outcome::LocksListed(Err(not_acting()))),
             Command::ListPods { op, .. } => (*op, Outcome::PodsListed(Err(not_acting()))),
             Command::ReadPod { op, .. } => (*op, Outcome::PodRead(Err(not_acting()))),
             Command::WritePod(write) => (write.op, Outcome::PodWritten(PodOutcome::Failed(not_acting()))),
@@ -126,6 +127,7 @@ impl Executor {
                 Outcome::RecordWritten(deleted)
             }
             Command::ReadElection { .. } => Outcome::ElectionRead(self.elections.read(&id.namespace, &id.name).await),
+            Command::ListLocks { .. } => Outcome::LocksListed(self.store.locks_of(&id.namespace, &id.uid).await),
             Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(&id.namespace, &selectors).await),
             Command::ReadPod { name, .. } => Outcome::PodRead(self.pods.read(&id.namespace, &name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),

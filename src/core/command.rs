@@ -42,6 +42,11 @@ pub enum Command {
         /// For the outcome.
         op: OpId,
     },
+    /// List the locks of the election, under whatever keys, past every cache.
+    ListLocks {
+        /// For the outcome.
+        op: OpId,
+    },
     /// List the pods that any of the selectors matches, past every cache.
     ListPods {
         /// For the outcome.
@@ -99,6 +104,8 @@ pub enum Outcome {
     RecordWritten(RecordOutcome),
     /// Of `ReadElection`.
     ElectionRead(Result<ElectionRead, Failure>),
+    /// Of `ListLocks`.
+    LocksListed(Result<Vec<(Key, Stored)>, Failure>),
     /// Of `ListPods`.
     PodsListed(Result<Vec<Pod>, Failure>),
     /// Of `ReadPod`; `None`: there is no pod of this name.

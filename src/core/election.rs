@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::eligibility::{priority, rank};
-use super::handover::{Handover, Progress, Purpose};
+use super::handover::{Handover, Progress, Purpose, is_emptied};
 use super::marking::term_of;
 use super::{
     Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, Markings, Node, NotEligible, OpId,
@@ -49,10 +49,15 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// The same with other pods.
-    fn of_pods<'b>(&'b self, pods: &'b [&'b Pod], node: &'b dyn Fn(&str) -> Option<&'b Node>) -> View<'b> {
+    /// The same with other pods and other locks.
+    fn of<'b>(
+        &'b self,
+        pods: &'b [&'b Pod],
+        strays: &'b [(Key, Stored)],
+        node: &'b dyn Fn(&str) -> Option<&'b Node>,
+    ) -> View<'b> {
         let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
-        let &View { failover_delay, status_term, probe_failed, strays, .. } = self;
+        let &View { failover_delay, status_term, probe_failed, .. } = self;
         View {
             now,
             wall,
@@ -140,6 +145,8 @@ pub struct Election {
     gone: BTreeSet<Uid>,
     /// What was written under the records that were seen: a record that is deleted or edited by hand does not take it along.
     scopes: Vec<Scope>,
+    /// Locks under other keys that a fresh listing has shown, and the watch perhaps not yet.
+    listed_locks: BTreeMap<Key, Stored>,
     /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
     cleared: BTreeMap<Key, (Version, Option<Version>)>,
     highest_term: Term,
@@ -246,6 +253,7 @@ impl Election {
             withdrawal: Withdrawal::Unconfirmed,
             gone: BTreeSet::new(),
             scopes: Vec::new(),
+            listed_locks: BTreeMap::new(),
             cleared: BTreeMap::new(),
             highest_term: Term::default(),
             phase: Phase::Idle,
@@ -337,6 +345,11 @@ impl Election {
                 }
             }
             (Phase::Clearing(expected, key, replaced), Outcome::RecordWritten(written)) if expected == op => {
+                // What a listing has shown is of the past now, whatever the outcome.
+                let written_first = matches!(written, RecordOutcome::Written(version) if version != replaced);
+                if !written_first {
+                    self.listed_locks.remove(&key);
+                }
                 match written {
                     RecordOutcome::Written(version) => {
                         self.backoff.reset();
@@ -383,6 +396,7 @@ impl Election {
                 }
                 let found = std::mem::take(&mut handover.found);
                 self.gone.extend(found.gone);
+                self.listed_locks.extend(found.locks);
                 self.highest_term = self.highest_term.max(found.term);
                 self.known_generation = self.known_generation.max(found.generation.unwrap_or_default());
                 Phase::HandingOver(handover)
@@ -398,7 +412,14 @@ impl Election {
         self.gone.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid));
         let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !self.gone.contains(&pod.uid)).collect();
         let node = |name: &str| (view.node)(name);
-        let view = &view.of_pods(&pods, &node);
+        self.listed_locks.retain(|key, listed| {
+            let newer = |stray: &Stored| stray.version() >= listed.version();
+            key != view.key && !view.strays.iter().any(|(other, stray)| other == key && newer(stray))
+        });
+        let listed = self.listed_locks.iter().map(|(key, stored)| (key.clone(), stored.clone()));
+        let shown = view.strays.iter().filter(|(key, _)| !self.listed_locks.contains_key(key)).cloned();
+        let strays: Vec<(Key, Stored)> = shown.chain(listed).collect();
+        let view = &view.of(&pods, &strays, &node);
         self.learn_terms(view);
         self.learn_scopes();
         if let Some(until) = self.backoff.waits(view.now) {
@@ -558,7 +579,7 @@ impl Election {
     fn clear_strays(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
         self.cleared.retain(|key, (seen, made)| {
             let still = |stray: &Stored| {
-                stray.version().is_some_and(|version| made.map_or(version <= *seen, |made| version <= made))
+                stray.version().is_some_and(|version| made.map_or(version <= *seen, |made| version < made))
             };
             view.strays.iter().any(|(other, stray)| other == key && still(stray))
         });
@@ -569,7 +590,7 @@ impl Election {
                 Stored::Damaged(_, term) => self.highest_term.raised_by_hint(*term),
                 Stored::Absent | Stored::Foreign(_) => self.highest_term,
             };
-            let mut emptied = stray.record().is_some_and(|r| r.holder.is_none() && r.generation >= view.generation);
+            let mut emptied = is_emptied(stray, view.generation);
             match self.cleared.get(key) {
                 // What this election wrote itself, the watch has not brought yet.
                 Some((_, Some(made))) => (version, emptied) = (*made, true),

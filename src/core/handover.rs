@@ -14,14 +14,17 @@
 //! 5. A record that was created, has no version that a late writer would run into, and neither has what follows from it. So the
 //!    first handover after a record of somebody else, or after none, writes to no pod before the election itself was read again
 //!    and is the one that the record was made for; after a conflict (rule 3) it is read once more, after the record.
+//! 6. Where a lock's name was changed, two operators with different views may each have a record, under two keys. So the same first
+//!    handover also lists the election's locks afresh, *after* its record is written: if another one is not emptied, that comes
+//!    first. Each writes and then looks, so at most one of them sees nobody else.
 
 use std::collections::BTreeMap;
 
 use super::election::{former_markings, selectors, write};
 use super::marking::term_of;
 use super::{
-    Command, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Markings, OpId, Outcome, Pod, PodChange, PodOutcome,
-    PodPatch, Reason, Record, Selector, TERM_ANNOTATION, Term, Uid, Version, View,
+    Command, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod, PodChange,
+    PodOutcome, PodPatch, Reason, Record, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version, View,
 };
 
 /// What a handover is for.
@@ -58,6 +61,7 @@ pub(super) struct Handover {
     /// Whether no late write can be on its way once this is complete.
     pub(super) fenced: bool,
     listing: Listing,
+    locks: Locks,
     fences: Option<BTreeMap<Uid, Fence>>,
     target: Option<Target>,
     /// Whether rules 4 and 5 apply: somebody else's writes may be on their way.
@@ -74,6 +78,8 @@ pub(super) struct Found {
     pub(super) gone: Vec<Uid>,
     /// The highest term that pods or the status carry.
     pub(super) term: Term,
+    /// Locks of this election under other keys that are not emptied.
+    pub(super) locks: Vec<(Key, Stored)>,
     /// The generation of the election that is; `i64::MAX`: there is another one by that name, or none.
     pub(super) generation: Option<i64>,
 }
@@ -83,6 +89,14 @@ enum Listing {
     Due,
     Sent(OpId),
     Done(Vec<Pod>),
+}
+
+/// Whether the election's locks under other keys are known.
+#[derive(Debug, PartialEq, Eq)]
+enum Locks {
+    Due,
+    Sent(OpId),
+    Known,
 }
 
 /// A pod that must be written to, and the write acknowledged.
@@ -143,6 +157,7 @@ impl Handover {
             replaced,
             fenced: fenced || lists,
             listing: if lists { Listing::Due } else { Listing::Done(Vec::new()) },
+            locks: if target.is_some() && !fenced { Locks::Due } else { Locks::Known },
             purpose,
             fences: None,
             target,
@@ -186,6 +201,11 @@ impl Handover {
             commands.push(Command::ListPods { op, selectors });
             self.listing = Listing::Sent(op);
         }
+        if self.locks == Locks::Due {
+            let op = next_op();
+            commands.push(Command::ListLocks { op });
+            self.locks = Locks::Sent(op);
+        }
         if let Some(target) = &mut self.target {
             if let TargetState::ElectionUnread = target.state {
                 let op = next_op();
@@ -195,6 +215,9 @@ impl Handover {
             if let TargetState::ReadingElection(_) = target.state {
                 return Progress::Waiting;
             }
+        }
+        if self.locks != Locks::Known {
+            return Progress::Waiting;
         }
         let Listing::Done(listed) = &mut self.listing else { return Progress::Waiting };
         if self.fences.is_none() {
@@ -229,6 +252,16 @@ impl Handover {
             }
             _ => {}
         }
+        if self.locks == Locks::Sent(op) {
+            if let Outcome::LocksListed(listed) = outcome {
+                self.locks = Locks::Due;
+                let others = listed?.into_iter().filter(|(_, lock)| self.is_rival(lock)).collect();
+                self.found.locks = others;
+                self.abandoned |= !self.found.locks.is_empty();
+                self.locks = Locks::Known;
+            }
+            return Ok(());
+        }
         let fence = self.fences.iter().flatten().find(|(_, fence)| fence.awaits(op)).map(|(uid, _)| uid.clone());
         if let (Some(uid), Some(fences)) = (fence, &mut self.fences) {
             let Some(fence) = fences.remove(&uid) else { return Ok(()) };
@@ -242,6 +275,11 @@ impl Handover {
             return result;
         }
         self.take_for_target(op, outcome)
+    }
+
+    /// Rule 6: another lock, under which somebody may still promote.
+    fn is_rival(&self, lock: &Stored) -> bool {
+        lock.version() != Some(self.version) && !is_emptied(lock, self.record.generation)
     }
 
     /// Where the record was lost, the pods may know of a higher term than whoever made it anew.
@@ -330,7 +368,8 @@ impl Handover {
     }
 
     fn fence_patch(&self, election: &str, pod: &Pod) -> (PodChange, PodPatch) {
-        if self.purpose == Purpose::Withdraw && !wrote(election, pod) && !self.after_others {
+        let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election);
+        if self.purpose == Purpose::Withdraw && (others || (!wrote(election, pod) && !self.after_others)) {
             return (PodChange::Remove, PodPatch::default());
         }
         let former = former_markings(&self.record);
@@ -475,6 +514,15 @@ impl Fence {
         let Some(state) = state else { return (None, result) };
         self.state = state;
         (Some(self), result)
+    }
+}
+
+/// Whether a lock names nobody, and was written for this generation of the election or a later one.
+pub(super) fn is_emptied(lock: &Stored, generation: i64) -> bool {
+    match lock {
+        Stored::Absent | Stored::Foreign(_) => true,
+        Stored::Damaged(..) => false,
+        Stored::Record(_, record) => record.holder.is_none() && record.generation >= generation,
     }
 }
 

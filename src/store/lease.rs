@@ -11,7 +11,7 @@ use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -19,13 +19,15 @@ use serde_json::json;
 
 use super::{LockStore, Owner, Place, StoreEvent};
 use crate::api::{GROUP, LeaderElection};
-use crate::core::{Failure, Key, Record, RecordOutcome, Stored, Term, Version};
+use crate::core::{Failure, Key, Record, RecordOutcome, Stored, Term, Uid, Version};
 use crate::kubernetes::{Namespaces, failure, version_of, within};
 
 /// The annotation with the whole record, as JSON.
 const RECORD_ANNOTATION: &str = "lictor.dev/record";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const LICTOR: &str = "lictor";
+/// The label with the uid of the election, to list its locks by.
+const ELECTION_LABEL: &str = "lictor.dev/election-uid";
 
 /// Locks in Leases.
 #[derive(Clone)]
@@ -95,6 +97,22 @@ impl LockStore for LeaseStore {
                 Ok(None) => Ok(Stored::Absent),
                 Ok(Some(lease)) => Ok(stored(&lease)),
                 Err(error) => Err(failure("get", "leases", &error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn locks_of<'a>(
+        &'a self,
+        namespace: &'a str,
+        election: &'a Uid,
+    ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
+        async move {
+            let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
+            let own = ListParams::default().labels(&format!("{ELECTION_LABEL}={election}"));
+            match within(self.timeout, api.list(&own)).await {
+                Ok(leases) => Ok(leases.iter().map(|lease| (Key(lease.name_any()), stored(lease))).collect()),
+                Err(error) => Err(failure("list", "leases", &error)),
             }
         }
         .boxed()
@@ -178,7 +196,9 @@ fn lease(place: &Place, owner: &Owner, record: &Record) -> Result<Lease, Failure
         metadata: ObjectMeta {
             name: Some(place.key.0.clone()),
             namespace: Some(place.namespace.clone()),
-            labels: Some([(MANAGED_BY.to_owned(), LICTOR.to_owned())].into()),
+            labels: Some(
+                [(MANAGED_BY.to_owned(), LICTOR.to_owned()), (ELECTION_LABEL.to_owned(), owner.uid.0.clone())].into(),
+            ),
             annotations: Some([(RECORD_ANNOTATION.to_owned(), json)].into()),
             owner_references: Some(vec![OwnerReference {
                 api_version: LeaderElection::api_version(&()).into_owned(),

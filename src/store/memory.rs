@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::broadcast;
 
 use super::{LockStore, Owner, Place, StoreEvent};
-use crate::core::{Failure, Record, RecordOutcome, Stored, Version};
+use crate::core::{Failure, Key, Record, RecordOutcome, Stored, Uid, Version};
 
 /// What goes wrong with the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,21 @@ impl LockStore for MemoryStore {
                 Some(Fault::Refuse) => Err(Failure::Refused("refused on request".into())),
                 Some(_) => Err(Failure::Unknown("the answer was lost".into())),
             }
+        }
+        .boxed()
+    }
+
+    fn locks_of<'a>(
+        &'a self,
+        namespace: &'a str,
+        election: &'a Uid,
+    ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
+        async move {
+            let inner = self.lock();
+            let own = inner.records.iter().filter(|(place, stored)| {
+                place.namespace == namespace && stored.record().is_some_and(|record| record.election == *election)
+            });
+            Ok(own.map(|(place, stored)| (place.key.clone(), stored.clone())).collect())
         }
         .boxed()
     }

@@ -42,7 +42,8 @@ pub enum StoreEvent {
 /// A store of lock records.
 ///
 /// The contract:
-/// - `read` answers from the store itself, never from a cache: it sees every write that was acknowledged before it began.
+/// - `read` and `locks_of` answer from the store itself, never from a cache: they see every write that was acknowledged before they
+///   began.
 /// - `write` is a compare-and-swap: it takes place only if the record has the expected version (`None`: there is none), and then
 ///   has a version that is higher than every one before.
 /// - An outcome that is not known is reported as [`Failure::Unknown`]: such a write may be applied, now or later, or never; but only
@@ -52,6 +53,13 @@ pub enum StoreEvent {
 pub trait LockStore: Send + Sync {
     /// Reads a record.
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Stored, Failure>>;
+
+    /// Lists the locks that were written for an election, under whatever keys.
+    fn locks_of<'a>(
+        &'a self,
+        namespace: &'a str,
+        election: &'a Uid,
+    ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>>;
 
     /// Writes a record if it still has the expected version.
     fn write<'a>(

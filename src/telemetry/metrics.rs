@@ -139,7 +139,9 @@ impl Metrics {
     /// Counts an outcome if it is a failure.
     pub fn count_failure(&self, outcome: &Outcome) {
         match outcome {
-            Outcome::RecordRead(Err(failure)) | Outcome::RecordWritten(RecordOutcome::Failed(failure)) => {
+            Outcome::RecordRead(Err(failure))
+            | Outcome::LocksListed(Err(failure))
+            | Outcome::RecordWritten(RecordOutcome::Failed(failure)) => {
                 self.count_write_failure("locks", failure);
             }
             Outcome::ElectionRead(Err(failure)) => self.count_write_failure("leaderelections", failure),

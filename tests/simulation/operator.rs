@@ -197,7 +197,7 @@ impl Operator {
     // Decisions
 
     /// One step; returns the commands that are to be carried out, and the election that they are for.
-    pub fn step(&mut self, history: &History, now: u64) -> (Uid, Vec<Command>) {
+    pub fn step(&mut self, now: u64) -> (Uid, Vec<Command>) {
         let Some(object) = self.object.clone() else {
             self.group = None;
             return (Uid::default(), Vec::new());
@@ -215,9 +215,6 @@ impl Operator {
         }
         if self.group.is_none() {
             self.begun += 1;
-            // Taken for granted here: the locks are listed afresh after the spec was seen. A lock under an earlier key that an
-            // operator does not know of, does not keep its holder from going on beside the new one.
-            while self.deliver(2, history, now) {}
         }
         let (elector, first) = (self.elector(), OpId(self.begun << 32));
         let records = &self.records;

@@ -642,6 +642,7 @@ fn op(command: &Command) -> OpId {
         | Command::WriteRecord { op, .. }
         | Command::DeleteRecord { op, .. }
         | Command::ReadElection { op }
+        | Command::ListLocks { op }
         | Command::ListPods { op, .. }
         | Command::ReadPod { op, .. } => *op,
         Command::WritePod(write) => write.op,
@@ -656,6 +657,7 @@ fn failed(command: &Command, failure: Failure) -> Outcome {
             Outcome::RecordWritten(RecordOutcome::Failed(failure))
         }
         Command::ReadElection { .. } => Outcome::ElectionRead(Err(failure)),
+        Command::ListLocks { .. } => Outcome::LocksListed(Err(failure)),
         Command::ListPods { .. } => Outcome::PodsListed(Err(failure)),
         Command::ReadPod { .. } | Command::Announce(_) => Outcome::PodRead(Err(failure)),
         Command::WritePod(_) => Outcome::PodWritten(PodOutcome::Failed(failure)),
@@ -678,6 +680,7 @@ fn in_words(command: &Command) -> String {
         }
         Command::DeleteRecord { key, version, .. } => format!("delete record {key} at {version}"),
         Command::ReadElection { .. } => "read the election".into(),
+        Command::ListLocks { .. } => "list the locks".into(),
         Command::ListPods { .. } => "list the pods".into(),
         Command::ReadPod { name, .. } => format!("read {name}"),
         Command::WritePod(write) => {

@@ -259,6 +259,11 @@ impl World {
                 None => ElectionRead::Gone,
                 Some(object) => ElectionRead::Present { uid: object.uid.clone(), generation: object.generation },
             })),
+            Command::ListLocks { .. } => {
+                let own = |stored: &Stored| stored.record().is_some_and(|record| record.election == *election);
+                let locks = self.records.iter().filter(|(_, stored)| own(stored));
+                Outcome::LocksListed(Ok(locks.map(|(key, stored)| (key.clone(), stored.clone())).collect()))
+            }
             Command::ListPods { selectors, .. } => {
                 let listed = self.pods.values().filter(|pod| selectors.iter().any(|s| s.matches(&pod.labels)));
                 Outcome::PodsListed(Ok(listed.cloned().collect()))

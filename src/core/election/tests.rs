@@ -19,6 +19,8 @@ struct Lab {
     pods: BTreeMap<String, Pod>,
     probe_failed: Option<Uid>,
     strays: Vec<(Key, Stored)>,
+    /// What a fresh listing of the locks shows.
+    locks: Vec<(Key, Stored)>,
     stored: Stored,
     present: ElectionRead,
     version: u64,
@@ -57,6 +59,7 @@ impl Lab {
             pods: BTreeMap::new(),
             probe_failed: None,
             strays: Vec::new(),
+            locks: Vec::new(),
             stored: Stored::Absent,
             present: ElectionRead::Present { uid: uid("e"), generation: 1 },
             version: 9,
@@ -185,6 +188,7 @@ impl Lab {
                 (*op, Outcome::RecordWritten(RecordOutcome::Written(*version)))
             }
             Command::ReadElection { op } => (*op, Outcome::ElectionRead(Ok(self.present.clone()))),
+            Command::ListLocks { op } => (*op, Outcome::LocksListed(Ok(self.locks.clone()))),
             Command::ListPods { op, .. } => (*op, Outcome::PodsListed(Ok(self.pods.values().cloned().collect()))),
             Command::ReadPod { op, name } => (*op, Outcome::PodRead(Ok(self.pods.get(name).cloned()))),
             Command::WritePod(write) => {
@@ -224,6 +228,7 @@ fn in_words(command: &Command) -> String {
         }
         Command::DeleteRecord { .. } => "DeleteRecord".into(),
         Command::ReadElection { .. } => "ReadElection".into(),
+        Command::ListLocks { .. } => "ListLocks".into(),
         Command::ListPods { .. } => "ListPods".into(),
         Command::ReadPod { name, .. } => format!("ReadPod {name}"),
         Command::WritePod(write) => match write.patch.annotations.get(TERM_ANNOTATION) {
@@ -248,6 +253,7 @@ fn a_first_election_stamps_every_candidate_and_reads_the_election_again() {
         [
             "WriteRecord 1 p0",
             "ListPods",
+            "ListLocks",
             "ReadElection",
             "Demote p1 1",
             "Demote p2 1",
@@ -281,6 +287,7 @@ fn the_first_failover_after_a_restart_looks_at_all_afresh() {
             "ListPods",
             "WriteRecord 2 p1",
             "ListPods",
+            "ListLocks",
             "ReadElection",
             "Demote p0 2",
             "Demote p2 2",
@@ -389,6 +396,7 @@ fn a_deleted_record_is_made_anew_for_the_same_leader() {
             "LockChanged deleted",
             "WriteRecord 2 p0",
             "ListPods",
+            "ListLocks",
             "ReadElection",
             "Demote p1 2",
             "Promote p0 2",
@@ -432,7 +440,7 @@ fn a_term_that_only_a_fresh_list_shows_is_outbid() {
     listed.annotations.insert(TERM_ANNOTATION.into(), "4".into());
     lab.instead("ListPods", Outcome::PodsListed(Ok(vec![listed])));
     let all = lab.run();
-    assert_eq!(all[..4], ["WriteRecord 1 p0", "ListPods", "ReadElection", "ReadRecord"]);
+    assert_eq!(all[..5], ["WriteRecord 1 p0", "ListPods", "ListLocks", "ReadElection", "ReadRecord"]);
     assert!(all.contains(&"WriteRecord 5 p0".to_owned()), "{all:#?}");
     assert!(!all.contains(&"Promote p0 1".to_owned()), "{all:#?}");
 }
@@ -516,7 +524,7 @@ fn a_view_that_is_older_than_the_record_does_nothing() {
 fn a_view_that_turns_out_to_be_old_writes_to_no_pod_until_it_is_newer() {
     let mut lab = Lab::new(2);
     lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
-    assert_eq!(lab.run(), ["WriteRecord 1 p0", "ListPods", "ReadElection"]);
+    assert_eq!(lab.run(), ["WriteRecord 1 p0", "ListPods", "ListLocks", "ReadElection"]);
     assert_eq!(*lab.election.situation(), Situation::Stale);
     lab.generation = 2;
     assert!(lab.run().contains(&"Promote p0 2".to_owned()));
@@ -584,7 +592,8 @@ fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
         for command in lab.step() {
             let words = in_words(&command);
             let outcome = match &command {
-                Command::WriteRecord { op, key, .. } if key.0 == "old" => {
+                Command::WriteRecord { op, key, record, .. } if key.0 == "old" => {
+                    lab.locks = vec![(key.clone(), Stored::Record(Version(500), record.clone()))];
                     Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
                 }
                 Command::DeleteRecord { op, version, .. } => {
@@ -602,4 +611,35 @@ fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
     assert_eq!(all[..3], ["WriteRecord 1 nobody", "WriteRecord 2 p0", "ListPods"]);
     assert_eq!(all.iter().filter(|words| *words == "DeleteRecord").count(), 1, "{all:#?}");
     assert_eq!(all.last().unwrap(), "DeleteRecord");
+}
+
+#[test]
+fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_anybody_is_promoted() {
+    let mut lab = Lab::led(2);
+    let Stored::Record(_, mut rival) = lab.stored.clone() else { panic!("there is a record") };
+    rival.elector = "another".into();
+    lab.locks = vec![(Key("old".into()), Stored::Record(Version(400), rival))];
+    lab.stored = Stored::Absent;
+    lab = lab.restarted();
+    let mut all = Vec::new();
+    for _ in 0..12 {
+        for command in lab.step() {
+            let words = in_words(&command);
+            let outcome = match &command {
+                Command::WriteRecord { op, key, expected, record } if key.0 == "old" => {
+                    assert_eq!((*expected, &record.holder), (Some(Version(400)), &None));
+                    assert!(!all.iter().any(|words: &String| words.starts_with("Promote")), "{all:#?}");
+                    lab.locks = vec![(key.clone(), Stored::Record(Version(500), record.clone()))];
+                    Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
+                }
+                command => lab.answer(command, &words),
+            };
+            if let Some((op, outcome)) = outcome {
+                lab.election.take(op, outcome, lab.now);
+            }
+            all.push(words);
+        }
+    }
+    assert!(all.iter().any(|words| words.ends_with("nobody")), "{all:#?}");
+    assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
 }

@@ -114,7 +114,6 @@ async fn with_other_labels_the_earlier_ones_are_taken_off_and_the_leader_stays()
 }
 
 /// The defaults are written into the object, where `kubectl apply` merges with them.
-#[ignore = "defect: labels that are written after a time without any are added to the default ones, not put in their place"]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_labels_of_ones_own_replace_the_default_ones() {
     let lab = Lab::new("own-labels").await;
