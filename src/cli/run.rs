@@ -69,8 +69,9 @@ impl Run {
 
     async fn operate(self) -> anyhow::Result<()> {
         let claim_parameters = ClaimParameters { duration: self.lease_duration };
-        // A request that is under way when the claim ends must not outlive the margin that is kept for it.
-        let request_timeout = claim_parameters.margin();
+        // A request that is under way when the claim ends should not outlive the margin that is kept for it; and a busy API
+        // server is given its time.
+        let request_timeout = claim_parameters.margin().clamp(Duration::from_secs(2), Duration::from_secs(10));
         let client = connect(self.kubeconfig.as_deref(), request_timeout).await?;
         let listener = TcpListener::bind(self.listen).await.with_context(|| {
             format!("can't listen at {}: choose another --listen, port 0 picks a free one", self.listen)

@@ -167,8 +167,8 @@ mod tests {
         Instant::after_origin(Duration::from_secs(seconds))
     }
 
-    fn theirs(version: u64) -> Option<(Version, Option<String>, Duration)> {
-        Some((Version(version), Some("other".into()), Duration::from_secs(15)))
+    fn theirs(version: u64) -> (Version, Option<String>, Duration) {
+        (Version(version), Some("other".into()), Duration::from_secs(15))
     }
 
     fn write(expected: Option<u64>, takes_over: bool) -> ClaimCommand {
@@ -197,9 +197,9 @@ mod tests {
     #[test]
     fn a_contender_waits_from_what_it_saw_itself() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
-        claim.observe(theirs(7), at(100));
+        claim.observe(Some(theirs(7)), at(100));
         assert_eq!(claim.next(at(114)), ClaimCommand::Wait(at(115)));
-        claim.observe(theirs(8), at(110));
+        claim.observe(Some(theirs(8)), at(110));
         assert_eq!(claim.next(at(115)), ClaimCommand::Wait(at(125)));
         assert_eq!(claim.next(at(125)), write(Some(8), true));
         claim.failed(at(125));
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_released_lease_is_taken_at_once() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
-        claim.observe(theirs(7), at(100));
+        claim.observe(Some(theirs(7)), at(100));
         claim.observe(Some((Version(8), None, Duration::from_secs(1))), at(101));
         assert_eq!(claim.next(at(101)), write(Some(8), true));
     }
@@ -218,7 +218,7 @@ mod tests {
     fn somebody_elses_write_ends_the_claim() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
         claim.written(Version(1), at(0), at(0));
-        claim.observe(theirs(2), at(1));
+        claim.observe(Some(theirs(2)), at(1));
         assert_eq!(claim.state(at(1)), ClaimState::Standby);
         assert_eq!(claim.held(), None);
     }
@@ -227,7 +227,7 @@ mod tests {
     fn an_older_version_seen_late_changes_nothing() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
         claim.written(Version(5), at(0), at(0));
-        claim.observe(theirs(4), at(1));
+        claim.observe(Some(theirs(4)), at(1));
         assert_eq!(claim.held(), Some(Version(5)));
     }
 

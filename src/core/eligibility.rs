@@ -227,14 +227,14 @@ mod tests {
         };
         let near = Node { labels: BTreeMap::from([("zone".into(), "a".into())]), ..Node::default() };
         let far = Node::default();
-        let older = Pod { ready_since: Some(Timestamp(50)), ..ready("z") };
+        let elder = Pod { ready_since: Some(Timestamp(50)), ..ready("z") };
         let rank = |pod: &Pod, node, suspect, leader| rank(pod, Some(node), &rules, suspect, leader);
         let order = [
             rank(&annotated("y", PRIORITY_ANNOTATION, "2"), &far, false, false),
             rank(&annotated("x", PRIORITY_ANNOTATION, "1"), &far, false, false),
             rank(&ready("w"), &near, false, false),
             rank(&ready("v"), &far, false, true),
-            rank(&older, &far, false, false),
+            rank(&elder, &far, false, false),
             rank(&ready("a"), &far, false, false),
             rank(&ready("b"), &far, false, false),
             rank(&annotated("c", PRIORITY_ANNOTATION, "-1"), &far, false, false),

@@ -2,6 +2,7 @@
 //! simulated by kwok. One control plane serves all tests of this binary, each in a namespace of its own with operators of its own.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
 mod bad_input;
 #[path = "../store/contract.rs"]

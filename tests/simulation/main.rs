@@ -4,6 +4,8 @@
 //!     LICTOR_SEEDS=100000 cargo test --test simulation      that many seeds
 //!     LICTOR_SEED=17 cargo test --test simulation           one seed
 
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
 mod operator;
 mod prng;
 mod run;
@@ -47,8 +49,8 @@ fn no_fault_makes_two_leaders_and_calm_makes_one() {
 fn fail_with_history(seed: u64) {
     if let Err((failure, history)) = run::run(seed, true) {
         let shown = history.iter().enumerate().skip(history.len().saturating_sub(SHOWN));
-        let shown: String = shown.map(|(at, line)| format!("{at:5} {line}\n")).collect();
-        panic!("LICTOR_SEED={seed}: {failure}\n{shown}LICTOR_SEED={seed}: {failure}");
+        let shown = shown.map(|(at, line)| format!("{at:5} {line}")).collect::<Vec<_>>().join("\n");
+        panic!("LICTOR_SEED={seed}: {failure}\n{shown}\nLICTOR_SEED={seed}: {failure}");
     }
 }
 

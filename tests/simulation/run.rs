@@ -224,13 +224,11 @@ impl Run {
             }
             Fault::Hands => {
                 note!(self, "by hand: {} on {pod}", ["leader", "no role", "no term", "another role"][choice]);
-                self.world.edit_pod(&pod, |pod| {
-                    match choice {
-                        0 => drop(pod.labels.insert("role".into(), "leader".into())),
-                        1 => drop(pod.labels.remove("role")),
-                        2 => drop(pod.annotations.remove(TERM_ANNOTATION)),
-                        _ => drop(pod.labels.insert("role".into(), "other".into())),
-                    };
+                self.world.edit_pod(&pod, |pod| match choice {
+                    0 => drop(pod.labels.insert("role".into(), "leader".into())),
+                    1 => drop(pod.labels.remove("role")),
+                    2 => drop(pod.annotations.remove(TERM_ANNOTATION)),
+                    _ => drop(pod.labels.insert("role".into(), "other".into())),
                 });
             }
             Fault::Record => self.spoil_record(),
@@ -384,7 +382,7 @@ impl Run {
     }
 
     fn step(&mut self, operator: usize) -> usize {
-        let (election, commands) = self.operators[operator].step(&self.world.history, self.world.now);
+        let (election, commands) = self.operators[operator].step(self.world.now);
         let start = self.operators[operator].start;
         for command in &commands {
             note!(self, "o{operator}/{start} wants {}", in_words(command));

@@ -3,8 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use std::time::Duration;
+
 use super::*;
 use crate::core::{ElectionRead, Marking, PRIORITY_ANNOTATION, Selector, TERM_ANNOTATION};
+use crate::core::{Node, NotEligible, PodOutcome, Rules};
 
 struct Lab {
     election: Election,

@@ -1,0 +1,207 @@
+//! The record: what is written into it, what comes back, and what it teaches.
+
+use super::view::Situation;
+use super::view::View;
+use super::{Election, Phase};
+use crate::core::handover::{Handover, Purpose};
+use crate::core::marking::term_of;
+use crate::core::{
+    Announcement, Command, Failure, Holder, Instant, Key, Pod, Reason, Record, RecordOutcome, Scope, Stored, Term,
+    Timestamp, Version,
+};
+
+/// A record to be written, and what follows when it is.
+#[derive(Debug)]
+pub(super) struct Intent {
+    pub(super) key: Key,
+    pub(super) record: Record,
+    /// What it replaces.
+    pub(super) replaced: Option<Record>,
+    /// Whether the chain of this operator's own records is unbroken.
+    pub(super) fenced: bool,
+    pub(super) purpose: Purpose,
+    /// The target's version, read before the record is written.
+    pub(super) target: Option<(Holder, Version)>,
+}
+
+impl Election {
+    /// Writes a record that names this pod, or none.
+    pub(super) fn write(
+        &mut self,
+        stored: &Stored,
+        pod: Option<&Pod>,
+        reason: Reason,
+        view: &View,
+        commands: &mut Vec<Command>,
+    ) {
+        self.situation = Situation::HandingOver;
+        match stored {
+            Stored::Damaged(..) => {
+                commands.push(Command::Announce(Announcement::LockChanged { what: "edited by hand" }));
+            }
+            Stored::Absent if reason == Reason::LockRestored => {
+                commands.push(Command::Announce(Announcement::LockChanged { what: "deleted" }));
+            }
+            _ => {}
+        }
+        let replaced = stored.record().cloned();
+        let holder = pod.map(holder_of);
+        let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
+        let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
+        let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
+        if pod.is_some() {
+            record.term = self.highest_term.next();
+        }
+        for (_, stray) in view.strays {
+            let scopes = stray.record().into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
+            add_former(&mut record, scopes);
+        }
+        let expected = stored.version();
+        let op = self.next_op();
+        commands.push(Command::WriteRecord { op, key: view.key.clone(), expected, record: record.clone() });
+        let intent = Intent {
+            key: view.key.clone(),
+            record,
+            fenced: expected.is_some() && self.fenced == expected,
+            replaced,
+            purpose: Purpose::Elect(reason),
+            target: holder.zip(pod.map(|pod| pod.version)),
+        };
+        self.phase = Phase::Writing(op, Box::new(intent));
+    }
+
+    /// Since when a pod leads whose record was lost.
+    pub(super) fn kept_since(&self, holder: Option<&Holder>) -> Option<Timestamp> {
+        self.leader
+            .as_ref()
+            .filter(|(_, leader, _)| Some(&leader.uid) == holder.map(|h| &h.uid))
+            .map(|(.., since)| *since)
+    }
+
+    pub(super) fn make_record(
+        &self,
+        view: &View,
+        holder: Option<Holder>,
+        replaced: Option<&Record>,
+        since: Timestamp,
+    ) -> Record {
+        let mut record = Record {
+            term: self.highest_term,
+            holder,
+            elector: self.elector.clone(),
+            since,
+            election: self.uid.clone(),
+            generation: view.generation,
+            scope: view.scope.clone(),
+            former: Vec::new(),
+        };
+        match replaced {
+            Some(replaced) => add_former(&mut record, replaced.former.iter().chain([&replaced.scope])),
+            None => add_former(&mut record, &self.scopes),
+        }
+        record
+    }
+
+    pub(super) fn take_written(&mut self, intent: Box<Intent>, written: RecordOutcome, now: Instant) -> Phase {
+        match written {
+            RecordOutcome::Written(version) => {
+                self.backoff.reset();
+                if version > self.newest {
+                    self.newest = version;
+                    self.stored = Some(Stored::Record(version, intent.record.clone()));
+                } else if version < self.newest {
+                    // The watch shows already that somebody wrote after us.
+                    return Phase::Idle;
+                }
+                self.begin(version, *intent)
+            }
+            RecordOutcome::Conflict => {
+                self.stored = None;
+                Phase::Idle
+            }
+            RecordOutcome::Failed(Failure::Unknown(text)) => {
+                self.fail(Failure::Unknown(text), now);
+                self.stored = None;
+                Phase::WriteUnknown(None, intent)
+            }
+            RecordOutcome::Failed(failure) => {
+                self.fail(failure, now);
+                Phase::Idle
+            }
+        }
+    }
+
+    /// The record is written: the handover that it announces begins.
+    pub(super) fn begin(&mut self, version: Version, intent: Intent) -> Phase {
+        let Intent { record, replaced, fenced, purpose, target, key: _ } = intent;
+        self.highest_term = self.highest_term.max(record.term);
+        if purpose == Purpose::Tidy {
+            if fenced {
+                self.fenced = Some(version);
+            }
+            return Phase::Idle;
+        }
+        Phase::HandingOver(Box::new(Handover::new(version, record, replaced, fenced, purpose, target)))
+    }
+
+    pub(super) fn take_read(&mut self, read: Result<Stored, Failure>, now: Instant) {
+        match read {
+            Ok(stored) => {
+                if !matches!(stored, Stored::Foreign(_)) {
+                    self.backoff.reset();
+                }
+                self.failure = None;
+                let outdated = stored.version().map_or(self.newest > self.asked_at, |version| version < self.newest);
+                if outdated {
+                    // The watch has brought something newer meanwhile; if not, it is read once more.
+                    return;
+                }
+                if let Some(version) = stored.version() {
+                    self.newest = self.newest.max(version);
+                }
+                self.stored = Some(stored);
+            }
+            Err(failure) => self.fail(failure, now),
+        }
+    }
+
+    pub(super) fn read_record(&mut self, view: &View, commands: &mut Vec<Command>) {
+        let op = self.next_op();
+        commands.push(Command::ReadRecord { op, key: view.key.clone() });
+        self.asked_at = self.newest;
+        self.phase = Phase::Reading(op);
+    }
+
+    pub(super) fn learn_terms(&mut self, view: &View) {
+        let recorded = self.record().map_or(Term::default(), |record| record.term);
+        let sure = self.highest_term.max(view.status_term).max(recorded);
+        let mut highest = sure;
+        if let Some(Stored::Damaged(_, hint)) = &self.stored {
+            highest = highest.max(sure.raised_by_hint(*hint));
+        }
+        for pod in view.pods.iter().filter(|pod| self.wrote(pod)) {
+            highest = highest.max(term_of(pod).map_or(highest, |term| sure.raised_by_hint(term)));
+        }
+        self.highest_term = highest;
+    }
+
+    /// A tidied record says that nothing is left of what was written before.
+    pub(super) fn learn_scopes(&mut self) {
+        let Some(Stored::Record(_, record)) = &self.stored else { return };
+        if record.election == self.uid && !record.former.iter().chain([&record.scope]).eq(&self.scopes) {
+            self.scopes = record.former.iter().chain([&record.scope]).cloned().collect();
+        }
+    }
+}
+
+pub(super) fn add_former<'a>(record: &mut Record, scopes: impl IntoIterator<Item = &'a Scope>) {
+    for scope in scopes {
+        if *scope != record.scope && !record.former.contains(scope) {
+            record.former.push(scope.clone());
+        }
+    }
+}
+
+fn holder_of(pod: &Pod) -> Holder {
+    Holder { pod: pod.name.clone(), uid: pod.uid.clone(), node: pod.node.clone(), ip: pod.ip.clone() }
+}

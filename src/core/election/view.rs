@@ -1,0 +1,109 @@
+//! What an election is shown, and what it shows.
+
+use std::time::Duration;
+
+use crate::core::{Instant, Key, Node, NotEligible, Pod, Rules, Scope, Stored, Term, Timestamp, Uid};
+
+/// What is known of the world around an election when it takes a step.
+pub struct View<'a> {
+    /// The moment of the step.
+    pub now: Instant,
+    /// The same for people.
+    pub wall: Timestamp,
+    /// The election's generation that the rest of this view is made from.
+    pub generation: i64,
+    /// What the user wants of it.
+    pub desired: Desired,
+    /// Where its lock is.
+    pub key: &'a Key,
+    /// Which pods, and what is written on them.
+    pub scope: &'a Scope,
+    /// Who may lead.
+    pub rules: &'a Rules,
+    /// Which label write of a handover comes first.
+    pub order: HandoverOrder,
+    /// How long a leader may take to recover.
+    pub failover_delay: Duration,
+    /// The term that the status names: no term may be below it.
+    pub status_term: Term,
+    /// The pods that this election may have to write to: the selected ones, and those that it wrote to under earlier specs.
+    pub pods: &'a [&'a Pod],
+    /// The nodes by name.
+    pub node: &'a dyn Fn(&str) -> Option<&'a Node>,
+    /// The pod whose probe fails, if it is the leader.
+    pub probe_failed: Option<&'a Uid>,
+    /// Locks that this election holds under other keys than its present one.
+    pub strays: &'a [(Key, Stored)],
+}
+
+impl View<'_> {
+    /// The same with other pods and other locks.
+    pub(super) fn of<'b>(
+        &'b self,
+        pods: &'b [&'b Pod],
+        strays: &'b [(Key, Stored)],
+        node: &'b dyn Fn(&str) -> Option<&'b Node>,
+    ) -> View<'b> {
+        let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
+        let &View { failover_delay, status_term, probe_failed, .. } = self;
+        View {
+            now,
+            wall,
+            generation,
+            desired,
+            key,
+            scope,
+            rules,
+            order,
+            failover_delay,
+            status_term,
+            pods,
+            node,
+            probe_failed,
+            strays,
+        }
+    }
+}
+
+/// What is wanted of an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Desired {
+    /// That it runs.
+    Run,
+    /// That all stays as it is: paused by its user, or its spec can't be accepted.
+    Freeze,
+    /// That nothing is left of it.
+    Withdraw,
+}
+
+/// Which of the two label writes of a handover comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoverOrder {
+    /// Never two leaders.
+    DemoteFirst,
+    /// Never none.
+    PromoteFirst,
+}
+
+/// What an election is about, for the status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Situation {
+    /// Nothing is decided yet.
+    Starting,
+    /// There is a leader, and nothing to do.
+    Led,
+    /// There is a leader that fails its probe, and nobody else is eligible.
+    LedDespiteProbe,
+    /// A handover is under way.
+    HandingOver,
+    /// The leader is not fit, and has until this moment to recover.
+    Recovering(NotEligible, Instant),
+    /// Nobody is eligible.
+    Vacant,
+    /// Another lock of that name exists, which must not be touched; the text says what it is.
+    Foreign(String),
+    /// What is known of the election is older than its lock.
+    Stale,
+    /// Nothing is left of it.
+    Withdrawn,
+}

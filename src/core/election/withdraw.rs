@@ -1,0 +1,152 @@
+//! Gives up locks and labels: of an election that is deleted, and of a key that is not its own any more.
+
+use super::records::Intent;
+use super::upkeep::Upkeep;
+use super::view::Desired;
+use super::view::Situation;
+use super::view::View;
+use super::{Election, Phase, selectors, write};
+use crate::core::handover::{Handover, Purpose, is_emptied};
+use crate::core::{Command, Markings, PodChange, Record, Stored, Timestamp};
+
+/// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Withdrawal {
+    Unconfirmed,
+    /// The election was read, and what the store has since.
+    Confirmed,
+    /// The pods were listed too.
+    Listed,
+    Done,
+}
+
+impl Election {
+    /// Takes off all labels, then the record.
+    pub(super) fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
+        let own = stored.version().is_some() && stored.record().is_none_or(|record| record.election == self.uid);
+        let clean = !own && view.pods.iter().all(|pod| !self.wrote(pod));
+        if self.withdrawal == Withdrawal::Done && !clean {
+            // A late writer of this election, or another election of that name already.
+            self.withdrawal = Withdrawal::Unconfirmed;
+            self.situation = Situation::HandingOver;
+            return true;
+        }
+        if self.withdrawal == Withdrawal::Done || (clean && self.withdrawal == Withdrawal::Listed) {
+            self.withdrawal = Withdrawal::Done;
+            self.leader = None;
+            self.situation = Situation::Withdrawn;
+            return false;
+        }
+        self.situation = Situation::HandingOver;
+        let version = stored.version();
+        let fenced = version.is_some() && self.fenced == version;
+        match (stored, version) {
+            (Stored::Record(_, record), _) if record.election != self.uid => {
+                // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
+                self.withdraw_without_record(stored.record(), view, commands);
+                false
+            }
+            (Stored::Record(version, record), _) if record.holder.is_none() && record.generation >= view.generation => {
+                self.phase = Phase::HandingOver(Box::new(Handover::withdraw(*version, record.clone(), fenced)));
+                true
+            }
+            (_, Some(version)) => {
+                let record = self.make_record(view, None, stored.record(), view.wall);
+                let op = self.next_op();
+                commands.push(Command::WriteRecord {
+                    op,
+                    key: view.key.clone(),
+                    expected: Some(version),
+                    record: record.clone(),
+                });
+                let replaced = stored.record().cloned();
+                let key = view.key.clone();
+                let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Withdraw, target: None };
+                self.phase = Phase::Writing(op, Box::new(intent));
+                false
+            }
+            (_, None) => {
+                self.withdraw_without_record(None, view, commands);
+                false
+            }
+        }
+    }
+
+    /// With no record of its own to go by: takes off what is found on the pods.
+    pub(super) fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
+        if self.withdrawal == Withdrawal::Confirmed {
+            let op = self.next_op();
+            commands.push(Command::ListPods { op, selectors: selectors(view.scope, other) });
+            self.phase = Phase::Verifying(op, None);
+            return;
+        }
+        self.maintain_removal(other, view, commands);
+    }
+
+    pub(super) fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
+        self.reread(commands);
+        if let Some(until) = self.upkeep_backoff.waits(view.now) {
+            self.wake_at(until);
+            return;
+        }
+        for pod in view.pods.iter().copied() {
+            if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) {
+                continue;
+            }
+            let scopes = other.into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
+            let scopes = scopes.chain(&self.scopes).chain([view.scope]);
+            let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
+            let patch = Markings::removal(&all, pod);
+            let op = self.next_op();
+            self.maintenance.insert(pod.uid.clone(), Upkeep::Writing(op, pod.name.clone()));
+            commands.push(Command::WritePod(write(op, PodChange::Remove, pod, patch)));
+        }
+    }
+
+    /// A lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
+    /// with an older spec can go on with it; it is deleted when the present one is settled.
+    pub(super) fn clear_strays(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+        self.cleared.retain(|key, (seen, made)| {
+            let still = |stray: &Stored| {
+                stray.version().is_some_and(|version| made.map_or(version <= *seen, |made| version < made))
+            };
+            view.strays.iter().any(|(other, stray)| other == key && still(stray))
+        });
+        for (key, stray) in view.strays {
+            let Some(mut version) = stray.version() else { continue };
+            self.highest_term = match stray {
+                Stored::Record(_, record) => self.highest_term.max(record.term),
+                Stored::Damaged(_, term) => self.highest_term.raised_by_hint(*term),
+                Stored::Absent | Stored::Foreign(_) => self.highest_term,
+            };
+            let mut emptied = is_emptied(stray, view.generation);
+            match self.cleared.get(key) {
+                // What this election wrote itself, the watch has not brought yet.
+                Some((_, Some(made))) => (version, emptied) = (*made, true),
+                Some((_, None)) => continue,
+                None => {}
+            }
+            if !emptied {
+                let mut record = self.make_record(view, None, stray.record(), Timestamp(0));
+                record.term = self.highest_term;
+                let op = self.next_op();
+                commands.push(Command::WriteRecord { op, key: key.clone(), expected: Some(version), record });
+                self.phase = Phase::Clearing(op, key.clone(), version);
+                return true;
+            }
+            let settled = match view.desired {
+                Desired::Withdraw => true,
+                Desired::Run | Desired::Freeze => {
+                    self.record().is_some_and(|record| record.scope == *view.scope) && self.leader.is_some()
+                }
+            };
+            if settled {
+                let op = self.next_op();
+                commands.push(Command::DeleteRecord { op, key: key.clone(), version });
+                self.phase = Phase::Clearing(op, key.clone(), version);
+                return true;
+            }
+        }
+        false
+    }
+}
