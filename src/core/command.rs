@@ -84,6 +84,13 @@ pub struct WritePod {
     pub patch: PodPatch,
 }
 
+impl WritePod {
+    /// A patch of a pod as it was seen.
+    pub(super) fn new(op: OpId, change: PodChange, pod: &Pod, patch: PodPatch) -> Self {
+        Self { op, change, name: pod.name.clone(), uid: pod.uid.clone(), version: pod.version, patch }
+    }
+}
+
 /// What a patch of a pod means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodChange {

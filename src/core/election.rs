@@ -21,8 +21,8 @@ use self::withdraw::Withdrawal;
 use super::backoff::Backoff;
 use super::handover::{Handover, Progress, Purpose};
 use super::{
-    Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, Markings, OpId, Outcome, Pod, PodChange,
-    Reason, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version, WritePod,
+    Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, OpId, Outcome, Pod, Reason, Record,
+    RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version,
 };
 
 /// One group's election.
@@ -441,7 +441,7 @@ impl Election {
         {
             // Somebody else's record: what the caches show of the pods may be older than it.
             let op = self.next_op();
-            commands.push(Command::ListPods { op, selectors: selectors(view.scope, Some(record)) });
+            commands.push(Command::ListPods { op, selectors: view.scope.selectors_with(Some(record)) });
             self.phase = Phase::Verifying(op, Some(version));
             return false;
         }
@@ -521,23 +521,4 @@ impl Election {
         self.ops += 1;
         OpId(self.ops)
     }
-}
-
-/// The scopes of a group's present spec and of its record.
-pub(super) fn selectors(scope: &Scope, record: Option<&Record>) -> Vec<super::Selector> {
-    let mut selectors = vec![scope.selector.clone()];
-    for scope in record.into_iter().flat_map(|record| [&record.scope].into_iter().chain(&record.former)) {
-        if !selectors.contains(&scope.selector) {
-            selectors.push(scope.selector.clone());
-        }
-    }
-    selectors
-}
-
-pub(super) fn write(op: OpId, change: PodChange, pod: &Pod, patch: super::PodPatch) -> WritePod {
-    WritePod { op, change, name: pod.name.clone(), uid: pod.uid.clone(), version: pod.version, patch }
-}
-
-pub(super) fn former_markings(record: &Record) -> Vec<Markings> {
-    record.former.iter().map(|scope| scope.markings.clone()).collect()
 }

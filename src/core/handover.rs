@@ -20,11 +20,10 @@
 
 use std::collections::BTreeMap;
 
-use super::election::{former_markings, selectors, write};
 use super::marking::term_of;
 use super::{
     Command, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod, PodChange,
-    PodOutcome, PodPatch, Reason, Record, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version, View,
+    PodOutcome, PodPatch, Reason, Record, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version, View, WritePod,
 };
 
 /// What a handover is for.
@@ -196,7 +195,7 @@ impl Handover {
         if let Listing::Due = self.listing {
             let op = next_op();
             // Also those that lead although they were taken out of the group: a record that was vacated since does not name them.
-            let mut selectors = selectors(&self.record.scope, Some(&self.record));
+            let mut selectors = self.record.scope.selectors_with(Some(&self.record));
             selectors.extend(self.leaders().filter(|selector| !selector.match_labels.is_empty()));
             commands.push(Command::ListPods { op, selectors });
             self.listing = Listing::Sent(op);
@@ -243,7 +242,7 @@ impl Handover {
                 if let Outcome::PodsListed(listed) = outcome {
                     self.listing = Listing::Due;
                     let mut listed = listed?;
-                    let group = selectors(&self.record.scope, Some(&self.record));
+                    let group = self.record.scope.selectors_with(Some(&self.record));
                     listed.retain(|pod| wrote(election, pod) || group.iter().any(|s| s.matches(&pod.labels)));
                     self.learn_terms(election, &listed);
                     self.listing = Listing::Done(listed);
@@ -303,7 +302,7 @@ impl Handover {
 
     /// Rules 2 and 4: who must be written to before anybody is promoted.
     fn collect_fences(&self, election: &str, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
-        let former = former_markings(&self.record);
+        let former = self.record.former_markings();
         let shows = |pod: &Pod| {
             self.record.scope.markings.shows_leader(pod) || former.iter().any(|markings| markings.shows_leader(pod))
         };
@@ -347,7 +346,7 @@ impl Handover {
                     return false;
                 }
                 let op = next_op();
-                commands.push(Command::WritePod(write(op, change, &pod, patch)));
+                commands.push(Command::WritePod(WritePod::new(op, change, &pod, patch)));
                 fence.state = FenceState::Sent(op, pod);
                 true
             }
@@ -372,7 +371,7 @@ impl Handover {
         if self.purpose == Purpose::Withdraw && (others || (!wrote(election, pod) && !self.after_others)) {
             return (PodChange::Remove, PodPatch::default());
         }
-        let former = former_markings(&self.record);
+        let former = self.record.former_markings();
         let markings = &self.record.scope.markings;
         if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
             return (PodChange::Demote, markings.demotion(election, self.record.term, &former));
@@ -395,14 +394,14 @@ impl Handover {
         next_op: &mut dyn FnMut() -> OpId,
         commands: &mut Vec<Command>,
     ) -> bool {
-        let former = former_markings(&self.record);
+        let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return true };
         target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
             TargetState::Done => return true,
             TargetState::Due => {
                 let op = next_op();
                 let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
-                commands.push(Command::WritePod(super::WritePod {
+                commands.push(Command::WritePod(WritePod {
                     op,
                     change: PodChange::Promote,
                     name: target.holder.pod.clone(),

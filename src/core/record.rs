@@ -28,6 +28,13 @@ pub struct Record {
     pub former: Vec<Scope>,
 }
 
+impl Record {
+    /// The markings of earlier specs that are not cleaned up yet.
+    pub(super) fn former_markings(&self) -> Vec<Markings> {
+        self.former.iter().map(|scope| scope.markings.clone()).collect()
+    }
+}
+
 /// A pod that holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
@@ -51,6 +58,21 @@ pub struct Scope {
     /// What is written on them.
     #[serde(flatten)]
     pub markings: Markings,
+}
+
+impl Scope {
+    /// This selector and those of a record, each once.
+    pub(super) fn selectors_with(&self, record: Option<&Record>) -> Vec<Selector> {
+        let mut selectors = vec![self.selector.clone()];
+        for Self { selector, .. } in
+            record.into_iter().flat_map(|record| [&record.scope].into_iter().chain(&record.former))
+        {
+            if !selectors.contains(selector) {
+                selectors.push(selector.clone());
+            }
+        }
+        selectors
+    }
 }
 
 /// What the store has under a key.

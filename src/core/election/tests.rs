@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::core::{ElectionRead, Marking, PRIORITY_ANNOTATION, Selector, TERM_ANNOTATION};
-use crate::core::{Node, NotEligible, PodOutcome, Rules};
+use crate::core::{Markings, Node, NotEligible, PodOutcome, Rules};
 
 struct Lab {
     election: Election,

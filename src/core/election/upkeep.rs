@@ -2,10 +2,11 @@
 
 use super::records::Intent;
 use super::view::View;
-use super::{Election, Phase, write};
+use super::{Election, Phase};
 use crate::core::handover::Purpose;
 use crate::core::{
     Announcement, Command, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, Record, Stored, Uid, Version,
+    WritePod,
 };
 
 /// A write to a pod outside of a handover, whose outcome is awaited.
@@ -109,7 +110,7 @@ impl Election {
             }
             let op = self.next_op();
             self.maintenance.insert(pod.uid.clone(), Upkeep::Writing(op, pod.name.clone()));
-            commands.push(Command::WritePod(write(op, change, pod, patch)));
+            commands.push(Command::WritePod(WritePod::new(op, change, pod, patch)));
         }
         clean
     }

@@ -2,12 +2,10 @@
 
 use super::records::Intent;
 use super::upkeep::Upkeep;
-use super::view::Desired;
-use super::view::Situation;
-use super::view::View;
-use super::{Election, Phase, selectors, write};
+use super::view::{Desired, Situation, View};
+use super::{Election, Phase};
 use crate::core::handover::{Handover, Purpose, is_emptied};
-use crate::core::{Command, Markings, PodChange, Record, Stored, Timestamp};
+use crate::core::{Command, Markings, PodChange, Record, Stored, Timestamp, WritePod};
 
 /// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +74,7 @@ impl Election {
     pub(super) fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
         if self.withdrawal == Withdrawal::Confirmed {
             let op = self.next_op();
-            commands.push(Command::ListPods { op, selectors: selectors(view.scope, other) });
+            commands.push(Command::ListPods { op, selectors: view.scope.selectors_with(other) });
             self.phase = Phase::Verifying(op, None);
             return;
         }
@@ -99,7 +97,7 @@ impl Election {
             let patch = Markings::removal(&all, pod);
             let op = self.next_op();
             self.maintenance.insert(pod.uid.clone(), Upkeep::Writing(op, pod.name.clone()));
-            commands.push(Command::WritePod(write(op, PodChange::Remove, pod, patch)));
+            commands.push(Command::WritePod(WritePod::new(op, PodChange::Remove, pod, patch)));
         }
     }
 
