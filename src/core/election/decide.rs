@@ -1,8 +1,7 @@
 //! Who should lead, from what is known.
 
 use super::Election;
-use super::view::Situation;
-use super::view::View;
+use super::view::{Situation, View};
 use crate::core::eligibility::{Rank, priority, rank};
 use crate::core::{Instant, Node, NotEligible, Pod, Reason, Record, eligible, standing};
 

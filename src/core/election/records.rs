@@ -1,7 +1,6 @@
 //! The record: what is written into it, what comes back, and what it teaches.
 
-use super::view::Situation;
-use super::view::View;
+use super::view::{Situation, View};
 use super::{Election, Phase};
 use crate::core::handover::{Handover, Purpose};
 use crate::core::marking::term_of;
