@@ -2,7 +2,6 @@
 
 use super::records::Intent;
 use super::view::View;
-use super::view::View;
 use super::{Election, Phase};
 use crate::core::handover::Purpose;
 use crate::core::{
