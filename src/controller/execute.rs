@@ -67,7 +67,7 @@ impl Executor {
             Command::Announce(_) => return,
         };
         let this = self.clone();
-        self.spawn(self.urgent.clone(), async move {
+        self.spawn(self.urgent.clone(), move || async move {
             // The claim may have ended while this waited for its turn.
             let outcome = if this.acts() { this.request(&id, place, command).await } else { refused };
             this.metrics.count_failure(&outcome);
@@ -78,7 +78,7 @@ impl Executor {
     /// Writes the status; the outcome comes back as an input.
     pub(super) fn write_status(&self, id: ElectionId, seen: LeaderElection, status: LeaderElectionStatus) {
         let this = self.clone();
-        self.spawn(self.courteous.clone(), async move {
+        self.spawn(self.courteous.clone(), move || async move {
             let written = if this.acts() { this.elections.write_status(&seen, &status).await } else { Err(None) };
             let _ = this.inputs.send(Input::Written(id, Box::new(written)));
         });
@@ -87,7 +87,7 @@ impl Executor {
     /// Puts the finalizer on or takes it off; the outcome comes back as an input.
     pub(super) fn write_finalizer(&self, id: ElectionId, seen: LeaderElection, held: bool) {
         let this = self.clone();
-        self.spawn(self.urgent.clone(), async move {
+        self.spawn(self.urgent.clone(), move || async move {
             let written = if this.acts() { this.elections.write_finalizer(&seen, held).await } else { Err(None) };
             let _ = this.inputs.send(Input::Written(id, Box::new(written)));
         });
@@ -96,7 +96,7 @@ impl Executor {
     /// Tells it as an Event.
     pub(super) fn tell(&self, event: Event) {
         let this = self.clone();
-        self.spawn(self.courteous.clone(), async move {
+        self.spawn(self.courteous.clone(), move || async move {
             if let Err(error) = this.events.tell(event).await {
                 this.metrics.count_event_failure();
                 tracing::debug!(%error, "an Event could not be written");
@@ -144,12 +144,13 @@ impl Executor {
         matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline)
     }
 
-    fn spawn(&self, turn: Arc<Semaphore>, work: impl Future<Output = ()> + Send + 'static) {
+    /// Begins the work when its turn comes. Until then it is small: thousands may wait.
+    fn spawn<W: Future<Output = ()> + Send>(&self, turn: Arc<Semaphore>, work: impl FnOnce() -> W + Send + 'static) {
         let pending = self.pending.clone();
         pending.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             if let Ok(_turn) = turn.acquire_owned().await {
-                work.await;
+                Box::pin(work()).await;
             }
             pending.fetch_sub(1, Ordering::Relaxed);
         });
