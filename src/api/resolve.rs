@@ -27,6 +27,8 @@ pub struct Resolved {
     pub failover_delay: Duration,
     /// How the leader is asked for its health.
     pub probe: Option<Probe>,
+    /// What becomes of the leader when its lock can't be confirmed.
+    pub when_lost: core::WhenLost,
     /// Whether it is frozen.
     pub paused: bool,
 }
@@ -110,6 +112,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         },
         failover_delay: Duration::from_secs(handover.failover_delay_seconds.into()),
         probe: probe.as_ref().and_then(resolve_probe),
+        when_lost: core::WhenLost::Demote,
         paused: *paused,
     })
 }
@@ -202,7 +205,7 @@ fn resolve_key(election: &LeaderElection, wanted: Option<&str>, class: &Class) -
              must begin and end with a letter or digit, and has at most 253 characters"
         )));
     }
-    Ok(core::Key(key))
+    Ok(core::Key::lease(namespace, key))
 }
 
 fn refused_key(message: String) -> Refusal {
@@ -308,7 +311,7 @@ mod tests {
     fn outcome(spec: serde_json::Value, classes: &Classes) -> Result<(String, String), &'static str> {
         match resolve(&election(spec), classes, DEFAULT_CONTROLLER) {
             None => Err("elsewhere"),
-            Some(Ok(resolved)) => Ok((resolved.class_name, resolved.key.0)),
+            Some(Ok(resolved)) => Ok((resolved.class_name, resolved.key.name)),
             Some(Err(refusal)) => Err(refusal.reason),
         }
     }

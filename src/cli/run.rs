@@ -94,7 +94,7 @@ impl Run {
             monotonic,
         );
         let namespaces = Namespaces::new(self.namespaces);
-        let store = Arc::new(LeaseStore::new(client.clone(), namespaces.clone(), request_timeout));
+        let leases = Arc::new(LeaseStore::new(client.clone(), namespaces.clone(), request_timeout));
         let parameters = Parameters {
             client,
             namespaces,
@@ -102,7 +102,7 @@ impl Run {
             identity,
             lease_duration: self.lease_duration,
             request_timeout,
-            store,
+            leases,
         };
         let controller = Controller::new(parameters, acting, metrics, health)?;
 

@@ -10,7 +10,7 @@ use kube::Resource;
 use super::entry::Entry;
 use super::execute::Executor;
 use crate::api::{HistoryEntry, LeaderElection};
-use crate::core::{Announcement, Failure, Holder, NotEligible, Pod, Reason, Transition, Uid, annotation_defect};
+use crate::core::{Announcement, Failure, Holder, NotEligible, Pod, Reason, Rival, Transition, Uid, annotation_defect};
 use crate::kubernetes::Event;
 
 /// How many changes of leader a status tells.
@@ -25,6 +25,11 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
             tracing::warn!(election = %name(entry), %pod, "labels were changed by somebody else and are put right");
             let note = format!("the labels of pod {pod} were changed by somebody else and are put right");
             tell_both(entry, &pod, &uid, "LabelDrift", "Relabel", &note, executor);
+        }
+        Announcement::LedElsewhere(rival) => {
+            let note = led_elsewhere(&rival);
+            tracing::info!(election = %name(entry), "{note}");
+            tell(entry, None, false, "LedElsewhere", "Follow", note, executor);
         }
         Announcement::LockChanged { what } => {
             tracing::warn!(election = %name(entry), "the lock was {what} and is made anew");
@@ -63,7 +68,7 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
     tracing::info!(
         election = %name(entry), pod = pod.unwrap_or_default(), term = term.0, reason = reason.word(),
         previous = before.unwrap_or_default(), took_ms = milliseconds, "{}",
-        if leader.is_some() { "leader elected" } else { "nobody is eligible" }
+        if leader.is_some() { "leader elected" } else { "there is no leader" }
     );
     entry.figures.transitions += 1;
     let is_failover = previous.is_some() && leader.is_some() && is_loss(reason);
@@ -74,7 +79,7 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
     history.insert(
         0,
         HistoryEntry {
-            term: term.0.into(),
+            term: term.0,
             leader: pod.map(Into::into),
             previous: before.map(Into::into),
             reason: reason.word().into(),
@@ -112,7 +117,7 @@ fn tell_transition(
         });
     } else {
         let related = previous.map(|previous| pod_reference(entry, &previous.pod, &previous.uid));
-        let note = format!("there is no leader{instead}, for nobody is eligible: {why}");
+        let note = format!("there is no leader{instead}: {why}");
         tell(entry, related, true, "NoLeader", "Demote", note, executor);
     }
     if let Some(previous) = previous {
@@ -143,6 +148,20 @@ fn describe(reason: Reason) -> &'static str {
         Reason::SpecChanged => "the election was changed",
         Reason::LockRestored => "the lock was lost and is made anew",
         Reason::Resumed => "the labels or the handover were left incomplete",
+        Reason::LockLost => "the lock was lost",
+        Reason::LockTaken => "somebody else holds the lock",
+        Reason::StoreLost => "the lock could not be confirmed in time, for its store does not answer",
+        Reason::Leaving => "the operator stops and leaves the lock to others",
+    }
+}
+
+/// Who holds the lock that this cluster does not, as a sentence.
+pub(super) fn led_elsewhere(rival: &Rival) -> String {
+    let Rival { cluster, holder, session, .. } = rival;
+    match (cluster, holder) {
+        (Some(cluster), Some(holder)) => format!("the leader is {} in the cluster {cluster}", holder.pod),
+        (Some(cluster), None) => format!("the cluster {cluster} holds the lock"),
+        (None, _) => format!("the lock is held by {session}, which is not lictor: its turn comes when that lets go"),
     }
 }
 
@@ -170,7 +189,7 @@ pub(super) fn text(failure: &Failure) -> &str {
 }
 
 fn is_loss(reason: Reason) -> bool {
-    matches!(reason, Reason::LeaderGone | Reason::LeaderUnfit(_) | Reason::ProbeFailed)
+    matches!(reason, Reason::LeaderGone | Reason::LeaderUnfit(_) | Reason::ProbeFailed | Reason::LockLost)
 }
 
 fn tell_both(

@@ -1,5 +1,6 @@
 //! Does in the world what elections ask for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,9 +9,11 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::input::{ElectionId, Input};
 use super::monotonic;
 use crate::api::{LeaderElection, LeaderElectionStatus};
-use crate::core::{ClaimState, Command, Failure, Outcome, PodOutcome, RecordOutcome, Stored, Version};
+use crate::core::{
+    ClaimState, Command, Failure, Key, Outcome, PodChange, PodOutcome, RecordOutcome, StoreId, Stored, Tenure, Version,
+};
 use crate::kubernetes::{ClaimUpdate, Elections, Event, Events, Pods};
-use crate::store::{LockStore, Owner, Place, StoreEvent};
+use crate::store::{Owner, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 
 /// Requests at one time that an election waits for. A handover needs three in a row; what is more would queue in the server.
@@ -21,7 +24,7 @@ const COURTEOUS: usize = 8;
 /// The hands of the loop. Clones share their limits.
 #[derive(Clone)]
 pub(super) struct Executor {
-    pub(super) store: Arc<dyn LockStore>,
+    stores: Stores,
     pub(super) pods: Pods,
     pub(super) elections: Elections,
     pub(super) events: Events,
@@ -35,7 +38,7 @@ pub(super) struct Executor {
 
 impl Executor {
     pub(super) fn new(
-        store: Arc<dyn LockStore>,
+        stores: Stores,
         pods: Pods,
         elections: Elections,
         events: Events,
@@ -44,7 +47,7 @@ impl Executor {
         claim: watch::Receiver<ClaimUpdate>,
     ) -> Self {
         let (urgent, courteous) = (Arc::new(Semaphore::new(URGENT)), Arc::new(Semaphore::new(COURTEOUS)));
-        Self { store, pods, elections, events, metrics, inputs, claim, urgent, courteous, pending: Arc::default() }
+        Self { stores, pods, elections, events, metrics, inputs, claim, urgent, courteous, pending: Arc::default() }
     }
 
     /// Requests that are under way or wait for their turn.
@@ -52,11 +55,12 @@ impl Executor {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Carries out a command; its outcome comes back as an input.
-    pub(super) fn perform(&self, id: ElectionId, place: Place, command: Command) {
+    /// Carries out a command; its outcome comes back as an input. Nobody is promoted after the tenure under which it was decided.
+    /// `stores`: where the election may have locks.
+    pub(super) fn perform(&self, id: ElectionId, stores: BTreeSet<StoreId>, tenure: Tenure, command: Command) {
         let (op, refused) = match &command {
             Command::ReadRecord { op, .. } => (*op, Outcome::RecordRead(Err(not_acting()))),
-            Command::WriteRecord { op, .. } | Command::DeleteRecord { op, .. } => {
+            Command::WriteRecord { op, .. } | Command::ReleaseRecord { op, .. } | Command::DeleteRecord { op, .. } => {
                 (*op, Outcome::RecordWritten(RecordOutcome::Failed(not_acting())))
             }
             Command::ReadElection { op } => (*op, Outcome::ElectionRead(Err(not_acting()))),
@@ -67,9 +71,11 @@ impl Executor {
             Command::Announce(_) => return,
         };
         let this = self.clone();
+        let promotes = matches!(&command, Command::WritePod(write) if write.change == PodChange::Promote);
         self.spawn(self.urgent.clone(), move || async move {
-            // The claim may have ended while this waited for its turn.
-            let outcome = if this.acts() { this.request(&id, place, command).await } else { refused };
+            // The claim may have ended while this waited for its turn, and so may the tenure.
+            let may = this.acts() && (!promotes || tenure.lasts(monotonic()));
+            let outcome = if may { this.request(&id, &stores, command).await } else { refused };
             this.metrics.count_failure(&outcome);
             let _ = this.inputs.send(Input::Outcome(id, op, outcome));
         });
@@ -104,30 +110,46 @@ impl Executor {
         });
     }
 
-    async fn request(&self, id: &ElectionId, place: Place, command: Command) -> Outcome {
-        let owner = Owner { name: id.name.clone(), uid: id.uid.clone() };
-        let at = |key| Place { key, ..place.clone() };
+    async fn request(&self, id: &ElectionId, stores: &BTreeSet<StoreId>, command: Command) -> Outcome {
+        let owner = Owner { namespace: id.namespace.clone(), name: id.name.clone(), uid: id.uid.clone() };
         match command {
-            Command::ReadRecord { key, .. } => Outcome::RecordRead(self.store.read(&at(key)).await),
-            Command::WriteRecord { key, expected, record, .. } => {
-                let place = at(key);
-                let written = self.store.write(&place, &owner, expected, &record).await;
-                if let RecordOutcome::Written(version) = &written {
-                    self.show(place, *version, Stored::Record(*version, record));
+            Command::ReadRecord { key, .. } => Outcome::RecordRead(match self.stores.get(&key.store) {
+                Ok(store) => store.read(&key).await,
+                Err(failure) => Err(failure),
+            }),
+            Command::WriteRecord { key, expected, record, .. } => Outcome::RecordWritten({
+                match self.stores.get(&key.store) {
+                    Ok(store) => {
+                        let written = store.write(&key, &owner, expected, &record).await;
+                        if let RecordOutcome::Written(version) = &written {
+                            self.show(key, *version, Stored::Record(*version, record.at(*version)));
+                        }
+                        written
+                    }
+                    Err(failure) => RecordOutcome::Failed(failure),
                 }
-                Outcome::RecordWritten(written)
-            }
-            Command::DeleteRecord { key, version, .. } => {
-                let place = at(key);
-                let deleted = self.store.delete(&place, version).await;
-                if let RecordOutcome::Written(_) = &deleted {
-                    // A deletion has a version of its own, which is not told: the next one is the least that it can have.
-                    self.show(place, Version(version.0 + 1), Stored::Absent);
+            }),
+            Command::ReleaseRecord { key, version, .. } => Outcome::RecordWritten({
+                match self.stores.get(&key.store) {
+                    Ok(store) => store.release(&key, version).await,
+                    Err(failure) => RecordOutcome::Failed(failure),
                 }
-                Outcome::RecordWritten(deleted)
-            }
+            }),
+            Command::DeleteRecord { key, version, .. } => Outcome::RecordWritten({
+                match self.stores.get(&key.store) {
+                    Ok(store) => {
+                        let deleted = store.delete(&key, version).await;
+                        if let RecordOutcome::Written(_) = &deleted {
+                            // A deletion has a version of its own, which is not told: the next one is the least that it can have.
+                            self.show(key, Version(version.0 + 1), Stored::Absent);
+                        }
+                        deleted
+                    }
+                    Err(failure) => RecordOutcome::Failed(failure),
+                }
+            }),
             Command::ReadElection { .. } => Outcome::ElectionRead(self.elections.read(&id.namespace, &id.name).await),
-            Command::ListLocks { .. } => Outcome::LocksListed(self.store.locks_of(&id.namespace, &id.uid).await),
+            Command::ListLocks { .. } => Outcome::LocksListed(self.list_locks(id, stores).await),
             Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(&id.namespace, &selectors).await),
             Command::ReadPod { name, .. } => Outcome::PodRead(self.pods.read(&id.namespace, &name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),
@@ -135,9 +157,17 @@ impl Executor {
         }
     }
 
+    async fn list_locks(&self, id: &ElectionId, stores: &BTreeSet<StoreId>) -> Result<Vec<(Key, Stored)>, Failure> {
+        let mut locks = Vec::new();
+        for store in stores {
+            locks.extend(self.stores.get(store)?.locks_of(&id.namespace, &id.uid).await?);
+        }
+        Ok(locks)
+    }
+
     /// What was written is known at once, not only when the watch tells.
-    fn show(&self, place: Place, version: Version, stored: Stored) {
-        let _ = self.inputs.send(Input::Records(StoreEvent::Changed(place, version, stored)));
+    fn show(&self, key: Key, version: Version, stored: Stored) {
+        let _ = self.inputs.send(Input::Records(StoreEvent::Changed(key, version, stored)));
     }
 
     fn acts(&self) -> bool {

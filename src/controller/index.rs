@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::entry::Entry;
 use super::input::ElectionId;
+use super::locks::{Locks, Name};
 use super::monotonic;
 use crate::api::{Classes, ElectionClass, LeaderElection, Refusal, resolve};
-use crate::core::{Key, Node, Pod, Record, Selector, Stored, Uid, Version};
+use crate::core::{Key, Node, Pod, Record, Selector, StoreId, Stored, Uid, Version};
 use crate::kubernetes::Change;
-use crate::store::{Place, StoreEvent};
+use crate::store::{StoreEvent, StoreScope};
 
 /// Deleted pods are remembered so that an answer that is older than the deletion does not bring one back.
 const REMEMBERED_DELETIONS: usize = 4096;
@@ -19,6 +20,7 @@ pub(super) struct Index {
     pub(super) classes: Classes,
     pub(super) nodes: BTreeMap<String, Node>,
     pub(super) namespaces: BTreeMap<String, Namespace>,
+    pub(super) locks: Locks,
     deleted: VecDeque<Uid>,
     /// Elections to look at.
     dirty: BTreeSet<(String, String)>,
@@ -29,21 +31,8 @@ pub(super) struct Index {
 pub(super) struct Namespace {
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) elections: BTreeMap<String, Entry>,
-    pub(super) records: BTreeMap<Key, (Version, Stored)>,
     /// Which elections select a pod.
     selecting: BTreeMap<String, BTreeSet<String>>,
-    /// Which elections a lock is named for.
-    naming: BTreeMap<Key, BTreeSet<String>>,
-    /// Which locks an election has.
-    locks: BTreeMap<Uid, BTreeSet<Key>>,
-}
-
-impl Namespace {
-    /// The locks that were written for an election, wherever they are.
-    pub(super) fn locks_of(&self, election: &Uid) -> impl Iterator<Item = (&Key, &Stored)> {
-        let keys = self.locks.get(election).into_iter().flatten();
-        keys.filter_map(|key| self.records.get(key).map(|(_, stored)| (key, stored)))
-    }
 }
 
 impl Index {
@@ -53,6 +42,7 @@ impl Index {
             classes: Classes::new(),
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
+            locks: Locks::default(),
             deleted: VecDeque::new(),
             dirty: BTreeSet::new(),
         }
@@ -125,8 +115,8 @@ impl Index {
         pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or_else(monotonic));
         let mut touched = BTreeSet::new();
         for (name, entry) in &mut content.elections {
-            let stored = entry.spec().and_then(|spec| content.records.get(&spec.key));
-            let concerned = entry.concerns(&pod, stored.and_then(|(_, stored)| stored.record()));
+            let stored = entry.spec().and_then(|spec| self.locks.get(&spec.key));
+            let concerned = entry.concerns(&pod, stored.and_then(|(_, stored)| stored.written()));
             let was = if concerned { !entry.members.insert(pod.name.clone()) } else { entry.members.remove(&pod.name) };
             if concerned || was {
                 touched.insert(name.clone());
@@ -314,7 +304,7 @@ impl Index {
         let all: Vec<String> =
             content.elections.values().filter(|e| e.conflict.is_some()).map(|e| e.id.name.clone()).collect();
         self.dirty.extend(all.into_iter().map(|other| (namespace.clone(), other)));
-        self.rename_lock(&namespace, &name, key, None);
+        self.locks.rename(&(namespace, name), key.as_ref(), None);
         Some(entry)
     }
 
@@ -325,7 +315,7 @@ impl Index {
         let before = entry.spec().map(|spec| spec.key.clone());
         entry.resolved = resolve(&entry.object, &self.classes, &self.controller);
         let after = entry.spec().map(|spec| spec.key.clone());
-        self.rename_lock(namespace, name, before, after);
+        self.locks.rename(&(namespace.into(), name.into()), before.as_ref(), after.as_ref());
         self.gather_members(namespace, name);
         self.mark(namespace, name);
         let content = self.namespaces.get(namespace);
@@ -334,31 +324,14 @@ impl Index {
         self.dirty.extend(others.into_iter().map(|other| (namespace.to_owned(), other)));
     }
 
-    fn rename_lock(&mut self, namespace: &str, name: &str, before: Option<Key>, after: Option<Key>) {
-        let Some(content) = self.namespaces.get_mut(namespace) else { return };
-        if let Some(key) = before
-            && let Some(naming) = content.naming.get_mut(&key)
-        {
-            naming.remove(name);
-            if naming.is_empty() {
-                content.naming.remove(&key);
-            }
-        }
-        if let Some(key) = after {
-            content.naming.entry(key).or_default().insert(name.into());
-        }
-    }
-
     /// Looks through all pods of the namespace: after a change of the selectors.
     fn gather_members(&mut self, namespace: &str, name: &str) {
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         let Some(entry) = content.elections.get_mut(name) else { return };
-        let record =
-            entry.spec().and_then(|spec| content.records.get(&spec.key)).and_then(|(_, stored)| stored.record());
+        let record = entry.spec().and_then(|spec| self.locks.get(&spec.key)).and_then(|(_, stored)| stored.written());
         entry.earlier = earlier_selectors(record);
-        for key in content.locks.get(&entry.id.uid).into_iter().flatten() {
-            let stray = content.records.get(key).and_then(|(_, stored)| stored.record());
-            entry.earlier.extend(earlier_selectors(stray));
+        for (_, stray) in self.locks.of(&entry.id.uid) {
+            entry.earlier.extend(earlier_selectors(stray.written()));
         }
         let before = std::mem::take(&mut entry.selected);
         entry.members =
@@ -377,75 +350,87 @@ impl Index {
         self.dirty.extend(touched.into_iter().map(|election| (namespace.to_owned(), election)));
     }
 
-    // Records
+    // Locks
 
     pub(super) fn apply_records(&mut self, event: StoreEvent) {
         match event {
-            StoreEvent::Changed(place, version, stored) => self.put_record(&place, version, &stored),
+            StoreEvent::Changed(key, version, stored) => self.put_record(&key, version, &stored),
             StoreEvent::All(scope, records) => {
-                let present: BTreeSet<Place> = records.iter().map(|(place, ..)| place.clone()).collect();
-                let mut gone = Vec::new();
-                for (namespace, content) in self.scoped(scope.as_deref()) {
-                    for (key, (version, _)) in &content.records {
-                        let place = Place { namespace: namespace.clone(), key: key.clone() };
-                        if !present.contains(&place) {
-                            gone.push((place, Version(version.0 + 1)));
-                        }
+                let present: BTreeSet<Key> = records.iter().map(|(key, ..)| key.clone()).collect();
+                for (key, version) in self.locks.within(&scope) {
+                    if !present.contains(&key) {
+                        self.put_record(&key, Version(version.0 + 1), &Stored::Absent);
                     }
                 }
-                for (place, version) in gone {
-                    self.put_record(&place, version, &Stored::Absent);
-                }
-                for (place, version, stored) in records {
-                    self.put_record(&place, version, &stored);
+                for (key, version, stored) in records {
+                    self.put_record(&key, version, &stored);
                 }
             }
+            StoreEvent::Rewound(scope, records) => {
+                // What was decided under versions that are given anew, is decided anew.
+                self.locks.forget(&scope);
+                self.begin_anew(&scope);
+                for (key, version, stored) in records {
+                    self.put_record(&key, version, &stored);
+                }
+            }
+            StoreEvent::Tenure(store, _) => self.mark_store(&store),
             StoreEvent::Broken(..) => {}
         }
     }
 
-    /// A record as it is now, from the watch or from the answer to a write: the newer one counts.
-    pub(super) fn put_record(&mut self, place: &Place, version: Version, stored: &Stored) {
-        let content = self.namespaces.entry(place.namespace.clone()).or_default();
-        if content.records.get(&place.key).is_some_and(|(known, _)| *known >= version) {
-            return;
-        }
-        let selectors = earlier_selectors(stored.record());
-        let before = if *stored == Stored::Absent {
-            content.records.remove(&place.key)
-        } else {
-            content.records.insert(place.key.clone(), (version, stored.clone()))
-        };
-        if let Some(before) = before.as_ref().and_then(|(_, before)| before.record())
-            && let Some(locks) = content.locks.get_mut(&before.election)
-        {
-            locks.remove(&place.key);
-            if locks.is_empty() {
-                content.locks.remove(&before.election);
-            }
-        }
-        if let Some(record) = stored.record() {
-            content.locks.entry(record.election.clone()).or_default().insert(place.key.clone());
-        }
-        let lost = before.as_ref().and_then(|(_, before)| before.record()).map(|record| record.election.clone());
-        let mut again = Vec::new();
-        for entry in content.elections.values_mut() {
-            let own = entry.spec().is_some_and(|spec| spec.key == place.key);
-            let stray = stored.record().map(|record| &record.election).or(lost.as_ref()) == Some(&entry.id.uid);
-            if let Some((key, group)) = &mut entry.group
-                && *key == place.key
-            {
-                group.observe(version, stored.clone());
-            }
-            if own || stray {
-                if !selectors.iter().all(|selector| entry.earlier.contains(selector)) {
-                    again.push(entry.id.name.clone());
+    fn begin_anew(&mut self, scope: &StoreScope) {
+        for (namespace, content) in &mut self.namespaces {
+            for (name, entry) in &mut content.elections {
+                if entry.group.as_ref().is_some_and(|(key, _)| scope.contains(key)) {
+                    entry.group = None;
+                    self.dirty.insert((namespace.clone(), name.clone()));
                 }
-                self.dirty.insert((place.namespace.clone(), entry.id.name.clone()));
             }
         }
-        for name in again {
-            self.gather_members(&place.namespace, &name);
+    }
+
+    /// All elections with a lock in a store.
+    fn mark_store(&mut self, store: &StoreId) {
+        for (namespace, content) in &self.namespaces {
+            let concerned = content.elections.iter().filter(|(_, entry)| {
+                entry.spec().is_some_and(|spec| spec.key.store == *store)
+                    || entry.group.as_ref().is_some_and(|(key, _)| key.store == *store)
+            });
+            self.dirty.extend(concerned.map(|(name, _)| (namespace.clone(), name.clone())));
+        }
+    }
+
+    /// A record as it is now, from the watch or from the answer to a write: the newer one counts.
+    pub(super) fn put_record(&mut self, key: &Key, version: Version, stored: &Stored) {
+        let Some(before) = self.locks.put(key, version, stored) else { return };
+        let written = |stored: &Stored| stored.written().map(|record| record.election.clone());
+        let owner = written(stored).or_else(|| written(&before));
+        let selectors = earlier_selectors(stored.written());
+        let mut concerned: BTreeSet<Name> = self.locks.named(key).cloned().collect();
+        for (namespace, content) in &mut self.namespaces {
+            if !key.namespace.is_empty() && key.namespace != *namespace {
+                continue;
+            }
+            for (name, entry) in &mut content.elections {
+                if let Some((of, group)) = &mut entry.group
+                    && of == key
+                {
+                    group.observe(version, stored.clone());
+                    concerned.insert((namespace.clone(), name.clone()));
+                }
+                if owner.as_ref() == Some(&entry.id.uid) {
+                    concerned.insert((namespace.clone(), name.clone()));
+                }
+            }
+        }
+        for (namespace, name) in concerned {
+            let entry = self.namespaces.get(&namespace).and_then(|content| content.elections.get(&name));
+            let Some(entry) = entry else { continue };
+            if !selectors.iter().all(|selector| entry.earlier.contains(selector)) {
+                self.gather_members(&namespace, &name);
+            }
+            self.dirty.insert((namespace, name));
         }
     }
 
@@ -457,14 +442,14 @@ impl Index {
         let entry = content.elections.get(name)?;
         let spec = entry.spec()?;
         let wins = |other: &Entry| other.conflict.is_none() && other.spec().is_some() && is_older(other, entry);
-        let namesakes = content.naming.get(&spec.key).into_iter().flatten().filter(|other| *other != name);
-        let same_lock = namesakes.filter_map(|other| content.elections.get(other)).find(|other| wins(other));
-        if let Some(other) = same_lock {
+        let namesakes = self.locks.named(&spec.key).filter(|(of, other)| of != namespace || other != name);
+        let election = |(of, other): &Name| self.namespaces.get(of).and_then(|content| content.elections.get(other));
+        if let Some(other) = namesakes.filter_map(election).find(|other| wins(other)) {
             return Some(Refusal {
                 reason: "KeyTaken",
                 message: format!(
-                    "the lock {:?} belongs to the older election {namespace}/{}: give this one another spec.key, or delete the other",
-                    spec.key.0, other.id.name
+                    "the lock {:?} belongs to the older election {}/{}: give this one another spec.key, or delete the other",
+                    spec.key.name, other.id.namespace, other.id.name
                 ),
             });
         }
@@ -490,10 +475,10 @@ impl Index {
         let Some(entry) = content.elections.get(name) else { return };
         let pods = entry.selected.iter().filter_map(|pod| content.selecting.get(pod)).flatten().cloned();
         let key = entry.spec().map(|spec| &spec.key);
-        let namesakes = key.and_then(|key| content.naming.get(key)).into_iter().flatten().cloned();
-        let neighbours: BTreeSet<String> = pods.chain(namesakes).collect();
-        let marked = neighbours.into_iter().filter(|other| other != name).map(|other| (namespace.to_owned(), other));
-        self.dirty.extend(marked.collect::<Vec<_>>());
+        let namesakes = key.into_iter().flat_map(|key| self.locks.named(key)).cloned();
+        let mut neighbours: BTreeSet<Name> = pods.map(|other| (namespace.to_owned(), other)).chain(namesakes).collect();
+        neighbours.remove(&(namespace.to_owned(), name.to_owned()));
+        self.dirty.extend(neighbours);
     }
 
     fn scoped(&self, scope: Option<&str>) -> impl Iterator<Item = (&String, &Namespace)> {
@@ -510,7 +495,7 @@ fn earlier_selectors(record: Option<&Record>) -> Vec<Selector> {
 fn is_older(one: &Entry, other: &Entry) -> bool {
     let age = |entry: &Entry| {
         let created = entry.object.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, entry.id.name.clone())
+        (created, entry.id.namespace.clone(), entry.id.name.clone())
     };
     age(one) < age(other)
 }

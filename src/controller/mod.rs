@@ -8,8 +8,10 @@ mod entry;
 mod execute;
 mod index;
 mod input;
+mod locks;
 mod probe;
 mod run;
+mod shared;
 mod status;
 
 pub use input::Input;

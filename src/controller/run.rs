@@ -12,21 +12,23 @@ use tokio::time::{Instant as TokioInstant, sleep_until};
 use super::announce::{announce, announce_defects, announce_refusal, text};
 use super::entry::Entry;
 use super::execute::Executor;
-use super::index::{Index, Namespace};
+use super::index::Index;
 use super::input::{ElectionId, Input};
+use super::locks::Locks;
 use super::probe::{self, Prober};
+use super::shared::{Knowledge, Shared};
 use super::status::status;
 use super::{monotonic, wall};
 use crate::api::{LeaderElection, Refusal};
 use crate::core::{
-    ClaimState, Command, Desired, Election, Failure, HandoverOrder, Instant, Key, OpId, Outcome, Pod, PodOutcome,
-    Situation, Stored, Term, View,
+    ClaimState, Command, Desired, Election, Failure, HandoverOrder, Instant, Keeping, Key, OpId, Outcome, Pod,
+    PodOutcome, Situation, StoreId, Stored, Tenure, Term, Version, View, WhenLost,
 };
 use crate::kubernetes::{
     Change, ClaimUpdate, Elections, Events, Namespaces, Pods, WatchFailure, watch_classes, watch_elections,
     watch_nodes, watch_pods,
 };
-use crate::store::{LockStore, Place, StoreEvent};
+use crate::store::{LockStore, StoreEvent, Stores};
 use crate::telemetry::{ElectionFigures, Health, Metrics};
 
 /// A status that only counts candidates anew is not written more often than this.
@@ -53,8 +55,8 @@ pub struct Parameters {
     pub lease_duration: Duration,
     /// The limit of each request.
     pub request_timeout: Duration,
-    /// Where the locks are.
-    pub store: Arc<dyn LockStore>,
+    /// The locks in Leases.
+    pub leases: Arc<dyn LockStore>,
 }
 
 /// The operator.
@@ -71,6 +73,7 @@ pub struct Controller {
     /// How many elections were begun to be decided, those of one group anew included.
     begun: u64,
     sync: Sync,
+    shared: Shared,
     timers: BTreeSet<(Instant, String, String)>,
     metrics: Metrics,
     health: Health,
@@ -93,11 +96,13 @@ impl Controller {
         metrics: Metrics,
         health: Health,
     ) -> reqwest::Result<Self> {
-        let Parameters { client, namespaces, controller, identity, lease_duration, request_timeout, store } =
+        let Parameters { client, namespaces, controller, identity, lease_duration, request_timeout, leases } =
             parameters;
         let (sender, inputs) = mpsc::unbounded_channel();
+        let stores = Stores::default();
+        stores.insert(StoreId::leases(), leases.clone());
         let executor = Executor::new(
-            store.clone(),
+            stores.clone(),
             Pods::new(client.clone(), request_timeout),
             Elections::new(client.clone(), request_timeout),
             Events::new(client.clone(), &identity),
@@ -115,7 +120,7 @@ impl Controller {
         forward(&sender, watch_nodes(&client).map(Input::Nodes));
         forward(&sender, watch_classes(&client).map(Input::Classes));
         forward(&sender, watch_elections(&client, &namespaces).map(Input::Elections));
-        forward(&sender, store.watch().map(Input::Records));
+        forward(&sender, leases.watch().map(Input::Records));
         let updates = futures::stream::unfold(claim.clone(), |mut claim| async move {
             claim.changed().await.ok()?;
             let update = claim.borrow_and_update().clone();
@@ -134,6 +139,7 @@ impl Controller {
             acting: false,
             begun: 0,
             sync,
+            shared: Shared::default(),
             timers: BTreeSet::new(),
             metrics,
             health,
@@ -204,11 +210,18 @@ impl Controller {
             }
             Input::Records(event) => {
                 match &event {
-                    StoreEvent::All(scope, _) => self.synced("leases", scope.clone()),
-                    StoreEvent::Broken(scope, failure) => self.broken("leases", scope.clone(), failure),
-                    StoreEvent::Changed(..) => {}
+                    StoreEvent::All(scope, _) if scope.store == StoreId::leases() => {
+                        self.synced("leases", scope.namespace.clone());
+                    }
+                    StoreEvent::Broken(scope, failure) if scope.store == StoreId::leases() => {
+                        self.broken("leases", scope.namespace.clone(), failure);
+                    }
+                    _ => {}
                 }
-                self.index.apply_records(event);
+                let matters = self.shared.observe(&event, monotonic());
+                if matters || !matches!(event, StoreEvent::Tenure(..)) {
+                    self.index.apply_records(event);
+                }
             }
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
             Input::Written(id, written) => self.take_written(&id, *written),
@@ -330,6 +343,7 @@ impl Controller {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if now < deadline);
         if acts && !self.acting {
             self.acting = true;
+            self.shared.await_anew(now);
             tracing::info!("this replica acts");
             self.metrics.acting(true);
             self.index.mark_all();
@@ -377,7 +391,7 @@ impl Controller {
         let conflict = self.index.conflict(namespace, name);
         let Some(content) = self.index.namespaces.get_mut(namespace) else { return };
         let Some(entry) = content.elections.get(name) else { return };
-        let held = held_lock(content, entry, &self.elector);
+        let held = held_lock(&self.index.locks, entry, &self.elector);
         let Some(entry) = content.elections.get_mut(name) else { return };
         let neighbours_care = entry.conflict.is_some() != conflict.is_some();
         entry.conflict = conflict;
@@ -396,7 +410,15 @@ impl Controller {
         }
         let deleted = entry.is_deleted();
         let key = key_of(entry, held);
-        let (wake, withdrawn) = self.step_election(namespace, name, &key, desired, now);
+        let tenure = match self.shared.knowledge(&key.store, now) {
+            Knowledge::Full(tenure) => Some(tenure),
+            Knowledge::Nothing => None,
+            Knowledge::Awaited(until) => {
+                self.timers.insert((until, namespace.into(), name.into()));
+                return;
+            }
+        };
+        let (wake, withdrawn) = self.step_election(namespace, name, &key, desired, tenure);
         if withdrawn && deleted {
             self.write_finalizer(namespace, name, false);
             return;
@@ -407,33 +429,35 @@ impl Controller {
         }
     }
 
-    /// One step of an election; returns when the next one is due, and whether nothing is left of it.
+    /// One step of an election; returns when the next one is due, and whether nothing is left of it. `tenure`: that of its lock's
+    /// store, of which otherwise nothing is known.
     fn step_election(
         &mut self,
         namespace: &str,
         name: &str,
         key: &Key,
         desired: Desired,
-        now: Instant,
+        tenure: Option<Tenure>,
     ) -> (Option<Instant>, bool) {
+        let now = monotonic();
         let Some(content) = self.index.namespaces.get_mut(namespace) else { return (None, false) };
-        let Some(entry) = content.elections.get(name) else { return (None, false) };
-        let strays: Vec<(Key, Stored)> = content
-            .locks_of(&entry.id.uid)
+        let Some(entry) = content.elections.get_mut(name) else { return (None, false) };
+        let locks = &self.index.locks;
+        let strays: Vec<(Key, Stored)> = locks
+            .of(&entry.id.uid)
             .filter(|(other, _)| *other != key)
             .map(|(key, stored)| (key.clone(), stored.clone()))
             .collect();
-        let Some(entry) = content.elections.get_mut(name) else { return (None, false) };
         if entry.group.as_ref().is_some_and(|(known, _)| known != key) {
             entry.group = None;
         }
         let (elector, begun) = (&self.elector, &mut self.begun);
         let (_, group) = entry.group.get_or_insert_with(|| {
-            let stored = content.records.get(key).map_or(Stored::Absent, |(_, stored)| stored.clone());
+            let known = tenure.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Stored::Absent)));
             // What was sent before it was begun anew is still answered, and must not be taken for an answer to it.
             *begun += 1;
             let (name, uid) = (entry.id.name.clone(), entry.id.uid.clone());
-            (key.clone(), Election::new(name, uid, elector.clone(), stored, OpId(*begun << 32)))
+            (key.clone(), Election::new(name, uid, elector.clone(), known, OpId(*begun << 32)))
         });
         let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
         // Without a valid spec nobody is elected any more, and the record says what there is to clean up.
@@ -441,6 +465,14 @@ impl Controller {
         let scope = spec.map_or_else(recorded, |spec| spec.scope.clone());
         let pods: Vec<&Pod> = entry.members.iter().filter_map(|pod| content.pods.get(pod)).collect();
         let nodes = &self.index.nodes;
+        let keeping = match tenure {
+            Some(Tenure::Unlimited) => Keeping::ALONE,
+            tenure => Keeping {
+                shared: true,
+                tenure: tenure.unwrap_or(Tenure::Lapsed),
+                when_lost: spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
+            },
+        };
         let view = View {
             now,
             wall: wall(),
@@ -456,16 +488,18 @@ impl Controller {
             node: &|name| nodes.get(name),
             probe_failed: entry.probe_failed.as_ref(),
             strays: &strays,
+            keeping,
         };
         let commands = group.step(&view);
         let (wake, withdrawn) = (group.wake(), *group.situation() == Situation::Withdrawn);
         let selected: Vec<&Pod> = entry.selected.iter().filter_map(|pod| content.pods.get(pod)).collect();
         announce_defects(entry, &selected, &self.executor);
-        let place = Place { namespace: namespace.into(), key: key.clone() };
+        let mut stores = BTreeSet::from([StoreId::leases(), key.store.clone()]);
+        stores.extend(strays.iter().map(|(key, _)| key.store.clone()));
         for command in commands {
             match command {
                 Command::Announce(announcement) => announce(entry, announcement, &self.executor),
-                command => self.executor.perform(entry.id.clone(), place.clone(), command),
+                command => self.executor.perform(entry.id.clone(), stores.clone(), keeping.tenure, command),
             }
         }
         (wake, withdrawn)
@@ -572,26 +606,26 @@ fn desired(entry: &Entry, refusal: Option<&Refusal>, held: Option<&Key>, drainin
 }
 
 /// A lock of this election that this lictor wrote.
-fn held_lock(content: &Namespace, entry: &Entry, elector: &str) -> Option<Key> {
+fn held_lock(locks: &Locks, entry: &Entry, elector: &str) -> Option<Key> {
     let controller = |elector: &str| elector.split('#').next().map(str::to_owned);
     let own =
-        |stored: &Stored| stored.record().is_some_and(|record| controller(&record.elector) == controller(elector));
-    content.locks_of(&entry.id.uid).find(|(_, stored)| own(stored)).map(|(key, _)| key.clone())
+        |stored: &Stored| stored.written().is_some_and(|record| controller(&record.elector) == controller(elector));
+    locks.of(&entry.id.uid).find(|(_, stored)| own(stored)).map(|(key, _)| key.clone())
 }
 
 /// The lock to work with: that of the spec; without a valid one that which is held.
 fn key_of(entry: &Entry, held: Option<Key>) -> Key {
     match (&entry.conflict, entry.spec()) {
         // A lock that belongs to another election is not even looked at.
-        (Some(conflict), _) if conflict.reason == "KeyTaken" => Key(String::new()),
+        (Some(conflict), _) if conflict.reason == "KeyTaken" => Key::none(),
         (_, Some(spec)) => spec.key.clone(),
-        (_, None) => held.unwrap_or_else(|| Key(entry.id.name.clone())),
+        (_, None) => held.unwrap_or_else(|| Key::lease(&entry.id.namespace, &entry.id.name)),
     }
 }
 
 fn status_term(election: &LeaderElection) -> Term {
     let term = election.status.as_ref().and_then(|status| status.term).unwrap_or_default();
-    Term(i32::try_from(term.max(0)).unwrap_or(i32::MAX))
+    Term(term.max(0))
 }
 
 /// Probes the present leader, and nobody else.

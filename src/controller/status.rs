@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp as Wall;
 
-use super::announce::{in_seconds, not_eligible, text};
+use super::announce::{in_seconds, led_elsewhere, not_eligible, text};
 use super::entry::Entry;
 use crate::api::{
     ACCEPTED, CandidateCount, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved, STORE_REACHABLE,
@@ -48,7 +48,7 @@ pub(super) fn status(
         status.candidates = Some(count(spec, candidates, now));
         status.worst_case_failover_seconds = Some(worst_case(spec, operator_lease));
         status.leader = group.leader().map(|(_, holder, since)| leader(holder, *since));
-        let term = i64::from(group.term().0);
+        let term = group.term().0;
         status.term = (term > 0).then_some(term).or(before.term);
         conditions.push(condition(ACCEPTED, true, "Accepted", "the election is served", generation));
         conditions.push(elected(group, spec, candidates, now, generation));
@@ -124,6 +124,24 @@ fn elected(
             let message = format!("{what}: delete it, or give this election another spec.key");
             condition(ELECTED, false, "LockNotOurs", message, generation)
         }
+        (Situation::LedElsewhere(rival), _) => {
+            let reason = if rival.cluster.is_some() { "LedElsewhere" } else { "HeldByOther" };
+            condition(ELECTED, rival.cluster.is_some(), reason, led_elsewhere(rival), generation)
+        }
+        (Situation::StoreLost, _) => condition(
+            ELECTED,
+            false,
+            "StoreLost",
+            "there is no leader, because the lock could not be confirmed in time (spec.whenStoreIsLost)",
+            generation,
+        ),
+        (Situation::LockLost, _) => condition(
+            ELECTED,
+            false,
+            "LockLost",
+            "the lock was lost, and is taken again when the store's lock delay is over",
+            generation,
+        ),
         (_, Some(pod)) => condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation),
         (_, None) => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),
     }

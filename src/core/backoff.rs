@@ -34,6 +34,12 @@ impl Backoff {
         self.failures = self.failures.saturating_add(1);
     }
 
+    /// One more attempt that came too early; the next ones are not far apart.
+    pub(super) fn delay_shortly(&mut self, now: Instant) {
+        self.failures = self.failures.min(3);
+        self.delay(now);
+    }
+
     /// Until when to wait, if at all.
     pub(super) fn waits(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| now < *until)

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Holder, Key, NotEligible, OpId, Pod, PodPatch, Record, Selector, Stored, Term, Uid, Version};
+use super::{Holder, Key, NotEligible, OpId, Pod, PodPatch, Record, Rival, Selector, Stored, Term, Uid, Version};
 
 /// Something to be done in the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,15 @@ pub enum Command {
         expected: Option<Version>,
         /// What to write.
         record: Record,
+    },
+    /// Let go of a lock that names nobody, if its record still has this version.
+    ReleaseRecord {
+        /// For the outcome.
+        op: OpId,
+        /// Which.
+        key: Key,
+        /// The version that was read.
+        version: Version,
     },
     /// Delete the record if it still has this version.
     DeleteRecord {
@@ -107,7 +116,7 @@ pub enum PodChange {
 pub enum Outcome {
     /// Of `ReadRecord`.
     RecordRead(Result<Stored, Failure>),
-    /// Of `WriteRecord` and `DeleteRecord`.
+    /// Of `WriteRecord`, `ReleaseRecord` and `DeleteRecord`.
     RecordWritten(RecordOutcome),
     /// Of `ReadElection`.
     ElectionRead(Result<ElectionRead, Failure>),
@@ -128,6 +137,8 @@ pub enum RecordOutcome {
     Written(Version),
     /// It had another version.
     Conflict,
+    /// The store keeps a lock that was lost from everybody for a while, and does not tell when that ends.
+    Delayed,
     /// Anything else.
     Failed(Failure),
 }
@@ -190,6 +201,8 @@ pub enum Announcement {
         /// The uid of the pod.
         uid: Uid,
     },
+    /// Somebody else holds the lock.
+    LedElsewhere(Rival),
     /// Somebody else changed or deleted the lock.
     LockChanged {
         /// What was found.
@@ -231,6 +244,14 @@ pub enum Reason {
     LockRestored,
     /// An earlier operator left a handover incomplete, or a label was changed while none was running.
     Resumed,
+    /// The lock was lost: the store let go of it.
+    LockLost,
+    /// Somebody else took the lock.
+    LockTaken,
+    /// The store could not be reached in time.
+    StoreLost,
+    /// This operator stops, and leaves the lock to others.
+    Leaving,
 }
 
 impl Reason {
@@ -256,6 +277,10 @@ impl Reason {
             Self::SpecChanged => "SpecChanged",
             Self::LockRestored => "LockRestored",
             Self::Resumed => "Resumed",
+            Self::LockLost => "LockLost",
+            Self::LockTaken => "LockTaken",
+            Self::StoreLost => "StoreLost",
+            Self::Leaving => "Leaving",
         }
     }
 }

@@ -7,6 +7,7 @@ mod decide;
 mod records;
 #[cfg(test)]
 mod tests;
+mod unheld;
 mod upkeep;
 mod view;
 mod withdraw;
@@ -15,8 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::decide::Decision;
 use self::records::Intent;
+use self::unheld::Losing;
 use self::upkeep::{Upkeep, drift};
-pub use self::view::{Desired, HandoverOrder, Situation, View};
+pub use self::view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
 use self::withdraw::Withdrawal;
 use super::backoff::Backoff;
 use super::handover::{Handover, Progress, Purpose};
@@ -50,6 +52,10 @@ pub struct Election {
     gone: BTreeSet<Uid>,
     /// What was written under the records that were seen: a record that is deleted or edited by hand does not take it along.
     scopes: Vec<Scope>,
+    /// The record that this cluster held last: who led when the lock was lost.
+    last: Option<Record>,
+    /// The leader that is being demoted because the lock is not surely held any more.
+    losing: Option<Losing>,
     /// Locks under other keys that a fresh listing has shown, and the watch perhaps not yet.
     listed_locks: BTreeMap<Key, Stored>,
     /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
@@ -82,6 +88,8 @@ enum Phase {
     /// A lock under another key is emptied or deleted.
     Clearing(OpId, Key, Version),
     HandingOver(Box<Handover>),
+    /// Nobody leads any more: the lock is let go of.
+    Releasing(OpId, Box<Record>),
     /// All labels are off; the record goes last.
     Deleting(OpId),
     /// Whether the election is still there: before it replaces a record of another one (of this version), or is withdrawn.
@@ -90,9 +98,10 @@ enum Phase {
 
 impl Election {
     /// An election that has not decided anything yet. `elector` must be unique among all operators and all their starts.
-    /// `first` must be far above the ids of whatever this process may still await for the same election.
-    pub fn new(name: String, uid: Uid, elector: String, stored: Stored, first: OpId) -> Self {
-        let newest = stored.version().unwrap_or_default();
+    /// `first` must be far above the ids of whatever this process may still await for the same election. `stored`: the lock with its
+    /// version, as the store's watch shows it; `None`: not known.
+    pub fn new(name: String, uid: Uid, elector: String, stored: Option<(Version, Stored)>, first: OpId) -> Self {
+        let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
         Self {
             backoff: Backoff::new(&uid.0),
             upkeep_backoff: Backoff::new(&uid.0),
@@ -100,7 +109,7 @@ impl Election {
             uid,
             elector,
             ops: first.0,
-            stored: Some(stored),
+            stored,
             newest,
             fenced: None,
             verified: None,
@@ -110,6 +119,8 @@ impl Election {
             withdrawal: Withdrawal::Unconfirmed,
             gone: BTreeSet::new(),
             scopes: Vec::new(),
+            last: None,
+            losing: None,
             listed_locks: BTreeMap::new(),
             cleared: BTreeMap::new(),
             highest_term: Term::default(),
@@ -173,6 +184,14 @@ impl Election {
         if let Some(uid) = self.maintenance.iter().find(|(_, upkeep)| upkeep.awaits(op)).map(|(uid, _)| uid.clone()) {
             return self.take_maintenance(uid, outcome, now);
         }
+        if self.is_releasing(op) {
+            if let (Phase::Releasing(_, record), Outcome::RecordWritten(released)) =
+                (std::mem::replace(&mut self.phase, Phase::Idle), outcome)
+            {
+                self.take_released(*record, released, now);
+            }
+            return;
+        }
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.phase = match (phase, outcome) {
             (Phase::Reading(expected), Outcome::RecordRead(read)) if expected == op => {
@@ -197,7 +216,9 @@ impl Election {
             (Phase::WriteUnknown(Some(expected), intent), Outcome::RecordRead(read)) if expected == op => {
                 self.take_read(read, now);
                 match &self.stored {
-                    Some(Stored::Record(version, record)) if *record == intent.record => self.begin(*version, *intent),
+                    Some(Stored::Record(version, record)) if *record == intent.record.clone().at(*version) => {
+                        self.begin(*version, *intent)
+                    }
                     _ => Phase::Idle,
                 }
             }
@@ -214,6 +235,7 @@ impl Election {
                     }
                     // The watch is about to show what is there now.
                     RecordOutcome::Conflict => self.backoff.delay(now),
+                    RecordOutcome::Delayed => self.backoff.delay_shortly(now),
                     RecordOutcome::Failed(failure) => self.fail(failure, now),
                 }
                 Phase::Idle
@@ -238,7 +260,7 @@ impl Election {
                         self.newest = self.newest.max(version);
                         self.stored = Some(Stored::Absent);
                     }
-                    RecordOutcome::Conflict => self.stored = None,
+                    RecordOutcome::Conflict | RecordOutcome::Delayed => self.stored = None,
                     RecordOutcome::Failed(failure) => {
                         self.stored = None;
                         self.fail(failure, now);
@@ -279,6 +301,12 @@ impl Election {
         let view = &view.of(&pods, &strays, &node);
         self.learn_terms(view);
         self.learn_scopes();
+        if let Some(reason) = self.unheld(view) {
+            self.stand_down(reason, view, &mut commands);
+            if reason == Reason::StoreLost && view.desired != Desired::Withdraw {
+                return commands;
+            }
+        }
         if let Some(until) = self.backoff.waits(view.now) {
             self.wake_at(until);
             return commands;
@@ -384,7 +412,7 @@ impl Election {
         } else if self.withdrawal == Withdrawal::Unconfirmed {
             // There may be another election of that name already. And what the caches show may be from before the last handover.
             self.ask_election(None, commands);
-            if !view.key.0.is_empty() {
+            if !view.key.is_none() {
                 self.stored = None;
             }
             return false;
@@ -396,19 +424,29 @@ impl Election {
         if let Stored::Foreign(what) = &stored {
             return self.idle_beside_foreign(what.clone(), view, commands);
         }
-        if let Some(record) = stored.record()
+        if let Some(record) = stored.written()
             && record.election == self.uid
             && record.generation > view.generation
         {
             self.situation = Situation::Stale;
             return false;
         }
+        if let (Stored::Held(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
+            return false;
+        }
         if self.clear_strays(view, commands) {
             return false;
         }
-        match view.desired {
-            Desired::Withdraw => self.withdraw(&stored, view, commands),
-            Desired::Run | Desired::Freeze => self.run(&stored, view, commands),
+        match (view.desired, &stored) {
+            (Desired::Withdraw, Stored::Held(..) | Stored::Free(_, None)) => {
+                self.withdraw(&Stored::Absent, view, commands)
+            }
+            (Desired::Withdraw, _) => self.withdraw(&stored, view, commands),
+            (_, Stored::Absent | Stored::Free(..)) if view.keeping.shared => {
+                self.take_lock(&stored, view, commands);
+                false
+            }
+            _ => self.run(&stored, view, commands),
         }
     }
 
@@ -433,7 +471,11 @@ impl Election {
 
     fn run(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
         let record = stored.record();
-        let decision = self.decide(record, view);
+        let decision = match view.desired {
+            Desired::Leave if record.is_some_and(|record| record.holder.is_none()) => Decision::Nobody,
+            Desired::Leave => Decision::Vacate(Reason::Leaving),
+            _ => self.decide(record, view),
+        };
         let settled = self.is_settled(&decision, record, view);
         if let (false, Some(record), Some(version)) = (settled, record, stored.version())
             && self.fenced != Some(version)
@@ -483,6 +525,7 @@ impl Election {
                     return false;
                 }
                 self.settle(stored, None, view, commands);
+                self.release(stored, view, commands);
             }
         }
         false

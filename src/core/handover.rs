@@ -519,8 +519,10 @@ impl Fence {
 /// Whether a lock names nobody, and was written for this generation of the election or a later one.
 pub(super) fn is_emptied(lock: &Stored, generation: i64) -> bool {
     match lock {
-        Stored::Absent | Stored::Foreign(_) => true,
+        Stored::Absent | Stored::Foreign(_) | Stored::Held(..) | Stored::Free(_, None) => true,
         Stored::Damaged(..) => false,
+        // Nobody holds it, and whoever has an older view of the election sees that it is of a later one.
+        Stored::Free(_, Some(record)) => record.generation >= generation,
         Stored::Record(_, record) => record.holder.is_none() && record.generation >= generation,
     }
 }

@@ -15,14 +15,48 @@ impl fmt::Display for Uid {
     }
 }
 
-/// The name of a lock in its store.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Key(pub String);
+/// One of the stores that locks are in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(pub String);
+
+impl StoreId {
+    /// The Leases of the cluster.
+    pub fn leases() -> Self {
+        Self("leases".into())
+    }
+}
+
+/// Where a lock is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Its store.
+    pub store: StoreId,
+    /// Its namespace; empty in a store that knows none.
+    pub namespace: String,
+    /// Its name there.
+    pub name: String,
+}
+
+impl Key {
+    /// A Lease.
+    pub fn lease(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { store: StoreId::leases(), namespace: namespace.into(), name: name.into() }
+    }
+
+    /// No lock at all: of an election that may not touch any.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Whether there is no lock.
+    pub fn is_none(&self) -> bool {
+        self.name.is_empty()
+    }
+}
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
@@ -41,15 +75,15 @@ impl fmt::Display for Version {
 
 /// The number of a leadership: strictly increasing for a group, so that it serves as a fencing token.
 ///
-/// At most `i32::MAX`, since a Lease counts its transitions in 32 bits.
+/// In a Lease at most `i32::MAX`, since it counts its transitions in 32 bits; in Consul it is an index of its log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Term(pub i32);
+pub struct Term(pub i64);
 
 impl Term {
     /// How far a term that only a person could have written may be ahead of what is known for sure, and still be believed.
     /// Without a limit, one edited annotation could use up all terms.
-    pub const CREDIBLE_LEAD: i32 = 1000;
+    pub const CREDIBLE_LEAD: i64 = 1000;
 
     /// The term after this one.
     #[must_use]

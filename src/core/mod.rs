@@ -15,6 +15,7 @@ mod pod;
 mod probe;
 mod record;
 mod selector;
+mod tenure;
 mod time;
 
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
@@ -22,13 +23,14 @@ pub use command::{
     Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, Transition,
     WritePod,
 };
-pub use election::{Desired, Election, HandoverOrder, Situation, View};
+pub use election::{Desired, Election, HandoverOrder, Keeping, Situation, View, WhenLost};
 pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
-pub use ids::{Key, OpId, Term, Uid, Version};
+pub use ids::{Key, OpId, StoreId, Term, Uid, Version};
 pub use marking::{ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION};
 pub use node::{Node, ZONE_LABEL};
 pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeRules, ProbeState};
-pub use record::{Holder, Record, Scope, Stored};
+pub use record::{Holder, Record, Rival, Scope, Stored};
 pub use selector::{Operator, Requirement, Selector};
+pub use tenure::Tenure;
 pub use time::{Instant, Timestamp};

@@ -10,6 +10,10 @@ use super::{Markings, Selector, Term, Timestamp, Uid, Version};
 pub struct Record {
     /// The present term, or the last one while there is no holder.
     pub term: Term,
+    /// Whether the term is the version under which this record was written, and `term` only the least that it is: see
+    /// [`Record::at`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub term_by_version: bool,
     /// The leader; none while nobody could be elected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
@@ -29,6 +33,16 @@ pub struct Record {
 }
 
 impl Record {
+    /// The record as it is under the version at which it was written. In a store whose versions are a fencing token that others
+    /// can check, the term is that version; it is higher only if the store was put back to an earlier state.
+    #[must_use]
+    pub fn at(mut self, version: Version) -> Self {
+        if self.term_by_version {
+            self.term = self.term.max(Term(i64::try_from(version.0).unwrap_or(i64::MAX)));
+        }
+        self
+    }
+
     /// The markings of earlier specs that are not cleaned up yet.
     pub(super) fn former_markings(&self) -> Vec<Markings> {
         self.former.iter().map(|scope| scope.markings.clone()).collect()
@@ -75,13 +89,32 @@ impl Scope {
     }
 }
 
+/// Who holds a lock that this cluster does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rival {
+    /// The cluster; none: it is no lictor.
+    pub cluster: Option<String>,
+    /// The leader there.
+    pub holder: Option<Holder>,
+    /// Its term.
+    pub term: Term,
+    /// Since when it leads, by the clock of whoever elected it: for people.
+    pub since: Option<Timestamp>,
+    /// How it holds the lock, for people: a session's name, node and id.
+    pub session: String,
+}
+
 /// What the store has under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Nothing.
     Absent,
-    /// A record.
+    /// A record that this cluster holds.
     Record(Version, Record),
+    /// A lock that nobody holds, and everybody may take at this version; what this cluster wrote there last, if it is still there.
+    Free(Version, Option<Record>),
+    /// Somebody else holds it, and has it until they let go.
+    Held(Version, Rival),
     /// A record of this project that somebody edited: it names no holder that could be trusted. The term is a hint.
     Damaged(Version, Term),
     /// Something that this project did not write and must not touch; the text says what.
@@ -92,16 +125,24 @@ impl Stored {
     /// The version, where there is one that can be replaced.
     pub fn version(&self) -> Option<Version> {
         match self {
-            Self::Absent | Self::Foreign(_) => None,
-            Self::Record(version, _) | Self::Damaged(version, _) => Some(*version),
+            Self::Absent | Self::Foreign(_) | Self::Held(..) => None,
+            Self::Record(version, _) | Self::Free(version, _) | Self::Damaged(version, _) => Some(*version),
         }
     }
 
-    /// The record, where there is a sound one.
+    /// The record, where there is a sound one that this cluster holds.
     pub fn record(&self) -> Option<&Record> {
         match self {
             Self::Record(_, record) => Some(record),
-            Self::Absent | Self::Damaged(..) | Self::Foreign(_) => None,
+            Self::Absent | Self::Free(..) | Self::Held(..) | Self::Damaged(..) | Self::Foreign(_) => None,
+        }
+    }
+
+    /// What this cluster wrote last, whether or not it still holds the lock.
+    pub fn written(&self) -> Option<&Record> {
+        match self {
+            Self::Record(_, record) | Self::Free(_, Some(record)) => Some(record),
+            Self::Absent | Self::Free(_, None) | Self::Held(..) | Self::Damaged(..) | Self::Foreign(_) => None,
         }
     }
 }

@@ -17,9 +17,9 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
-use super::{LockStore, Owner, Place, StoreEvent};
+use super::{LockStore, Owner, StoreEvent, StoreScope};
 use crate::api::{GROUP, LeaderElection};
-use crate::core::{Failure, Key, Record, RecordOutcome, Stored, Term, Uid, Version};
+use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
 use crate::kubernetes::{Namespaces, failure, version_of, within};
 
 /// The annotation with the whole record, as JSON.
@@ -43,24 +43,24 @@ impl LeaseStore {
         Self { client, namespaces, timeout }
     }
 
-    fn api(&self, place: &Place) -> Api<Lease> {
-        Api::namespaced(self.client.clone(), &place.namespace)
+    fn api(&self, key: &Key) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &key.namespace)
     }
 
-    async fn create(&self, place: &Place, owner: &Owner, record: &Record) -> RecordOutcome {
-        let lease = match lease(place, owner, record) {
+    async fn create(&self, key: &Key, owner: &Owner, record: &Record) -> RecordOutcome {
+        let lease = match lease(key, owner, record) {
             Ok(lease) => lease,
             Err(failure) => return RecordOutcome::Failed(failure),
         };
-        match within(self.timeout, self.api(place).create(&PostParams::default(), &lease)).await {
+        match within(self.timeout, self.api(key).create(&PostParams::default(), &lease)).await {
             Ok(created) => RecordOutcome::Written(version_of(&created)),
             Err(kube::Error::Api(status)) if status.is_already_exists() => RecordOutcome::Conflict,
             Err(error) => RecordOutcome::Failed(failure("create", "leases", &error)),
         }
     }
 
-    async fn replace(&self, place: &Place, owner: &Owner, expected: Version, record: &Record) -> RecordOutcome {
-        let lease = match lease(place, owner, record) {
+    async fn replace(&self, key: &Key, owner: &Owner, expected: Version, record: &Record) -> RecordOutcome {
+        let lease = match lease(key, owner, record) {
             Ok(lease) => lease,
             Err(failure) => return RecordOutcome::Failed(failure),
         };
@@ -79,9 +79,9 @@ impl LeaseStore {
                 "acquireTime": spec.acquire_time,
             },
         });
-        let patched = self.api(place);
+        let patched = self.api(key);
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let patched = patched.patch(place.key.0.as_str(), &parameters, &patch);
+        let patched = patched.patch(key.name.as_str(), &parameters, &patch);
         match within(self.timeout, patched).await {
             Ok(patched) => RecordOutcome::Written(version_of(&patched)),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => RecordOutcome::Conflict,
@@ -91,9 +91,9 @@ impl LeaseStore {
 }
 
 impl LockStore for LeaseStore {
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Stored, Failure>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>> {
         async move {
-            match within(self.timeout, self.api(place).get_opt(&place.key.0)).await {
+            match within(self.timeout, self.api(key).get_opt(&key.name)).await {
                 Ok(None) => Ok(Stored::Absent),
                 Ok(Some(lease)) => Ok(stored(&lease)),
                 Err(error) => Err(failure("get", "leases", &error)),
@@ -111,7 +111,7 @@ impl LockStore for LeaseStore {
             let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
             let own = ListParams::default().labels(&format!("{ELECTION_LABEL}={election}"));
             match within(self.timeout, api.list(&own)).await {
-                Ok(leases) => Ok(leases.iter().map(|lease| (Key(lease.name_any()), stored(lease))).collect()),
+                Ok(leases) => Ok(leases.iter().map(|lease| (key_of(lease), stored(lease))).collect()),
                 Err(error) => Err(failure("list", "leases", &error)),
             }
         }
@@ -120,25 +120,25 @@ impl LockStore for LeaseStore {
 
     fn write<'a>(
         &'a self,
-        place: &'a Place,
+        key: &'a Key,
         owner: &'a Owner,
         expected: Option<Version>,
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome> {
         async move {
             match expected {
-                None => self.create(place, owner, record).await,
-                Some(version) => self.replace(place, owner, version, record).await,
+                None => self.create(key, owner, record).await,
+                Some(version) => self.replace(key, owner, version, record).await,
             }
         }
         .boxed()
     }
 
-    fn delete<'a>(&'a self, place: &'a Place, version: Version) -> BoxFuture<'a, RecordOutcome> {
+    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
         async move {
             let preconditions = Preconditions { resource_version: Some(version.to_string()), uid: None };
             let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-            match within(self.timeout, self.api(place).delete(&place.key.0, &parameters)).await {
+            match within(self.timeout, self.api(key).delete(&key.name, &parameters)).await {
                 Ok(_) => RecordOutcome::Written(version),
                 Err(kube::Error::Api(status)) if status.is_not_found() => RecordOutcome::Written(version),
                 Err(kube::Error::Api(status)) if status.is_conflict() => RecordOutcome::Conflict,
@@ -164,38 +164,42 @@ impl LockStore for LeaseStore {
 fn told(
     event: watcher::Result<Event<Lease>>,
     namespace: Option<&str>,
-    first: &mut Vec<(Place, Version, Stored)>,
+    first: &mut Vec<(Key, Version, Stored)>,
 ) -> Option<StoreEvent> {
+    let scope = || StoreScope { store: StoreId::leases(), namespace: namespace.map(Into::into) };
     match event {
         Ok(Event::Init) => {
             first.clear();
             None
         }
         Ok(Event::InitApply(lease)) => {
-            first.push((place(&lease), version_of(&lease), stored(&lease)));
+            first.push((key_of(&lease), version_of(&lease), stored(&lease)));
             None
         }
-        Ok(Event::InitDone) => Some(StoreEvent::All(namespace.map(Into::into), std::mem::take(first))),
-        Ok(Event::Apply(lease)) => Some(StoreEvent::Changed(place(&lease), version_of(&lease), stored(&lease))),
-        Ok(Event::Delete(lease)) => Some(StoreEvent::Changed(place(&lease), version_of(&lease), Stored::Absent)),
+        Ok(Event::InitDone) => Some(StoreEvent::All(scope(), std::mem::take(first))),
+        Ok(Event::Apply(lease)) => Some(StoreEvent::Changed(key_of(&lease), version_of(&lease), stored(&lease))),
+        Ok(Event::Delete(lease)) => Some(StoreEvent::Changed(key_of(&lease), version_of(&lease), Stored::Absent)),
         Err(error) => {
             let failure = crate::kubernetes::watch_failure("leases", &error);
-            Some(StoreEvent::Broken(namespace.map(Into::into), failure.into()))
+            Some(StoreEvent::Broken(scope(), failure.into()))
         }
     }
 }
 
-fn place(lease: &Lease) -> Place {
-    Place { namespace: lease.namespace().unwrap_or_default(), key: Key(lease.name_any()) }
+fn key_of(lease: &Lease) -> Key {
+    Key::lease(lease.namespace().unwrap_or_default(), lease.name_any())
 }
 
-fn lease(place: &Place, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
+fn lease(key: &Key, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
     let json =
         serde_json::to_string(record).map_err(|error| Failure::Refused(format!("the record is no JSON: {error}")))?;
+    let transitions = i32::try_from(record.term.0).map_err(|_| {
+        Failure::Refused(format!("term {} is more than a Lease can count: keep the lock in Consul", record.term))
+    })?;
     Ok(Lease {
         metadata: ObjectMeta {
-            name: Some(place.key.0.clone()),
-            namespace: Some(place.namespace.clone()),
+            name: Some(key.name.clone()),
+            namespace: Some(key.namespace.clone()),
             labels: Some(
                 [(MANAGED_BY.to_owned(), LICTOR.to_owned()), (ELECTION_LABEL.to_owned(), owner.uid.0.clone())].into(),
             ),
@@ -212,7 +216,7 @@ fn lease(place: &Place, owner: &Owner, record: &Record) -> Result<Lease, Failure
         },
         spec: Some(LeaseSpec {
             holder_identity: record.holder.as_ref().map(|holder| holder.pod.clone()),
-            lease_transitions: Some(record.term.0),
+            lease_transitions: Some(transitions),
             acquire_time: Timestamp::from_millisecond(record.since.0).ok().map(MicroTime),
             ..LeaseSpec::default()
         }),
@@ -231,7 +235,7 @@ fn stored(lease: &Lease) -> Stored {
         return Stored::Foreign(format!("the Lease {namespace}/{name}, held by {holder}, was not made by lictor"));
     }
     let version = version_of(lease);
-    let shown_term = Term(spec.lease_transitions.unwrap_or(0).max(0));
+    let shown_term = Term(spec.lease_transitions.unwrap_or(0).max(0).into());
     match json.and_then(|json| serde_json::from_str::<Record>(json).ok()) {
         Some(record) if record.holder.as_ref().map(|h| &h.pod) == holder.as_ref() && record.term == shown_term => {
             Stored::Record(version, record)

@@ -8,8 +8,8 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::broadcast;
 
-use super::{LockStore, Owner, Place, StoreEvent};
-use crate::core::{Failure, Key, Record, RecordOutcome, Stored, Uid, Version};
+use super::{LockStore, Owner, StoreEvent, StoreScope};
+use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
 
 /// What goes wrong with the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct Inner {
     version: u64,
-    records: BTreeMap<Place, Stored>,
+    records: BTreeMap<Key, Stored>,
     faults: VecDeque<Fault>,
-    late: Vec<(Place, Change)>,
+    late: Vec<(Key, Change)>,
 }
 
 #[derive(Clone)]
@@ -60,40 +60,40 @@ impl MemoryStore {
     /// Lets through what was held back, in order; returns the outcomes, which nobody waits for any more.
     pub fn deliver_late(&self) -> Vec<RecordOutcome> {
         let late = std::mem::take(&mut self.lock().late);
-        late.into_iter().map(|(place, change)| self.apply(&place, change)).collect()
+        late.into_iter().map(|(key, change)| self.apply(&key, change)).collect()
     }
 
     /// Puts something there that no [`Record`] is, as a person would.
-    pub fn put(&self, place: &Place, make: impl FnOnce(Version) -> Stored) {
+    pub fn put(&self, key: &Key, make: impl FnOnce(Version) -> Stored) {
         let mut inner = self.lock();
         inner.version += 1;
         let version = Version(inner.version);
         let stored = make(version);
-        inner.records.insert(place.clone(), stored.clone());
-        let _ = self.changes.send(StoreEvent::Changed(place.clone(), version, stored));
+        inner.records.insert(key.clone(), stored.clone());
+        let _ = self.changes.send(StoreEvent::Changed(key.clone(), version, stored));
     }
 
-    fn request(&self, place: &Place, change: Change) -> RecordOutcome {
+    fn request(&self, key: &Key, change: Change) -> RecordOutcome {
         let fault = self.lock().faults.pop_front();
         let unknown = || RecordOutcome::Failed(Failure::Unknown("the answer was lost".into()));
         match fault {
-            None => self.apply(place, change),
+            None => self.apply(key, change),
             Some(Fault::Refuse) => RecordOutcome::Failed(Failure::Refused("refused on request".into())),
             Some(Fault::LoseRequest) => unknown(),
             Some(Fault::LoseAnswer) => {
-                self.apply(place, change);
+                self.apply(key, change);
                 unknown()
             }
             Some(Fault::Delay) => {
-                self.lock().late.push((place.clone(), change));
+                self.lock().late.push((key.clone(), change));
                 unknown()
             }
         }
     }
 
-    fn apply(&self, place: &Place, change: Change) -> RecordOutcome {
+    fn apply(&self, key: &Key, change: Change) -> RecordOutcome {
         let mut inner = self.lock();
-        let present = inner.records.get(place).cloned().unwrap_or(Stored::Absent);
+        let present = inner.records.get(key).cloned().unwrap_or(Stored::Absent);
         if let Stored::Foreign(_) = present {
             return RecordOutcome::Conflict;
         }
@@ -105,14 +105,15 @@ impl MemoryStore {
             Change::Write(..) | Change::Delete(_) => return RecordOutcome::Conflict,
         };
         inner.version = at.0;
-        inner.records.insert(place.clone(), stored.clone());
-        let _ = self.changes.send(StoreEvent::Changed(place.clone(), at, stored));
+        inner.records.insert(key.clone(), stored.clone());
+        let _ = self.changes.send(StoreEvent::Changed(key.clone(), at, stored));
         RecordOutcome::Written(written)
     }
 
     fn all(&self) -> StoreEvent {
-        let all = |(place, stored): (&Place, &Stored)| Some((place.clone(), stored.version()?, stored.clone()));
-        StoreEvent::All(None, self.lock().records.iter().filter_map(all).collect())
+        let scope = StoreScope { store: StoreId::leases(), namespace: None };
+        let all = |(key, stored): (&Key, &Stored)| Some((key.clone(), stored.version()?, stored.clone()));
+        StoreEvent::All(scope, self.lock().records.iter().filter_map(all).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -121,11 +122,11 @@ impl MemoryStore {
 }
 
 impl LockStore for MemoryStore {
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Stored, Failure>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>> {
         async move {
             let mut inner = self.lock();
             match inner.faults.pop_front() {
-                None => Ok(inner.records.get(place).cloned().unwrap_or(Stored::Absent)),
+                None => Ok(inner.records.get(key).cloned().unwrap_or(Stored::Absent)),
                 Some(Fault::Refuse) => Err(Failure::Refused("refused on request".into())),
                 Some(_) => Err(Failure::Unknown("the answer was lost".into())),
             }
@@ -140,26 +141,26 @@ impl LockStore for MemoryStore {
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
             let inner = self.lock();
-            let own = inner.records.iter().filter(|(place, stored)| {
-                place.namespace == namespace && stored.record().is_some_and(|record| record.election == *election)
+            let own = inner.records.iter().filter(|(key, stored)| {
+                key.namespace == namespace && stored.record().is_some_and(|record| record.election == *election)
             });
-            Ok(own.map(|(place, stored)| (place.key.clone(), stored.clone())).collect())
+            Ok(own.map(|(key, stored)| (key.clone(), stored.clone())).collect())
         }
         .boxed()
     }
 
     fn write<'a>(
         &'a self,
-        place: &'a Place,
+        key: &'a Key,
         _owner: &'a Owner,
         expected: Option<Version>,
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome> {
-        async move { self.request(place, Change::Write(expected, Box::new(record.clone()))) }.boxed()
+        async move { self.request(key, Change::Write(expected, Box::new(record.clone()))) }.boxed()
     }
 
-    fn delete<'a>(&'a self, place: &'a Place, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        async move { self.request(place, Change::Delete(version)) }.boxed()
+    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        async move { self.request(key, Change::Delete(version)) }.boxed()
     }
 
     fn watch(&self) -> BoxStream<'static, StoreEvent> {

@@ -3,25 +3,21 @@
 mod lease;
 mod memory;
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 pub use self::lease::LeaseStore;
 pub use self::memory::{Fault, MemoryStore};
-use crate::core::{Failure, Key, Record, RecordOutcome, Stored, Uid, Version};
-
-/// Where one lock is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// The namespace of its election.
-    pub namespace: String,
-    /// Its name in the store.
-    pub key: Key,
-}
+use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Tenure, Uid, Version};
 
 /// Whose lock it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
+    /// The election's namespace.
+    pub namespace: String,
     /// The election's name.
     pub name: String,
     /// The election's uid.
@@ -32,11 +28,56 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// What is under a key, as of a version.
-    Changed(Place, Version, Stored),
-    /// A new beginning: whatever is not among these is absent, in this namespace or, with `None`, in all.
-    All(Option<String>, Vec<(Place, Version, Stored)>),
-    /// The watch of this namespace or, with `None`, of all does not work at present. It goes on trying.
-    Broken(Option<String>, Failure),
+    Changed(Key, Version, Stored),
+    /// A new beginning: whatever is not among these is absent in this scope.
+    All(StoreScope, Vec<(Key, Version, Stored)>),
+    /// The same, where the store itself was put back to an earlier state: its versions begin anew, too.
+    Rewound(StoreScope, Vec<(Key, Version, Stored)>),
+    /// The watch of this scope does not work at present. It goes on trying.
+    Broken(StoreScope, Failure),
+    /// How long what this cluster holds in the store is surely its own.
+    Tenure(StoreId, Tenure),
+}
+
+/// What a watch is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreScope {
+    /// The store.
+    pub store: StoreId,
+    /// One namespace of it; `None`: all.
+    pub namespace: Option<String>,
+}
+
+impl StoreScope {
+    /// Whether a lock is within it.
+    pub fn contains(&self, key: &Key) -> bool {
+        key.store == self.store && self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+    }
+}
+
+/// The stores that there are at present. Clones share them.
+#[derive(Clone, Default)]
+pub struct Stores(Arc<RwLock<BTreeMap<StoreId, Arc<dyn LockStore>>>>);
+
+impl Stores {
+    /// Puts a store in the place of the one with the same id, if there is one.
+    pub fn insert(&self, id: StoreId, store: Arc<dyn LockStore>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id, store);
+    }
+
+    /// Takes a store out.
+    pub fn remove(&self, id: &StoreId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// The store with an id.
+    ///
+    /// # Errors
+    /// There is none: nothing was asked.
+    pub fn get(&self, id: &StoreId) -> Result<Arc<dyn LockStore>, Failure> {
+        let stores = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        stores.get(id).cloned().ok_or_else(|| Failure::Refused(format!("the store {} can't be used at present", id.0)))
+    }
 }
 
 /// A store of lock records.
@@ -52,7 +93,7 @@ pub enum StoreEvent {
 /// - `watch` tells every change in the end, in order for each key; a change may be skipped if a later one is told.
 pub trait LockStore: Send + Sync {
     /// Reads a record.
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Stored, Failure>>;
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>>;
 
     /// Lists the locks that were written for an election, under whatever keys.
     fn locks_of<'a>(
@@ -64,14 +105,21 @@ pub trait LockStore: Send + Sync {
     /// Writes a record if it still has the expected version.
     fn write<'a>(
         &'a self,
-        place: &'a Place,
+        key: &'a Key,
         owner: &'a Owner,
         expected: Option<Version>,
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome>;
 
+    /// Lets go of a lock whose record names nobody, if it still has this version, so that others may take it; the record stays.
+    /// Where nobody else takes part, there is nothing to do.
+    fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        let _ = key;
+        Box::pin(async move { RecordOutcome::Written(version) })
+    }
+
     /// Deletes a record if it still has this version. A record that is gone already is a success.
-    fn delete<'a>(&'a self, place: &'a Place, version: Version) -> BoxFuture<'a, RecordOutcome>;
+    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome>;
 
     /// Watches all records.
     fn watch(&self) -> BoxStream<'static, StoreEvent>;

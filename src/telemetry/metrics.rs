@@ -39,7 +39,7 @@ pub struct ElectionFigures {
     /// The leader's pod.
     pub leader: Option<String>,
     /// The highest term.
-    pub term: i32,
+    pub term: i64,
     /// Changes of leader that this replica made.
     pub transitions: u64,
     /// Labels that this replica put right.
@@ -230,7 +230,7 @@ impl Collector for Elections {
         }
         let mut terms = encoder.encode_descriptor("term", "The present term", None, gauge)?;
         for told in &all {
-            ConstGauge::new(i64::from(told.figures.term)).encode(terms.encode_family(&labels(told))?)?;
+            ConstGauge::new(told.figures.term).encode(terms.encode_family(&labels(told))?)?;
         }
         let counter = ConstCounter::<u64>::new(0).metric_type();
         let mut transitions = encoder.encode_descriptor("transitions", "Changes of leader", None, counter)?;

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use lictor::core::{Failure, Key, RecordOutcome, Stored, Uid, Version};
 use lictor::kubernetes::{Namespaces, connect};
-use lictor::store::{LeaseStore, LockStore, Owner, Place};
+use lictor::store::{LeaseStore, LockStore, Owner};
 use serde_json::json;
 
 use crate::contract::{self, World, record};
@@ -27,7 +27,11 @@ impl Leases {
         let lab = Lab::new(&test.replace('_', "-").chars().take(50).collect::<String>()).await;
         // Nobody serves it. It exists, because Leases whose owner does not are collected.
         let election = lab.elect(json!({})).await;
-        let owner = Owner { name: "web".into(), uid: Uid(election.uid().expect("it has a uid")) };
+        let owner = Owner {
+            namespace: lab.namespace.clone(),
+            name: "web".into(),
+            uid: Uid(election.uid().expect("it has a uid")),
+        };
         let store = LeaseStore::new(lab.client.clone(), Namespaces::new(vec![lab.namespace.clone()]), LIMIT);
         Self { lab, store, owner }
     }
@@ -38,21 +42,21 @@ impl World for Leases {
         &self.store
     }
 
-    fn place(&self, key: &str) -> Place {
-        Place { namespace: self.lab.namespace.clone(), key: Key(key.into()) }
+    fn key(&self, name: &str) -> Key {
+        Key::lease(&self.lab.namespace, name)
     }
 
     fn owner(&self) -> Owner {
         self.owner.clone()
     }
 
-    async fn put_foreign(&self, place: &Place) {
-        let lease = json!({"metadata": {"name": place.key.0}, "spec": {"holderIdentity": "somebody"}});
+    async fn put_foreign(&self, key: &Key) {
+        let lease = json!({"metadata": {"name": key.name}, "spec": {"holderIdentity": "somebody"}});
         let lease: Lease = serde_json::from_value(lease).expect("a Lease");
         self.lab.leases_api().create(&PostParams::default(), &lease).await.expect("a Lease can be made");
     }
 
-    async fn damage(&self, place: &Place, way: usize) {
+    async fn damage(&self, key: &Key, way: usize) {
         let edit = match way {
             0 => json!({"metadata": {"annotations": {"lictor.dev/record": "{\"term\": 5, \"holder\""}}}),
             1 => json!({"metadata": {"annotations": {"lictor.dev/record": null}}}),
@@ -64,7 +68,7 @@ impl World for Leases {
             6 => json!({"metadata": {"annotations": {"lictor.dev/record": null}, "labels": null}}),
             _ => json!({"metadata": {"annotations": {"lictor.dev/record": null}, "ownerReferences": null}}),
         };
-        let edited = self.lab.leases_api().patch(&place.key.0, &PatchParams::default(), &Patch::Merge(edit)).await;
+        let edited = self.lab.leases_api().patch(&key.name, &PatchParams::default(), &Patch::Merge(edit)).await;
         edited.expect("a Lease can be edited");
     }
 
@@ -76,12 +80,12 @@ crate::contract!(Leases::new);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_without_an_answer_is_unknown_and_counts_only_against_its_version() {
     let leases = Leases::new("unanswered").await;
-    let (place, owner) = (leases.place("web"), leases.owner());
+    let (key, owner) = (leases.key("web"), leases.owner());
     let proxy = Proxy::start(leases.lab.cluster).await;
     let client = connect(Some(proxy.kubeconfig()), LIMIT).await.expect("the proxy is there");
     let impatient = LeaseStore::new(client, Namespaces::default(), Duration::from_millis(200));
     let write = async |store: &LeaseStore, expected, term| {
-        store.write(&place, &owner, expected, &record(&owner, term, Some("a"))).await
+        store.write(&key, &owner, expected, &record(&owner, term, Some("a"))).await
     };
     let RecordOutcome::Written(first) = write(&leases.store, None, 1).await else { panic!("not written") };
     proxy.hold(|asked| asked.method == "PATCH");
@@ -90,11 +94,11 @@ async fn a_write_without_an_answer_is_unknown_and_counts_only_against_its_versio
         let outcome = write(&impatient, Some(first), 2).await;
         assert!(matches!(outcome, RecordOutcome::Failed(Failure::Unknown(_))), "{outcome:?}");
     }
-    let stored = leases.store.read(&place).await;
+    let stored = leases.store.read(&key).await;
     assert_eq!(stored, Ok(Stored::Record(first, record(&owner, 1, Some("a")))));
     let statuses: Vec<u16> = proxy.deliver_late().await.iter().map(|answer| answer.status).collect();
     assert!(statuses[0] == 200 && statuses[1..].iter().all(|status| *status == 409), "{statuses:?}");
-    let stored = leases.store.read(&place).await.expect("it can be read");
+    let stored = leases.store.read(&key).await.expect("it can be read");
     assert_eq!(stored.record(), Some(&record(&owner, 2, Some("a"))));
 }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lictor::core::{
-    Command, Desired, ELECTION_ANNOTATION, Election, HandoverOrder, Instant, Key, Node, OpId, Outcome, Pod, PodOutcome,
-    Record, Situation, Stored, Term, Timestamp, Uid, Version, View,
+    Command, Desired, ELECTION_ANNOTATION, Election, HandoverOrder, Instant, Keeping, Key, Node, OpId, Outcome, Pod,
+    PodOutcome, Record, Situation, Stored, Term, Timestamp, Uid, Version, View,
 };
 
 use super::world::{ELECTION, History, Object, PodEvent, World};
@@ -219,11 +219,11 @@ impl Operator {
         let (elector, first) = (self.elector(), OpId(self.begun << 32));
         let records = &self.records;
         let (_, _, group) = self.group.get_or_insert_with(|| {
-            let stored = records.get(key).map_or(Stored::Absent, |(_, stored)| stored.clone());
+            let stored = records.get(key).cloned().unwrap_or((Version(0), Stored::Absent));
             (
                 key.clone(),
                 object.uid.clone(),
-                Election::new(ELECTION.into(), object.uid.clone(), elector, stored, first),
+                Election::new(ELECTION.into(), object.uid.clone(), elector, Some(stored), first),
             )
         });
         let strays: Vec<(Key, Stored)> = records
@@ -250,6 +250,7 @@ impl Operator {
             node: &|name| nodes.get(name),
             probe_failed: self.probe_failed.as_ref(),
             strays: &strays,
+            keeping: Keeping::ALONE,
         };
         let commands = group.step(&view);
         let requests = commands.into_iter().filter(|command| !matches!(command, Command::Announce(_)));

@@ -293,7 +293,7 @@ impl Run {
         let keys: Vec<Key> = self.world.records.keys().cloned().collect();
         let Some(key) = self.prng.pick(&keys).cloned() else { return };
         let Stored::Record(_, record) = self.world.stored(&key) else { return };
-        let hint = [record.term, Term(0), Term(i32::MAX)][self.prng.below(3)];
+        let hint = [record.term, Term(0), Term(i64::MAX)][self.prng.below(3)];
         if self.prng.percent(50) {
             note!(self, "by hand: the record {key} is deleted");
             self.world.spoil_record(&key, |_| Stored::Absent);
@@ -316,7 +316,7 @@ impl Run {
                 self.world.edit_election(|object| object.spec.scope = scopes().swap_remove(scope));
             }
             Fault::Key => {
-                let key = Key(format!("k{}", self.prng.below(2)));
+                let key = Key::lease("", format!("k{}", self.prng.below(2)));
                 note!(self, "the spec has key {key}");
                 self.world.edit_election(|object| object.spec.key = key);
             }
@@ -638,6 +638,7 @@ fn op(command: &Command) -> OpId {
     match command {
         Command::ReadRecord { op, .. }
         | Command::WriteRecord { op, .. }
+        | Command::ReleaseRecord { op, .. }
         | Command::DeleteRecord { op, .. }
         | Command::ReadElection { op }
         | Command::ListLocks { op }
@@ -651,7 +652,7 @@ fn op(command: &Command) -> OpId {
 fn failed(command: &Command, failure: Failure) -> Outcome {
     match command {
         Command::ReadRecord { .. } => Outcome::RecordRead(Err(failure)),
-        Command::WriteRecord { .. } | Command::DeleteRecord { .. } => {
+        Command::WriteRecord { .. } | Command::ReleaseRecord { .. } | Command::DeleteRecord { .. } => {
             Outcome::RecordWritten(RecordOutcome::Failed(failure))
         }
         Command::ReadElection { .. } => Outcome::ElectionRead(Err(failure)),
@@ -676,6 +677,7 @@ fn in_words(command: &Command) -> String {
                 record.former.len()
             )
         }
+        Command::ReleaseRecord { key, version, .. } => format!("release record {key} at {version}"),
         Command::DeleteRecord { key, version, .. } => format!("delete record {key} at {version}"),
         Command::ReadElection { .. } => "read the election".into(),
         Command::ListLocks { .. } => "list the locks".into(),

@@ -164,7 +164,7 @@ impl World {
         let uid = self.next_uid(ELECTION);
         let rules = Rules { require_ready: true, min_ready: Duration::ZERO, preference: Vec::new(), preempt: false };
         let spec = Spec {
-            key: Key("k0".into()),
+            key: Key::lease("", "k0"),
             scope: scopes().swap_remove(scope),
             rules,
             failover_delay: Duration::ZERO,
@@ -199,7 +199,7 @@ impl World {
     /// A person deletes or edits the record. The promise about terms then rests on what is written elsewhere.
     pub fn spoil_record(&mut self, key: &Key, make: impl FnOnce(Version) -> Stored) {
         self.put_record(key, make);
-        self.witnessed = Some(Term(i32::MAX));
+        self.witnessed = Some(Term(i64::MAX));
         self.forgotten = true;
     }
 
@@ -209,7 +209,7 @@ impl World {
         let orphan = |stored: &Stored| match stored {
             Stored::Record(_, record) => Some(&record.election) != uid.as_ref(),
             Stored::Damaged(..) => uid.is_none(),
-            Stored::Absent | Stored::Foreign(_) => false,
+            Stored::Absent | Stored::Free(..) | Stored::Held(..) | Stored::Foreign(_) => false,
         };
         let orphans: Vec<Key> = self.records.iter().filter(|(_, s)| orphan(s)).map(|(key, _)| key.clone()).collect();
         for key in orphans {
@@ -244,6 +244,7 @@ impl World {
             Command::WriteRecord { key, expected, record, .. } => {
                 Outcome::RecordWritten(self.write_record(key, *expected, record))
             }
+            Command::ReleaseRecord { version, .. } => Outcome::RecordWritten(RecordOutcome::Written(*version)),
             Command::DeleteRecord { key, version, .. } => {
                 let present = self.stored(key);
                 Outcome::RecordWritten(if present == Stored::Absent {
@@ -278,7 +279,7 @@ impl World {
         if self.stored(key).version() != expected {
             return RecordOutcome::Conflict;
         }
-        if self.witnessed == Some(Term(i32::MAX)) {
+        if self.witnessed == Some(Term(i64::MAX)) {
             let known =
                 self.pods.values().filter_map(|pod| pod.annotations.get(TERM_ANNOTATION)?.parse().ok().map(Term));
             let status = self.election.as_ref().map(|object| object.status_term);
@@ -340,7 +341,7 @@ impl World {
         }
         self.last_promotion.insert(election.clone(), (term, pod.uid.clone()));
         // What is promoted before the record is made anew, can still be known then.
-        self.witnessed = self.witnessed.filter(|witnessed| *witnessed == Term(i32::MAX));
+        self.witnessed = self.witnessed.filter(|witnessed| *witnessed == Term(i64::MAX));
         Ok(())
     }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use lictor::core::{Holder, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version};
-use lictor::store::{LockStore, Owner, Place, StoreEvent};
+use lictor::core::{Holder, Key, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version};
+use lictor::store::{LockStore, Owner, StoreEvent};
 use serde_json::json;
 
 /// A store, and what others do to its content.
@@ -13,13 +13,13 @@ use serde_json::json;
 pub trait World {
     fn store(&self) -> &dyn LockStore;
     /// Where a lock of this name is.
-    fn place(&self, key: &str) -> Place;
+    fn key(&self, name: &str) -> Key;
     /// Whose locks they are.
     fn owner(&self) -> Owner;
     /// Puts something there that no lictor made.
-    async fn put_foreign(&self, place: &Place);
+    async fn put_foreign(&self, key: &Key);
     /// Edits the record that is there as a person would, in each way that there is.
-    async fn damage(&self, place: &Place, way: usize);
+    async fn damage(&self, key: &Key, way: usize);
     /// How many ways there are.
     const WAYS: usize;
 }
@@ -52,7 +52,7 @@ macro_rules! contract {
 }
 
 /// A record of this term, with every field in use.
-pub fn record(owner: &Owner, term: i32, pod: Option<&str>) -> Record {
+pub fn record(owner: &Owner, term: i64, pod: Option<&str>) -> Record {
     let scope = |app: &str| -> Scope {
         serde_json::from_value(json!({
             "selector": {"matchLabels": {"app": app}},
@@ -62,6 +62,7 @@ pub fn record(owner: &Owner, term: i32, pod: Option<&str>) -> Record {
     };
     Record {
         term: Term(term),
+        term_by_version: false,
         holder: pod.map(|pod| Holder {
             pod: pod.into(),
             uid: Uid(format!("uid of {pod}")),
@@ -85,28 +86,28 @@ fn version(outcome: &RecordOutcome) -> Version {
 /// One lock in a world.
 struct Lock<'a, W> {
     world: &'a W,
-    place: Place,
+    key: Key,
     owner: Owner,
 }
 
 impl<'a, W: World> Lock<'a, W> {
-    fn new(world: &'a W, key: &str) -> Self {
-        Self { world, place: world.place(key), owner: world.owner() }
+    fn new(world: &'a W, name: &str) -> Self {
+        Self { world, key: world.key(name), owner: world.owner() }
     }
 
-    async fn write(&self, expected: Option<Version>, term: i32, pod: Option<&str>) -> RecordOutcome {
-        self.world.store().write(&self.place, &self.owner, expected, &record(&self.owner, term, pod)).await
+    async fn write(&self, expected: Option<Version>, term: i64, pod: Option<&str>) -> RecordOutcome {
+        self.world.store().write(&self.key, &self.owner, expected, &record(&self.owner, term, pod)).await
     }
 
     async fn read(&self) -> Stored {
-        self.world.store().read(&self.place).await.expect("it can be read")
+        self.world.store().read(&self.key).await.expect("it can be read")
     }
 
     async fn delete(&self, version: Version) -> RecordOutcome {
-        self.world.store().delete(&self.place, version).await
+        self.world.store().delete(&self.key, version).await
     }
 
-    async fn holds(&self, version: Version, term: i32, pod: Option<&str>) {
+    async fn holds(&self, version: Version, term: i64, pod: Option<&str>) {
         assert_eq!(self.read().await, Stored::Record(version, record(&self.owner, term, pod)));
     }
 }
@@ -177,7 +178,7 @@ pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
     let lock = Lock::new(world, "web");
     let mut at = version(&lock.write(None, 1, Some("a")).await);
     // Released, and taken again; the term of a lock that nobody holds stays.
-    for (term, pod) in [(1, None), (2, Some("b")), (2, None), (i32::MAX, Some("c"))] {
+    for (term, pod) in [(1, None), (2, Some("b")), (2, None), (i32::MAX.into(), Some("c"))] {
         at = version(&lock.write(Some(at), term, pod).await);
         lock.holds(at, term, pod).await;
     }
@@ -188,7 +189,7 @@ pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
         elector: String::new(),
         ..record(&lock.owner, 0, None)
     };
-    let written = version(&world.store().write(&lock.place, &lock.owner, Some(at), &empty).await);
+    let written = version(&world.store().write(&lock.key, &lock.owner, Some(at), &empty).await);
     assert_eq!(lock.read().await, Stored::Record(written, empty));
 }
 
@@ -205,8 +206,8 @@ pub async fn a_watch_tells_what_there_is_and_every_change_in_the_end(world: &imp
     let mut watch = world.store().watch();
     let told = next(&mut watch).await;
     let StoreEvent::All(scope, all) = told else { panic!("not a list first: {told:?}") };
-    assert!(scope.is_none_or(|scope| scope == lock.place.namespace));
-    assert_eq!(all, [(lock.place.clone(), first, Stored::Record(first, record(&lock.owner, 1, Some("a"))))]);
+    assert!(scope.contains(&lock.key), "{scope:?}");
+    assert_eq!(all, [(lock.key.clone(), first, Stored::Record(first, record(&lock.owner, 1, Some("a"))))]);
 
     let second = version(&lock.write(Some(first), 2, None).await);
     let third = version(&lock.write(Some(second), 3, Some("b")).await);
@@ -216,8 +217,8 @@ pub async fn a_watch_tells_what_there_is_and_every_change_in_the_end(world: &imp
     let mut other_told = None;
     loop {
         let told = next(&mut watch).await;
-        let StoreEvent::Changed(place, at, stored) = told else { panic!("not a change: {told:?}") };
-        if place == other.place {
+        let StoreEvent::Changed(key, at, stored) = told else { panic!("not a change: {told:?}") };
+        if key == other.key {
             other_told = Some((at, stored));
         } else {
             assert!(stored.version().is_none_or(|version| version == at));
@@ -237,7 +238,7 @@ pub async fn what_somebody_else_made_is_left_alone(world: &impl World) {
     // Even where this project once had a lock of that name.
     let ours = version(&lock.write(None, 1, Some("a")).await);
     lock.delete(ours).await;
-    world.put_foreign(&lock.place).await;
+    world.put_foreign(&lock.key).await;
     let foreign = lock.read().await;
     let Stored::Foreign(what) = &foreign else { panic!("not foreign: {foreign:?}") };
     assert!(!what.is_empty());
@@ -252,7 +253,7 @@ pub async fn an_edited_record_is_reported_and_can_be_replaced<W: World>(world: &
     for way in 0..W::WAYS {
         let lock = Lock::new(world, &format!("web-{way}"));
         let written = version(&lock.write(None, 5, Some("a")).await);
-        world.damage(&lock.place, way).await;
+        world.damage(&lock.key, way).await;
         let stored = lock.read().await;
         let Stored::Damaged(version_now, hint) = stored else { panic!("way {way}: not damaged: {stored:?}") };
         assert!(version_now > written, "way {way}");

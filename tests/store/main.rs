@@ -5,8 +5,8 @@
 mod contract;
 
 use futures::StreamExt;
-use lictor::core::{Failure, Key, Record, RecordOutcome, Stored, Term, Uid, Version};
-use lictor::store::{Fault, LockStore, MemoryStore, Owner, Place, StoreEvent};
+use lictor::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
+use lictor::store::{Fault, LockStore, MemoryStore, Owner, StoreEvent, StoreScope};
 
 use self::contract::{World, record};
 
@@ -18,42 +18,46 @@ impl World for Memory {
         &self.0
     }
 
-    fn place(&self, key: &str) -> Place {
-        Place { namespace: "shop".into(), key: Key(key.into()) }
+    fn key(&self, name: &str) -> Key {
+        Key::lease("shop", name)
     }
 
     fn owner(&self) -> Owner {
-        Owner { name: "web".into(), uid: Uid("uid of web".into()) }
+        Owner { namespace: "shop".into(), name: "web".into(), uid: Uid("uid of web".into()) }
     }
 
-    async fn put_foreign(&self, place: &Place) {
-        self.0.put(place, |_| Stored::Foreign("somebody's".into()));
+    async fn put_foreign(&self, key: &Key) {
+        self.0.put(key, |_| Stored::Foreign("somebody's".into()));
     }
 
-    async fn damage(&self, place: &Place, _way: usize) {
-        self.0.put(place, |version| Stored::Damaged(version, Term(5)));
+    async fn damage(&self, key: &Key, _way: usize) {
+        self.0.put(key, |version| Stored::Damaged(version, Term(5)));
     }
 
     const WAYS: usize = 1;
 }
 
+fn everything() -> StoreScope {
+    StoreScope { store: StoreId::leases(), namespace: None }
+}
+
 contract!(|_test| std::future::ready(Memory::default()));
 
 impl Memory {
-    fn record(&self, term: i32) -> Record {
+    fn record(&self, term: i64) -> Record {
         record(&self.owner(), term, Some("a"))
     }
 
-    async fn write(&self, expected: Option<Version>, term: i32) -> RecordOutcome {
-        self.0.write(&self.place("web"), &self.owner(), expected, &self.record(term)).await
+    async fn write(&self, expected: Option<Version>, term: i64) -> RecordOutcome {
+        self.0.write(&self.key("web"), &self.owner(), expected, &self.record(term)).await
     }
 
     async fn read(&self) -> Result<Stored, Failure> {
-        self.0.read(&self.place("web")).await
+        self.0.read(&self.key("web")).await
     }
 
     /// The term that is there; none if there is no record.
-    async fn term(&self) -> Option<i32> {
+    async fn term(&self) -> Option<i64> {
         self.read().await.expect("it can be read").record().map(|record| record.term.0)
     }
 }
@@ -89,7 +93,7 @@ async fn a_request_with_a_lost_answer_is_unknown_and_carried_out() {
     assert_eq!(memory.term().await, Some(1));
     let version = memory.read().await.expect("it can be read").version().expect("there is a record");
     memory.0.inject(Fault::LoseAnswer);
-    assert!(is_unknown(&memory.0.delete(&memory.place("web"), version).await));
+    assert!(is_unknown(&memory.0.delete(&memory.key("web"), version).await));
     assert_eq!(memory.term().await, None);
 }
 
@@ -102,7 +106,7 @@ async fn a_delayed_request_is_carried_out_late_and_only_against_its_version() {
         assert!(is_unknown(&memory.write(Some(first), term).await));
     }
     memory.0.inject(Fault::Delay);
-    assert!(is_unknown(&memory.0.delete(&memory.place("web"), first).await));
+    assert!(is_unknown(&memory.0.delete(&memory.key("web"), first).await));
     assert_eq!(memory.term().await, Some(1), "nothing is done before it is delivered");
     let outcomes = memory.0.deliver_late();
     assert!(matches!(outcomes[..], [RecordOutcome::Written(_), RecordOutcome::Conflict, RecordOutcome::Conflict]));
@@ -139,10 +143,10 @@ async fn a_watch_that_was_not_read_for_long_begins_anew() {
         expected = Some(version);
     }
     let last = expected.expect("it was written");
-    assert_eq!(watch.next().await, Some(StoreEvent::All(None, Vec::new())));
-    let now = (memory.place("web"), last, Stored::Record(last, memory.record(2999)));
-    assert_eq!(watch.next().await, Some(StoreEvent::All(None, vec![now])));
+    assert_eq!(watch.next().await, Some(StoreEvent::All(everything(), Vec::new())));
+    let now = (memory.key("web"), last, Stored::Record(last, memory.record(2999)));
+    assert_eq!(watch.next().await, Some(StoreEvent::All(everything(), vec![now])));
     let RecordOutcome::Written(after) = memory.write(expected, 3000).await else { panic!("not written") };
-    let changed = StoreEvent::Changed(memory.place("web"), after, Stored::Record(after, memory.record(3000)));
+    let changed = StoreEvent::Changed(memory.key("web"), after, Stored::Record(after, memory.record(3000)));
     assert_eq!(watch.next().await, Some(changed), "and not what was before the list");
 }

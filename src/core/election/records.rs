@@ -38,18 +38,20 @@ impl Election {
             Stored::Damaged(..) => {
                 commands.push(Command::Announce(Announcement::LockChanged { what: "edited by hand" }));
             }
-            Stored::Absent if reason == Reason::LockRestored => {
+            Stored::Absent if matches!(reason, Reason::LockRestored | Reason::LockLost) => {
                 commands.push(Command::Announce(Announcement::LockChanged { what: "deleted" }));
             }
             _ => {}
         }
-        let replaced = stored.record().cloned();
+        let lost = if view.keeping.shared { self.last.as_ref() } else { None };
+        let replaced = stored.written().or(lost).cloned();
         let holder = pod.map(holder_of);
         let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
         let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
         let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
         if pod.is_some() {
             record.term = self.highest_term.next();
+            record.term_by_version = view.keeping.shared;
         }
         for (_, stray) in view.strays {
             let scopes = stray.record().into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
@@ -86,6 +88,7 @@ impl Election {
     ) -> Record {
         let mut record = Record {
             term: self.highest_term,
+            term_by_version: false,
             holder,
             elector: self.elector.clone(),
             since,
@@ -107,7 +110,7 @@ impl Election {
                 self.backoff.reset();
                 if version > self.newest {
                     self.newest = version;
-                    self.stored = Some(Stored::Record(version, intent.record.clone()));
+                    self.stored = Some(Stored::Record(version, intent.record.clone().at(version)));
                 } else if version < self.newest {
                     // The watch shows already that somebody wrote after us.
                     return Phase::Idle;
@@ -116,6 +119,11 @@ impl Election {
             }
             RecordOutcome::Conflict => {
                 self.stored = None;
+                Phase::Idle
+            }
+            RecordOutcome::Delayed => {
+                self.situation = Situation::LockLost;
+                self.backoff.delay_shortly(now);
                 Phase::Idle
             }
             RecordOutcome::Failed(Failure::Unknown(text)) => {
@@ -133,6 +141,7 @@ impl Election {
     /// The record is written: the handover that it announces begins.
     pub(super) fn begin(&mut self, version: Version, intent: Intent) -> Phase {
         let Intent { record, replaced, fenced, purpose, target, key: _ } = intent;
+        let record = record.at(version);
         self.highest_term = self.highest_term.max(record.term);
         if purpose == Purpose::Tidy {
             if fenced {
@@ -146,7 +155,7 @@ impl Election {
     pub(super) fn take_read(&mut self, read: Result<Stored, Failure>, now: Instant) {
         match read {
             Ok(stored) => {
-                if !matches!(stored, Stored::Foreign(_)) {
+                if !matches!(stored, Stored::Foreign(_) | Stored::Free(..)) {
                     self.backoff.reset();
                 }
                 self.failure = None;
@@ -172,7 +181,8 @@ impl Election {
     }
 
     pub(super) fn learn_terms(&mut self, view: &View) {
-        let recorded = self.record().map_or(Term::default(), |record| record.term);
+        let written = self.stored.as_ref().and_then(Stored::written);
+        let recorded = written.map_or(Term::default(), |record| record.term);
         let sure = self.highest_term.max(view.status_term).max(recorded);
         let mut highest = sure;
         if let Some(Stored::Damaged(_, hint)) = &self.stored {
@@ -187,6 +197,9 @@ impl Election {
     /// A tidied record says that nothing is left of what was written before.
     pub(super) fn learn_scopes(&mut self) {
         let Some(Stored::Record(_, record)) = &self.stored else { return };
+        if record.election == self.uid {
+            self.last = Some(record.clone());
+        }
         if record.election == self.uid && !record.former.iter().chain([&record.scope]).eq(&self.scopes) {
             self.scopes = record.former.iter().chain([&record.scope]).cloned().collect();
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::*;
-use crate::core::{ElectionRead, Marking, PRIORITY_ANNOTATION, Selector, TERM_ANNOTATION};
+use crate::core::{ElectionRead, Marking, PRIORITY_ANNOTATION, Rival, Selector, TERM_ANNOTATION, Tenure};
 use crate::core::{Markings, Node, NotEligible, PodOutcome, Rules};
 
 struct Lab {
@@ -25,6 +25,7 @@ struct Lab {
     /// What a fresh listing of the locks shows.
     locks: Vec<(Key, Stored)>,
     stored: Stored,
+    keeping: Keeping,
     present: ElectionRead,
     version: u64,
     /// Answers to the next commands that begin with these words, in place of the true ones.
@@ -48,7 +49,7 @@ fn uid(text: &str) -> Uid {
 impl Lab {
     /// Pods p0, p1, … at versions 10, 11, …, all ready, and no record.
     fn new(pods: usize) -> Self {
-        let election = Election::new("web".into(), uid("e"), "me".into(), Stored::Absent, OpId(0));
+        let election = Election::new("web".into(), uid("e"), "me".into(), Some((Version(0), Stored::Absent)), OpId(0));
         let mut lab = Self {
             election,
             now: Instant::after_origin(Duration::from_secs(100)),
@@ -64,6 +65,7 @@ impl Lab {
             strays: Vec::new(),
             locks: Vec::new(),
             stored: Stored::Absent,
+            keeping: Keeping::ALONE,
             present: ElectionRead::Present { uid: uid("e"), generation: 1 },
             version: 9,
             instead: VecDeque::new(),
@@ -95,7 +97,8 @@ impl Lab {
 
     /// The same world, and an operator that was just started.
     fn restarted(mut self) -> Self {
-        self.election = Election::new("web".into(), uid("e"), "other".into(), self.stored.clone(), OpId(0));
+        let stored = (self.stored.version().unwrap_or_default(), self.stored.clone());
+        self.election = Election::new("web".into(), uid("e"), "other".into(), Some(stored), OpId(0));
         self
     }
 
@@ -138,7 +141,7 @@ impl Lab {
     fn step(&mut self) -> Vec<Command> {
         let pods: Vec<&Pod> = self.pods.values().collect();
         let node = Node::default();
-        let key = Key("k".into());
+        let key = Key::lease("", "k");
         let view = View {
             now: self.now,
             wall: Timestamp(7),
@@ -154,6 +157,7 @@ impl Lab {
             node: &|_| Some(&node),
             probe_failed: self.probe_failed.as_ref(),
             strays: &self.strays,
+            keeping: self.keeping,
         };
         self.election.step(&view)
     }
@@ -182,10 +186,15 @@ impl Lab {
             Command::ReadRecord { op, .. } => (*op, Outcome::RecordRead(Ok(self.stored.clone()))),
             Command::WriteRecord { op, expected, record, .. } if self.stored.version() == *expected => {
                 let version = self.next_version();
-                self.stored = Stored::Record(version, record.clone());
+                self.stored = Stored::Record(version, record.clone().at(version));
                 (*op, Outcome::RecordWritten(RecordOutcome::Written(version)))
             }
             Command::WriteRecord { op, .. } => (*op, Outcome::RecordWritten(RecordOutcome::Conflict)),
+            Command::ReleaseRecord { op, .. } => {
+                let version = self.next_version();
+                self.stored = Stored::Free(version, self.stored.record().cloned());
+                (*op, Outcome::RecordWritten(RecordOutcome::Written(version)))
+            }
             Command::DeleteRecord { op, version, .. } => {
                 self.stored = Stored::Absent;
                 (*op, Outcome::RecordWritten(RecordOutcome::Written(*version)))
@@ -229,6 +238,7 @@ fn in_words(command: &Command) -> String {
             let former = if record.former.is_empty() { "" } else { ", former" };
             format!("WriteRecord {} {holder}{former}", record.term)
         }
+        Command::ReleaseRecord { .. } => "ReleaseRecord".into(),
         Command::DeleteRecord { .. } => "DeleteRecord".into(),
         Command::ReadElection { .. } => "ReadElection".into(),
         Command::ListLocks { .. } => "ListLocks".into(),
@@ -243,6 +253,9 @@ fn in_words(command: &Command) -> String {
             format!("Transition {leader} {}", transition.reason.word())
         }
         Command::Announce(Announcement::LabelDrift { pod, .. }) => format!("LabelDrift {pod}"),
+        Command::Announce(Announcement::LedElsewhere(rival)) => {
+            format!("LedElsewhere {}", rival.cluster.as_deref().unwrap_or("?"))
+        }
         Command::Announce(Announcement::LockChanged { what }) => format!("LockChanged {what}"),
     }
 }
@@ -585,7 +598,7 @@ fn an_answer_that_is_older_than_the_watch_is_not_believed() {
 #[test]
 fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
     let mut lab = Lab::led(2);
-    lab.strays = vec![(Key("old".into()), lab.stored.clone())];
+    lab.strays = vec![(Key::lease("", "old"), lab.stored.clone())];
     lab.stored = Stored::Absent;
     lab = lab.restarted();
     lab.generation = 2;
@@ -595,7 +608,7 @@ fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
         for command in lab.step() {
             let words = in_words(&command);
             let outcome = match &command {
-                Command::WriteRecord { op, key, record, .. } if key.0 == "old" => {
+                Command::WriteRecord { op, key, record, .. } if key.name == "old" => {
                     lab.locks = vec![(key.clone(), Stored::Record(Version(500), record.clone()))];
                     Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
                 }
@@ -621,7 +634,7 @@ fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_an
     let mut lab = Lab::led(2);
     let Stored::Record(_, mut rival) = lab.stored.clone() else { panic!("there is a record") };
     rival.elector = "another".into();
-    lab.locks = vec![(Key("old".into()), Stored::Record(Version(400), rival))];
+    lab.locks = vec![(Key::lease("", "old"), Stored::Record(Version(400), rival))];
     lab.stored = Stored::Absent;
     lab = lab.restarted();
     let mut all = Vec::new();
@@ -629,7 +642,7 @@ fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_an
         for command in lab.step() {
             let words = in_words(&command);
             let outcome = match &command {
-                Command::WriteRecord { op, key, expected, record } if key.0 == "old" => {
+                Command::WriteRecord { op, key, expected, record } if key.name == "old" => {
                     assert_eq!((*expected, &record.holder), (Some(Version(400)), &None));
                     assert!(!all.iter().any(|words: &String| words.starts_with("Promote")), "{all:#?}");
                     lab.locks = vec![(key.clone(), Stored::Record(Version(500), record.clone()))];
@@ -645,4 +658,184 @@ fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_an
     }
     assert!(all.iter().any(|words| words.ends_with("nobody")), "{all:#?}");
     assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
+}
+
+// Shared stores: others may take the lock.
+
+/// With p0 elected under a lock that others may take.
+fn shared(pods: usize) -> Lab {
+    let mut lab = Lab::new(pods);
+    let tenure = Tenure::Until(lab.now + Duration::from_secs(12));
+    lab.keeping = Keeping { shared: true, tenure, when_lost: WhenLost::Demote };
+    lab.run();
+    assert_eq!(*lab.election.situation(), Situation::Led);
+    lab
+}
+
+fn rival() -> Rival {
+    Rival { cluster: Some("east".into()), term: Term(500), ..Rival::default() }
+}
+
+#[test]
+fn in_a_shared_store_the_term_is_the_version_of_the_lock() {
+    let lab = shared(2);
+    let Stored::Record(version, record) = &lab.stored else { panic!("{:?}", lab.stored) };
+    assert_eq!(record.term, Term(version.0.try_into().unwrap()));
+    assert_eq!(lab.pods["p0"].annotations[TERM_ANNOTATION], record.term.to_string());
+    assert_eq!(lab.election.leader().unwrap().0, record.term);
+}
+
+#[test]
+fn a_handover_never_lets_go_of_a_shared_lock() {
+    let mut lab = shared(2);
+    lab.unready("p0");
+    let all = lab.run();
+    assert_eq!(all.len(), 4, "{all:#?}");
+    assert!(all[0].ends_with(" p1") && all[1].starts_with("Demote p0") && all[2].starts_with("Promote p1"), "{all:#?}");
+}
+
+#[test]
+fn without_an_eligible_pod_a_shared_lock_is_let_go_of_after_the_leader_is_demoted() {
+    let mut lab = shared(1);
+    lab.unready("p0");
+    let all = lab.run();
+    let words: Vec<&str> = all.iter().map(|words| words.split(' ').next().unwrap()).collect();
+    assert_eq!(words, ["WriteRecord", "Demote", "Transition", "ReleaseRecord"], "{all:#?}");
+    lab.edit("p0", |pod| pod.ready = true);
+    let all = lab.run();
+    assert!(all[0].starts_with("WriteRecord") && all[0].ends_with(" p0"), "{all:#?}");
+    assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
+}
+
+#[test]
+fn an_operator_that_leaves_demotes_and_then_lets_go() {
+    let mut lab = shared(2);
+    lab.desired = Desired::Leave;
+    let all = lab.run();
+    assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
+    assert!(all.iter().any(|words| words == "Transition nobody Leaving"), "{all:#?}");
+    assert_eq!(lab.run(), NOTHING);
+}
+
+#[test]
+fn when_the_tenure_ends_the_leader_is_demoted_though_the_store_says_nothing() {
+    let mut lab = shared(2);
+    lab.now = lab.now + Duration::from_secs(12);
+    let all = lab.run();
+    assert_eq!(all.len(), 2, "{all:#?}");
+    assert!(all[0].starts_with("Demote p0"), "{all:#?}");
+    assert_eq!(all[1], "Transition nobody StoreLost");
+    assert_eq!(*lab.election.situation(), Situation::StoreLost);
+    // The store answers again, and the lock is still there: the same leader, under a new term.
+    let before = lab.record().term;
+    lab.keeping.tenure = Tenure::Until(lab.now + Duration::from_secs(12));
+    let all = lab.run();
+    assert_eq!(all[0], "ReadRecord");
+    assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
+    assert!(lab.record().term > before);
+}
+
+#[test]
+fn a_promotion_that_is_due_is_not_sent_after_the_tenure() {
+    let mut lab = shared(2);
+    lab.unready("p0");
+    let write = lab.step();
+    for command in write {
+        let words = in_words(&command);
+        let (op, outcome) = lab.answer(&command, &words).unwrap();
+        lab.election.take(op, outcome, lab.now);
+    }
+    lab.now = lab.now + Duration::from_secs(12);
+    let all = lab.run();
+    assert!(!all.iter().any(|words| words.starts_with("Promote")), "{all:#?}");
+}
+
+#[test]
+fn with_keep_the_leader_stays_while_the_store_is_silent_and_goes_when_somebody_else_holds_the_lock() {
+    let mut lab = shared(2);
+    lab.keeping.when_lost = WhenLost::Keep;
+    lab.now = lab.now + Duration::from_secs(12);
+    assert_eq!(lab.run(), NOTHING);
+    lab.store(|version| Stored::Held(version, rival()));
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("Demote p0")), "{all:#?}");
+    assert!(all.iter().any(|words| words == "LedElsewhere east"), "{all:#?}");
+}
+
+#[test]
+fn a_lock_that_is_lost_costs_the_label_and_is_taken_again_for_the_same_pod() {
+    let mut lab = shared(3);
+    lab.edit("p2", |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), "9".into())));
+    let record = lab.record();
+    lab.store(|version| Stored::Free(version, Some(record)));
+    let free = lab.stored.clone();
+    lab.instead("WriteRecord", Outcome::RecordWritten(RecordOutcome::Delayed));
+    let all = lab.run();
+    assert!(all[0].starts_with("Demote p0"), "{all:#?}");
+    assert!(all.contains(&"Transition nobody LockLost".to_owned()), "{all:#?}");
+    assert!(!all.iter().any(|words| words.starts_with("Promote")), "the store still delays: {all:#?}");
+    lab.stored = free;
+    lab.now = lab.now + Duration::from_secs(1);
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
+    assert_eq!(all.last().unwrap(), "Transition p0 LockLost");
+}
+
+#[test]
+fn a_deleted_shared_lock_is_made_anew_for_the_same_pod_after_its_label_is_off() {
+    let mut lab = shared(2);
+    lab.store(|_| Stored::Absent);
+    let all = lab.run();
+    assert!(all[0].starts_with("Demote p0"), "{all:#?}");
+    assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
+}
+
+#[test]
+fn what_somebody_else_holds_is_followed_even_while_frozen() {
+    for desired in [Desired::Run, Desired::Freeze] {
+        let mut lab = shared(2);
+        lab.desired = desired;
+        lab.store(|version| Stored::Held(version, rival()));
+        let all = lab.run();
+        assert!(all.iter().any(|words| words.starts_with("Demote p0")), "{all:#?}");
+        assert!(all.iter().all(|words| !words.starts_with("WriteRecord")), "{all:#?}");
+        assert_eq!(*lab.election.situation(), Situation::LedElsewhere(rival()));
+        assert_eq!(lab.election.leader(), None);
+        assert!(lab.election.term() >= Term(500));
+        assert_eq!(lab.run(), NOTHING);
+    }
+}
+
+#[test]
+fn a_lock_that_another_cluster_let_go_of_is_taken_under_a_higher_term() {
+    let mut lab = shared(2);
+    lab.store(|version| Stored::Held(version, rival()));
+    lab.run();
+    lab.store(|version| Stored::Free(version, None));
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("Promote")), "{all:#?}");
+    assert!(lab.record().term > Term(500), "{:?}", lab.record().term);
+}
+
+#[test]
+fn an_operator_that_starts_without_the_store_demotes_before_anything_else() {
+    let mut lab = shared(2);
+    lab.keeping.tenure = Tenure::Lapsed;
+    lab.election = Election::new("web".into(), uid("e"), "other".into(), None, OpId(0));
+    let all = lab.run();
+    assert_eq!(all.len(), 1, "{all:#?}");
+    assert!(all[0].starts_with("Demote p0"), "{all:#?}");
+}
+
+#[test]
+fn a_withdrawn_election_leaves_the_lock_of_others_alone() {
+    for held in [true, false] {
+        let mut lab = shared(2);
+        lab.store(|version| if held { Stored::Held(version, rival()) } else { Stored::Free(version, None) });
+        lab.desired = Desired::Withdraw;
+        let all = lab.run();
+        assert!(!all.iter().any(|words| words.contains("Record") && !words.starts_with("Read")), "{all:#?}");
+        assert!(lab.pods.values().all(|pod| !pod.labels.contains_key("role")), "{all:#?}");
+        assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+    }
 }

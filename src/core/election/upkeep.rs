@@ -35,6 +35,7 @@ impl Election {
         if clean && !record.former.is_empty() && (leader.is_some() || self.fenced == Some(version)) {
             let tidied = Record {
                 former: Vec::new(),
+                term_by_version: false,
                 generation: view.generation,
                 elector: self.elector.clone(),
                 ..record.clone()
@@ -69,7 +70,7 @@ impl Election {
         commands: &mut Vec<Command>,
     ) -> bool {
         // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
-        let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::record);
+        let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
         let scopes = records.flat_map(|record| record.former.iter().chain([&record.scope]));
         let former: Vec<Markings> =
             scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();

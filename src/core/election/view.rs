@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::{Instant, Key, Node, NotEligible, Pod, Rules, Scope, Stored, Term, Timestamp, Uid};
+use crate::core::{Instant, Key, Node, NotEligible, Pod, Rival, Rules, Scope, Stored, Tenure, Term, Timestamp, Uid};
 
 /// What is known of the world around an election when it takes a step.
 pub struct View<'a> {
@@ -34,6 +34,34 @@ pub struct View<'a> {
     pub probe_failed: Option<&'a Uid>,
     /// Locks that this election holds under other keys than its present one.
     pub strays: &'a [(Key, Stored)],
+    /// How its lock is kept.
+    pub keeping: Keeping,
+}
+
+/// How a lock is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// Whether others may take it when this cluster lets go. The terms are then the store's own versions.
+    pub shared: bool,
+    /// How long what is held is surely this cluster's own.
+    pub tenure: Tenure,
+    /// What becomes of the leader when it is not.
+    pub when_lost: WhenLost,
+}
+
+impl Keeping {
+    /// By compare-and-swap alone, in a store that only this cluster writes to.
+    pub const ALONE: Self = Self { shared: false, tenure: Tenure::Unlimited, when_lost: WhenLost::Demote };
+}
+
+/// What becomes of a leader whose lock can't be confirmed any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenLost {
+    /// It is demoted in time: never two.
+    #[default]
+    Demote,
+    /// It stays until somebody else is known to hold the lock: never none, and the promise between clusters is given up.
+    Keep,
 }
 
 impl View<'_> {
@@ -45,7 +73,7 @@ impl View<'_> {
         node: &'b dyn Fn(&str) -> Option<&'b Node>,
     ) -> View<'b> {
         let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
-        let &View { failover_delay, status_term, probe_failed, .. } = self;
+        let &View { failover_delay, status_term, probe_failed, keeping, .. } = self;
         View {
             now,
             wall,
@@ -61,6 +89,7 @@ impl View<'_> {
             node,
             probe_failed,
             strays,
+            keeping,
         }
     }
 }
@@ -72,6 +101,8 @@ pub enum Desired {
     Run,
     /// That all stays as it is: paused by its user, or its spec can't be accepted.
     Freeze,
+    /// That its leader is demoted and the lock left to others: this operator stops, and no other is there to follow it.
+    Leave,
     /// That nothing is left of it.
     Withdraw,
 }
@@ -102,6 +133,12 @@ pub enum Situation {
     Vacant,
     /// Another lock of that name exists, which must not be touched; the text says what it is.
     Foreign(String),
+    /// Somebody else holds the lock: another cluster, or a program that is no lictor.
+    LedElsewhere(Rival),
+    /// The lock was lost, and nobody is known to have it: it is taken again as soon as the store allows it.
+    LockLost,
+    /// It can't be confirmed in time that the lock is still this cluster's.
+    StoreLost,
     /// What is known of the election is older than its lock.
     Stale,
     /// Nothing is left of it.

@@ -21,7 +21,7 @@ pub(super) enum Withdrawal {
 impl Election {
     /// Takes off all labels, then the record.
     pub(super) fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
-        let own = stored.version().is_some() && stored.record().is_none_or(|record| record.election == self.uid);
+        let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.uid);
         let clean = !own && view.pods.iter().all(|pod| !self.wrote(pod));
         if self.withdrawal == Withdrawal::Done && !clean {
             // A late writer of this election, or another election of that name already.
@@ -39,9 +39,9 @@ impl Election {
         let version = stored.version();
         let fenced = version.is_some() && self.fenced == version;
         match (stored, version) {
-            (Stored::Record(_, record), _) if record.election != self.uid => {
+            (Stored::Record(_, record) | Stored::Free(_, Some(record)), _) if record.election != self.uid => {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
-                self.withdraw_without_record(stored.record(), view, commands);
+                self.withdraw_without_record(stored.written(), view, commands);
                 false
             }
             (Stored::Record(version, record), _) if record.holder.is_none() && record.generation >= view.generation => {
@@ -49,7 +49,7 @@ impl Election {
                 true
             }
             (_, Some(version)) => {
-                let record = self.make_record(view, None, stored.record(), view.wall);
+                let record = self.make_record(view, None, stored.written(), view.wall);
                 let op = self.next_op();
                 commands.push(Command::WriteRecord {
                     op,
@@ -57,7 +57,7 @@ impl Election {
                     expected: Some(version),
                     record: record.clone(),
                 });
-                let replaced = stored.record().cloned();
+                let replaced = stored.written().cloned();
                 let key = view.key.clone();
                 let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Withdraw, target: None };
                 self.phase = Phase::Writing(op, Box::new(intent));
@@ -113,9 +113,9 @@ impl Election {
         for (key, stray) in view.strays {
             let Some(mut version) = stray.version() else { continue };
             self.highest_term = match stray {
-                Stored::Record(_, record) => self.highest_term.max(record.term),
+                Stored::Record(_, record) | Stored::Free(_, Some(record)) => self.highest_term.max(record.term),
                 Stored::Damaged(_, term) => self.highest_term.raised_by_hint(*term),
-                Stored::Absent | Stored::Foreign(_) => self.highest_term,
+                Stored::Absent | Stored::Free(_, None) | Stored::Held(..) | Stored::Foreign(_) => self.highest_term,
             };
             let mut emptied = is_emptied(stray, view.generation);
             match self.cleared.get(key) {
@@ -125,7 +125,7 @@ impl Election {
                 None => {}
             }
             if !emptied {
-                let mut record = self.make_record(view, None, stray.record(), Timestamp(0));
+                let mut record = self.make_record(view, None, stray.written(), Timestamp(0));
                 record.term = self.highest_term;
                 let op = self.next_op();
                 commands.push(Command::WriteRecord { op, key: key.clone(), expected: Some(version), record });
@@ -134,7 +134,7 @@ impl Election {
             }
             let settled = match view.desired {
                 Desired::Withdraw => true,
-                Desired::Run | Desired::Freeze => {
+                Desired::Run | Desired::Freeze | Desired::Leave => {
                     self.record().is_some_and(|record| record.scope == *view.scope) && self.leader.is_some()
                 }
             };

@@ -100,7 +100,7 @@ async fn a_lock_that_is_deleted_or_edited_by_hand_is_made_anew_and_the_leader_st
         term = eventually(&format!("the lock is made anew after {what}"), || async {
             let lease = lab.lease("web").await.ok_or("there is none")?;
             let spec = lease.spec.clone().unwrap_or_default();
-            let found = spec.lease_transitions.unwrap_or_default();
+            let found = i64::from(spec.lease_transitions.unwrap_or_default());
             let restored = spec.holder_identity.as_deref() == Some(leader.as_str()) && found > term;
             if restored { Ok(found) } else { Err(format!("{lease:?}")) }
         })

@@ -137,9 +137,9 @@ impl Lab {
     }
 
     /// The term that a lock shows.
-    pub async fn term(&self, lease: &str) -> i32 {
+    pub async fn term(&self, lease: &str) -> i64 {
         let lease = self.lease(lease).await.and_then(|lease| lease.spec).expect("the Lease exists");
-        lease.lease_transitions.expect("the Lease shows a term")
+        lease.lease_transitions.expect("the Lease shows a term").into()
     }
 
     pub fn nodes_api(&self) -> Api<Node> {

@@ -1,0 +1,142 @@
+//! Without the lock: what is done when somebody else may lead, or does.
+//!
+//! Inside one cluster compare-and-swap alone keeps two leaders apart. Others that share the store can't be fenced at this cluster's
+//! API server; so whoever has not surely got the lock shows no leader, whatever else is wanted of the election, and takes the lock
+//! again only after that.
+
+use super::decide::Decision;
+use super::view::{Desired, Situation, View, WhenLost};
+use super::{Election, Phase};
+use crate::core::{
+    Announcement, Command, Holder, Instant, OpId, Reason, Record, RecordOutcome, Rival, Stored, Transition,
+};
+
+/// A leader that is being demoted because the lock is not surely held any more.
+#[derive(Debug)]
+pub(super) struct Losing {
+    holder: Holder,
+    since: Instant,
+    reason: Reason,
+}
+
+impl Election {
+    /// Why no pod may show the leader's label now, whatever is wanted; `None`: the lock is held, or nothing is known of it yet.
+    pub(super) fn unheld(&self, view: &View) -> Option<Reason> {
+        let keeping = view.keeping;
+        if !keeping.shared {
+            return None;
+        }
+        let demote = keeping.when_lost == WhenLost::Demote;
+        match &self.stored {
+            Some(Stored::Held(..)) => Some(Reason::LockTaken),
+            _ if demote && !keeping.tenure.lasts(view.now) => Some(Reason::StoreLost),
+            Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)) if demote => Some(Reason::LockLost),
+            _ => None,
+        }
+    }
+
+    /// Takes the leader's label off. Never held up by a store that does not answer.
+    pub(super) fn stand_down(&mut self, reason: Reason, view: &View, commands: &mut Vec<Command>) {
+        if view.desired == Desired::Withdraw && !shows_leader(view) {
+            return;
+        }
+        if reason == Reason::StoreLost && view.desired != Desired::Withdraw {
+            // What comes back to commands that are under way is not waited for: all is read again when the store is back.
+            self.phase = Phase::Idle;
+            self.stored = None;
+            self.situation = Situation::StoreLost;
+        }
+        self.fenced = None;
+        self.verified = None;
+        if let Some((_, holder, _)) = self.leader.take() {
+            self.losing.get_or_insert(Losing { holder, since: view.now, reason });
+        }
+        let stored = self.stored.clone().unwrap_or(Stored::Absent);
+        self.maintain(&stored, None, view, commands);
+        if !shows_leader(view)
+            && let Some(Losing { holder, since, reason }) = self.losing.take()
+        {
+            commands.push(Command::Announce(Announcement::Transition(Transition {
+                term: self.highest_term,
+                leader: None,
+                previous: Some(holder),
+                reason,
+                took: view.now.since(since),
+            })));
+        }
+        if let Stored::Held(_, rival) = stored {
+            self.follow(rival, commands);
+        }
+    }
+
+    fn follow(&mut self, rival: Rival, commands: &mut Vec<Command>) {
+        self.last = None;
+        self.failure = None;
+        self.highest_term = self.highest_term.max(rival.term);
+        let known = matches!(&self.situation, Situation::LedElsewhere(known) if *known == rival);
+        if !known {
+            commands.push(Command::Announce(Announcement::LedElsewhere(rival.clone())));
+        }
+        self.situation = Situation::LedElsewhere(rival);
+    }
+
+    /// The lock is nobody's: takes it, if there is somebody to lead.
+    pub(super) fn take_lock(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
+        if shows_leader(view) && view.keeping.when_lost == WhenLost::Demote {
+            self.situation = Situation::LockLost;
+            return;
+        }
+        if view.desired == Desired::Leave {
+            self.situation = Situation::Vacant;
+            return;
+        }
+        let own = stored.written().filter(|record| record.election == self.uid).or(self.last.as_ref()).cloned();
+        match self.decide(own.as_ref(), view) {
+            Decision::Keep(pod) => self.write(stored, Some(pod), Reason::LockLost, view, commands),
+            Decision::Elect(pod, reason) => self.write(stored, Some(pod), reason, view, commands),
+            Decision::Wait(why, until) => {
+                self.situation = Situation::Recovering(why, until);
+                self.wake_at(until);
+            }
+            Decision::Vacate(_) | Decision::Nobody => {
+                self.situation = Situation::Vacant;
+                self.maintain(stored, None, view, commands);
+            }
+        }
+    }
+
+    /// Nobody leads here, and no pod shows otherwise: others may take the lock.
+    pub(super) fn release(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
+        let Stored::Record(version, record) = stored else { return };
+        if !view.keeping.shared || record.holder.is_some() || shows_leader(view) || !matches!(self.phase, Phase::Idle) {
+            return;
+        }
+        let op = self.next_op();
+        commands.push(Command::ReleaseRecord { op, key: view.key.clone(), version: *version });
+        self.phase = Phase::Releasing(op, Box::new(record.clone()));
+    }
+
+    pub(super) fn take_released(&mut self, record: Record, released: RecordOutcome, now: Instant) {
+        self.stored = None;
+        match released {
+            RecordOutcome::Written(version) => {
+                self.backoff.reset();
+                if version >= self.newest {
+                    self.newest = version;
+                    self.stored = Some(Stored::Free(version, Some(record)));
+                }
+            }
+            RecordOutcome::Conflict => {}
+            RecordOutcome::Delayed => self.backoff.delay_shortly(now),
+            RecordOutcome::Failed(failure) => self.fail(failure, now),
+        }
+    }
+
+    pub(super) fn is_releasing(&self, op: OpId) -> bool {
+        matches!(self.phase, Phase::Releasing(expected, _) if expected == op)
+    }
+}
+
+fn shows_leader(view: &View) -> bool {
+    view.pods.iter().any(|pod| view.scope.markings.shows_leader(pod))
+}
