@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`core`] | what decides: pure, no I/O, no clock | nothing |
 //! | [`api`] | the Kubernetes kinds that this project defines, and their reading | `core` |
+//! | [`consul`] | a typed client of Consul's HTTP API | `core` |
 //! | [`kubernetes`] | what is read and written in the cluster | `core`, `api` |
 //! | [`store`] | where the locks are kept: the port and its adapters | `core`, `api`, `kubernetes` |
 //! | [`telemetry`] | logs, metrics, health | `core` |
@@ -18,6 +19,8 @@
 pub mod api;
 #[cfg(feature = "operator")]
 pub mod cli;
+#[cfg(feature = "operator")]
+pub mod consul;
 #[cfg(feature = "operator")]
 pub mod controller;
 pub mod core;

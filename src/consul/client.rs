@@ -1,0 +1,379 @@
+//! The connection to Consul, and how each request is sent.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Certificate, Identity, Method, StatusCode, Url};
+use serde::de::DeserializeOwned;
+
+use super::Error;
+use super::error::Purpose;
+
+/// How to reach Consul.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `http://host:8500` or `https://host:8501`.
+    pub address: String,
+    /// The datacentre to ask for; none: that of the server that answers.
+    pub datacenter: Option<String>,
+    /// Consul Enterprise only.
+    pub namespace: Option<String>,
+    /// Consul Enterprise only.
+    pub partition: Option<String>,
+    /// The name in the server's certificate, where it is another than the address's: `server.dc1.consul`.
+    pub server_name: Option<String>,
+    /// Whom to trust, as PEM; none: the system's roots.
+    pub ca: Option<Vec<u8>>,
+    /// The client's own certificate and key, as PEM.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The longest that a request may take, but for a blocking query.
+    pub timeout: Duration,
+}
+
+impl Settings {
+    /// Only an address; the rest as it is by default.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            datacenter: None,
+            namespace: None,
+            partition: None,
+            server_name: None,
+            ca: None,
+            identity: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why no client can be made of the settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// The address is none.
+    #[error("'{0}' is no address of Consul: write http://HOST:PORT or https://HOST:PORT")]
+    Address(String),
+    /// The name to expect is none.
+    #[error("'{0}' is no name that a certificate could have: write a DNS name such as server.dc1.consul")]
+    ServerName(String),
+    /// The certificates to trust can't be read.
+    #[error(
+        "the CA certificate for Consul can't be used: {0}; it must be PEM, beginning with -----BEGIN CERTIFICATE-----"
+    )]
+    Ca(String),
+    /// The own certificate or its key can't be read.
+    #[error(
+        "the client certificate for Consul can't be used: {0}; it must be a PEM certificate with its PEM private key"
+    )]
+    Identity(String),
+    /// The system lacks something, such as root certificates.
+    #[error("no client for Consul can be made: {0}")]
+    System(String),
+}
+
+/// A client of one Consul cluster. Cheap to clone; clones share connections and the token.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    http: reqwest::Client,
+    base: Url,
+    /// `dc`, `ns`, `partition`.
+    scope: Vec<(&'static str, String)>,
+    token: RwLock<Option<HeaderValue>>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// A client without a token. It connects when it is used first. A provider of cryptography for rustls must be installed.
+    ///
+    /// # Errors
+    /// If a setting is not what it should be.
+    pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        let wrong = || SettingsError::Address(settings.address.clone());
+        let mut base = Url::parse(settings.address.trim()).map_err(|_| wrong())?;
+        let plain = matches!(base.path(), "" | "/") && base.query().is_none() && base.username().is_empty();
+        if !matches!(base.scheme(), "http" | "https") || !base.has_host() || !plain {
+            return Err(wrong());
+        }
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            // Whether to try again is decided by who knows what the request does.
+            .retry(reqwest::retry::never())
+            .no_proxy()
+            .timeout(settings.timeout)
+            // Shorter than the whole: what ends by it was certainly not sent.
+            .connect_timeout(settings.timeout * 4 / 5)
+            .tcp_keepalive(Duration::from_secs(15))
+            .user_agent(concat!("lictor/", env!("CARGO_PKG_VERSION")));
+        if let Some(ca) = &settings.ca {
+            let certificates = Certificate::from_pem_bundle(ca).map_err(|error| SettingsError::Ca(causes(&error)))?;
+            if certificates.is_empty() {
+                return Err(SettingsError::Ca("there is no certificate in it".into()));
+            }
+            builder = builder.tls_certs_only(certificates);
+        } else if base.scheme() == "http" {
+            // No need to have any on the system.
+            builder = builder.tls_certs_only([]);
+        }
+        if let Some((certificate, key)) = &settings.identity {
+            let pem = [certificate.as_slice(), b"\n", key.as_slice()].concat();
+            let identity = Identity::from_pem(&pem).map_err(|error| SettingsError::Identity(causes(&error)))?;
+            builder = builder.identity(identity);
+        }
+        if let Some(name) = settings.server_name.as_deref().filter(|_| base.scheme() == "https") {
+            let wrong = || SettingsError::ServerName(name.to_owned());
+            let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+            base.set_host(Some(name)).map_err(|_| wrong())?;
+            if base.domain().is_none() {
+                return Err(wrong());
+            }
+            builder = builder.dns_resolver(Always(host));
+        }
+        let http = builder.build().map_err(|error| SettingsError::System(causes(&error)))?;
+        let scope = [("dc", &settings.datacenter), ("ns", &settings.namespace), ("partition", &settings.partition)];
+        let scope = scope.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
+        let shared = Shared { http, base, scope, token: RwLock::default(), timeout: settings.timeout };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The token for all requests from now on, of all clones; none: Consul's anonymous token.
+    ///
+    /// # Errors
+    /// If it has characters that no token has.
+    pub fn set_token(&self, token: Option<&str>) -> Result<(), Error> {
+        let token = token.map(token_header).transpose()?;
+        *self.shared.token.write().unwrap_or_else(PoisonError::into_inner) = token;
+        Ok(())
+    }
+
+    /// The longest that a request may take.
+    pub fn timeout(&self) -> Duration {
+        self.shared.timeout
+    }
+
+    /// What the settings say of `ns` and `partition`; none without Consul Enterprise.
+    pub(super) fn scope(&self, name: &str) -> Option<&str> {
+        self.shared.scope.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Sends a request, and reads the whole answer.
+    pub(super) async fn send(&self, request: Request<'_>) -> Result<Answer, Error> {
+        let Request { method, path, query, body, token, timeout, expected, purpose } = request;
+        let mut url = self.shared.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.clear().push("v1").extend(path);
+        }
+        for (name, value) in query {
+            url.query_pairs_mut().append_pair(name, &value);
+        }
+        if !self.shared.scope.is_empty() {
+            url.query_pairs_mut().extend_pairs(&self.shared.scope);
+        }
+        let token = match token {
+            Token::Own => self.shared.token.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            Token::None => None,
+            Token::Other(token) => Some(token),
+        };
+        let mut request = self.shared.http.request(method, url);
+        if let Some(token) = token {
+            request = request.header("x-consul-token", token);
+        }
+        if let Some(body) = body {
+            // A body that is there as a whole has its length in the header; Consul ignores some that do not.
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        if let Some(timeout) = timeout {
+            request = request.timeout(timeout);
+        }
+        let answer = request.send().await.map_err(|error| purpose.broken(&error))?;
+        let status = answer.status();
+        let index = answer.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
+        let body = answer.bytes().await.map_err(|error| purpose.broken(&error))?;
+        let answer = Answer { status, index, body: body.into(), purpose };
+        if status.is_success() || expected.contains(&status) { Ok(answer) } else { Err(answer.refused()) }
+    }
+}
+
+/// A request to be sent.
+pub(super) struct Request<'a> {
+    method: Method,
+    /// Below `/v1`, without anything percent-encoded.
+    path: Vec<&'a str>,
+    query: Vec<(&'static str, String)>,
+    body: Option<Vec<u8>>,
+    token: Token,
+    timeout: Option<Duration>,
+    /// What may be the answer besides success.
+    expected: &'static [StatusCode],
+    purpose: Purpose,
+}
+
+/// In whose name.
+pub(super) enum Token {
+    Own,
+    None,
+    Other(HeaderValue),
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn get(path: impl IntoIterator<Item = &'a str>, purpose: Purpose) -> Self {
+        Self::new(Method::GET, path, purpose)
+    }
+
+    pub(super) fn put(path: impl IntoIterator<Item = &'a str>, purpose: Purpose) -> Self {
+        Self::new(Method::PUT, path, purpose)
+    }
+
+    pub(super) fn post(path: impl IntoIterator<Item = &'a str>, purpose: Purpose) -> Self {
+        Self::new(Method::POST, path, purpose)
+    }
+
+    fn new(method: Method, path: impl IntoIterator<Item = &'a str>, purpose: Purpose) -> Self {
+        let path = path.into_iter().collect();
+        Self { method, path, query: vec![], body: None, token: Token::Own, timeout: None, expected: &[], purpose }
+    }
+
+    pub(super) fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    /// Answered by the leader after it has made sure that it is the leader.
+    pub(super) fn consistent(self) -> Self {
+        self.query("consistent", "")
+    }
+
+    pub(super) fn body(mut self, body: &serde_json::Value) -> Self {
+        self.body = Some(body.to_string().into_bytes());
+        self
+    }
+
+    pub(super) fn token(mut self, token: Token) -> Self {
+        self.token = token;
+        self
+    }
+
+    pub(super) fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    pub(super) fn expecting(mut self, expected: &'static [StatusCode]) -> Self {
+        self.expected = expected;
+        self
+    }
+}
+
+/// A whole answer.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// For a blocking query.
+    index: Option<u64>,
+    body: Vec<u8>,
+    pub(super) purpose: Purpose,
+}
+
+impl Answer {
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.body).map_err(|error| self.purpose.garbled(&error.to_string(), &self.body))
+    }
+
+    /// The answer of Consul to a change that has nothing to tell.
+    pub(super) fn done(&self) -> Result<(), Error> {
+        if self.json::<bool>()? { Ok(()) } else { Err(self.refused()) }
+    }
+
+    /// Consul gives one with each list and each missing key. What gives none is not Consul, and what it says means nothing.
+    pub(super) fn index(&self) -> Result<u64, Error> {
+        self.index.ok_or_else(|| self.purpose.garbled("no X-Consul-Index", &self.body))
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Not what was asked for.
+    pub(super) fn refused(&self) -> Error {
+        self.purpose.refused(self.status, &self.body)
+    }
+}
+
+/// A token as it is sent.
+pub(super) fn token_header(token: &str) -> Result<HeaderValue, Error> {
+    let mut header = HeaderValue::from_str(token.trim())
+        .map_err(|_| Error::Refused("the token for Consul has characters that no token has".into()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// Finds the addresses of one host, whatever name is asked for.
+struct Always(String);
+
+impl Resolve for Always {
+    fn resolve(&self, _: Name) -> Resolving {
+        let host = self.0.clone();
+        Box::pin(async move {
+            // The port is that of the URL.
+            let found = tokio::task::spawn_blocking(move || (host.as_str(), 0).to_socket_addrs()).await??;
+            Ok(Box::new(found.collect::<Vec<SocketAddr>>().into_iter()) as Addrs)
+        })
+    }
+}
+
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = cause.to_string();
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Settings)) -> SettingsError {
+        let mut settings = Settings::new("https://127.0.0.1:8501");
+        change(&mut settings);
+        Client::new(&settings).err().unwrap()
+    }
+
+    #[test]
+    fn wrong_addresses_are_refused() {
+        for address in
+            ["", "consul:8500", "ftp://consul", "unix:///run/consul.sock", "http://consul:8500/v1", "http://a@b"]
+        {
+            assert_eq!(refused(|s| s.address = address.into()), SettingsError::Address(address.into()), "{address}");
+        }
+    }
+
+    #[test]
+    fn wrong_certificates_are_refused() {
+        assert!(matches!(refused(|s| s.ca = Some(b"no PEM".to_vec())), SettingsError::Ca(_)));
+        assert!(matches!(refused(|s| s.identity = Some((vec![], vec![]))), SettingsError::Identity(_)));
+    }
+
+    #[test]
+    fn a_server_name_is_a_name() {
+        for name in ["", "10.0.0.1", "a b"] {
+            assert_eq!(
+                refused(|s| s.server_name = Some(name.into())),
+                SettingsError::ServerName(name.into()),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_token_is_never_shown() {
+        assert!(!format!("{:?}", token_header("secret").unwrap()).contains("secret"));
+        assert!(token_header("two\nlines").is_err());
+    }
+}
