@@ -233,7 +233,7 @@ impl Controller {
                     self.index.mark(&id.namespace, &id.name);
                 }
             }
-            Input::Claim(ClaimUpdate { state, failure }) => {
+            Input::Claim(ClaimUpdate { state, failure, .. }) => {
                 self.health.claim_failed(failure.as_ref().map(text));
                 if matches!(state, ClaimState::Standby) {
                     self.stand_by();

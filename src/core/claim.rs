@@ -147,6 +147,11 @@ impl Claim {
         self.seen.as_ref().filter(|_| self.is_mine()).map(|seen| seen.version)
     }
 
+    /// Whether another replica was seen to hold the lease last.
+    pub fn is_others(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.holder.is_some()) && !self.is_mine()
+    }
+
     fn is_mine(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.holder.as_deref() == Some(self.identity.as_str()))
     }
@@ -191,6 +196,7 @@ mod tests {
         claim.written(Version(1), at(0), at(2));
         assert_eq!(claim.state(at(11)), ClaimState::Acting(at(12)));
         assert_eq!(claim.state(at(12)), ClaimState::Standby);
+        assert!(!claim.is_others());
         assert_eq!(claim.next(at(20)), write(Some(1), false));
     }
 
@@ -220,6 +226,7 @@ mod tests {
         claim.written(Version(1), at(0), at(0));
         claim.observe(Some(theirs(2)), at(1));
         assert_eq!(claim.state(at(1)), ClaimState::Standby);
+        assert!(claim.is_others());
         assert_eq!(claim.held(), None);
     }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::{failure, version_of, watch_config, watch_failure, within};
-use crate::core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Version};
+use crate::core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Uid, Version};
 
 /// Whether this replica acts, and what keeps it from finding out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,16 @@ pub struct ClaimUpdate {
     pub state: ClaimState,
     /// What went wrong last.
     pub failure: Option<Failure>,
+    /// Whether another replica was seen to act last.
+    pub others: bool,
+    /// The Lease's own uid, which tells this installation from all others.
+    pub installation: Option<Uid>,
+}
+
+impl Default for ClaimUpdate {
+    fn default() -> Self {
+        Self { state: ClaimState::Standby, failure: None, others: false, installation: None }
+    }
 }
 
 /// Keeps one replica's claim on the operator's Lease.
@@ -45,7 +55,7 @@ impl LeaseClaim {
         parameters: ClaimParameters,
         clock: fn() -> Instant,
     ) -> (Self, watch::Receiver<ClaimUpdate>) {
-        let (updates, receiver) = watch::channel(ClaimUpdate { state: ClaimState::Standby, failure: None });
+        let (updates, receiver) = watch::channel(ClaimUpdate::default());
         let api = Api::namespaced(client, namespace);
         (Self { api, name, identity, parameters, clock, updates }, receiver)
     }
@@ -62,7 +72,7 @@ impl LeaseClaim {
             let wait = match claim.next(now) {
                 ClaimCommand::Write { expected, takes_over } if known => {
                     self.write(&mut claim, expected, takes_over).await;
-                    self.publish(claim.state((self.clock)()), None);
+                    self.publish(&claim, None);
                     continue;
                 }
                 ClaimCommand::Write { .. } => Duration::from_secs(1),
@@ -81,6 +91,7 @@ impl LeaseClaim {
                     Some(Ok(Event::InitApply(lease) | Event::Apply(lease))) => {
                         present = true;
                         known = true;
+                        self.identify(&lease);
                         claim.observe(Some(seen(&lease)), (self.clock)());
                     }
                     Some(Ok(Event::InitDone)) => {
@@ -93,23 +104,33 @@ impl LeaseClaim {
                     Some(Err(error)) => {
                         let failure = Failure::from(watch_failure("leases", &error));
                         tracing::warn!(reason = ?failure, "the operator's own lease can't be watched");
-                        self.publish(claim.state((self.clock)()), Some(failure));
+                        self.publish(&claim, Some(failure));
                         continue;
                     }
                     None => return,
                 }
             }
-            self.publish(claim.state((self.clock)()), None);
+            self.publish(&claim, None);
         }
-        self.publish(ClaimState::Standby, None);
+        self.updates.send_modify(|update| update.state = ClaimState::Standby);
         if let Some(version) = claim.held() {
             self.release(version).await;
         }
     }
 
-    fn publish(&self, state: ClaimState, failure: Option<Failure>) {
+    /// The first Lease that is seen names the installation, for as long as this process lives.
+    fn identify(&self, lease: &Lease) {
         self.updates.send_if_modified(|update| {
-            let new = ClaimUpdate { state, failure };
+            let known = update.installation.is_some();
+            update.installation = update.installation.take().or_else(|| lease.metadata.uid.clone().map(Uid));
+            !known && update.installation.is_some()
+        });
+    }
+
+    fn publish(&self, claim: &Claim, failure: Option<Failure>) {
+        let (state, others) = (claim.state((self.clock)()), claim.is_others());
+        self.updates.send_if_modified(|update| {
+            let new = ClaimUpdate { state, failure, others, installation: update.installation.clone() };
             let differs = *update != new;
             *update = new;
             differs
@@ -150,14 +171,17 @@ impl LeaseClaim {
         };
         let now = (self.clock)();
         match written {
-            Ok(lease) => claim.written(version_of(&lease), sent, now),
+            Ok(lease) => {
+                self.identify(&lease);
+                claim.written(version_of(&lease), sent, now);
+            }
             Err(error) => {
                 claim.failed(now);
                 let conflict = matches!(&error, kube::Error::Api(s) if s.is_conflict() || s.is_already_exists());
                 if !conflict {
                     let failure = failure("write", "leases", &error);
                     tracing::warn!(reason = ?failure, "the operator's own lease can't be written");
-                    self.publish(claim.state(now), Some(failure));
+                    self.publish(claim, Some(failure));
                 }
                 self.look(claim).await;
             }

@@ -1,0 +1,291 @@
+//! Locks in Consul: one key each, held by a session that many of them share, written by transactions alone.
+//!
+//! The rules come from Consul's sources: a session that is shared is no mutual exclusion between those that share it, so each write
+//! also compares the key's index (`check-index`, `lock`); a handover inside this cluster locks again with the same session and
+//! never lets go; the flags are those of Consul's own library, so that its programs can take part, and wait.
+
+mod content;
+mod sessions;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+
+use self::content::{Content, find, key};
+pub use self::content::Layout;
+pub use self::sessions::*;
+use super::{LockStore, Owner, StoreEvent, StoreScope};
+use crate::consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
+use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
+
+/// How many sessions of others are remembered with their names.
+const REMEMBERED: usize = 1024;
+
+/// What a store in Consul is made with.
+#[derive(Clone)]
+pub struct ConsulParameters {
+    /// The store's id in keys.
+    pub id: StoreId,
+    /// The way to Consul.
+    pub client: Client,
+    /// This cluster's name in records.
+    pub cluster: String,
+    /// What all keys begin with, up to a slash.
+    pub prefix: String,
+    /// Where records are.
+    pub layout: Layout,
+    /// How long the watch waits for a change before it asks again.
+    pub wait: Duration,
+}
+
+/// Locks in Consul. Clones share what they know.
+#[derive(Clone)]
+pub struct ConsulStore {
+    parameters: ConsulParameters,
+    sessions: tokio::sync::watch::Receiver<Sessions>,
+    /// The sessions of others, for people, by id.
+    rivals: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+impl ConsulStore {
+    /// Locks that are held by these sessions.
+    pub fn new(parameters: ConsulParameters, sessions: tokio::sync::watch::Receiver<Sessions>) -> Self {
+        Self { parameters, sessions, rivals: Arc::default() }
+    }
+
+    fn own(&self) -> Vec<String> {
+        self.sessions.borrow().ids.iter().flatten().cloned().collect()
+    }
+
+    /// The session for a key: which one never matters, as long as each key keeps to it.
+    fn session_for(&self, key: &Key) -> Result<String, Failure> {
+        let sessions = self.sessions.borrow();
+        let sum = key.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let index = sum.checked_rem(sessions.ids.len());
+        index.and_then(|index| sessions.ids[index].clone()).ok_or_else(|| {
+            let why = sessions.failure.as_ref().map(|Failure::Refused(text) | Failure::Unknown(text)| text.as_str());
+            Failure::Refused(format!("there is no session at Consul yet: {}", why.unwrap_or("it is being made")))
+        })
+    }
+
+    /// What a listing has under a name.
+    async fn stored(&self, entries: &[Entry], name: &str) -> Stored {
+        let Parameters { layout, cluster, .. } = self.view();
+        let (lock, beside) = (find(entries, name), layout.beside(name));
+        let beside = beside.as_deref().and_then(|beside| find(entries, beside));
+        if let Some(session) = lock.and_then(|lock| lock.session.as_ref())
+            && !self.own().contains(session)
+        {
+            self.learn(session).await;
+        }
+        layout.stored(lock, beside, cluster, &self.own(), |session| self.describe(session))
+    }
+
+    fn describe(&self, session: &str) -> String {
+        let rivals = self.rivals.lock().unwrap_or_else(PoisonError::into_inner);
+        rivals.get(session).cloned().unwrap_or_else(|| format!("the session {session}"))
+    }
+
+    /// Asks once who a session of somebody else is.
+    async fn learn(&self, id: &str) {
+        if self.rivals.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id) {
+            return;
+        }
+        let Ok(Some(session)) = self.parameters.client.session(id).await else { return };
+        let mut rivals = self.rivals.lock().unwrap_or_else(PoisonError::into_inner);
+        if rivals.len() >= REMEMBERED {
+            rivals.clear();
+        }
+        let name = if session.name.is_empty() { "without a name".into() } else { format!("{:?}", session.name) };
+        rivals.insert(id.into(), format!("the session {name} of the node {} ({id})", session.node));
+    }
+
+    async fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {
+        match self.parameters.layout {
+            Layout::Record => Ok(self.parameters.client.read_key(name).await?.into_iter().collect()),
+            // In one answer: two would be of two moments.
+            Layout::LeaderName => Ok(self.parameters.client.list(name).await?.1),
+        }
+    }
+
+    async fn transact(&self, name: &str, operations: &[TxnOp]) -> Result<RecordOutcome, Vec<OpError>> {
+        match self.parameters.client.transact(operations).await {
+            Transaction::Applied(applied) => Ok(match applied.entry(name) {
+                Some(entry) => RecordOutcome::Written(Version(entry.modify_index)),
+                None => RecordOutcome::Failed(Failure::Unknown("Consul's answer does not tell the key's index".into())),
+            }),
+            Transaction::RolledBack(errors) => Err(errors),
+            Transaction::Failed(error) => Ok(RecordOutcome::Failed(error.into())),
+        }
+    }
+
+    async fn lock(
+        &self,
+        key: &Key,
+        owner: &Owner,
+        expected: Option<Version>,
+        record: &Record,
+    ) -> Result<RecordOutcome, Failure> {
+        let session = self.session_for(key)?;
+        let Parameters { layout, cluster, .. } = self.view();
+        let (namespace, name) = (owner.namespace.clone(), owner.name.clone());
+        let content = Content { cluster: cluster.into(), namespace, name, record: record.clone() };
+        let json = serde_json::to_vec(&content)
+            .map_err(|error| Failure::Refused(format!("the record is no JSON: {error}")))?;
+        let name = key.name.clone();
+        let lock = TxnOp::KvLock {
+            key: name.clone(),
+            value: layout.value(&json, record),
+            flags: LOCK_FLAGS,
+            session: session.clone(),
+        };
+        let beside = layout.beside(&name).map(|key| TxnOp::KvSet { key, value: json, flags: 0 });
+        let mut operations = vec![match expected {
+            None => TxnOp::KvCheckNotExists { key: name.clone() },
+            Some(Version(index)) => TxnOp::KvCheckIndex { key: name.clone(), index },
+        }];
+        let others = match expected {
+            // Held by another session of this cluster's own, it moves without a gap.
+            Some(_) => self.held_by(&name).await?.filter(|held| *held != session && self.own().contains(held)),
+            None => None,
+        };
+        operations.extend(others.map(|session| TxnOp::KvUnlock {
+            key: name.clone(),
+            value: Vec::new(),
+            flags: LOCK_FLAGS,
+            session,
+        }));
+        operations.push(lock);
+        operations.extend(beside);
+        Ok(match self.transact(&name, &operations).await {
+            Ok(outcome) => outcome,
+            Err(errors) => outcome_of(&errors),
+        })
+    }
+
+    /// Only with several sessions a key may be held by another one of this cluster's own.
+    async fn held_by(&self, name: &str) -> Result<Option<String>, Failure> {
+        if self.own().len() < 2 {
+            return Ok(None);
+        }
+        Ok(self.parameters.client.read_key(name).await?.and_then(|entry| entry.session))
+    }
+
+    async fn unlock(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
+        let entries = self.entries(&key.name).await?;
+        let Some(lock) = find(&entries, &key.name).filter(|lock| lock.modify_index == version.0) else {
+            return Ok(RecordOutcome::Conflict);
+        };
+        let Some(session) = lock.session.clone() else { return Ok(RecordOutcome::Written(version)) };
+        let name = key.name.clone();
+        let operations = [
+            TxnOp::KvCheckIndex { key: name.clone(), index: version.0 },
+            // An unlock overwrites value and flags.
+            TxnOp::KvUnlock { key: name.clone(), value: lock.value.clone(), flags: LOCK_FLAGS, session },
+        ];
+        Ok(self.transact(&name, &operations).await.unwrap_or_else(|errors| outcome_of(&errors)))
+    }
+
+    async fn remove(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
+        let entries = self.entries(&key.name).await?;
+        let beside = self.parameters.layout.beside(&key.name);
+        match find(&entries, &key.name) {
+            None => return Ok(RecordOutcome::Written(version)),
+            Some(lock) if lock.modify_index != version.0 => return Ok(RecordOutcome::Conflict),
+            Some(_) => {}
+        }
+        let mut operations = vec![TxnOp::KvDeleteCas { key: key.name.clone(), index: version.0 }];
+        let beside = beside.as_deref().and_then(|beside| find(&entries, beside));
+        operations.extend(
+            beside.map(|beside| TxnOp::KvDeleteCas { key: beside.key.clone(), index: beside.modify_index }),
+        );
+        Ok(match self.parameters.client.transact(&operations).await {
+            Transaction::Applied(_) => RecordOutcome::Written(version),
+            Transaction::RolledBack(_) => RecordOutcome::Conflict,
+            Transaction::Failed(error) => RecordOutcome::Failed(error.into()),
+        })
+    }
+
+    fn scope(&self) -> StoreScope {
+        StoreScope { store: self.parameters.id.clone(), namespace: None }
+    }
+
+    fn view(&self) -> Parameters<'_> {
+        let ConsulParameters { cluster, layout, .. } = &self.parameters;
+        Parameters { cluster, layout: *layout }
+    }
+}
+
+struct Parameters<'a> {
+    cluster: &'a str,
+    layout: Layout,
+}
+
+/// Why a write was rolled back.
+fn outcome_of(errors: &[OpError]) -> RecordOutcome {
+    let any = |of: fn(&OpError) -> bool| errors.iter().any(of);
+    if any(OpError::is_index) || any(OpError::is_held) || any(OpError::is_not_held) {
+        RecordOutcome::Conflict
+    } else if any(OpError::is_lock_delay) {
+        RecordOutcome::Delayed
+    } else {
+        let what: Vec<&str> = errors.iter().map(|error| error.what.as_str()).collect();
+        RecordOutcome::Failed(Failure::Refused(format!("Consul refuses the lock: {}", what.join("; "))))
+    }
+}
+
+impl LockStore for ConsulStore {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>> {
+        async move {
+            let entries = self.entries(&key.name).await?;
+            Ok(self.stored(&entries, &key.name).await)
+        }
+        .boxed()
+    }
+
+    fn locks_of<'a>(
+        &'a self,
+        _namespace: &'a str,
+        election: &'a Uid,
+    ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
+        async move {
+            let (_, entries) = self.parameters.client.list(&self.parameters.prefix).await?;
+            let mut locks = Vec::new();
+            for entry in entries.iter().filter(|entry| self.parameters.layout.lock_of(&entry.key) == entry.key) {
+                let stored = self.stored(&entries, &entry.key).await;
+                if stored.written().is_some_and(|record| record.election == *election) {
+                    locks.push((key(&self.parameters.id, &entry.key), stored));
+                }
+            }
+            Ok(locks)
+        }
+        .boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        key: &'a Key,
+        owner: &'a Owner,
+        expected: Option<Version>,
+        record: &'a Record,
+    ) -> BoxFuture<'a, RecordOutcome> {
+        self.lock(key, owner, expected, record).map(|written| written.unwrap_or_else(RecordOutcome::Failed)).boxed()
+    }
+
+    fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        self.unlock(key, version).map(|released| released.unwrap_or_else(RecordOutcome::Failed)).boxed()
+    }
+
+    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        self.remove(key, version).map(|removed| removed.unwrap_or_else(RecordOutcome::Failed)).boxed()
+    }
+
+    fn watch(&self) -> BoxStream<'static, StoreEvent> {
+        watch::watch(self.clone()).boxed()
+    }
+}

@@ -1,0 +1,158 @@
+//! The watch: one blocking query for all keys of a store, and what the sessions say.
+//!
+//! An answer brings everything below the prefix, so it is compared with the one before. Nothing is told before it is known which
+//! sessions are this cluster's own: its locks would be taken for somebody else's.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::Stream;
+use futures::channel::mpsc;
+
+use super::content::{find, key};
+use super::{ConsulStore, Sessions};
+use crate::consul::{Entry, Error};
+use crate::core::{Stored, Version};
+use crate::store::StoreEvent;
+
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(2);
+
+/// Follows the store for as long as somebody listens.
+pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
+    let (told, events) = mpsc::unbounded();
+    tokio::spawn(Watch { store, told, index: 0, entries: Vec::new(), listed: false, own: None }.run());
+    events
+}
+
+struct Watch {
+    store: ConsulStore,
+    told: mpsc::UnboundedSender<StoreEvent>,
+    /// Of the last answer.
+    index: u64,
+    entries: Vec<Entry>,
+    listed: bool,
+    /// The sessions under which the locks were told.
+    own: Option<Vec<String>>,
+}
+
+impl Watch {
+    async fn run(mut self) {
+        let mut sessions = self.store.sessions.clone();
+        let mut retry = FIRST_RETRY;
+        let mut pause = Duration::ZERO;
+        self.take_sessions(&sessions.borrow_and_update().clone()).await;
+        loop {
+            let (store, index) = (self.store.parameters.clone(), self.index);
+            let query = async move {
+                tokio::time::sleep(pause).await;
+                store.client.wait(&store.prefix, index, store.wait).await
+            };
+            let mut query = std::pin::pin!(query);
+            let answer = loop {
+                tokio::select! {
+                    answer = &mut query => break answer,
+                    changed = sessions.changed() => {
+                        let now = sessions.borrow_and_update().clone();
+                        if changed.is_err() {
+                            return;
+                        }
+                        self.take_sessions(&now).await;
+                    }
+                }
+            };
+            if self.told.is_closed() {
+                return;
+            }
+            match answer {
+                Ok((index, entries)) => {
+                    (retry, pause) = (FIRST_RETRY, Duration::ZERO);
+                    self.take(index, entries).await;
+                }
+                Err(error) => {
+                    self.tell(StoreEvent::Broken(self.store.scope(), Error::into(error)));
+                    (pause, retry) = (retry, (retry * 2).min(LONGEST_RETRY));
+                }
+            }
+        }
+    }
+
+    fn tell(&self, event: StoreEvent) {
+        let _ = self.told.unbounded_send(event);
+    }
+
+    async fn take(&mut self, index: u64, entries: Vec<Entry>) {
+        let rewound = index < self.index;
+        // After a step back all is asked for again, and an index of 0 would never wait.
+        self.index = if rewound { 0 } else { index.max(1) };
+        let before = std::mem::replace(&mut self.entries, entries);
+        if rewound || !std::mem::replace(&mut self.listed, true) {
+            self.tell_all(rewound).await;
+        } else if self.own.is_some() {
+            self.tell_changes(&before, index).await;
+        }
+    }
+
+    async fn tell_all(&mut self, rewound: bool) {
+        if self.own.is_none() || !self.listed {
+            return;
+        }
+        let mut all = Vec::new();
+        for name in self.names() {
+            let stored = self.store.stored(&self.entries, &name).await;
+            if let Some(version) = self.version(&name) {
+                all.push((key(&self.store.parameters.id, &name), version, stored));
+            }
+        }
+        let scope = self.store.scope();
+        self.tell(if rewound { StoreEvent::Rewound(scope, all) } else { StoreEvent::All(scope, all) });
+    }
+
+    async fn tell_changes(&mut self, before: &[Entry], index: u64) {
+        let layout = self.store.parameters.layout;
+        let id = self.store.parameters.id.clone();
+        let versions = |entries: &[Entry]| -> BTreeMap<String, u64> {
+            entries.iter().map(|entry| (entry.key.clone(), entry.modify_index)).collect()
+        };
+        let (old, new) = (versions(before), versions(&self.entries));
+        let differs = |name: &&String| old.get(*name) != new.get(*name);
+        let mut changed: Vec<String> =
+            old.keys().chain(new.keys()).filter(differs).map(|name| layout.lock_of(name).to_owned()).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        for name in changed {
+            let (version, stored) = match self.version(&name) {
+                Some(version) => (version, self.store.stored(&self.entries, &name).await),
+                None => (Version(index.max(old.get(&name).map_or(0, |old| old + 1))), Stored::Absent),
+            };
+            self.tell(StoreEvent::Changed(key(&id, &name), version, stored));
+        }
+    }
+
+    /// The names of all locks.
+    fn names(&self) -> Vec<String> {
+        let layout = self.store.parameters.layout;
+        let locks = self.entries.iter().filter(|entry| layout.lock_of(&entry.key) == entry.key);
+        locks.map(|entry| entry.key.clone()).collect()
+    }
+
+    fn version(&self, name: &str) -> Option<Version> {
+        find(&self.entries, name).map(|entry| Version(entry.modify_index))
+    }
+
+    async fn take_sessions(&mut self, sessions: &Sessions) {
+        let Some(tenure) = sessions.tenure else { return };
+        let own: Vec<String> = sessions.ids.iter().flatten().cloned().collect();
+        if self.own.as_ref() != Some(&own) {
+            // What is held by a session that was not known as this cluster's own, looks different from now on.
+            let is_new = |id: &String| self.own.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
+            let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));
+            let first = self.own.is_none();
+            self.own = Some(own);
+            if first || held {
+                self.tell_all(held).await;
+            }
+        }
+        self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), tenure));
+    }
+}
