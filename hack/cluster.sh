@@ -11,25 +11,10 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}
 
-usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+# shellcheck source=hack/hold.sh
+. "$here/hold.sh"
 
-# Passes its standard input on to a keeper, and waits for that. The keeper has a session of its own and the other end of a pipe:
-# it sees the end of this process, of its parent or of the whole process group, whatever ended them, and cleans up.
-hold() {
-  local feeder keeper status=0 pipe
-  trap '' INT
-  exec {pipe}> >(exec setsid "$here/cluster.sh" keep "$@")
-  keeper=$!
-  cat <&0 >&"$pipe" &
-  feeder=$!
-  exec {pipe}>&-
-  trap 'kill "$feeder" 2>/dev/null || true' TERM HUP
-  wait "$keeper" || status=$?
-  # A signal ends the wait, not the keeper.
-  while kill -0 "$keeper" 2>/dev/null; do status=0; wait "$keeper" || status=$?; done
-  kill "$feeder" 2>/dev/null || true
-  exit "$status"
-}
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 keep() {
   name=$1 nodes=$2
@@ -74,7 +59,7 @@ started() {
 listening() {
   local port ports
   ports=$(sed -nE 's/^  (etcdPeer|etcd|kubeApiserver|kubeControllerManager|kubeScheduler|kwokController)Port: //p' "$directory/clusters/$name/kwok.yaml")
-  for port in $ports; do (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || return; done
+  for port in $ports; do listens "$port" || return; done
 }
 
 # The nodes are ready, and a pod may be created: each needs its namespace's service account.
@@ -83,14 +68,6 @@ schedulable() {
   "$kubectl" get serviceaccount default -n default -o name >>"$log" 2>&1 || return
   taints=$("$kubectl" get nodes -o jsonpath='{.items[*].spec.taints[*].key}' 2>>"$log") || return
   [ -z "$taints" ]
-}
-
-within() {
-  local end=$((SECONDS + $1))
-  until "$2"; do
-    [ "$SECONDS" -lt "$end" ] || { echo "not $2 within $1 s" >>"$log"; return 1; }
-    sleep 0.05
-  done
 }
 
 complain() {

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The programs that the tests, the demo and the benchmarks run, built from the Go modules pinned in hack/tools/.
+# The programs that the tests, the demo and the benchmarks run, built from the Go modules pinned in hack/tools/. One of them,
+# consul-1.8, is too old for that and comes from Debian.
 #
 #   hack/tools.sh NAME...     makes sure that each exists; prints its path, a line each
 #
-# Looked for, in this order: the path in the environment variable of its name (kube-apiserver: KUBE_APISERVER), a program on
-# the PATH with the pinned version, the cache. Built into ${LICTOR_CACHE:-~/.cache/lictor}/tools/, one directory for each state
-# of go.sum, outside of the work tree: a fresh clone builds nothing again.
+# Looked for, in this order: the path in the environment variable of its name (kube-apiserver: KUBE_APISERVER, consul-1.8:
+# CONSUL_1_8), a program on the PATH with the pinned version, the cache. Built into ${LICTOR_CACHE:-~/.cache/lictor}/tools/, one
+# directory for each state of go.sum, outside of the work tree: a fresh clone builds nothing again.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,7 +23,10 @@ describe() {
     kubectl)                 echo "kubernetes k8s.io/kubernetes/cmd/kubectl                 version,--client   40s" ;;
     kwok)                    echo "kwok       sigs.k8s.io/kwok/cmd/kwok                  --version          80s" ;;
     kwokctl)                 echo "kwok       sigs.k8s.io/kwok/cmd/kwokctl               --version          10s" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here; there are: etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl" >&2; return 1 ;;
+    consul)                  echo "consul     github.com/hashicorp/consul                   version            4min" ;;
+    consul-1.8)              echo "debian     consul                                        version            10s" ;;
+    toxiproxy-server)        echo "toxiproxy  github.com/Shopify/toxiproxy/v2/cmd/server --version          10s" ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here; there are: etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 toxiproxy-server" >&2; return 1 ;;
   esac
 }
 
@@ -33,6 +37,9 @@ pinned() {
     etcd) module=go.etcd.io/etcd/server/v3 ;;
     kubernetes) module=k8s.io/kubernetes ;;
     kwok) module=sigs.k8s.io/kwok ;;
+    debian) echo v1.8.7; return ;;
+    consul) module=github.com/hashicorp/consul ;;
+    toxiproxy) module=github.com/Shopify/toxiproxy/v2 ;;
   esac
   sed -nE "s#^(require)?[[:space:]]*$module (v[^ ]+).*#\2#p" "$here/tools/$directory/go.mod"
 }
@@ -56,6 +63,8 @@ build() {
     flags="$flags -X $at.gitVersion=$version -X $at.gitMajor=${numbers%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$numbers")"
   elif [ "$directory" = kwok ]; then
     flags="$flags -X sigs.k8s.io/kwok/pkg/consts.Version=$version"
+  elif [ "$directory" = toxiproxy ]; then
+    flags="$flags -X github.com/Shopify/toxiproxy/v2.Version=${version#v}"
   fi
   echo "building $name $version (once; about $estimate on two cores)" >&2
   mkdir -p "$(dirname "$target")"
@@ -63,10 +72,56 @@ build() {
   mv "$target.$$" "$target"
 }
 
-variable() { tr 'a-z-' 'A-Z_' <<<"$1"; }
+# Consul 1.8, the oldest that the tests run against: Go's proxy resolves none of its time, and Debian 11 ships it. apt has lists
+# of its own here, so that those of the system stay as they are. It checks the signature over the lists, and by them the package.
+unpack() {
+  local name=$1 version=$2 target=$3 directory uri program
+  for program in apt-get dpkg-deb; do
+    command -v "$program" >/dev/null || {
+      echo "hack/tools.sh: $program is missing, and $name $version comes from Debian 11: name a binary in $(variable "$name")" >&2
+      return 1
+    }
+  done
+  echo "fetching $name $version from Debian 11 (once)" >&2
+  directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-tools.XXXXXX")
+  (
+    trap 'rm -rf "$directory"' EXIT
+    cd "$directory"
+    mkdir -p lists/partial cache/archives/partial
+    # The mirror that the machine uses itself, as apt understands its sources.
+    uri=$(apt-get -o Dir::State::Lists="$directory/none" --print-uris update | sed -nE "s#^'(.*/debian(/[0-9TZ]+)?)/dists/.*#\\1#p" | sed -n 1p)
+    [ -n "$uri" ] || {
+      echo "hack/tools.sh: this machine has no Debian mirror among its apt sources: name a binary of $name in $(variable "$name")" >&2
+      exit 1
+    }
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $uri bullseye main" >sources.list
+    cat >apt.conf <<END
+Dir::Etc::SourceList "$directory/sources.list";
+Dir::Etc::SourceParts "-";
+Dir::State::Lists "$directory/lists";
+Dir::Cache "$directory/cache";
+Acquire::AllowInsecureRepositories "false";
+APT::Get::AllowUnauthenticated "false";
+APT::Update::Error-Mode "any";
+APT::Sandbox::User "";
+Acquire::Languages "none";
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+END
+    apt-get -c apt.conf --quiet --quiet update >&2
+    apt-get -c apt.conf --quiet --quiet download "consul=${version#v}*" >&2
+    dpkg-deb -x consul_*.deb unpacked
+    mkdir -p "$(dirname "$target")"
+    cp unpacked/usr/bin/consul "$target.$$"
+    mv "$target.$$" "$target"
+  )
+}
+
+variable() { tr 'a-z.-' 'A-Z__' <<<"$1"; }
 
 locate() {
-  local name=$1 given directory package flags estimate version target described
+  local name=$1 given directory package flags estimate version target described make
   given=$(variable "$name")
   if [ -n "${!given:-}" ]; then
     [ -x "${!given}" ] || { echo "hack/tools.sh: $given names '${!given}', which is no program" >&2; return 1; }
@@ -76,13 +131,19 @@ locate() {
   read -r directory package flags estimate <<<"$described"
   version=$(pinned "$directory")
   on_path "$name" "$version" "$flags" && return
-  target=$cache/$directory-$(cat "$here/tools/$directory/"go.{mod,sum} | sha256sum | cut -c1-16)/$name
+  if [ "$directory" = debian ]; then
+    target=$cache/$directory-$version/$name
+    make=(unpack "$name" "$version" "$target")
+  else
+    target=$cache/$directory-$(cat "$here/tools/$directory/"go.{mod,sum} | sha256sum | cut -c1-16)/$name
+    make=(build "$name" "$directory" "$package" "$version" "$estimate" "$target")
+  fi
   if [ ! -x "$target" ]; then
     mkdir -p "$cache"
-    (flock 9; [ -x "$target" ] || build "$name" "$directory" "$package" "$version" "$estimate" "$target") 9>"$cache/.lock"
+    (flock 9; [ -x "$target" ] || "${make[@]}") 9>"$cache/.lock"
   fi
   echo "$target"
 }
 
-[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
 for name in "$@"; do locate "$name"; done
