@@ -79,6 +79,8 @@ pub enum TxnOp {
         node: String,
         /// The service's ID.
         id: String,
+        /// The service's name: Consul wants it even where the ID says all.
+        name: String,
     },
     /// Delete a service of a node if it has this ModifyIndex, or all fails.
     ServiceDeleteCas {
@@ -86,6 +88,8 @@ pub enum TxnOp {
         node: String,
         /// The service's ID.
         id: String,
+        /// The service's name: Consul wants it even where the ID says all.
+        name: String,
         /// The ModifyIndex.
         index: u64,
     },
@@ -232,9 +236,9 @@ impl Client {
             }
             TxnOp::KvDeleteCas { key, index } => self.kv("delete-cas", key, json!({"Index": index})),
             TxnOp::ServiceSet { node, service } => self.service("set", node, service.to_json()),
-            TxnOp::ServiceDelete { node, id } => self.service("delete", node, json!({"ID": id})),
-            TxnOp::ServiceDeleteCas { node, id, index } => {
-                self.service("delete-cas", node, json!({"ID": id, "ModifyIndex": index}))
+            TxnOp::ServiceDelete { node, id, name } => self.service("delete", node, json!({"ID": id, "Service": name})),
+            TxnOp::ServiceDeleteCas { node, id, name, index } => {
+                self.service("delete-cas", node, json!({"ID": id, "Service": name, "ModifyIndex": index}))
             }
         }
     }
@@ -285,8 +289,8 @@ fn purpose(operations: &[TxnOp]) -> Purpose {
             format!("write the service {} of node {node}", service.id),
             service_rule(node, &service.name),
         )),
-        TxnOp::ServiceDelete { node, id } | TxnOp::ServiceDeleteCas { node, id, .. } => {
-            Some(Purpose::new(format!("delete the service {id} of node {node}"), service_rule(node, id)))
+        TxnOp::ServiceDelete { node, id, name } | TxnOp::ServiceDeleteCas { node, id, name, .. } => {
+            Some(Purpose::new(format!("delete the service {id} of node {node}"), service_rule(node, name)))
         }
     });
     named.unwrap_or_else(|| Purpose::new("check keys", "key_prefix \"\" { policy = \"read\" }"))
