@@ -1,11 +1,15 @@
 //! From an election as its user wrote it to the valid values that the rest of the program works with, or to what is wrong with it.
 
+mod consul;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::election as api;
 use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, ElectionClass, LeaderElection};
 use crate::core;
+
+pub use consul::{ConsulClass, Credentials, SecretId, SecretKey, SessionNode, TlsSources, consul_class};
 
 /// All classes by name.
 pub type Classes = BTreeMap<String, ElectionClass>;
@@ -15,6 +19,8 @@ pub type Classes = BTreeMap<String, ElectionClass>;
 pub struct Resolved {
     /// The class that serves it.
     pub class_name: String,
+    /// Where its lock is kept.
+    pub store: ResolvedStore,
     /// The name of its lock.
     pub key: core::Key,
     /// Which pods, and what is written on them.
@@ -27,8 +33,21 @@ pub struct Resolved {
     pub failover_delay: Duration,
     /// How the leader is asked for its health.
     pub probe: Option<Probe>,
+    /// What happens to the leader while the store does not answer.
+    pub when_store_is_lost: api::WhenStoreIsLost,
+    /// As what the leader is registered in Consul.
+    pub consul_service: Option<api::ConsulService>,
     /// Whether it is frozen.
     pub paused: bool,
+}
+
+/// Where a lock is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ResolvedStore {
+    /// In a Lease beside the election.
+    Leases,
+    /// In the Consul of the class with this name.
+    Consul(String),
 }
 
 /// How a leader is asked for its health.
@@ -86,11 +105,28 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         follower,
         handover,
         probe,
+        when_store_is_lost,
+        consul_service,
         paused,
     } = &election.spec;
+    let consul = class.consul.as_ref().map(Result::as_ref).transpose().map_err(Clone::clone)?;
+    if consul_service.is_some() && consul.is_none() {
+        return Err(Refusal {
+            reason: "NotInConsul",
+            message: format!(
+                "spec.consulService needs a class that keeps its locks in Consul, and {:?} keeps them in Leases: leave \
+                 spec.consulService out, or name another class in spec.className",
+                class.name
+            ),
+        });
+    }
     Ok(Resolved {
         class_name: class.name.clone(),
-        key: resolve_key(election, key.as_deref(), class)?,
+        store: match consul {
+            None => ResolvedStore::Leases,
+            Some(_) => ResolvedStore::Consul(class.name.clone()),
+        },
+        key: resolve_key(election, key.as_deref(), class, consul)?,
         scope: core::Scope {
             selector: resolve_selector(selector),
             markings: core::Markings {
@@ -110,6 +146,8 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         },
         failover_delay: Duration::from_secs(handover.failover_delay_seconds.into()),
         probe: probe.as_ref().and_then(resolve_probe),
+        when_store_is_lost: *when_store_is_lost,
+        consul_service: consul_service.clone(),
         paused: *paused,
     })
 }
@@ -120,6 +158,8 @@ struct Class<'a> {
     controller: Option<&'a str>,
     key_template: &'a str,
     key_pattern: Option<&'a str>,
+    /// Where it keeps its locks in Consul, if it does.
+    consul: Option<Result<ConsulClass, Refusal>>,
 }
 
 fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a>, Refusal> {
@@ -143,12 +183,17 @@ fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a
         Some(class) => Ok(Class {
             name: name.into(),
             controller: Some(&class.spec.controller),
-            key_template: &class.spec.key_template,
+            key_template: class.spec.effective_key_template(),
             key_pattern: class.spec.key_pattern.as_deref(),
+            consul: consul_class(class),
         }),
-        None if name == BUILT_IN_CLASS => {
-            Ok(Class { name: name.into(), controller: None, key_template: "{name}", key_pattern: Some("*") })
-        }
+        None if name == BUILT_IN_CLASS => Ok(Class {
+            name: name.into(),
+            controller: None,
+            key_template: "{name}",
+            key_pattern: Some("*"),
+            consul: None,
+        }),
         None => {
             let offered = classes.keys().map(String::as_str).chain([BUILT_IN_CLASS]).collect::<Vec<_>>().join(", ");
             Err(Refusal {
@@ -171,7 +216,12 @@ fn is_default(class: &ElectionClass) -> bool {
 }
 
 /// The lock's name. A key that a user sets must stay inside what the class allows: else one tenant could take another's lock.
-fn resolve_key(election: &LeaderElection, wanted: Option<&str>, class: &Class) -> Result<core::Key, Refusal> {
+fn resolve_key(
+    election: &LeaderElection,
+    wanted: Option<&str>,
+    class: &Class,
+    consul: Option<&ConsulClass>,
+) -> Result<core::Key, Refusal> {
     let name = election.metadata.name.as_deref().unwrap_or_default();
     let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
     let expand = |template: &str| template.replace("{name}", name).replace("{namespace}", namespace);
@@ -196,11 +246,15 @@ fn resolve_key(election: &LeaderElection, wanted: Option<&str>, class: &Class) -
             }
         },
     };
-    if !is_lease_name(&key) {
-        return Err(refused_key(format!(
-            "the lock would be named {key:?}, which is no name for a Lease: it may have lower-case letters, digits, '-' and '.', \
-             must begin and end with a letter or digit, and has at most 253 characters"
-        )));
+    match consul {
+        Some(consul) => consul.check_key(&key)?,
+        None if is_lease_name(&key) => {}
+        None => {
+            return Err(refused_key(format!(
+                "the lock would be named {key:?}, which is no name for a Lease: it may have lower-case letters, digits, '-' and \
+                 '.', must begin and end with a letter or digit, and has at most 253 characters"
+            )));
+        }
     }
     Ok(core::Key(key))
 }
@@ -345,6 +399,42 @@ mod tests {
             Ok(("lease".into(), "anything.goes".into()))
         );
         assert_eq!(outcome(json!({"key": "../x"}), &Classes::new()), Err("KeyNotAllowed"));
+    }
+
+    #[test]
+    fn a_lock_in_consul_is_named_by_the_template_and_stays_inside_the_pattern() {
+        let of = |pattern: Option<&str>| {
+            let consul = json!({"address": "http://consul.example:8500", "cluster": "west"});
+            classes(&[("a", true, json!({"consul": consul, "keyPattern": pattern}))])
+        };
+        let key = |key: Option<&str>, pattern| outcome(json!({"key": key}), &of(pattern)).map(|(_, key)| key);
+        assert_eq!(key(None, None), Ok("services/shop/web/leader".into()));
+        assert_eq!(key(Some("services/shop/web/leader"), None), Ok("services/shop/web/leader".into()));
+        assert_eq!(key(Some("services/shop/x"), None), Err("KeyNotAllowed"));
+        let tenants = Some("services/{namespace}/*");
+        assert_eq!(key(Some("services/shop/x/y_z"), tenants), Ok("services/shop/x/y_z".into()));
+        for other in
+            ["services/bank/x", "services/shop/../bank/x", "services/shop//x", "services/shop/", "services/shop/X"]
+        {
+            assert_eq!(key(Some(other), tenants), Err("KeyNotAllowed"), "{other}");
+        }
+        assert_eq!(key(None, Some("elsewhere/*")), Err("InvalidClass"));
+        let foreign = classes(&[("a", true, json!({"consul": {"address": "", "cluster": ""}, "controller": "other"}))]);
+        assert_eq!(outcome(json!({}), &foreign), Err("elsewhere"));
+    }
+
+    #[test]
+    fn where_a_lock_is_kept_is_told_and_only_consul_knows_services() {
+        let consul = classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "cluster": "west"}}))]);
+        let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
+        let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
+        assert_eq!(resolved.store, ResolvedStore::Consul("a".into()));
+        assert_eq!(resolved.when_store_is_lost, api::WhenStoreIsLost::Keep);
+        assert_eq!(resolved.consul_service, Some(api::ConsulService { name: "web".into(), port: 80 }));
+        assert_eq!(outcome(spec, &Classes::new()), Err("NotInConsul"));
+        let resolved = resolve(&election(json!({})), &Classes::new(), DEFAULT_CONTROLLER).unwrap().unwrap();
+        assert_eq!(resolved.store, ResolvedStore::Leases);
+        assert_eq!(resolved.when_store_is_lost, api::WhenStoreIsLost::Demote);
     }
 
     #[test]
