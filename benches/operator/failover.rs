@@ -232,7 +232,7 @@ fn settled(observer: &Observer) -> Option<&str> {
     let with = |role: &str| pods.iter().filter(|(_, pod)| pod.role.as_deref() == Some(role)).collect::<Vec<_>>();
     let ([(leader, _)], 2) = (with("leader").as_slice(), with("follower").len()) else { return None };
     let status = observer.elections.get(&(NAMESPACE.into(), APP.into()))?;
-    let told = status.leader.as_ref().is_some_and(|told| told.pod == leader.1)
+    let told = status.leader.as_ref().is_some_and(|told| told.pod.as_ref() == Some(&leader.1))
         && status.candidates.as_ref().is_some_and(|candidates| candidates.summary == "3/3");
     told.then_some(leader.1.as_str())
 }

@@ -1,8 +1,11 @@
 //! `ElectionClass`: what an administrator offers, like an `IngressClass`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::consul::{ConsulStatus, ConsulStore};
 
 /// The class of elections that name none, where no class is marked as the default.
 pub const BUILT_IN_CLASS: &str = "lease";
@@ -13,6 +16,37 @@ pub const DEFAULT_CLASS_ANNOTATION: &str = "lictor.dev/is-default-class";
 /// The `spec.controller` of classes that a lictor started without `--controller` serves.
 pub const DEFAULT_CONTROLLER: &str = "lictor.dev/operator";
 
+/// How locks are named where the class does not say it, for Leases and for Consul.
+macro_rules! lease_template {
+    () => {
+        "{name}"
+    };
+}
+macro_rules! consul_template {
+    () => {
+        "services/{namespace}/{name}/leader"
+    };
+}
+
+/// The key template in effect, in a rule. There is no default in the schema, as it depends on the store.
+macro_rules! template_of {
+    ($class:literal) => {
+        concat!(
+            "(has(",
+            $class,
+            ".keyTemplate) ? ",
+            $class,
+            ".keyTemplate : has(",
+            $class,
+            ".consul) ? '",
+            consul_template!(),
+            "' : '",
+            lease_template!(),
+            "')"
+        )
+    };
+}
+
 /// Where the locks of elections are kept, and which lictor serves them.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[kube(
@@ -20,15 +54,41 @@ pub const DEFAULT_CONTROLLER: &str = "lictor.dev/operator";
     version = "v1alpha1",
     kind = "ElectionClass",
     shortname = "lec",
+    status = "ElectionClassStatus",
     derive = "PartialEq",
     doc = "Where the locks of elections are kept, and which lictor serves them.",
     printcolumn(name = "Controller", type_ = "string", json_path = ".spec.controller"),
+    printcolumn(name = "Consul", type_ = "string", json_path = ".spec.consul.address"),
     printcolumn(name = "Keys", type_ = "string", json_path = ".spec.keyTemplate"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.lease)").message("the class names no store for its locks: write lease: {}")
+    validation = Rule::new("has(self.lease) != has(self.consul)")
+        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", cluster: west}"),
+    validation = Rule::new("has(self.consul) == has(oldSelf.consul)")
+        .message("the store of a class can't be changed, for the locks of running elections are in it: make another class"),
+    validation = Rule::new(concat!("has(self.consul) != has(oldSelf.consul) || ", template_of!("self"), " == ", template_of!("oldSelf")))
+        .message("keyTemplate can't be changed, for the locks of running elections are named by it: make another class"),
+    validation = Rule::new("!has(self.lease) || !has(self.keyTemplate) || self.keyTemplate.matches('^([a-z0-9.-]|[{]name[}]|[{]namespace[}])+$')")
+        .message("keyTemplate for Leases may have lower-case letters, digits, '-', '.', {name} and {namespace}, for example {name}-leader"),
+    validation = Rule::new("!has(self.lease) || !has(self.keyPattern) || self.keyPattern.matches('^([a-z0-9.*-]|[{]name[}]|[{]namespace[}])+$')")
+        .message("keyPattern for Leases may have lower-case letters, digits, '-', '.', '*', {name} and {namespace}, for example {name}-*"),
+    validation = Rule::new("!has(self.consul) || !has(self.keyTemplate) || (self.keyTemplate.matches('^[a-z0-9_.-]+(/([a-z0-9_.-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyTemplate.contains('..') && !('/' + self.keyTemplate + '/').contains('/./'))")
+        .message("keyTemplate for Consul may have lower-case letters, digits, '/', '_', '-', '.', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/{name}/leader"),
+    validation = Rule::new("!has(self.consul) || !has(self.keyPattern) || (self.keyPattern.matches('^[a-z0-9_.-]+(/([a-z0-9_.*-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyPattern.contains('..') && !('/' + self.keyPattern + '/').contains('/./'))")
+        .message("keyPattern for Consul may have lower-case letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/*"),
+    validation = Rule::new(concat!("!has(self.consul) || !has(self.keyPattern) || self.keyPattern.split('/')[0] == ", template_of!("self"), ".split('/')[0]"))
+        .message("keyPattern and keyTemplate must begin with the same fixed part up to the first '/', for that is what lictor watches, for example services/{namespace}/* and services/{namespace}/{name}/leader"),
+    validation = Rule::new(concat!("!has(self.consul) || self.consul.record != 'LeaderName' || !", template_of!("self"), ".endsWith('/record')"))
+        .message("keyTemplate ends with /record, and with consul.record: LeaderName such a key holds the record of another: choose another end, for example services/{namespace}/{name}/leader")
 )]
 pub struct ElectionClassSpec {
     /// The lictor deployment that serves this class: the value of its --controller. Default: lictor.dev/operator.
@@ -40,31 +100,57 @@ pub struct ElectionClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseStore>,
 
+    /// Keeps each lock in a key of Consul, which several clusters may share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consul: Option<ConsulStore>,
+
     /// How the lock of an election without spec.key is named. {name} and {namespace} stand for the election's. It must
-    /// contain {name}, else all elections of a namespace would share one lock, and can't be changed. Default: {name}.
-    #[serde(default = "default_key_template")]
-    #[schemars(length(min = 6, max = 253))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("keyTemplate can't be changed, for the locks of running elections are named by it: make another class"))]
+    /// contain {name}, else all elections of a namespace would share one lock, and can't be changed. For Consul, elections of
+    /// the same name in different namespaces want the same lock unless it contains {namespace}, too. Default: {name} for
+    /// Leases, services/{namespace}/{name}/leader for Consul.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 6, max = 512))]
     #[x_kube(validation = Rule::new("self.contains('{name}')").message("keyTemplate must contain {name}, else all elections of a namespace would share one lock"))]
-    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9.-]|[{]name[}]|[{]namespace[}])+$')").message("keyTemplate may have lower-case letters, digits, '-', '.', {name} and {namespace}, for example {name}-leader"))]
-    pub key_template: String,
+    pub key_template: Option<String>,
 
     /// Which names users may give to their locks with spec.key: {name} and {namespace} stand for the election's, * for any
-    /// characters. Default: none, each lock is named by keyTemplate.
+    /// characters. For Consul it must begin with the same fixed part, up to the first '/', as keyTemplate. Default: none, each
+    /// lock is named by keyTemplate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9.*-]|[{]name[}]|[{]namespace[}])+$')").message("keyPattern may have lower-case letters, digits, '-', '.', '*', {name} and {namespace}, for example {name}-*"))]
+    #[schemars(length(min = 1, max = 512))]
     pub key_pattern: Option<String>,
+}
+
+impl ElectionClassSpec {
+    /// How locks are named: as the class says, or the default of its store.
+    pub fn effective_key_template(&self) -> &str {
+        let default = if self.consul.is_some() { consul_template!() } else { lease_template!() };
+        self.key_template.as_deref().unwrap_or(default)
+    }
 }
 
 /// Locks in Leases; nothing has to be set.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub struct LeaseStore {}
 
-fn default_controller() -> String {
-    DEFAULT_CONTROLLER.into()
+/// What lictor tells about a class.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ElectionClassStatus {
+    /// The metadata.generation that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// The Consul that answered last; absent for Leases, and until Consul has answered once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consul: Option<ConsulStatus>,
+
+    /// Ready: the store answers, and lictor has the rights that it needs there. The message says what is wrong and what to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }
 
-pub(super) fn default_key_template() -> String {
-    "{name}".into()
+fn default_controller() -> String {
+    DEFAULT_CONTROLLER.into()
 }

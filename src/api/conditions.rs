@@ -9,6 +9,8 @@ pub const ACCEPTED: &str = "Accepted";
 pub const ELECTED: &str = "Elected";
 /// The store of the lock answers.
 pub const STORE_REACHABLE: &str = "StoreReachable";
+/// The store of a class answers, and lictor has the rights that it needs there.
+pub const READY: &str = "Ready";
 /// The election is frozen by its user.
 pub const PAUSED: &str = "Paused";
 

@@ -38,6 +38,7 @@ macro_rules! follower_labels {
     printcolumn(name = "Candidates", type_ = "string", json_path = ".status.candidates.summary"),
     printcolumn(name = "Class", type_ = "string", json_path = ".status.className"),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.node", priority = 1),
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".status.leader.cluster", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Elected')].reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 200").message("metadata.name is longer than 200 characters: choose a shorter name")
@@ -62,10 +63,10 @@ pub struct LeaderElectionSpec {
     /// The pods of this namespace that are candidates.
     pub selector: PodSelector,
 
-    /// Name of the lock in the store; for the lease class the name of the Lease. Default: made from the class's keyTemplate,
-    /// which for Leases is the election's name. It must fit the keyPattern of the class.
+    /// Name of the lock in the store: of the Lease, or the key in Consul. Default: made from the class's keyTemplate, which is
+    /// {name} for Leases and services/{namespace}/{name}/leader for Consul. It must fit the keyPattern of the class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 512))]
     pub key: Option<String>,
 
     /// Which candidates may be elected. A pod that is being deleted, has finished, or is on a node that is lost or cordoned,
@@ -101,6 +102,17 @@ pub struct LeaderElectionSpec {
     /// none, the pod's Ready condition alone counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
+
+    /// What happens to the leader while the store of the lock does not answer, for a class that keeps its locks in Consul.
+    /// Demote (default): it loses its label before the lock can pass to another cluster, so there are never two leaders. Keep:
+    /// it stays the leader here, even if another cluster elects one meanwhile: the promise of at most one leader is given up.
+    #[serde(default)]
+    pub when_store_is_lost: WhenStoreIsLost,
+
+    /// Registers the leader as a service in Consul, with the tag leader, so that leader.NAME.service.consul leads to it. Only
+    /// for a class that keeps its locks in Consul. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consul_service: Option<ConsulService>,
 
     /// Freezes the election: nobody is promoted or demoted and no pod is labelled, the lock is kept. A handover that is under
     /// way is completed first. Default: false.
@@ -268,6 +280,30 @@ pub enum HandoverOrder {
     PromoteFirst,
 }
 
+/// What happens to the leader while the lock's store does not answer.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum WhenStoreIsLost {
+    /// It loses its label before the lock can pass to another cluster.
+    #[default]
+    Demote,
+    /// It keeps its label, at the price of two leaders if another cluster elects one.
+    Keep,
+}
+
+/// The leader as a service in Consul, at the address of its pod.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsulService {
+    /// The service's name. At most 63 lower-case letters, digits and '-', beginning and ending with a letter or digit.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("consulService.name may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example web"))]
+    pub name: String,
+
+    /// The port, a number from 1 to 65535.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
 /// How lictor asks the leader whether it works. The operator must be able to reach the pods' addresses.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -370,21 +406,29 @@ pub struct LeaderElectionStatus {
     pub history: Vec<HistoryEntry>,
 }
 
-/// A pod that is the leader.
+/// Who leads: a pod, of this cluster or of another one, or a program that is not lictor.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Leader {
-    /// The pod's name.
-    pub pod: String,
+    /// The pod's name; absent where a program that is not lictor holds the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
     /// The pod's uid.
-    pub uid: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// The cluster that the pod is in, where the lock is shared by several: the name in its class's consul.cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The session that holds the lock, and what is known of it; only where it is not lictor's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// The node that the pod runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The pod's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<String>,
-    /// Since when this pod is the leader.
+    /// Since when it is the leader.
     pub since: Option<Time>,
 }
 

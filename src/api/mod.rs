@@ -3,21 +3,30 @@
 
 mod class;
 mod conditions;
+mod consul;
 mod crd;
 mod election;
 mod resolve;
 
 pub use class::{
-    BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec, LeaseStore,
+    BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
+    ElectionClassStatus, LeaseStore,
 };
-pub use conditions::{ACCEPTED, ELECTED, PAUSED, STORE_REACHABLE, condition, with_transition_times};
+pub use conditions::{ACCEPTED, ELECTED, PAUSED, READY, STORE_REACHABLE, condition, with_transition_times};
+pub use consul::{
+    ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, LockPolicy,
+    LostCluster, SecretKeyRef, SecretRef,
+};
 pub use crd::{definitions, definitions_as_yaml};
 pub use election::{
-    CandidateCount, Eligibility, Handover, HandoverOrder, HistoryEntry, HttpGet, Leader, LeaderElection,
+    CandidateCount, ConsulService, Eligibility, Handover, HandoverOrder, HistoryEntry, HttpGet, Leader, LeaderElection,
     LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator, PodSelectorRequirement,
-    Preemption, Preference, Probe, TcpSocket,
+    Preemption, Preference, Probe, TcpSocket, WhenStoreIsLost,
 };
-pub use resolve::{Classes, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved, resolve};
+pub use resolve::{
+    Classes, ConsulClass, Credentials, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved, SecretId, SecretKey,
+    SessionNode, TlsSources, consul_class, resolve,
+};
 
 /// The API group of every kind here, and the prefix of every annotation, label and finalizer that this project writes.
 pub const GROUP: &str = "lictor.dev";

@@ -1,11 +1,15 @@
 //! From an election as its user wrote it to the valid values that the rest of the program works with, or to what is wrong with it.
 
+mod consul;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::election as api;
 use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, ElectionClass, LeaderElection};
 use crate::core;
+
+pub use consul::{ConsulClass, Credentials, SecretId, SecretKey, SessionNode, TlsSources, consul_class};
 
 /// All classes by name.
 pub type Classes = BTreeMap<String, ElectionClass>;
@@ -15,7 +19,9 @@ pub type Classes = BTreeMap<String, ElectionClass>;
 pub struct Resolved {
     /// The class that serves it.
     pub class_name: String,
-    /// The name of its lock.
+    /// How that class keeps its locks in Consul; `None`: it keeps them in Leases.
+    pub consul: Option<ConsulClass>,
+    /// Where its lock is.
     pub key: core::Key,
     /// Which pods, and what is written on them.
     pub scope: core::Scope,
@@ -29,6 +35,8 @@ pub struct Resolved {
     pub probe: Option<Probe>,
     /// What becomes of the leader when its lock can't be confirmed.
     pub when_lost: core::WhenLost,
+    /// As what the leader is registered in Consul.
+    pub consul_service: Option<api::ConsulService>,
     /// Whether it is frozen.
     pub paused: bool,
 }
@@ -88,11 +96,25 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         follower,
         handover,
         probe,
+        when_store_is_lost,
+        consul_service,
         paused,
     } = &election.spec;
+    let consul = class.consul.as_ref().map(Result::as_ref).transpose().map_err(Clone::clone)?;
+    if consul_service.is_some() && consul.is_none() {
+        return Err(Refusal {
+            reason: "NotInConsul",
+            message: format!(
+                "spec.consulService needs a class that keeps its locks in Consul, and {:?} keeps them in Leases: leave \
+                 spec.consulService out, or name another class in spec.className",
+                class.name
+            ),
+        });
+    }
     Ok(Resolved {
         class_name: class.name.clone(),
-        key: resolve_key(election, key.as_deref(), class)?,
+        consul: consul.cloned(),
+        key: resolve_key(election, key.as_deref(), class, consul)?,
         scope: core::Scope {
             selector: resolve_selector(selector),
             markings: core::Markings {
@@ -112,7 +134,11 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         },
         failover_delay: Duration::from_secs(handover.failover_delay_seconds.into()),
         probe: probe.as_ref().and_then(resolve_probe),
-        when_lost: core::WhenLost::Demote,
+        when_lost: match when_store_is_lost {
+            api::WhenStoreIsLost::Demote => core::WhenLost::Demote,
+            api::WhenStoreIsLost::Keep => core::WhenLost::Keep,
+        },
+        consul_service: consul_service.clone(),
         paused: *paused,
     })
 }
@@ -123,6 +149,8 @@ struct Class<'a> {
     controller: Option<&'a str>,
     key_template: &'a str,
     key_pattern: Option<&'a str>,
+    /// Where it keeps its locks in Consul, if it does.
+    consul: Option<Result<ConsulClass, Refusal>>,
 }
 
 fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a>, Refusal> {
@@ -146,12 +174,17 @@ fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a
         Some(class) => Ok(Class {
             name: name.into(),
             controller: Some(&class.spec.controller),
-            key_template: &class.spec.key_template,
+            key_template: class.spec.effective_key_template(),
             key_pattern: class.spec.key_pattern.as_deref(),
+            consul: consul_class(class),
         }),
-        None if name == BUILT_IN_CLASS => {
-            Ok(Class { name: name.into(), controller: None, key_template: "{name}", key_pattern: Some("*") })
-        }
+        None if name == BUILT_IN_CLASS => Ok(Class {
+            name: name.into(),
+            controller: None,
+            key_template: "{name}",
+            key_pattern: Some("*"),
+            consul: None,
+        }),
         None => {
             let offered = classes.keys().map(String::as_str).chain([BUILT_IN_CLASS]).collect::<Vec<_>>().join(", ");
             Err(Refusal {
@@ -174,7 +207,12 @@ fn is_default(class: &ElectionClass) -> bool {
 }
 
 /// The lock's name. A key that a user sets must stay inside what the class allows: else one tenant could take another's lock.
-fn resolve_key(election: &LeaderElection, wanted: Option<&str>, class: &Class) -> Result<core::Key, Refusal> {
+fn resolve_key(
+    election: &LeaderElection,
+    wanted: Option<&str>,
+    class: &Class,
+    consul: Option<&ConsulClass>,
+) -> Result<core::Key, Refusal> {
     let name = election.metadata.name.as_deref().unwrap_or_default();
     let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
     let expand = |template: &str| template.replace("{name}", name).replace("{namespace}", namespace);
@@ -199,13 +237,17 @@ fn resolve_key(election: &LeaderElection, wanted: Option<&str>, class: &Class) -
             }
         },
     };
-    if !is_lease_name(&key) {
-        return Err(refused_key(format!(
+    match consul {
+        Some(consul) => {
+            consul.check_key(&key)?;
+            Ok(core::Key { store: consul.store(), namespace: String::new(), name: key })
+        }
+        None if is_lease_name(&key) => Ok(core::Key::lease(namespace, key)),
+        None => Err(refused_key(format!(
             "the lock would be named {key:?}, which is no name for a Lease: it may have lower-case letters, digits, '-' and '.', \
              must begin and end with a letter or digit, and has at most 253 characters"
-        )));
+        ))),
     }
-    Ok(core::Key::lease(namespace, key))
 }
 
 fn refused_key(message: String) -> Refusal {
@@ -348,6 +390,42 @@ mod tests {
             Ok(("lease".into(), "anything.goes".into()))
         );
         assert_eq!(outcome(json!({"key": "../x"}), &Classes::new()), Err("KeyNotAllowed"));
+    }
+
+    #[test]
+    fn a_lock_in_consul_is_named_by_the_template_and_stays_inside_the_pattern() {
+        let of = |pattern: Option<&str>| {
+            let consul = json!({"address": "http://consul.example:8500", "cluster": "west"});
+            classes(&[("a", true, json!({"consul": consul, "keyPattern": pattern}))])
+        };
+        let key = |key: Option<&str>, pattern| outcome(json!({"key": key}), &of(pattern)).map(|(_, key)| key);
+        assert_eq!(key(None, None), Ok("services/shop/web/leader".into()));
+        assert_eq!(key(Some("services/shop/web/leader"), None), Ok("services/shop/web/leader".into()));
+        assert_eq!(key(Some("services/shop/x"), None), Err("KeyNotAllowed"));
+        let tenants = Some("services/{namespace}/*");
+        assert_eq!(key(Some("services/shop/x/y_z"), tenants), Ok("services/shop/x/y_z".into()));
+        for other in
+            ["services/bank/x", "services/shop/../bank/x", "services/shop//x", "services/shop/", "services/shop/X"]
+        {
+            assert_eq!(key(Some(other), tenants), Err("KeyNotAllowed"), "{other}");
+        }
+        assert_eq!(key(None, Some("elsewhere/*")), Err("InvalidClass"));
+        let foreign = classes(&[("a", true, json!({"consul": {"address": "", "cluster": ""}, "controller": "other"}))]);
+        assert_eq!(outcome(json!({}), &foreign), Err("elsewhere"));
+    }
+
+    #[test]
+    fn where_a_lock_is_kept_is_told_and_only_consul_knows_services() {
+        let consul = classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "cluster": "west"}}))]);
+        let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
+        let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
+        assert_eq!(resolved.key.store, core::StoreId("consul/a".into()));
+        assert_eq!(resolved.when_store_is_lost, api::WhenStoreIsLost::Keep);
+        assert_eq!(resolved.consul_service, Some(api::ConsulService { name: "web".into(), port: 80 }));
+        assert_eq!(outcome(spec, &Classes::new()), Err("NotInConsul"));
+        let resolved = resolve(&election(json!({})), &Classes::new(), DEFAULT_CONTROLLER).unwrap().unwrap();
+        assert_eq!(resolved.key.store, core::StoreId::leases());
+        assert_eq!(resolved.when_store_is_lost, api::WhenStoreIsLost::Demote);
     }
 
     #[test]

@@ -80,8 +80,10 @@ fn count(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) ->
 
 fn leader(holder: &Holder, since: Timestamp) -> Leader {
     Leader {
-        pod: holder.pod.clone(),
-        uid: holder.uid.0.clone(),
+        pod: Some(holder.pod.clone()),
+        uid: Some(holder.uid.0.clone()),
+        cluster: None,
+        session: None,
         node: holder.node.clone(),
         ip: holder.ip.clone(),
         since: Wall::from_millisecond(since.0).ok().map(in_seconds).map(Time),

@@ -6,6 +6,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
+use super::failure::patched;
 use super::{failure, within};
 use crate::api::{FINALIZER, LeaderElection, LeaderElectionStatus};
 use crate::core::{ElectionRead, Failure, Uid};
@@ -56,7 +57,7 @@ impl Elections {
         }
         let leader = fields.get("leader").is_some_and(serde_json::Value::is_object);
         if leader {
-            for vanishing in ["node", "ip"] {
+            for vanishing in ["pod", "uid", "cluster", "session", "node", "ip"] {
                 if fields["leader"].get(vanishing).is_none() {
                     fields["leader"][vanishing] = serde_json::Value::Null;
                 }
@@ -70,7 +71,7 @@ impl Elections {
         let name = seen.name_any();
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let written = api.patch_status(&name, &parameters, &patch);
-        outcome("leaderelections/status", within(self.timeout, written).await)
+        patched("leaderelections/status", within(self.timeout, written).await)
     }
 
     /// Puts the finalizer on or takes it off, if the election is still as `seen`.
@@ -87,18 +88,10 @@ impl Elections {
         let name = seen.name_any();
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let written = api.patch(&name, &parameters, &patch);
-        outcome("leaderelections", within(self.timeout, written).await)
+        patched("leaderelections", within(self.timeout, written).await)
     }
 
     fn api(&self, namespace: &str) -> Api<LeaderElection> {
         Api::namespaced(self.client.clone(), namespace)
-    }
-}
-
-fn outcome(resource: &str, result: kube::Result<LeaderElection>) -> Result<LeaderElection, Option<Failure>> {
-    match result {
-        Ok(election) => Ok(election),
-        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(None),
-        Err(error) => Err(Some(failure("patch", resource, &error))),
     }
 }

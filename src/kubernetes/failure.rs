@@ -37,6 +37,18 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     }
 }
 
+/// What became of a patch that has the object's version as its precondition.
+///
+/// # Errors
+/// `None`: the object has changed meanwhile, or is gone. Otherwise why it could not be written.
+pub(super) fn patched<K>(resource: &str, result: kube::Result<K>) -> Result<K, Option<Failure>> {
+    match result {
+        Ok(object) => Ok(object),
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(None),
+        Err(error) => Err(Some(failure("patch", resource, &error))),
+    }
+}
+
 /// Why a watch does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFailure {

@@ -1,5 +1,6 @@
 //! What is read and written in a Kubernetes cluster.
 
+mod classes;
 mod client;
 mod elections;
 mod events;
@@ -7,14 +8,17 @@ mod failure;
 mod lease_claim;
 mod nodes;
 mod pods;
+mod secrets;
 mod watch;
 
+pub use classes::ElectionClasses;
 pub use client::{ClientError, Namespaces, connect};
 pub use elections::Elections;
 pub use events::{Event, Events};
 pub use failure::{WatchFailure, failure, watch_failure, within};
 pub use lease_claim::{ClaimUpdate, LeaseClaim};
 pub use pods::Pods;
+pub use secrets::{SecretChange, SecretData, watch_secrets};
 pub use watch::{Change, Retry, watch_classes, watch_config, watch_elections, watch_nodes, watch_pods};
 
 use kube::ResourceExt;

@@ -67,12 +67,12 @@ pub fn watch_config() -> watcher::Config {
 pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Pod)>> {
     let apis = namespaces.apis::<SlimPod>(client);
     let slim = |pod: SlimPod| (pod.namespace().unwrap_or_default(), pod.into());
-    select_all(apis.into_iter().map(|(scope, api)| changes("pods", scope, api, slim))).boxed()
+    select_all(apis.into_iter().map(|(scope, api)| changes("pods", scope, api, watch_config(), slim))).boxed()
 }
 
 /// Nodes, each with its name.
 pub fn watch_nodes(client: &Client) -> BoxStream<'static, Change<(String, Node)>> {
-    changes("nodes", None, Api::all(client.clone()), |node: SlimNode| (node.name_any(), node.into()))
+    changes("nodes", None, Api::all(client.clone()), watch_config(), |node: SlimNode| (node.name_any(), node.into()))
 }
 
 /// Elections, each with its version.
@@ -85,18 +85,22 @@ pub fn watch_elections(
         election.metadata.managed_fields = None;
         (version_of(&election), Uid(election.uid().unwrap_or_default()), election)
     };
-    select_all(apis.into_iter().map(|(scope, api)| changes("leaderelections", scope, api, slim))).boxed()
+    select_all(apis.into_iter().map(|(scope, api)| changes("leaderelections", scope, api, watch_config(), slim)))
+        .boxed()
 }
 
 /// Classes, each with its name.
 pub fn watch_classes(client: &Client) -> BoxStream<'static, Change<(String, ElectionClass)>> {
-    changes("electionclasses", None, Api::all(client.clone()), |class: ElectionClass| (class.name_any(), class))
+    changes("electionclasses", None, Api::all(client.clone()), watch_config(), |class: ElectionClass| {
+        (class.name_any(), class)
+    })
 }
 
-fn changes<K, T>(
+pub(super) fn changes<K, T>(
     resource: &'static str,
     scope: Option<String>,
     api: Api<K>,
+    config: watcher::Config,
     slim: impl Fn(K) -> T + Send + 'static,
 ) -> BoxStream<'static, Change<T>>
 where
@@ -104,7 +108,7 @@ where
     T: Send + 'static,
 {
     let mut first = Vec::new();
-    watcher(api, watch_config())
+    watcher(api, config)
         .backoff(Retry::default())
         .filter_map(move |event| {
             future::ready(match event {

@@ -120,6 +120,12 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (probe(json!({"tcpSocket": {"port": 65536}})), "should be less than or equal to 65535"),
         (probe(json!({"httpGet": {"port": 1, "path": "leader"}})), "should match '^/'"),
         (with("key", json!("")), "spec.key"),
+        (with("whenStoreIsLost", json!("Wait")), "\"Demote\", \"Keep\""),
+        (with("consulService", json!({"port": 80})), "spec.consulService.name: Required value"),
+        (with("consulService", json!({"name": "web"})), "spec.consulService.port: Required value"),
+        (with("consulService", json!({"name": "Web_1", "port": 80})), "letter or digit, for example web"),
+        (with("consulService", json!({"name": long, "port": 80})), "may not be more than 63"),
+        (with("consulService", json!({"name": "web", "port": 0})), "should be greater than or equal to 1"),
         // What kubectl finds out by itself, as the schema names every field.
         (with("selektor", json!({})), "unknown field \"spec.selektor\""),
     ];
@@ -133,24 +139,246 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Applies a class without keeping it; says what the API server says.
+async fn dry_run(classes: &Api<ElectionClass>, name: &str, spec: &Value) -> Result<(), String> {
+    let object = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name}, "spec": spec,
+    });
+    let parameters = PatchParams { dry_run: true, ..PatchParams::apply("test") };
+    let applied = classes.patch(name, &parameters, &Patch::Apply(object)).await;
+    applied.map(drop).map_err(|error| error.to_string())
+}
+
+/// What is not refused with the right words.
+async fn not_refused(
+    classes: &Api<ElectionClass>,
+    name: &str,
+    cases: impl IntoIterator<Item = (Value, &str)>,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (spec, says) in cases {
+        match dry_run(classes, name, &spec).await {
+            Ok(()) => wrong.push(format!("{spec}\n  should say: {says}\n  is accepted")),
+            Err(message) if message.contains(says) => {}
+            Err(message) => wrong.push(format!("{spec}\n  should say: {says}\n  says: {message}")),
+        }
+    }
+    wrong
+}
+
+/// A class for Consul with these fields of `consul`, besides those that it must have.
+fn consul(fields: &Value) -> Value {
+    let mut spec = json!({"consul": {"address": "http://consul.example:8500", "cluster": "west"}});
+    for (key, value) in fields.as_object().expect("an object") {
+        spec["consul"][key] = value.clone();
+    }
+    spec
+}
+
+/// Such a class with another field of its spec.
+fn consul_and(field: &str, value: Value) -> Value {
+    let mut spec = consul(&json!({}));
+    spec[field] = value;
+    spec
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_class_is_refused_when_it_is_applied() {
     let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
-    let cases = [
-        (json!({}), "write lease: {}"),
-        (json!({"lease": {}, "keyTemplate": "same-for-all"}), "keyTemplate must contain {name}"),
-        (json!({"lease": {}, "keyTemplate": "{name}_{pod}"}), "for example {name}-leader"),
-        (json!({"lease": {}, "keyPattern": "a b"}), "for example {name}-*"),
-        (json!({"lease": {}, "controller": ""}), "spec.controller"),
+    let one_store = "exactly one store: write lease: {}, or for example consul: {address:";
+    let wrong = not_refused(
+        &classes,
+        "bad",
+        [
+            (json!({}), one_store),
+            (json!({"lease": {}, "consul": {"address": "http://consul.example:8500", "cluster": "west"}}), one_store),
+            (json!({"lease": {}, "keyTemplate": "same-for-all"}), "keyTemplate must contain {name}"),
+            (json!({"lease": {}, "keyTemplate": "{name}_{pod}"}), "for example {name}-leader"),
+            (json!({"lease": {}, "keyTemplate": "services/{name}"}), "for example {name}-leader"),
+            (json!({"lease": {}, "keyPattern": "a b"}), "for example {name}-*"),
+            (json!({"lease": {}, "controller": ""}), "spec.controller"),
+        ],
+    )
+    .await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
+    let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
+    let (address, port) = ("nothing after it, for example http://consul.example:8500", "must be from 1 to 65535");
+    let tls = |tls: Value| consul(&json!({"address": "https://consul.example", "tls": tls}));
+    let wrong = not_refused(
+        &classes,
+        "bad",
+        [
+            (json!({"consul": {"cluster": "west"}}), "spec.consul.address: Required value"),
+            (json!({"consul": {"address": "http://consul.example:8500"}}), "spec.consul.cluster: Required value"),
+            (consul(&json!({"address": "consul.example:8500"})), address),
+            (consul(&json!({"address": "unix:///run/consul.sock"})), address),
+            (consul(&json!({"address": "http://"})), address),
+            (consul(&json!({"address": "http://me:secret@consul.example"})), address),
+            (consul(&json!({"address": "http://consul.example:8500/v1"})), address),
+            (consul(&json!({"address": "http://consul.example:0"})), port),
+            (consul(&json!({"address": "http://consul.example:65536"})), port),
+            (consul(&json!({"cluster": "West"})), "for example west"),
+            (consul(&json!({"cluster": "west-"})), "for example west"),
+            (consul(&json!({"cluster": "w".repeat(64)})), "may not be more than 63"),
+            (consul(&json!({"datacenter": "dc 1"})), "for example dc1"),
+            (consul(&json!({"namespace": "a/b"})), "consul.namespace may have"),
+            (consul(&json!({"partition": "a.b"})), "consul.partition may have"),
+            (consul(&json!({"tls": {}})), "write https:// there, or leave tls out"),
+            (tls(json!({"serverName": "https://x"})), "for example server.dc1.consul"),
+            (tls(json!({"caSecretRef": {}})), "spec.consul.tls.caSecretRef.name: Required value"),
+            (tls(json!({"certSecretRef": {"name": "A"}})), "this is no name for a Secret"),
+            (consul(&json!({"tokenSecretRef": {"name": "a,b"}})), "this is no name for a Secret"),
+            (consul(&json!({"tokenSecretRef": {"name": "a", "namespace": "a.b"}})), "this is no name for a namespace"),
+            (consul(&json!({"tokenSecretRef": {"name": "a", "key": "a/b"}})), "this is no key of a Secret"),
+            (
+                consul(&json!({"tokenSecretRef": {"name": "a"}, "login": {"authMethod": "kubernetes"}})),
+                "leave out consul.tokenSecretRef or consul.login",
+            ),
+            (consul(&json!({"login": {}})), "spec.consul.login.authMethod: Required value"),
+            (consul(&json!({"login": {"authMethod": "a b"}})), "for example kubernetes"),
+            (consul(&json!({"login": {"authMethod": "a", "tokenPath": "token"}})), "must be an absolute path"),
+            (consul(&json!({"node": {"name": "lictor west"}})), "for example lictor-west"),
+            (consul(&json!({"node": {"name": "a", "useAgent": true}})), "leave one of the two out"),
+            (consul(&json!({"sessions": {"count": 0}})), "should be greater than or equal to 1"),
+            (consul(&json!({"sessions": {"count": 17}})), "should be less than or equal to 16"),
+            (consul(&json!({"sessions": {"ttlSeconds": 9}})), "should be greater than or equal to 10"),
+            (consul(&json!({"sessions": {"ttlSeconds": 86401}})), "should be less than or equal to 86400"),
+            (consul(&json!({"sessions": {"lockDelaySeconds": 61}})), "should be less than or equal to 60"),
+            (consul(&json!({"record": "Text"})), "\"Record\", \"LeaderName\""),
+            (consul(&json!({"whenClusterIsLost": {"policy": "Wait"}})), "\"Hold\", \"Release\""),
+            (
+                consul(&json!({"whenClusterIsLost": {"releaseAfterSeconds": 9}})),
+                "should be greater than or equal to 10",
+            ),
+            (consul(&json!({"whenOperatorStops": "Wait"})), "\"Hold\", \"Release\""),
+        ],
+    )
+    .await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_name_for_keys_in_consul_is_refused_when_it_is_applied() {
+    let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
+    let (template, pattern) =
+        ("at its end, for example services/{namespace}/{name}/leader", "for example services/{namespace}/*");
+    let templates = [
+        "{namespace}/{name}",
+        "locks-{name}",
+        "/locks/{name}",
+        "locks//{name}",
+        "locks/{name}/",
+        "locks/../{name}",
+        "locks/./{name}",
+        "./{name}",
+        "locks/{name}/.",
+        "locks/{pod}/{name}",
+        "Locks/{name}",
     ];
-    for (spec, says) in cases {
+    let patterns =
+        ["*", "services*", "*/x", "services/", "services//*", "services/../*", "services/*/./x", "services/a b"];
+    let mut cases: Vec<(Value, &str)> =
+        templates.iter().map(|value| (consul_and("keyTemplate", json!(value)), template)).collect();
+    cases.extend(patterns.iter().map(|value| (consul_and("keyPattern", json!(value)), pattern)));
+    cases.push((consul_and("keyTemplate", json!("locks/{namespace}")), "keyTemplate must contain {name}"));
+    let same = "keyPattern and keyTemplate must begin with the same fixed part";
+    cases.push((consul_and("keyPattern", json!("service/{namespace}/*")), same));
+    let mut both = consul_and("keyTemplate", json!("locks/{name}"));
+    both["keyPattern"] = json!("services/*");
+    cases.push((both, same));
+    let mut record = consul(&json!({"record": "LeaderName"}));
+    record["keyTemplate"] = json!("locks/{name}/record");
+    cases.push((record, "keyTemplate ends with /record"));
+    let wrong = not_refused(&classes, "bad", cases).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_class_may_say_is_accepted() {
+    let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
+    let mut all = consul(&json!({
+        "address": "https://10.0.0.1:8501/", "cluster": "w", "datacenter": "dc1", "namespace": "team-a",
+        "partition": "default", "tls": {
+            "caSecretRef": {"namespace": "lictor", "name": "consul-ca", "key": "tls.crt"}, "certSecretRef": {"name": "client"},
+            "serverName": "server.dc1.consul",
+        },
+        "tokenSecretRef": {"name": "consul.token", "key": "token"}, "node": {"name": "k8s.west_1"},
+        "sessions": {"count": 16, "ttlSeconds": 86400, "lockDelaySeconds": 0}, "record": "LeaderName",
+        "whenClusterIsLost": {"policy": "Release", "releaseAfterSeconds": 10}, "whenOperatorStops": "Release",
+    }));
+    all["keyTemplate"] = json!("a.b_c-1/{namespace}/x-{name}.lock/.lock");
+    all["keyPattern"] = json!("a.b_c-1/{namespace}/*");
+    let specs = [
+        all,
+        consul(&json!({})),
+        consul(&json!({"address": "http://[::1]:8500"})),
+        consul(&json!({"address": "https://consul.example", "tls": {}})),
+        consul(&json!({"node": {"useAgent": true}, "login": {"authMethod": "kubernetes"}})),
+        consul_and("keyPattern", json!("services/*")),
+        consul_and("keyTemplate", json!(format!("{}/{{name}}", "x".repeat(505)))),
+        json!({"lease": {}}),
+        json!({"lease": {}, "keyTemplate": "{namespace}.{name}-leader", "keyPattern": "*"}),
+    ];
+    for spec in specs {
+        assert_eq!(dry_run(&classes, "good", &spec).await, Ok(()), "{spec}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_names_the_locks_of_a_class_can_not_be_changed() {
+    let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
+    let apply = async |name: &str, spec: &Value| {
         let object = json!({
-            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "bad"}, "spec": spec,
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name}, "spec": spec,
         });
-        let parameters = PatchParams { dry_run: true, ..PatchParams::apply("test") };
-        let refused = classes.patch("bad", &parameters, &Patch::Apply(object)).await;
-        let message = refused.expect_err("it must be refused").to_string();
-        assert!(message.contains(says), "{spec}\n  should say: {says}\n  says: {message}");
+        classes.patch(name, &PatchParams::apply("test"), &Patch::Apply(object)).await.expect("a class can be applied");
+    };
+    let (lease, of_consul) = ("immutable-lease", "immutable-consul");
+    apply(lease, &json!({"lease": {}})).await;
+    apply(of_consul, &consul(&json!({"datacenter": "dc1"}))).await;
+    let (store, template) = ("the store of a class can't be changed", "keyTemplate can't be changed");
+    let place = "datacenter, namespace, partition and record of consul can't be changed";
+    let template_is = |value: &str| {
+        let mut spec = consul(&json!({"datacenter": "dc1"}));
+        spec["keyTemplate"] = json!(value);
+        spec
+    };
+    let mut wrong = not_refused(
+        &classes,
+        lease,
+        [(consul(&json!({})), store), (json!({"lease": {}, "keyTemplate": "{name}-leader"}), template)],
+    )
+    .await;
+    let cases = [
+        (json!({"lease": {}}), store),
+        (template_is("services/{name}"), template),
+        (consul(&json!({"datacenter": "dc1", "cluster": "east"})), "consul.cluster can't be changed"),
+        (consul(&json!({"datacenter": "dc2"})), place),
+        (consul(&json!({})), place),
+        (consul(&json!({"datacenter": "dc1", "namespace": "a"})), place),
+        (consul(&json!({"datacenter": "dc1", "partition": "a"})), place),
+        (consul(&json!({"datacenter": "dc1", "record": "LeaderName"})), place),
+    ];
+    wrong.extend(not_refused(&classes, of_consul, cases).await);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // What is the same in other words, and what names no lock.
+    let same = [
+        (lease, json!({"lease": {}, "keyTemplate": "{name}", "keyPattern": "*"})),
+        (of_consul, template_is("services/{namespace}/{name}/leader")),
+        (
+            of_consul,
+            consul(&json!({"datacenter": "dc1", "address": "https://other.example", "sessions": {"count": 2}})),
+        ),
+    ];
+    for (name, spec) in same {
+        assert_eq!(dry_run(&classes, name, &spec).await, Ok(()), "{spec}");
+    }
+    for name in [lease, of_consul] {
+        classes.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
     }
 }
 

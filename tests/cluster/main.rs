@@ -5,6 +5,7 @@
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
 mod bad_input;
+mod classes;
 #[path = "../store/contract.rs"]
 mod contract;
 mod elections;

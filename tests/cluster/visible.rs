@@ -15,7 +15,7 @@ impl Lab {
     async fn status_of(&self, pod: &str) -> LeaderElectionStatus {
         let what = format!("the status names {pod}");
         let election = self.wait_status("web", &what, |election| {
-            election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod == pod)
+            election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod.as_deref() == Some(pod))
         });
         election.await.status.unwrap_or_default()
     }
@@ -106,7 +106,7 @@ async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
     let status = lab.status_of(&name).await;
     let pod = lab.pods_api().get(&name).await.expect("the pod exists");
     let leader = status.leader.expect("there is a leader");
-    assert_eq!(Some(leader.uid), pod.metadata.uid.clone());
+    assert_eq!(leader.uid, pod.metadata.uid.clone());
     assert_eq!(leader.node, pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
     assert_eq!(leader.ip, pod.status.as_ref().and_then(|status| status.pod_ip.clone()));
     let since = leader.since.expect("it tells since when").0;

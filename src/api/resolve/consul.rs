@@ -1,0 +1,433 @@
+//! A class that keeps its locks in Consul, as valid values.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Refusal, refused_key};
+use crate::api::consul::{self as api, ConsulRecord, LockPolicy};
+use crate::api::{ElectionClass, ElectionClassSpec};
+use crate::core::StoreId;
+
+/// The most characters that Consul takes for a key.
+const LONGEST_KEY: usize = 512;
+
+/// What the key of a record is named after the key of its lock, where the latter only holds the leader's name.
+const RECORD_SUFFIX: &str = "/record";
+
+/// Where a class keeps its locks in Consul, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsulClass {
+    /// The class's name.
+    pub name: String,
+    /// `http://` or `https://`, host and port, without a slash at its end.
+    pub address: String,
+    /// This cluster's name in records.
+    pub cluster: String,
+    /// `None`: that of the agent.
+    pub datacenter: Option<String>,
+    /// Of Consul Enterprise.
+    pub namespace: Option<String>,
+    /// Of Consul Enterprise.
+    pub partition: Option<String>,
+    /// Certificates, and whose.
+    pub tls: TlsSources,
+    /// Where the token comes from.
+    pub credentials: Credentials,
+    /// What the sessions belong to.
+    pub node: SessionNode,
+    /// How many sessions there are, at least one.
+    pub sessions: usize,
+    /// The sessions' time to live.
+    pub ttl: Duration,
+    /// The sessions' lock delay.
+    pub lock_delay: Duration,
+    /// What a lock's key holds.
+    pub record: ConsulRecord,
+    /// How long the cluster's API server must have been silent before the locks are given up; `None`: they are kept.
+    pub release_after: Option<Duration>,
+    /// Whether an operator that is stopped gives its locks up.
+    pub release_on_stop: bool,
+    /// What the keys of all locks of this class begin with; it ends with a slash.
+    pub prefix: String,
+}
+
+/// Where the certificates of a connection come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsSources {
+    /// The authorities, as PEM; `None`: those of the system.
+    pub authorities: Option<SecretKey>,
+    /// The Secret with the client certificate and its key, under `tls.crt` and `tls.key`.
+    pub certificate: Option<SecretId>,
+    /// The name that the server's certificate must have; `None`: that in the address.
+    pub server_name: Option<String>,
+}
+
+/// Where the token comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// There is none.
+    #[default]
+    Anonymous,
+    /// A Secret has it.
+    Secret(SecretKey),
+    /// From a login.
+    Login {
+        /// The auth method.
+        method: String,
+        /// The file with the service account's token.
+        token_path: PathBuf,
+    },
+}
+
+/// What the sessions belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionNode {
+    /// A node of this name that lictor registers.
+    Own(String),
+    /// The node of the agent that answers, with its checks.
+    Agent,
+}
+
+/// A Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SecretId {
+    /// `None`: the namespace that the operator itself is in.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for SecretId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// One value in a Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretKey {
+    /// The Secret.
+    pub secret: SecretId,
+    /// The key in its data.
+    pub key: String,
+}
+
+/// Reads a class. `None`: it does not keep its locks in Consul.
+///
+/// # Errors
+/// What is wrong with it. The definitions refuse all of this at `kubectl apply`, but those in the cluster may be older than this
+/// program.
+pub fn consul_class(class: &ElectionClass) -> Option<Result<ConsulClass, Refusal>> {
+    let store = class.spec.consul.as_ref()?;
+    let name = class.metadata.name.clone().unwrap_or_default();
+    let refused = |what: &str| Refusal {
+        reason: "InvalidClass",
+        message: format!("the ElectionClass {name:?} can't be used: {what}"),
+    };
+    Some(resolve_store(&name, &class.spec, store).map_err(refused))
+}
+
+fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore) -> Result<ConsulClass, &'static str> {
+    // Every field is named, so that a new one can't be forgotten.
+    let api::ConsulStore {
+        address,
+        cluster,
+        datacenter,
+        namespace,
+        partition,
+        tls,
+        token_secret_ref,
+        login,
+        node,
+        sessions,
+        record,
+        when_cluster_is_lost,
+        when_operator_stops,
+    } = store;
+    let scheme =
+        ["http://", "https://"].iter().any(|scheme| address.len() > scheme.len() && address.starts_with(scheme));
+    if !scheme {
+        return Err(
+            "consul.address must be http:// or https://, a host and a port, for example http://consul.example:8500",
+        );
+    }
+    if cluster.is_empty() {
+        return Err("consul.cluster is empty: write this cluster's name, for example west");
+    }
+    if class.lease.is_some() {
+        return Err("it names two stores: leave lease or consul out");
+    }
+    let prefix = watched_prefix(class.effective_key_template(), class.key_pattern.as_deref()).ok_or(
+        "keyTemplate and keyPattern must begin with the same fixed part and a '/', for example \
+         services/{namespace}/{name}/leader and services/{namespace}/*",
+    )?;
+    Ok(ConsulClass {
+        name: name.into(),
+        address: address.trim_end_matches('/').into(),
+        cluster: cluster.clone(),
+        datacenter: datacenter.clone(),
+        namespace: namespace.clone(),
+        partition: partition.clone(),
+        tls: tls.as_ref().map(resolve_tls).unwrap_or_default(),
+        credentials: match (token_secret_ref, login) {
+            (Some(_), Some(_)) => return Err("leave out consul.tokenSecretRef or consul.login"),
+            (Some(secret), None) => Credentials::Secret(secret_key(secret, "token")),
+            (None, Some(api::ConsulLogin { auth_method, token_path })) => {
+                Credentials::Login { method: auth_method.clone(), token_path: token_path.into() }
+            }
+            (None, None) => Credentials::Anonymous,
+        },
+        node: match (&node.name, node.use_agent) {
+            (Some(_), true) => return Err("leave out consul.node.name or consul.node.useAgent"),
+            (None, true) => SessionNode::Agent,
+            (Some(name), false) => SessionNode::Own(name.clone()),
+            (None, false) => SessionNode::Own(format!("lictor-{cluster}")),
+        },
+        // As in the definition, which may be an older one.
+        sessions: usize::try_from(sessions.count.clamp(1, 16)).unwrap_or(1),
+        ttl: Duration::from_secs(sessions.ttl_seconds.clamp(10, 86_400).into()),
+        lock_delay: Duration::from_secs(sessions.lock_delay_seconds.min(60).into()),
+        record: *record,
+        release_after: match when_cluster_is_lost.policy {
+            LockPolicy::Hold => None,
+            LockPolicy::Release => Some(Duration::from_secs(when_cluster_is_lost.release_after_seconds.into())),
+        },
+        release_on_stop: *when_operator_stops == LockPolicy::Release,
+        prefix,
+    })
+}
+
+fn resolve_tls(tls: &api::ConsulTls) -> TlsSources {
+    let api::ConsulTls { ca_secret_ref, cert_secret_ref, server_name } = tls;
+    TlsSources {
+        authorities: ca_secret_ref.as_ref().map(|secret| secret_key(secret, "ca.crt")),
+        certificate: cert_secret_ref
+            .as_ref()
+            .map(|secret| SecretId { namespace: secret.namespace.clone(), name: secret.name.clone() }),
+        server_name: server_name.clone(),
+    }
+}
+
+fn secret_key(secret: &api::SecretKeyRef, default: &str) -> SecretKey {
+    let api::SecretKeyRef { namespace, name, key } = secret;
+    SecretKey {
+        secret: SecretId { namespace: namespace.clone(), name: name.clone() },
+        key: key.clone().unwrap_or_else(|| default.into()),
+    }
+}
+
+/// The directory that has all keys of a class: what its template and its pattern begin with in common before the first placeholder
+/// or `*`, up to a slash. `None`: there is none, and all of Consul would have to be watched.
+fn watched_prefix(template: &str, pattern: Option<&str>) -> Option<String> {
+    let fixed = |text: &str| text.split(['{', '*']).next().unwrap_or_default().to_owned();
+    let template = fixed(template);
+    let common = match pattern.map(fixed) {
+        None => template,
+        Some(pattern) => {
+            template.chars().zip(pattern.chars()).take_while(|(one, other)| one == other).map(|(one, _)| one).collect()
+        }
+    };
+    let end = common.rfind('/').filter(|end| *end > 0)?;
+    Some(common[..=end].into())
+}
+
+impl ConsulClass {
+    /// The id of the class's store.
+    pub fn store(&self) -> StoreId {
+        StoreId(format!("consul/{}", self.name))
+    }
+
+    /// The Secrets that it refers to.
+    pub fn secrets(&self) -> BTreeSet<SecretId> {
+        let token = match &self.credentials {
+            Credentials::Secret(token) => Some(&token.secret),
+            Credentials::Anonymous | Credentials::Login { .. } => None,
+        };
+        let authorities = self.tls.authorities.as_ref().map(|authorities| &authorities.secret);
+        [token, authorities, self.tls.certificate.as_ref()].into_iter().flatten().cloned().collect()
+    }
+
+    /// Whether a lock may have this key.
+    pub(super) fn check_key(&self, key: &str) -> Result<(), Refusal> {
+        if !is_consul_key(key) || !key.starts_with(&self.prefix) {
+            return Err(refused_key(format!(
+                "the lock would be named {key:?}, which is no key for Consul here: it may have lower-case letters, digits, '/', \
+                 '_', '-' and '.', has no '//', no '..' and no '/' at its end, begins with {:?}, and has at most {LONGEST_KEY} \
+                 characters",
+                self.prefix
+            )));
+        }
+        if self.record == ConsulRecord::LeaderName {
+            if key.ends_with(RECORD_SUFFIX) {
+                return Err(refused_key(format!(
+                    "the lock would be named {key:?}, and in the class {:?} such a key holds the record of another lock: give it \
+                     another end than {RECORD_SUFFIX} in spec.key",
+                    self.name
+                )));
+            }
+            if key.len() + RECORD_SUFFIX.len() > LONGEST_KEY {
+                return Err(refused_key(format!(
+                    "the lock would be named {key:?}, and with {RECORD_SUFFIX} after it that is longer than {LONGEST_KEY} \
+                     characters: write a shorter spec.key"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_consul_key(key: &str) -> bool {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/_-.".contains(c);
+    key.len() <= LONGEST_KEY
+        && key.chars().all(legal)
+        && !key.contains("..")
+        && key.split('/').all(|part| !part.is_empty() && part != ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn class(spec: &Value) -> ElectionClass {
+        serde_json::from_value(json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "consul"}, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    /// The class with these fields of `consul`, besides those that it must have.
+    fn with(fields: &Value) -> Result<ConsulClass, String> {
+        let mut spec = json!({"consul": {"address": "https://consul.example:8501/", "cluster": "west"}});
+        for (key, value) in fields.as_object().unwrap() {
+            spec["consul"][key] = value.clone();
+        }
+        consul_class(&class(&spec)).unwrap().map_err(|refusal| refusal.message)
+    }
+
+    #[test]
+    fn the_smallest_class_has_all_defaults() {
+        let class = class(&json!({"consul": {"address": "http://consul.example:8500", "cluster": "west"}}));
+        let expected = ConsulClass {
+            name: "consul".into(),
+            address: "http://consul.example:8500".into(),
+            cluster: "west".into(),
+            datacenter: None,
+            namespace: None,
+            partition: None,
+            tls: TlsSources::default(),
+            credentials: Credentials::Anonymous,
+            node: SessionNode::Own("lictor-west".into()),
+            sessions: 1,
+            ttl: Duration::from_secs(15),
+            lock_delay: Duration::from_secs(1),
+            record: ConsulRecord::Record,
+            release_after: None,
+            release_on_stop: false,
+            prefix: "services/".into(),
+        };
+        assert_eq!(consul_class(&class), Some(Ok(expected)));
+    }
+
+    #[test]
+    fn a_class_for_leases_is_none_for_consul() {
+        assert_eq!(consul_class(&class(&json!({"lease": {}}))), None);
+    }
+
+    #[test]
+    fn secrets_have_their_default_keys_and_each_is_named_once() {
+        let class = with(&json!({
+            "tokenSecretRef": {"name": "consul"},
+            "tls": {
+                "caSecretRef": {"name": "consul"}, "certSecretRef": {"namespace": "pki", "name": "client"},
+                "serverName": "server.dc1.consul",
+            },
+        }));
+        let class = class.unwrap();
+        let own = SecretId { namespace: None, name: "consul".into() };
+        let other = SecretId { namespace: Some("pki".into()), name: "client".into() };
+        assert_eq!(class.credentials, Credentials::Secret(SecretKey { secret: own.clone(), key: "token".into() }));
+        assert_eq!(class.tls.authorities, Some(SecretKey { secret: own.clone(), key: "ca.crt".into() }));
+        assert_eq!(class.tls.certificate.as_ref(), Some(&other));
+        assert_eq!(class.address, "https://consul.example:8501");
+        assert_eq!(class.secrets(), BTreeSet::from([own, other.clone()]));
+        assert_eq!(other.to_string(), "pki/client");
+    }
+
+    #[test]
+    fn policies_and_sources_are_read() {
+        let class = with(&json!({
+            "login": {"authMethod": "kubernetes"}, "node": {"useAgent": true}, "whenOperatorStops": "Release",
+            "whenClusterIsLost": {"policy": "Release"}, "sessions": {"count": 4, "ttlSeconds": 30, "lockDelaySeconds": 0},
+        }));
+        let class = class.unwrap();
+        let token_path = "/var/run/secrets/kubernetes.io/serviceaccount/token".into();
+        assert_eq!(class.credentials, Credentials::Login { method: "kubernetes".into(), token_path });
+        assert_eq!(class.node, SessionNode::Agent);
+        assert!(class.release_on_stop);
+        assert_eq!(class.release_after, Some(Duration::from_secs(60)));
+        assert_eq!((class.sessions, class.ttl, class.lock_delay), (4, Duration::from_secs(30), Duration::ZERO));
+    }
+
+    #[test]
+    fn what_older_definitions_let_pass_is_refused() {
+        let refused = |fields: &Value, says: &str| {
+            let message = with(fields).unwrap_err();
+            assert!(message.contains("\"consul\"") && message.contains(says), "{message}");
+        };
+        refused(&json!({"address": "consul:8500"}), "for example http://consul.example:8500");
+        refused(&json!({"address": "http://"}), "for example http://consul.example:8500");
+        refused(&json!({"cluster": ""}), "for example west");
+        refused(
+            &json!({"login": {"authMethod": "k"}, "tokenSecretRef": {"name": "t"}}),
+            "leave out consul.tokenSecretRef",
+        );
+        refused(&json!({"node": {"name": "n", "useAgent": true}}), "leave out consul.node.name");
+        let both = json!({"lease": {}, "consul": {"address": "http://c", "cluster": "west"}});
+        let message = consul_class(&class(&both)).unwrap().unwrap_err().message;
+        assert!(message.contains("leave lease or consul out"), "{message}");
+    }
+
+    #[test]
+    fn only_the_directory_that_all_keys_have_in_common_is_watched() {
+        let prefix = |template: &str, pattern: Option<&str>| watched_prefix(template, pattern);
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(prefix("services/{namespace}/{name}/leader", None), some("services/"));
+        assert_eq!(prefix("a/b/c-{name}", None), some("a/b/"));
+        assert_eq!(prefix("a/b/{name}", Some("a/b/*")), some("a/b/"));
+        assert_eq!(prefix("a/b/{name}", Some("a/bc/{namespace}/*")), some("a/"));
+        assert_eq!(prefix("a/{name}", Some("a/fixed/key")), some("a/"));
+        for (template, pattern) in
+            [("{name}/a", None), ("lock-{name}", None), ("/{name}", None), ("a/{name}", Some("b/*"))]
+        {
+            assert_eq!(prefix(template, pattern), None, "{template} {pattern:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_keeps_consuls_rules() {
+        for key in ["services/shop/web/leader", "a", "a.b_c-1/.lock", &"x".repeat(512)] {
+            assert!(is_consul_key(key), "{key}");
+        }
+        for key in ["", "/a", "a/", "a//b", "a/../b", "..", "a/./b", "a b", "a%20b", "Web", "ä", &"x".repeat(513)] {
+            assert!(!is_consul_key(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn where_the_key_has_the_leaders_name_no_lock_takes_the_key_of_a_record() {
+        let class = with(&json!({"record": "LeaderName"})).unwrap();
+        assert_eq!(class.check_key("services/shop/web/leader"), Ok(()));
+        let long = format!("services/{}", "x".repeat(500));
+        for key in ["services/shop/web/record", &long, "other/shop"] {
+            assert_eq!(class.check_key(key).unwrap_err().reason, "KeyNotAllowed", "{key}");
+        }
+        assert_eq!(with(&json!({})).unwrap().check_key("services/shop/web/record"), Ok(()));
+    }
+}

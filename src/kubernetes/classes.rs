@@ -1,0 +1,60 @@
+//! Classes: their status.
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+use super::failure::patched;
+use super::within;
+use crate::api::{ElectionClass, ElectionClassStatus};
+use crate::core::Failure;
+
+/// The classes of a cluster.
+#[derive(Clone)]
+pub struct ElectionClasses {
+    client: Client,
+    timeout: Duration,
+}
+
+impl ElectionClasses {
+    /// `timeout` bounds each request.
+    pub fn new(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// Writes the status, if the class is still as `seen`: what was found out with an older spec is not told about a newer one.
+    ///
+    /// # Errors
+    /// `None`: it has changed meanwhile, or is gone. Otherwise why it could not be written.
+    pub async fn write_status(
+        &self,
+        seen: &ElectionClass,
+        status: &ElectionClassStatus,
+    ) -> Result<ElectionClass, Option<Failure>> {
+        let mut fields = json!(status);
+        // In a merge patch, what is not named stays: what may vanish has to be named.
+        for vanishing in ["consul", "conditions"] {
+            if fields.get(vanishing).is_none() {
+                fields[vanishing] = Value::Null;
+            }
+        }
+        if status.consul.is_some() {
+            for vanishing in ["node", "sessions"] {
+                if fields["consul"].get(vanishing).is_none() {
+                    fields["consul"][vanishing] = Value::Null;
+                }
+            }
+        }
+        let patch = json!({
+            "metadata": {"uid": seen.uid(), "resourceVersion": seen.resource_version()},
+            "status": fields,
+        });
+        let api: Api<ElectionClass> = Api::all(self.client.clone());
+        let name = seen.name_any();
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let written = api.patch_status(&name, &parameters, &patch);
+        patched("electionclasses/status", within(self.timeout, written).await)
+    }
+}

@@ -1,0 +1,106 @@
+//! Secrets that classes refer to: only those are watched, each by its name, so that no right to list all Secrets is needed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use futures::stream::{self, BoxStream, select_all};
+use futures::{Stream, StreamExt};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
+
+use super::watch::changes;
+use super::{Change, WatchFailure, watch_config};
+use crate::api::SecretId;
+
+/// What a Secret holds. Its values are in no log, as they are not in the text for `{:?}`.
+#[derive(Clone, Default, Deserialize, PartialEq, Eq)]
+#[serde(transparent)]
+pub struct SecretData(BTreeMap<String, ByteString>);
+
+impl SecretData {
+    /// The value under a key.
+    pub fn get(&self, key: &str) -> Option<&[u8]> {
+        self.0.get(key).map(|value| value.0.as_slice())
+    }
+
+    /// All keys, to tell a person which there are.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl fmt::Debug for SecretData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.keys()).finish()
+    }
+}
+
+/// What is told about one Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretChange {
+    /// It holds this.
+    Present(SecretData),
+    /// There is none.
+    Absent,
+    /// It can't be watched at present. The watch goes on trying, and what was known before may be used meanwhile.
+    Broken(WatchFailure),
+}
+
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = k8s::Secret)]
+struct SlimSecret {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    data: Option<SecretData>,
+}
+
+/// Watches these Secrets, a connection for each. A name without a namespace is one in `own_namespace`. The stream never ends,
+/// not even without any Secret.
+pub fn watch_secrets(
+    client: &Client,
+    own_namespace: &str,
+    secrets: BTreeSet<SecretId>,
+) -> BoxStream<'static, (SecretId, SecretChange)> {
+    let each = secrets.into_iter().map(|secret| watch_secret(client, own_namespace, secret));
+    select_all(each).chain(stream::pending()).boxed()
+}
+
+fn watch_secret(
+    client: &Client,
+    own_namespace: &str,
+    secret: SecretId,
+) -> impl Stream<Item = (SecretId, SecretChange)> + Send + Unpin + use<> {
+    let namespace = secret.namespace.as_deref().unwrap_or(own_namespace);
+    let api: Api<SlimSecret> = Api::namespaced(client.clone(), namespace);
+    let config = watch_config().fields(&format!("metadata.name={}", secret.name));
+    let data = |secret: SlimSecret| secret.data.unwrap_or_default();
+    changes("secrets", Some(namespace.to_owned()), api, config, data).map(move |change| {
+        let change = match change {
+            // The field selector lets one through at most.
+            Change::All(_, mut found) => found.pop().map_or(SecretChange::Absent, SecretChange::Present),
+            Change::Applied(data) => SecretChange::Present(data),
+            Change::Deleted(_) => SecretChange::Absent,
+            Change::Broken(_, failure) => SecretChange::Broken(failure),
+        };
+        (secret.clone(), change)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_secret_for_logs_has_no_values() {
+        let secret: SlimSecret =
+            serde_json::from_value(json!({"metadata": {"name": "consul"}, "data": {"token": "c2VjcmV0"}})).unwrap();
+        let text = format!("{secret:?}");
+        assert!(text.contains("token") && !text.contains("secret\"") && !text.contains("115, 101"), "{text}");
+        assert_eq!(secret.data.unwrap_or_default().get("token"), Some(b"secret".as_slice()));
+    }
+}
