@@ -101,6 +101,7 @@ impl Run {
             controller: self.controller,
             identity,
             lease_duration: self.lease_duration,
+            own_namespace: lease_namespace,
             request_timeout,
             leases,
         };

@@ -13,7 +13,7 @@ use super::Error;
 use super::error::Purpose;
 
 /// How to reach Consul.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `http://host:8500` or `https://host:8501`.
     pub address: String,

@@ -62,7 +62,7 @@ struct Running {
 }
 
 /// The id of a class's store.
-pub(super) fn store_id(class: &str) -> StoreId {
+fn store_id(class: &str) -> StoreId {
     StoreId(format!("consul/{class}"))
 }
 
@@ -150,9 +150,19 @@ struct Store {
     client: consul::Client,
     token: Option<String>,
     sessions: watch::Receiver<Sessions>,
-    events: BoxStream<'static, StoreEvent>,
+    /// What keeps the locks from being watched, or that nothing does.
+    watched: mpsc::UnboundedReceiver<Option<String>>,
+    forwarder: JoinHandle<()>,
     keeper: JoinHandle<()>,
     role: watch::Sender<Role>,
+}
+
+impl Drop for Store {
+    /// The sessions stay: a successor finds them by their names.
+    fn drop(&mut self) {
+        self.forwarder.abort();
+        self.keeper.abort();
+    }
 }
 
 /// What is known of a Secret.
@@ -193,11 +203,14 @@ impl Runner {
             } else if report.settings.take().is_some() {
                 check = TokioInstant::now();
             }
-            self.tell_status(&class, &report, store.as_ref()).await;
+            if let Some(status) = self.status(&class, &report, store.as_ref()) {
+                self.write_status(&class, &status).await;
+            }
+            let (waits, asks) = (role.waits(), store.is_some() || report.settings.is_some());
             let event = async {
                 match &mut store {
                     Some(store) => tokio::select! {
-                        event = store.events.next() => Happened::Told(event),
+                        watched = store.watched.recv() => Happened::Watched(watched),
                         changed = store.sessions.changed() => Happened::Sessions(changed.is_ok()),
                     },
                     None => futures::future::pending().await,
@@ -205,22 +218,14 @@ impl Runner {
             };
             tokio::select! {
                 happened = event => match happened {
-                    Happened::Told(Some(event)) => {
-                        let failure = match &event {
-                            StoreEvent::Broken(_, failure) => Some(Some(text(failure).to_owned())),
-                            StoreEvent::Tenure(..) => None,
-                            _ => Some(None),
-                        };
-                        if let Some(failure) = failure
-                            && report.watch != failure
-                        {
+                    Happened::Watched(Some(failure)) => {
+                        if report.watch != failure {
                             self.log(failure.as_deref(), "the locks can be watched again");
                             report.watch = failure;
                             check = TokioInstant::now();
                         }
-                        let _ = self.world.inputs.send(Input::Records(event));
                     }
-                    Happened::Told(None) | Happened::Sessions(false) => {
+                    Happened::Watched(None) | Happened::Sessions(false) => {
                         // The tasks behind it have ended: made anew.
                         store = None;
                     }
@@ -263,9 +268,10 @@ impl Runner {
                     let destroy = self.leave.borrow().unwrap_or(true);
                     return self.farewell(store, login, destroy).await;
                 }
-                () = tokio::time::sleep_until(check), if store.is_some() || report.settings.is_some() => {
-                    if let Some(store) = &store {
-                        report.check = Some(self.ask(store).await);
+                () = tokio::time::sleep_until(check), if asks => {
+                    let client = store.as_ref().map(|store| store.client.clone());
+                    if let Some(client) = client {
+                        report.check = Some(Self::ask(&client).await);
                     }
                     let unknown = report.check.as_ref().is_some_and(|check| matches!(check, Err(consul::Error::UnknownToken(_))));
                     if unknown {
@@ -274,7 +280,7 @@ impl Runner {
                     let period = if report.trouble().is_some() { CHECK_AGAIN } else { CHECK_PERIOD };
                     check = TokioInstant::now() + period;
                 }
-                () = role.due(), if role.waits() => {}
+                () = role.due(), if waits => {}
                 () = renewal(login.as_ref()) => login = None,
             }
         }
@@ -363,14 +369,13 @@ impl Runner {
             wait: made.ttl.min(Duration::from_secs(60)),
         };
         let locks = ConsulStore::new(parameters, sessions.clone());
-        let events = locks.watch();
+        let (heard, watched) = mpsc::unbounded_channel();
+        // Not by way of this task, which may wait for a server: what is told of the tenure must not be late.
+        let forwarder = tokio::spawn(forward(locks.watch(), heard, self.world.inputs.clone()));
         self.world.stores.insert(self.id.clone(), std::sync::Arc::new(locks));
-        if let Some(old) = store.take() {
-            // Its successor finds the sessions by their names.
-            old.keeper.abort();
-        }
         tracing::info!(class = self.name(), address = made.settings.address, "keeps locks in Consul");
-        *store = Some(Store { made, client, token, sessions, events, keeper: tokio::spawn(keeper.run()), role });
+        *store =
+            Some(Store { made, client, token, sessions, watched, forwarder, keeper: tokio::spawn(keeper.run()), role });
         Ok(())
     }
 
@@ -381,26 +386,29 @@ impl Runner {
             trouble("NoServiceAccountToken", message)
         })?;
         let client = consul::Client::new(settings).map_err(|error| trouble("InvalidSettings", error.to_string()))?;
-        let login = client.login(method, bearer.trim()).await.map_err(|error| {
-            trouble("LoginFails", format!("can't log in by the auth method {method}: {error}"))
-        })?;
+        let login = client
+            .login(method, bearer.trim())
+            .await
+            .map_err(|error| trouble("LoginFails", format!("can't log in by the auth method {method}: {error}")))?;
         let renew = login.lifetime.map(|lifetime| TokioInstant::now() + lifetime * 2 / 3);
         tracing::info!(class = self.name(), method, "logged in at Consul");
         Ok(Login { secret: login.secret, renew })
     }
 
-    async fn ask(&self, store: &Store) -> Result<consul::Agent, consul::Error> {
-        if !store.client.leader_known().await? {
-            return Err(consul::Error::NoLeader("Consul has no leader at present: its servers can't agree on one".into()));
+    async fn ask(client: &consul::Client) -> Result<consul::Agent, consul::Error> {
+        if !client.leader_known().await? {
+            return Err(consul::Error::NoLeader(
+                "Consul has no leader at present: its servers can't agree on one".into(),
+            ));
         }
-        store.client.agent_self().await
+        client.agent_self().await
     }
 
     /// What the class's status tells; only the replica that acts writes it, and only what has changed.
-    async fn tell_status(&self, class: &ElectionClass, report: &Report, store: Option<&Store>) {
+    fn status(&self, class: &ElectionClass, report: &Report, store: Option<&Store>) -> Option<ElectionClassStatus> {
         let acts = matches!(self.world.claim.borrow().state, ClaimState::Acting(until) if monotonic() < until);
         if !acts || (report.check.is_none() && report.settings.is_none()) {
-            return;
+            return None;
         }
         let before = class.status.clone().unwrap_or_default();
         let generation = class.metadata.generation.unwrap_or_default();
@@ -423,22 +431,22 @@ impl Runner {
             let version = agent.version.clone().unwrap_or_else(|| "unknown".into());
             status.consul = Some(ConsulStatus { version, node, sessions });
         }
-        if status != before {
-            let classes = ElectionClasses::new(self.world.client.clone(), self.world.timeout);
-            match classes.write_status(class, &status).await {
-                Ok(_) | Err(None) => {}
-                Err(Some(failure)) => tracing::debug!(class = self.name(), "{}", text(&failure)),
-            }
+        (status != before).then_some(status)
+    }
+
+    async fn write_status(&self, class: &ElectionClass, status: &ElectionClassStatus) {
+        let classes = ElectionClasses::new(self.world.client.clone(), self.world.timeout);
+        match classes.write_status(class, status).await {
+            Ok(_) | Err(None) => {}
+            Err(Some(failure)) => tracing::debug!(class = self.name(), "{}", text(&failure)),
         }
     }
 
     async fn farewell(&self, store: Option<Store>, login: Option<Login>, destroy: bool) {
-        let Some(store) = store else { return };
+        let Some(mut store) = store else { return };
         if destroy {
             let _ = store.role.send(Role::Leave);
-            let _ = store.keeper.await;
-        } else {
-            store.keeper.abort();
+            let _ = (&mut store.keeper).await;
         }
         if let Some(login) = login {
             let _ = store.client.logout(&login.secret).await;
@@ -447,8 +455,26 @@ impl Runner {
 }
 
 enum Happened {
-    Told(Option<StoreEvent>),
+    Watched(Option<Option<String>>),
     Sessions(bool),
+}
+
+async fn forward(
+    mut events: BoxStream<'static, StoreEvent>,
+    heard: mpsc::UnboundedSender<Option<String>>,
+    inputs: mpsc::UnboundedSender<Input>,
+) {
+    while let Some(event) = events.next().await {
+        let failure = match &event {
+            StoreEvent::Broken(_, failure) => Some(Some(text(failure).to_owned())),
+            StoreEvent::Tenure(..) => None,
+            StoreEvent::All(..) | StoreEvent::Rewound(..) | StoreEvent::Changed(..) => Some(None),
+        };
+        let gone = failure.is_some_and(|failure| heard.send(failure).is_err());
+        if gone || inputs.send(Input::Records(event)).is_err() {
+            return;
+        }
+    }
 }
 
 /// What went wrong with a store last, each by itself.
@@ -589,4 +615,3 @@ fn secret<'a>(secrets: &'a Secrets, key: &SecretKey) -> Result<Option<&'a [u8]>,
         }),
     }
 }
-

@@ -198,6 +198,14 @@ impl Index {
     }
 
     pub(super) fn apply_classes(&mut self, change: Change<(String, ElectionClass)>) {
+        // A class's status is written by this program itself, and changes nothing for the elections.
+        let said = |classes: &Classes| -> Vec<_> {
+            let class = |(name, class): (&String, &ElectionClass)| {
+                (name.clone(), class.spec.clone(), class.metadata.annotations.clone())
+            };
+            classes.iter().map(class).collect()
+        };
+        let before = said(&self.classes);
         match change {
             Change::Applied((name, class)) => {
                 self.classes.insert(name, class);
@@ -207,6 +215,9 @@ impl Index {
             }
             Change::All(_, classes) => self.classes = classes.into_iter().collect(),
             Change::Broken(..) => return,
+        }
+        if said(&self.classes) == before {
+            return;
         }
         let all: Vec<(String, String)> = self
             .namespaces

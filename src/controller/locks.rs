@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::{Key, Stored, Uid, Version};
+use crate::core::{Key, StoreId, Stored, Uid, Version};
 use crate::store::StoreScope;
 
 /// An election by namespace and name.
@@ -79,6 +79,11 @@ impl Locks {
     pub(super) fn within(&self, scope: &StoreScope) -> Vec<(Key, Version)> {
         let inside = self.records.iter().filter(|(key, _)| scope.contains(key));
         inside.map(|(key, (version, _))| (key.clone(), *version)).collect()
+    }
+
+    /// Whether this cluster has any lock in a store.
+    pub(super) fn holds_any(&self, store: &StoreId) -> bool {
+        self.records.iter().any(|(key, (_, stored))| key.store == *store && stored.record().is_some())
     }
 
     /// Forgets what was seen within a scope: its versions begin anew.

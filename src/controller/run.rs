@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant as TokioInstant, sleep_until};
 
 use super::announce::{announce, announce_defects, announce_refusal, text};
+use super::classes::{ConsulStores, World};
 use super::entry::Entry;
 use super::execute::Executor;
 use super::index::Index;
@@ -53,6 +54,8 @@ pub struct Parameters {
     pub identity: String,
     /// How long an operator that was killed keeps the others waiting.
     pub lease_duration: Duration,
+    /// The namespace of the operator's own Lease, and of Secrets that name none.
+    pub own_namespace: String,
     /// The limit of each request.
     pub request_timeout: Duration,
     /// The locks in Leases.
@@ -74,6 +77,7 @@ pub struct Controller {
     begun: u64,
     sync: Sync,
     shared: Shared,
+    consul: ConsulStores,
     timers: BTreeSet<(Instant, String, String)>,
     metrics: Metrics,
     health: Health,
@@ -96,8 +100,16 @@ impl Controller {
         metrics: Metrics,
         health: Health,
     ) -> reqwest::Result<Self> {
-        let Parameters { client, namespaces, controller, identity, lease_duration, request_timeout, leases } =
-            parameters;
+        let Parameters {
+            client,
+            namespaces,
+            controller,
+            identity,
+            lease_duration,
+            own_namespace,
+            request_timeout,
+            leases,
+        } = parameters;
         let (sender, inputs) = mpsc::unbounded_channel();
         let stores = Stores::default();
         stores.insert(StoreId::leases(), leases.clone());
@@ -110,6 +122,15 @@ impl Controller {
             sender.clone(),
             claim.clone(),
         );
+        let consul = ConsulStores::new(World {
+            client: client.clone(),
+            own_namespace,
+            controller: controller.clone(),
+            timeout: request_timeout,
+            stores,
+            inputs: sender.clone(),
+            claim: claim.clone(),
+        });
         let scopes = namespaces.scopes();
         let missing = scopes
             .iter()
@@ -140,6 +161,7 @@ impl Controller {
             begun: 0,
             sync,
             shared: Shared::default(),
+            consul,
             timers: BTreeSet::new(),
             metrics,
             health,
@@ -152,7 +174,7 @@ impl Controller {
         loop {
             let now = monotonic();
             if draining.is_some_and(|until| now >= until || !self.is_busy()) {
-                return;
+                return self.consul.stop().await;
             }
             self.health.beat();
             let wake = self.timers.first().map_or(now + Duration::from_secs(1), |(at, ..)| *at);
@@ -162,6 +184,7 @@ impl Controller {
                 changed = stop.changed(), if draining.is_none() => {
                     if changed.is_err() || *stop.borrow() {
                         draining = Some(monotonic() + DRAIN);
+                        self.index.mark_all();
                     }
                 }
                 input = self.inputs.recv() => {
@@ -201,6 +224,10 @@ impl Controller {
             Input::Classes(change) => {
                 self.note_sync("electionclasses", &change);
                 self.index.apply_classes(change);
+                let locks = &self.index.locks;
+                for id in self.consul.apply(&self.index.classes, |id| locks.holds_any(id)) {
+                    self.shared.add(id, monotonic());
+                }
             }
             Input::Elections(change) => {
                 self.note_sync("leaderelections", &change);
@@ -410,6 +437,10 @@ impl Controller {
         }
         let deleted = entry.is_deleted();
         let key = key_of(entry, held);
+        let desired = match desired {
+            Desired::Freeze if draining && self.consul.releases_on_stop(&key.store) => Desired::Leave,
+            desired => desired,
+        };
         let tenure = match self.shared.knowledge(&key.store, now) {
             Knowledge::Full(tenure) => Some(tenure),
             Knowledge::Nothing => None,

@@ -34,7 +34,6 @@ pub(super) enum Knowledge {
 }
 
 impl Shared {
-    #[allow(dead_code, reason = "the next step")]
     /// There is such a store; with new settings it goes on from what was known.
     pub(super) fn add(&mut self, id: StoreId, now: Instant) {
         self.0.entry(id).or_insert(State { listed: false, tenure: None, since: now });

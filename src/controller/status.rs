@@ -8,10 +8,10 @@ use k8s_openapi::jiff::Timestamp as Wall;
 use super::announce::{in_seconds, led_elsewhere, not_eligible, text};
 use super::entry::Entry;
 use crate::api::{
-    ACCEPTED, CandidateCount, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved, STORE_REACHABLE,
-    condition, with_transition_times,
+    ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
+    STORE_REACHABLE, condition, with_transition_times,
 };
-use crate::core::{Election, Failure, Holder, Instant, Node, Pod, Situation, Timestamp, eligible};
+use crate::core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Timestamp, eligible};
 
 /// What an election's status should be now; `None`: nothing that could be told is known yet.
 pub(super) fn status(
@@ -47,7 +47,13 @@ pub(super) fn status(
         status.class_name = Some(spec.class_name.clone());
         status.candidates = Some(count(spec, candidates, now));
         status.worst_case_failover_seconds = Some(worst_case(spec, operator_lease));
-        status.leader = group.leader().map(|(_, holder, since)| leader(holder, *since));
+        status.leader = match group.situation() {
+            Situation::LedElsewhere(rival) => Some(leader_elsewhere(rival)),
+            _ => group.leader().map(|(_, holder, since)| Leader {
+                cluster: spec.consul.as_ref().map(|consul| consul.cluster.clone()),
+                ..leader(holder, Some(*since))
+            }),
+        };
         let term = group.term().0;
         status.term = (term > 0).then_some(term).or(before.term);
         conditions.push(condition(ACCEPTED, true, "Accepted", "the election is served", generation));
@@ -63,10 +69,11 @@ pub(super) fn status(
 }
 
 /// The lease of an acting operator that is killed has to end first; then the leader may have time to recover, or its probe has to
-/// fail often enough.
+/// fail often enough. In Consul, a lock whose holder went silent is kept for a while.
 fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {
     let detection = spec.probe.as_ref().map(|probe| probe.rules.detection()).unwrap_or_default();
-    let total = operator_lease + spec.failover_delay.max(detection);
+    let expiry = spec.consul.as_ref().map(ConsulClass::expiry).unwrap_or_default();
+    let total = operator_lease + spec.failover_delay.max(detection) + expiry;
     i64::try_from(total.as_secs() + u64::from(total.subsec_nanos() > 0)).unwrap_or(i64::MAX)
 }
 
@@ -78,7 +85,7 @@ fn count(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) ->
     CandidateCount { total, eligible, summary: format!("{eligible}/{total}") }
 }
 
-fn leader(holder: &Holder, since: Timestamp) -> Leader {
+fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
     Leader {
         pod: Some(holder.pod.clone()),
         uid: Some(holder.uid.0.clone()),
@@ -86,7 +93,17 @@ fn leader(holder: &Holder, since: Timestamp) -> Leader {
         session: None,
         node: holder.node.clone(),
         ip: holder.ip.clone(),
-        since: Wall::from_millisecond(since.0).ok().map(in_seconds).map(Time),
+        since: since.and_then(|since| Wall::from_millisecond(since.0).ok()).map(in_seconds).map(Time),
+    }
+}
+
+/// The leader in another cluster; or the session of a program that is no lictor.
+fn leader_elsewhere(rival: &Rival) -> Leader {
+    let Rival { cluster, holder, since, session, term: _ } = rival;
+    Leader {
+        cluster: cluster.clone(),
+        session: cluster.is_none().then(|| session.clone()),
+        ..holder.as_ref().map(|holder| leader(holder, *since)).unwrap_or_default()
     }
 }
 
@@ -98,6 +115,31 @@ fn elected(
     generation: i64,
 ) -> Condition {
     let leads = group.leader().map(|(_, holder, _)| holder.pod.as_str());
+    match group.situation() {
+        Situation::LedElsewhere(rival) => {
+            let reason = if rival.cluster.is_some() { "LedElsewhere" } else { "HeldByOther" };
+            return condition(ELECTED, rival.cluster.is_some(), reason, led_elsewhere(rival), generation);
+        }
+        Situation::StoreLost => {
+            return condition(
+                ELECTED,
+                false,
+                "StoreLost",
+                "there is no leader, because the lock could not be confirmed in time (spec.whenStoreIsLost)",
+                generation,
+            );
+        }
+        Situation::LockLost => {
+            return condition(
+                ELECTED,
+                false,
+                "LockLost",
+                "the lock was lost, and is taken again when the store's lock delay is over",
+                generation,
+            );
+        }
+        _ => {}
+    }
     if let Some(failure) = group.failure() {
         let holds = matches!(group.situation(), Situation::Led | Situation::LedDespiteProbe) && leads.is_some();
         let reason = if holds { "LabellingFails" } else { "HandoverFails" };
@@ -126,24 +168,6 @@ fn elected(
             let message = format!("{what}: delete it, or give this election another spec.key");
             condition(ELECTED, false, "LockNotOurs", message, generation)
         }
-        (Situation::LedElsewhere(rival), _) => {
-            let reason = if rival.cluster.is_some() { "LedElsewhere" } else { "HeldByOther" };
-            condition(ELECTED, rival.cluster.is_some(), reason, led_elsewhere(rival), generation)
-        }
-        (Situation::StoreLost, _) => condition(
-            ELECTED,
-            false,
-            "StoreLost",
-            "there is no leader, because the lock could not be confirmed in time (spec.whenStoreIsLost)",
-            generation,
-        ),
-        (Situation::LockLost, _) => condition(
-            ELECTED,
-            false,
-            "LockLost",
-            "the lock was lost, and is taken again when the store's lock delay is over",
-            generation,
-        ),
         (_, Some(pod)) => condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation),
         (_, None) => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),
     }
@@ -168,6 +192,10 @@ fn why_nobody(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instan
 }
 
 fn store_reachable(group: &Election, generation: i64) -> Condition {
+    if *group.situation() == Situation::StoreLost {
+        let message = "the store did not confirm in time that the lock is still held: see the class's condition Ready";
+        return condition(STORE_REACHABLE, false, "NoAnswer", message, generation);
+    }
     match group.failure() {
         Some(Failure::Unknown(text)) => condition(STORE_REACHABLE, false, "NoAnswer", text, generation),
         _ => condition(STORE_REACHABLE, true, "Answers", "the lock's store answers", generation),

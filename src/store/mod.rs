@@ -1,5 +1,6 @@
 //! The port to the stores of locks, and its adapters. All of them pass the same contract suite, `tests/store`.
 
+mod consul;
 mod lease;
 mod memory;
 
@@ -9,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
+pub use self::consul::{ConsulParameters, ConsulStore, KeeperParameters, Layout, Role, SessionKeeper, Sessions};
 pub use self::lease::LeaseStore;
 pub use self::memory::{Fault, MemoryStore};
 use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Tenure, Uid, Version};

@@ -16,8 +16,8 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 
-use self::content::{Content, find, key};
 pub use self::content::Layout;
+use self::content::{Content, find, key};
 pub use self::sessions::*;
 use super::{LockStore, Owner, StoreEvent, StoreScope};
 use crate::consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
@@ -68,7 +68,7 @@ impl ConsulStore {
         let sum = key.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let index = sum.checked_rem(sessions.ids.len());
         index.and_then(|index| sessions.ids[index].clone()).ok_or_else(|| {
-            let why = sessions.failure.as_ref().map(|Failure::Refused(text) | Failure::Unknown(text)| text.as_str());
+            let why = sessions.failure.as_ref().map(|(Failure::Refused(text) | Failure::Unknown(text))| text.as_str());
             Failure::Refused(format!("there is no session at Consul yet: {}", why.unwrap_or("it is being made")))
         })
     }
@@ -201,9 +201,8 @@ impl ConsulStore {
         }
         let mut operations = vec![TxnOp::KvDeleteCas { key: key.name.clone(), index: version.0 }];
         let beside = beside.as_deref().and_then(|beside| find(&entries, beside));
-        operations.extend(
-            beside.map(|beside| TxnOp::KvDeleteCas { key: beside.key.clone(), index: beside.modify_index }),
-        );
+        operations
+            .extend(beside.map(|beside| TxnOp::KvDeleteCas { key: beside.key.clone(), index: beside.modify_index }));
         Ok(match self.parameters.client.transact(&operations).await {
             Transaction::Applied(_) => RecordOutcome::Written(version),
             Transaction::RolledBack(_) => RecordOutcome::Conflict,

@@ -41,7 +41,8 @@ impl Watch {
         let mut sessions = self.store.sessions.clone();
         let mut retry = FIRST_RETRY;
         let mut pause = Duration::ZERO;
-        self.take_sessions(&sessions.borrow_and_update().clone()).await;
+        let known = sessions.borrow_and_update().clone();
+        self.take_sessions(&known).await;
         loop {
             let (store, index) = (self.store.parameters.clone(), self.index);
             let query = async move {
