@@ -15,6 +15,7 @@ mod pod;
 mod probe;
 mod record;
 mod selector;
+mod session;
 mod time;
 
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
@@ -31,4 +32,5 @@ pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeRules, ProbeState};
 pub use record::{Holder, Record, Scope, Stored};
 pub use selector::{Operator, Requirement, Selector};
+pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters, Tenure};
 pub use time::{Instant, Timestamp};
