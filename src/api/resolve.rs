@@ -420,12 +420,12 @@ mod tests {
         let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
         let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
         assert_eq!(resolved.key.store, core::StoreId("consul/a".into()));
-        assert_eq!(resolved.when_store_is_lost, api::WhenStoreIsLost::Keep);
+        assert_eq!(resolved.when_lost, core::WhenLost::Keep);
         assert_eq!(resolved.consul_service, Some(api::ConsulService { name: "web".into(), port: 80 }));
         assert_eq!(outcome(spec, &Classes::new()), Err("NotInConsul"));
         let resolved = resolve(&election(json!({})), &Classes::new(), DEFAULT_CONTROLLER).unwrap().unwrap();
         assert_eq!(resolved.key.store, core::StoreId::leases());
-        assert_eq!(resolved.when_store_is_lost, api::WhenStoreIsLost::Demote);
+        assert_eq!(resolved.when_lost, core::WhenLost::Demote);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::consul::{self, Settings};
 use crate::core::{ClaimState, StoreId};
 use crate::kubernetes::{ClaimUpdate, ElectionClasses, SecretChange, SecretData, watch_secrets};
 use crate::store::{
-    ConsulParameters, ConsulStore, KeeperParameters, Layout, LockStore, Role, SessionKeeper, Sessions, StoreEvent,
+    ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
     Stores,
 };
 
@@ -344,19 +344,21 @@ impl Runner {
         client.set_token(token.as_deref()).map_err(|error| invalid(error.to_string()))?;
         let short: String = installation.0.chars().take(8).collect();
         let (role, roles) = watch::channel(duty);
-        let parameters = KeeperParameters {
-            client: client.clone(),
-            name: format!("lictor/{}/{short}/{}", made.cluster, self.name()),
-            node: match &made.node {
-                SessionNode::Own(node) => Some(node.clone()),
-                SessionNode::Agent => None,
+        let kept = SessionSettings {
+            prefix: format!("lictor/{}/{short}/{}", made.cluster, self.name()),
+            home: match &made.node {
+                SessionNode::Own(node) => Home::Node {
+                    name: node.clone(),
+                    address: "127.0.0.1".into(),
+                    meta: BTreeMap::from([("external-source".to_owned(), "lictor".to_owned())]),
+                },
+                SessionNode::Agent => Home::Agent,
             },
             count: made.sessions,
             ttl: made.ttl,
             lock_delay: made.lock_delay,
-            clock: monotonic,
         };
-        let (keeper, sessions) = SessionKeeper::new(parameters, roles);
+        let (keeper, sessions) = SessionKeeper::new(client.clone(), kept, monotonic);
         let parameters = ConsulParameters {
             id: self.id.clone(),
             client: client.clone(),
@@ -374,8 +376,16 @@ impl Runner {
         let forwarder = tokio::spawn(forward(locks.watch(), heard, self.world.inputs.clone()));
         self.world.stores.insert(self.id.clone(), std::sync::Arc::new(locks));
         tracing::info!(class = self.name(), address = made.settings.address, "keeps locks in Consul");
-        *store =
-            Some(Store { made, client, token, sessions, watched, forwarder, keeper: tokio::spawn(keeper.run()), role });
+        *store = Some(Store {
+            made,
+            client,
+            token,
+            sessions,
+            watched,
+            forwarder,
+            keeper: tokio::spawn(keeper.run(roles)),
+            role,
+        });
         Ok(())
     }
 

@@ -53,8 +53,9 @@ impl Shared {
                 self.0.get_mut(&scope.store).is_some_and(|state| !std::mem::replace(&mut state.listed, true))
             }
             StoreEvent::Tenure(store, tenure) => self.0.get_mut(store).is_some_and(|state| {
-                let before = state.tenure.replace(*tenure);
-                before.is_none_or(|before| before.lasts(now)) != tenure.lasts(now) || before.is_none()
+                let now_known = (*tenure != Tenure::Unknown).then_some(*tenure);
+                let before = std::mem::replace(&mut state.tenure, now_known);
+                before.map(|before| before.lasts(now)) != now_known.map(|tenure| tenure.lasts(now))
             }),
             StoreEvent::Changed(..) | StoreEvent::Broken(..) => false,
         }

@@ -18,10 +18,11 @@ impl Backoff {
     const LONGEST: Duration = Duration::from_secs(10);
 
     pub(super) fn new(owner: &str) -> Self {
-        // FNV-1a: any spread will do.
-        let seed = owner
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        Self::with_seed(seed_of(owner))
+    }
+
+    /// With a seed of 0 there is no jitter.
+    pub(super) fn with_seed(seed: u64) -> Self {
         Self { seed, failures: 0, until: None }
     }
 
@@ -50,4 +51,9 @@ impl Backoff {
         self.failures = 0;
         self.until = None;
     }
+}
+
+/// A number that differs from owner to owner. FNV-1a: any spread will do.
+pub(super) fn seed_of(owner: &str) -> u64 {
+    owner.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -15,6 +15,7 @@ mod pod;
 mod probe;
 mod record;
 mod selector;
+mod session;
 mod tenure;
 mod time;
 
@@ -32,5 +33,6 @@ pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeRules, ProbeState};
 pub use record::{Holder, Record, Rival, Scope, Stored};
 pub use selector::{Operator, Requirement, Selector};
+pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use tenure::Tenure;
 pub use time::{Instant, Timestamp};

@@ -2,24 +2,26 @@
 
 use super::Instant;
 
-/// How long what this cluster holds in a store is surely its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How long what is held in a store, or hangs on a session, is surely its holder's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tenure {
+    /// It is lost, was not renewed in time, or never was: it may be somebody else's.
+    Lapsed,
+    /// Nothing is known yet: it was not looked up, or was found and not yet renewed.
+    Unknown,
+    /// Up to this moment, and longer only if it is renewed before.
+    Until(Instant),
     /// For good: nobody else can take it without a compare-and-swap that this cluster would notice.
     Unlimited,
-    /// Until this moment, and longer only if it is renewed before.
-    Until(Instant),
-    /// It may be somebody else's by now.
-    Lapsed,
 }
 
 impl Tenure {
-    /// Whether it lasts at a moment.
+    /// Whether it surely lasts at a moment.
     pub fn lasts(self, now: Instant) -> bool {
         match self {
-            Self::Unlimited => true,
+            Self::Lapsed | Self::Unknown => false,
             Self::Until(end) => now < end,
-            Self::Lapsed => false,
+            Self::Unlimited => true,
         }
     }
 }

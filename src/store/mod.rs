@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-pub use self::consul::{ConsulParameters, ConsulStore, KeeperParameters, Layout, Role, SessionKeeper, Sessions};
+pub use self::consul::{ConsulParameters, ConsulStore, Home, Layout, Role, SessionKeeper, SessionSettings, Sessions};
 pub use self::lease::LeaseStore;
 pub use self::memory::{Fault, MemoryStore};
 use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Tenure, Uid, Version};

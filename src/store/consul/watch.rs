@@ -12,7 +12,7 @@ use futures::channel::mpsc;
 use super::content::{find, key};
 use super::{ConsulStore, Sessions};
 use crate::consul::{Entry, Error};
-use crate::core::{Stored, Version};
+use crate::core::{Stored, Tenure, Version};
 use crate::store::StoreEvent;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -142,9 +142,10 @@ impl Watch {
     }
 
     async fn take_sessions(&mut self, sessions: &Sessions) {
-        let Some(tenure) = sessions.tenure else { return };
+        let tenure = sessions.tenure;
         let own: Vec<String> = sessions.ids.iter().flatten().cloned().collect();
-        if self.own.as_ref() != Some(&own) {
+        // Until they are looked up, or while another replica keeps them, all that was known of them may go on.
+        if tenure != Tenure::Unknown && self.own.as_ref() != Some(&own) {
             // What is held by a session that was not known as this cluster's own, looks different from now on.
             let is_new = |id: &String| self.own.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
             let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));

@@ -1,0 +1,489 @@
+//! The life of one Consul session: when it is looked up, made, renewed, and how long its owner may rely on it.
+//!
+//! Its owner counts from the moment at which the last renewal that succeeded was *sent*: Consul began to count later. Consul
+//! itself waits twice as long before it ends a session (`agent/consul/session_ttl.go`), which nothing in here relies on. A
+//! session that was found has no tenure until it is renewed: when its last renewal was, is not known.
+
+use std::time::Duration;
+
+use super::backoff::{Backoff, seed_of};
+use super::{Instant, Tenure};
+
+/// The lengths of a session's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionParameters {
+    /// How long a session lives without a renewal.
+    pub ttl: Duration,
+}
+
+impl SessionParameters {
+    /// From one renewal to the next.
+    pub fn renewal(self) -> Duration {
+        self.ttl / 3
+    }
+
+    /// What an owner stays away from the end: requests that it has sent may still be on their way, and clocks do not run equally
+    /// fast.
+    pub fn margin(self) -> Duration {
+        self.ttl / 5
+    }
+
+    /// The longest from one attempt to the next, while a renewal may still come in time.
+    fn retry(self) -> Duration {
+        self.ttl / 15
+    }
+}
+
+/// A session that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundSession {
+    /// Its ID.
+    pub id: String,
+    /// The TTL that it was made with.
+    pub ttl: Duration,
+    /// The order in which sessions were made.
+    pub create_index: u64,
+}
+
+/// What a session needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionCommand {
+    /// Look for sessions of its name, past every cache.
+    LookUp,
+    /// Make one.
+    Create,
+    /// Renew the one with this ID.
+    Renew(String),
+    /// Nothing before this moment.
+    Wait(Instant),
+}
+
+/// The life of one session, under one name.
+#[derive(Debug)]
+pub struct SessionLife {
+    parameters: SessionParameters,
+    seed: u64,
+    state: State,
+    /// The ID of the last one, to know it again among several.
+    last: Option<String>,
+    /// Whether it is known that there is none, or that the last one ended.
+    lapsed: bool,
+    /// Spread the renewals of many sessions.
+    renewals: u32,
+    backoff: Backoff,
+    /// Earliest moment of the next request.
+    not_before: Instant,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// There may be one of its name.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// There was one when it was last asked for.
+    Present {
+        id: String,
+        ttl: Duration,
+        /// When the last renewal that succeeded was sent.
+        renewed: Option<Instant>,
+    },
+}
+
+impl SessionLife {
+    const LONGEST_RETRY: Duration = Duration::from_secs(4);
+
+    /// One that nothing is known of. `name` gives the jitter, too.
+    pub fn new(name: &str, parameters: SessionParameters) -> Self {
+        Self::with_seed(seed_of(name), parameters)
+    }
+
+    fn with_seed(seed: u64, parameters: SessionParameters) -> Self {
+        Self {
+            parameters,
+            seed,
+            state: State::Unknown,
+            last: None,
+            lapsed: false,
+            renewals: 0,
+            backoff: Backoff::with_seed(seed),
+            not_before: Instant::default(),
+        }
+    }
+
+    /// What to do now.
+    pub fn next(&self, now: Instant) -> SessionCommand {
+        let (due, command) = match &self.state {
+            State::Unknown => (self.not_before, SessionCommand::LookUp),
+            State::Absent => (self.not_before, SessionCommand::Create),
+            State::Present { id, ttl, renewed } => {
+                let due = renewed.map_or(self.not_before, |renewed| {
+                    let interval = SessionParameters { ttl: *ttl }.renewal();
+                    (renewed + interval - self.jitter(interval)).max(self.not_before)
+                });
+                (due, SessionCommand::Renew(id.clone()))
+            }
+        };
+        if now < due { SessionCommand::Wait(due) } else { command }
+    }
+
+    /// How long its owner may rely on it.
+    pub fn tenure(&self, now: Instant) -> Tenure {
+        match self.deadline() {
+            Some(deadline) if now < deadline => Tenure::Until(deadline),
+            Some(_) => Tenure::Lapsed,
+            None if self.lapsed => Tenure::Lapsed,
+            None => Tenure::Unknown,
+        }
+    }
+
+    /// Its ID, while there is no reason to believe that it ended.
+    pub fn id(&self) -> Option<&str> {
+        match &self.state {
+            State::Present { id, .. } => Some(id),
+            State::Unknown | State::Absent => None,
+        }
+    }
+
+    /// What goes by its name was looked up. One is adopted: the one that this process used before, since locks may hang on it, or
+    /// else the oldest. The others are returned: nobody uses them.
+    pub fn looked_up(&mut self, found: Vec<FoundSession>, now: Instant) -> Vec<FoundSession> {
+        if self.state != State::Unknown {
+            return vec![];
+        }
+        self.succeeded(now);
+        let mut found = found;
+        found.sort_by_key(|session| (self.last.as_ref() != Some(&session.id), session.create_index));
+        if found.is_empty() {
+            self.state = State::Absent;
+            self.lapsed = true;
+            return vec![];
+        }
+        let FoundSession { id, ttl, create_index: _ } = found.remove(0);
+        if self.last.as_ref().is_some_and(|last| *last != id) {
+            self.lapsed = true;
+        }
+        self.last = Some(id.clone());
+        self.state = State::Present { id, ttl, renewed: None };
+        found
+    }
+
+    /// The looking up failed.
+    pub fn look_up_failed(&mut self, now: Instant) {
+        if self.state == State::Unknown {
+            self.failed(now);
+        }
+    }
+
+    /// One was made, by a request that was sent at `sent`.
+    pub fn created(&mut self, id: String, ttl: Duration, sent: Instant, now: Instant) {
+        self.last = Some(id.clone());
+        self.state = State::Present { id, ttl, renewed: Some(sent) };
+        self.lapsed = true;
+        self.succeeded(now);
+    }
+
+    /// It could not be made. If that is `known`, the next attempt only has to wait; else there may be one now, which is looked
+    /// for first.
+    pub fn create_failed(&mut self, known: bool, now: Instant) {
+        self.state = if known { State::Absent } else { State::Unknown };
+        self.failed(now);
+    }
+
+    /// A renewal of this one that was sent at `sent` succeeded, however late its answer came. Its TTL may have changed.
+    pub fn renewed(&mut self, id: &str, ttl: Duration, sent: Instant, now: Instant) {
+        let State::Present { id: present, ttl: known, renewed } = &mut self.state else { return };
+        if present != id {
+            return;
+        }
+        if renewed.is_none_or(|renewed| renewed < sent) {
+            *renewed = Some(sent);
+            // Without one it would live for ever, and be renewed without a pause.
+            *known = if ttl.is_zero() { *known } else { ttl };
+        }
+        self.renewals = self.renewals.wrapping_add(1);
+        self.succeeded(now);
+    }
+
+    /// Whether a renewal of this one succeeded is not known.
+    pub fn renewal_failed(&mut self, id: &str, now: Instant) {
+        if self.id() == Some(id) {
+            self.failed(now);
+        }
+    }
+
+    /// This one is no more. It is looked up before another one is made: a Consul server that has just become the leader may not
+    /// know of every session yet.
+    pub fn lost(&mut self, id: &str, now: Instant) {
+        if self.id() == Some(id) {
+            self.state = State::Unknown;
+            self.lapsed = true;
+            self.succeeded(now);
+        }
+    }
+
+    /// Somebody else looks after it from now on. What is known grows old, but for the ID.
+    pub fn put_down(&mut self, now: Instant) {
+        self.state = State::Unknown;
+        self.lapsed = false;
+        self.succeeded(now);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let State::Present { ttl, renewed, .. } = &self.state else { return None };
+        Some(renewed.as_ref().copied()? + *ttl - SessionParameters { ttl: *ttl }.margin())
+    }
+
+    fn succeeded(&mut self, now: Instant) {
+        self.backoff.reset();
+        self.not_before = now;
+    }
+
+    fn failed(&mut self, now: Instant) {
+        self.backoff.delay(now);
+        let until = self.backoff.waits(now).unwrap_or(now);
+        let most = self.parameters.retry();
+        self.not_before = match self.tenure(now) {
+            Tenure::Until(_) => until.min(now + most + self.jitter(most)),
+            // Nothing hurries, but nobody leads meanwhile.
+            _ => until.min(now + Self::LONGEST_RETRY),
+        };
+    }
+
+    /// Up to a fifth of a length, another one each time.
+    fn jitter(&self, of: Duration) -> Duration {
+        // The mixing of SplitMix64: neighbours get quite different numbers, and a seed of 0 none.
+        let mixed = self.seed.wrapping_mul(u64::from(self.renewals).wrapping_add(1));
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 48;
+        of.mul_f64(f64::from(u16::try_from(mixed).unwrap_or(0)) / 65536.0 / 5.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMETERS: SessionParameters = SessionParameters { ttl: Duration::from_secs(15) };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    fn milliseconds(milliseconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_millis(milliseconds))
+    }
+
+    fn found(id: &str, create_index: u64) -> FoundSession {
+        FoundSession { id: id.into(), ttl: PARAMETERS.ttl, create_index }
+    }
+
+    fn renew(id: &str) -> SessionCommand {
+        SessionCommand::Renew(id.into())
+    }
+
+    /// Without jitter.
+    fn life() -> SessionLife {
+        SessionLife::with_seed(0, PARAMETERS)
+    }
+
+    /// One that was made at second 0.
+    fn made() -> SessionLife {
+        let mut life = life();
+        assert_eq!(life.looked_up(vec![], at(0)), []);
+        life.created("a".into(), PARAMETERS.ttl, at(0), at(0));
+        life
+    }
+
+    fn waits(life: &SessionLife, now: Instant) -> Instant {
+        match life.next(now) {
+            SessionCommand::Wait(until) => until,
+            command => panic!("{command:?}"),
+        }
+    }
+
+    #[test]
+    fn it_is_looked_up_before_it_is_made() {
+        let mut life = life();
+        assert_eq!(life.next(at(1)), SessionCommand::LookUp);
+        assert_eq!(life.tenure(at(1)), Tenure::Unknown);
+        life.looked_up(vec![], at(2));
+        assert_eq!(life.next(at(2)), SessionCommand::Create);
+        assert_eq!(life.tenure(at(2)), Tenure::Lapsed);
+        life.created("a".into(), PARAMETERS.ttl, at(2), at(4));
+        assert_eq!(life.id(), Some("a"));
+        assert_eq!(life.tenure(at(4)), Tenure::Until(at(14)));
+        assert_eq!(life.next(at(4)), SessionCommand::Wait(at(7)));
+        assert_eq!(life.next(at(7)), renew("a"));
+    }
+
+    #[test]
+    fn one_that_was_found_is_good_for_nothing_before_it_is_renewed() {
+        let mut life = life();
+        life.looked_up(vec![found("a", 1)], at(0));
+        assert_eq!(life.id(), Some("a"));
+        assert_eq!(life.tenure(at(0)), Tenure::Unknown);
+        assert_eq!(life.next(at(0)), renew("a"));
+        life.renewal_failed("a", at(1));
+        assert_eq!(life.tenure(at(60)), Tenure::Unknown);
+        life.renewed("a", PARAMETERS.ttl, at(61), at(62));
+        assert_eq!(life.tenure(at(62)), Tenure::Until(at(73)));
+    }
+
+    #[test]
+    fn the_oldest_of_several_is_adopted() {
+        let mut life = life();
+        let others = life.looked_up(vec![found("c", 9), found("b", 5), found("a", 7)], at(0));
+        assert_eq!(life.id(), Some("b"));
+        assert_eq!(others, [found("a", 7), found("c", 9)]);
+    }
+
+    #[test]
+    fn the_one_that_was_used_before_is_adopted_again() {
+        let mut life = made();
+        life.put_down(at(3));
+        assert_eq!((life.tenure(at(3)), life.next(at(3))), (Tenure::Unknown, SessionCommand::LookUp));
+        let others = life.looked_up(vec![found("x", 1), found("a", 7)], at(4));
+        assert_eq!(life.id(), Some("a"));
+        assert_eq!(others, [found("x", 1)]);
+        assert_eq!(life.tenure(at(4)), Tenure::Unknown);
+    }
+
+    #[test]
+    fn another_one_than_before_has_lapsed() {
+        let mut life = made();
+        life.put_down(at(3));
+        life.looked_up(vec![found("x", 8)], at(4));
+        assert_eq!((life.id(), life.tenure(at(4))), (Some("x"), Tenure::Lapsed));
+    }
+
+    #[test]
+    fn tenure_ends_a_margin_before_the_ttl_counted_from_the_sending() {
+        let mut life = made();
+        life.renewed("a", PARAMETERS.ttl, at(5), at(9));
+        assert_eq!(life.tenure(at(16)), Tenure::Until(at(17)));
+        assert_eq!(life.tenure(at(17)), Tenure::Lapsed);
+        assert_eq!(life.next(at(17)), renew("a"));
+    }
+
+    #[test]
+    fn a_late_answer_counts_from_its_sending() {
+        let mut life = made();
+        assert_eq!(life.tenure(at(12)), Tenure::Lapsed);
+        // Sent in time, answered after the deadline: good up to its own deadline, which may have passed, too.
+        life.renewed("a", PARAMETERS.ttl, at(5), at(13));
+        assert_eq!(life.tenure(at(13)), Tenure::Until(at(17)));
+        life.renewed("a", PARAMETERS.ttl, at(6), at(40));
+        assert_eq!(life.tenure(at(40)), Tenure::Lapsed);
+        assert_eq!(life.next(at(40)), renew("a"));
+    }
+
+    #[test]
+    fn answers_out_of_order_take_nothing_back() {
+        let mut life = made();
+        life.renewed("a", PARAMETERS.ttl, at(6), at(6));
+        life.renewed("a", Duration::from_secs(90), at(5), at(7));
+        assert_eq!(life.tenure(at(7)), Tenure::Until(at(18)));
+    }
+
+    #[test]
+    fn a_lost_answer_is_no_renewal() {
+        let mut life = made();
+        life.renewal_failed("a", at(8));
+        assert_eq!(life.tenure(at(8)), Tenure::Until(at(12)));
+        assert_eq!(life.id(), Some("a"));
+        assert_eq!(waits(&life, at(8)), milliseconds(8100));
+    }
+
+    #[test]
+    fn it_tries_often_enough_while_a_renewal_may_come_in_time_and_seldom_afterwards() {
+        let mut life = made();
+        let mut tries = vec![];
+        let mut now = at(5);
+        while tries.len() < 14 {
+            life.renewal_failed("a", now);
+            now = waits(&life, now);
+            tries.push(now);
+        }
+        let in_time = tries.iter().filter(|at_| **at_ < at(12)).count();
+        assert_eq!(in_time, 9, "{tries:?}");
+        assert_eq!(tries[13].since(tries[12]), Duration::from_secs(10));
+        life.renewed("a", PARAMETERS.ttl, now, now);
+        life.renewal_failed("a", now + Duration::from_secs(5));
+        assert_eq!(waits(&life, now + Duration::from_secs(5)), now + Duration::from_millis(5100));
+    }
+
+    #[test]
+    fn one_that_is_lost_is_lost_at_once() {
+        let mut life = made();
+        life.lost("a", at(5));
+        assert_eq!((life.id(), life.tenure(at(5))), (None, Tenure::Lapsed));
+        assert_eq!(life.next(at(5)), SessionCommand::LookUp);
+        // It was not, after all; still, what was said has been said.
+        life.looked_up(vec![found("a", 1)], at(6));
+        assert_eq!((life.id(), life.tenure(at(6))), (Some("a"), Tenure::Lapsed));
+        life.renewed("a", PARAMETERS.ttl, at(6), at(6));
+        assert_eq!(life.tenure(at(6)), Tenure::Until(at(18)));
+    }
+
+    #[test]
+    fn after_a_create_of_unknown_outcome_it_is_looked_for() {
+        let mut life = life();
+        life.looked_up(vec![], at(0));
+        life.create_failed(false, at(1));
+        assert_eq!(life.next(at(2)), SessionCommand::LookUp);
+        life.looked_up(vec![found("a", 3)], at(2));
+        assert_eq!((life.id(), life.tenure(at(2))), (Some("a"), Tenure::Lapsed));
+        assert_eq!(life.next(at(2)), renew("a"));
+    }
+
+    #[test]
+    fn after_a_create_that_was_refused_it_is_made_again() {
+        let mut life = life();
+        life.looked_up(vec![], at(0));
+        life.create_failed(true, at(1));
+        assert_eq!(waits(&life, at(1)), milliseconds(1100));
+        assert_eq!(life.next(at(2)), SessionCommand::Create);
+    }
+
+    #[test]
+    fn a_session_of_another_ttl_counts_by_its_own() {
+        let mut life = life();
+        life.looked_up(vec![FoundSession { ttl: Duration::from_secs(60), ..found("a", 1) }], at(0));
+        life.renewed("a", Duration::from_secs(60), at(0), at(0));
+        assert_eq!(life.tenure(at(0)), Tenure::Until(at(48)));
+        assert_eq!(life.next(at(0)), SessionCommand::Wait(at(20)));
+        // Consul made it longer.
+        life.renewed("a", Duration::from_secs(90), at(20), at(20));
+        assert_eq!(life.tenure(at(20)), Tenure::Until(at(92)));
+    }
+
+    #[test]
+    fn what_is_said_of_another_session_changes_nothing() {
+        let mut life = made();
+        life.renewed("b", PARAMETERS.ttl, at(9), at(9));
+        life.renewal_failed("b", at(9));
+        life.lost("b", at(9));
+        assert_eq!(life.looked_up(vec![found("b", 1)], at(9)), []);
+        life.look_up_failed(at(9));
+        assert_eq!((life.id(), life.tenure(at(9))), (Some("a"), Tenure::Until(at(12))));
+        assert_eq!(life.next(at(9)), renew("a"));
+    }
+
+    #[test]
+    fn renewals_are_spread_and_never_later_than_a_third() {
+        let mut times = std::collections::BTreeSet::new();
+        for name in 0..20 {
+            let mut life = SessionLife::new(&format!("lictor/{name}"), PARAMETERS);
+            for sent in [0, 100, 200] {
+                life.looked_up(vec![], at(sent));
+                life.created("a".into(), PARAMETERS.ttl, at(sent), at(sent));
+                life.renewed("a", PARAMETERS.ttl, at(sent), at(sent));
+                let after = waits(&life, at(sent)).since(at(sent));
+                assert!(after >= Duration::from_secs(4) && after <= Duration::from_secs(5), "{after:?}");
+                times.insert(after);
+            }
+        }
+        assert!(times.len() > 40, "{times:?}");
+    }
+}
