@@ -6,6 +6,9 @@
 
 mod bad_input;
 mod classes;
+mod consul;
+#[path = "../consul/support/mod.rs"]
+mod consul_support;
 #[path = "../store/contract.rs"]
 mod contract;
 mod elections;
@@ -14,3 +17,5 @@ mod operator;
 mod store;
 mod support;
 mod visible;
+#[path = "../support/wait.rs"]
+mod wait;

@@ -10,7 +10,7 @@ use lictor::kubernetes::{Namespaces, connect};
 use lictor::store::{LeaseStore, LockStore, Owner};
 use serde_json::json;
 
-use crate::contract::{self, World, record};
+use crate::contract::{World, record};
 use crate::support::{Lab, PodSpec, Proxy, eventually};
 
 /// Limit of each request; no test is slower because this is long.

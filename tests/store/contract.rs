@@ -45,7 +45,7 @@ macro_rules! contract {
             #[tokio::test(flavor = "multi_thread")]
             async fn $test() {
                 let world = ($world)(stringify!($test)).await;
-                contract::$test(&world).await;
+                $crate::contract::$test(&world).await;
             }
         )*
     };

@@ -1,0 +1,128 @@
+//! One cluster with its locks in Consul.
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::member::{Member, entry, sessions};
+use crate::consul_support::Consul;
+use crate::support::{Operator, eventually};
+
+/// Two ready pods, an operator, and a leader.
+async fn led(test: &str) -> (Member, Operator, String) {
+    let member = Member::new(test, "west", Consul::shared().address(), json!({})).await;
+    let operator = member.operator(&[]);
+    member.lab.ready_pods(&["a", "b"]).await;
+    member.elect(json!({})).await;
+    let leader = member.lab.wait_any_leader().await;
+    (member, operator, leader)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_is_a_key_that_consuls_own_tools_understand() {
+    let (member, _operator, leader) = led("consul-key").await;
+    let found = entry(Consul::shared(), &member.key()).await.expect("the key is there");
+    assert_eq!(found["Flags"], json!(0x2ddc_cbc0_58a5_0c18_u64));
+    let [(_, session)] = sessions(Consul::shared(), &member).await.try_into().expect("one session");
+    assert_eq!(found["Session"], json!(session));
+    let record = &found["Value"];
+    assert_eq!((&record["cluster"], &record["holder"]["pod"]), (&json!("west"), &json!(leader)), "{record}");
+    let pod = member.lab.pods_api().get(&leader).await.expect("the pod exists");
+    assert_eq!(pod.annotations()["lictor.dev/term"], found["ModifyIndex"].to_string(), "the term is the lock's index");
+    let message = member.wait_class("True", "Answers").await;
+    assert!(!message.is_empty());
+    let class = member.classes_api().get(&member.class).await.expect("the class exists");
+    let consul = class.status.and_then(|status| status.consul).expect("the class's status tells of Consul");
+    assert_eq!((consul.version.as_str(), consul.sessions), ("1.22.3", vec![session]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_keeps_the_session_and_never_lets_go_of_the_lock() {
+    let (member, _operator, leader) = led("consul-failover").await;
+    let recorder = member.lab.record().await;
+    let before = entry(Consul::shared(), &member.key()).await.expect("the key is there");
+    member.lab.kill_pod(&leader).await;
+    let next = if leader == "a" { "b" } else { "a" };
+    member.lab.wait_leader(next).await;
+    let after = entry(Consul::shared(), &member.key()).await.expect("the key is there");
+    assert_eq!((&after["Session"], &after["LockIndex"]), (&before["Session"], &before["LockIndex"]));
+    assert!(after["ModifyIndex"].as_u64() > before["ModifyIndex"].as_u64());
+    recorder.catch_up().await;
+    recorder.assert_promises();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_keeps_the_leader_the_session_and_the_lock() {
+    let (member, mut operator, leader) = led("consul-restart").await;
+    let before = entry(Consul::shared(), &member.key()).await;
+    let session = sessions(Consul::shared(), &member).await;
+    let recorder = member.lab.record().await;
+    for kill in [false, true] {
+        if kill {
+            operator.signal("KILL");
+        } else {
+            operator.stop().await;
+        }
+        operator = member.operator(&[]);
+        operator.sees_leader(&member.lab.namespace, "web", &leader).await;
+        assert_eq!(sessions(Consul::shared(), &member).await, session);
+        assert_eq!(entry(Consul::shared(), &member.key()).await, before, "nothing was written");
+    }
+    recorder.catch_up().await;
+    recorder.assert_promises();
+    assert_eq!(member.lab.wait_any_leader().await, leader);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_a_person_destroys_is_replaced_and_the_same_pod_leads_again() {
+    let (member, _operator, leader) = led("consul-destroyed").await;
+    let recorder = member.lab.record().await;
+    let [(_, session)] = sessions(Consul::shared(), &member).await.try_into().expect("one session");
+    Consul::shared().api().put(&format!("/v1/session/destroy/{session}"), "").await.expect("it is destroyed");
+    member.lab.wait_event("LeaderElection", "web", "NoLeader").await;
+    member.lab.wait_leader(&leader).await;
+    let found = entry(Consul::shared(), &member.key()).await.expect("the key is there");
+    assert_ne!(found["Session"], json!(session));
+    recorder.catch_up().await;
+    recorder.assert_promises();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_a_person_edits_deletes_or_gives_other_flags_is_put_right() {
+    let (member, _operator, leader) = led("consul-edited").await;
+    let recorder = member.lab.record().await;
+    let path = format!("/v1/kv/{}", member.key());
+    for way in ["edit", "flags", "delete", "delete and put"] {
+        let before = entry(Consul::shared(), &member.key()).await.expect("the key is there");
+        let raw = Consul::shared().api().get(&format!("{path}?raw")).await.expect("Consul answers").text;
+        match way {
+            "edit" => drop(Consul::shared().api().put(&path, "mine").await.expect("Consul answers")),
+            "flags" => drop(Consul::shared().api().put(&format!("{path}?flags=7"), raw).await.expect("Consul answers")),
+            _ => drop(Consul::shared().api().delete(&path).await.expect("Consul answers")),
+        }
+        eventually(&format!("the lock is put right after: {way}"), || async {
+            let found = entry(Consul::shared(), &member.key()).await.unwrap_or_default();
+            let right = found["Value"]["holder"]["pod"] == json!(leader)
+                && found["ModifyIndex"].as_u64() > before["ModifyIndex"].as_u64()
+                && found["Session"].is_string();
+            if right { Ok(()) } else { Err(found.to_string()) }
+        })
+        .await;
+        member.lab.wait_leader(&leader).await;
+    }
+    recorder.catch_up().await;
+    recorder.assert_promises();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_election_takes_its_key_along() {
+    let (member, _operator, _leader) = led("consul-deleted").await;
+    member.lab.elections_api().delete("web", &Default::default()).await.expect("it can be deleted");
+    eventually("the key is gone", || async {
+        match entry(Consul::shared(), &member.key()).await {
+            None => Ok(()),
+            Some(found) => Err(found.to_string()),
+        }
+    })
+    .await;
+    assert!(member.lab.roles().await.iter().all(|(_, role)| role.is_empty()));
+}

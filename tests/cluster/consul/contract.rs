@@ -1,0 +1,116 @@
+//! The contract of all stores, on real Consul servers of the present version and of an old one, in both layouts.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lictor::consul::{Client, Settings};
+use lictor::controller::monotonic;
+use lictor::core::{Key, StoreId, Tenure, Uid};
+use lictor::store::{
+    ConsulParameters, ConsulStore, Home, Layout, LockStore, Owner, Role, SessionKeeper, SessionSettings,
+};
+use tokio::sync::watch;
+
+use crate::consul_support::{Consul, Kind};
+use crate::contract::World;
+use crate::support::eventually;
+
+struct InConsul {
+    consul: &'static Consul,
+    store: ConsulStore,
+    prefix: String,
+    layout: Layout,
+    _role: watch::Sender<Role>,
+}
+
+fn old() -> &'static Consul {
+    static OLD: OnceLock<Consul> = OnceLock::new();
+    OLD.get_or_init(|| Consul::start(Kind::Old))
+}
+
+impl InConsul {
+    async fn new(consul: &'static Consul, layout: Layout) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("contract-{}-{number}/", std::process::id());
+        let client = Client::new(&Settings::new(consul.address())).expect("a client can be made");
+        let settings = SessionSettings {
+            prefix: prefix.clone(),
+            home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: Default::default() },
+            count: 1,
+            ttl: Duration::from_secs(10),
+            lock_delay: Duration::ZERO,
+        };
+        let (role, roles) = watch::channel(Role::Acting);
+        let (keeper, sessions) = SessionKeeper::new(client.clone(), settings, monotonic);
+        tokio::spawn(keeper.run(roles));
+        eventually("there is a session", || async {
+            match sessions.borrow().tenure {
+                Tenure::Until(_) => Ok(()),
+                tenure => Err(format!("{tenure:?}")),
+            }
+        })
+        .await;
+        let parameters = ConsulParameters {
+            id: StoreId("consul/test".into()),
+            client,
+            cluster: "west".into(),
+            prefix: prefix.clone(),
+            layout,
+            wait: Duration::from_secs(10),
+        };
+        Self { consul, store: ConsulStore::new(parameters, sessions), prefix, layout, _role: role }
+    }
+}
+
+impl World for InConsul {
+    fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn key(&self, name: &str) -> Key {
+        Key { store: StoreId("consul/test".into()), namespace: String::new(), name: format!("{}{name}", self.prefix) }
+    }
+
+    fn owner(&self) -> Owner {
+        Owner { namespace: "shop".into(), name: "web".into(), uid: Uid("uid of web".into()) }
+    }
+
+    async fn put_foreign(&self, key: &Key) {
+        self.consul.api().put(&format!("/v1/kv/{}", key.name), "somebody's").await.expect("Consul answers").ok();
+    }
+
+    async fn damage(&self, key: &Key, way: usize) {
+        let api = self.consul.api();
+        let path = format!("/v1/kv/{}", key.name);
+        let raw = api.get(&format!("{path}?raw")).await.expect("Consul answers").text;
+        let edited = match way {
+            0 => api.put(&path, "mine").await,
+            1 => api.put(&format!("{path}?flags=7"), raw).await,
+            2 => api.put(&path, raw).await,
+            3 => api.put(&format!("{path}?flags=3304740253564472344"), "").await,
+            _ if self.layout == Layout::Record => api.put(&path, raw.replace("\"holder\"", "\"folder\"") + " ").await,
+            _ => api.put(&format!("{path}/record"), "{}").await.and(api.put(&path, raw).await),
+        };
+        edited.expect("Consul answers").ok();
+    }
+
+    const WAYS: usize = 4;
+}
+
+mod present {
+    use super::*;
+    crate::contract!(|_test| InConsul::new(Consul::shared(), Layout::Record));
+}
+
+mod leader_name {
+    use super::*;
+    crate::contract!(|_test| InConsul::new(Consul::shared(), Layout::LeaderName));
+}
+
+mod of_1_8 {
+    use super::*;
+    crate::contract!(|_test| InConsul::new(old(), Layout::Record));
+}

@@ -1,0 +1,124 @@
+//! Clusters that share one Consul: each is a namespace with an operator of its own, which knows of the others only what is in Consul.
+
+use kube::api::{Api, Patch, PatchParams};
+use lictor::api::{ElectionClass, LeaderElection};
+use serde_json::{Value, json};
+
+use crate::consul_support::Consul;
+use crate::support::{Lab, Operator, eventually};
+
+/// A cluster, as far as Consul and the others can tell.
+pub struct Member {
+    pub lab: Lab,
+    pub cluster: String,
+    pub class: String,
+    pub prefix: String,
+}
+
+impl Member {
+    /// A cluster of this name; those of the same test share their locks. `consul`: further fields of the class's `consul`.
+    pub async fn new(test: &str, cluster: &str, address: &str, consul: Value) -> Self {
+        let lab = Lab::new(&format!("{test}-{cluster}")).await;
+        let prefix = format!("{test}-{}", std::process::id());
+        let member = Self { class: lab.namespace.clone(), cluster: cluster.into(), prefix, lab };
+        let mut fields = json!({"address": address, "cluster": cluster, "sessions": {"ttlSeconds": 10}});
+        for (name, value) in consul.as_object().into_iter().flatten() {
+            fields[name] = value.clone();
+        }
+        member.apply_class(fields).await;
+        member
+    }
+
+    /// Applies the class with these fields of `consul`.
+    pub async fn apply_class(&self, consul: Value) {
+        let class = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": self.class},
+            "spec": {
+                "controller": self.controller(), "consul": consul,
+                "keyTemplate": format!("{}/{{name}}", self.prefix), "keyPattern": format!("{}/*", self.prefix),
+            },
+        });
+        let parameters = PatchParams::apply("test").force();
+        self.classes_api().patch(&self.class, &parameters, &Patch::Apply(class)).await.expect("a class can be applied");
+    }
+
+    fn controller(&self) -> String {
+        format!("test/{}", self.lab.namespace)
+    }
+
+    pub fn classes_api(&self) -> Api<ElectionClass> {
+        Api::all(self.lab.client.clone())
+    }
+
+    /// An operator of this cluster.
+    pub fn operator(&self, arguments: &[&str]) -> Operator {
+        let controller = self.controller();
+        let mut all = vec!["--controller", controller.as_str()];
+        all.extend(arguments);
+        self.lab.operator(&all)
+    }
+
+    /// The same by way of another kubeconfig.
+    pub fn operator_at(&self, kubeconfig: &std::path::Path) -> Operator {
+        self.lab.operator_at(kubeconfig, &["--controller", &self.controller()])
+    }
+
+    /// Applies the election `web` with these fields.
+    pub async fn elect(&self, spec: Value) -> LeaderElection {
+        let mut full = json!({"className": self.class});
+        for (name, value) in spec.as_object().into_iter().flatten() {
+            full[name] = value.clone();
+        }
+        self.lab.elect(full).await
+    }
+
+    /// The key of the election's lock.
+    pub fn key(&self) -> String {
+        format!("{}/web", self.prefix)
+    }
+
+    /// Waits until the class's condition Ready has this status and reason; returns its message.
+    pub async fn wait_class(&self, status: &str, reason: &str) -> String {
+        eventually(&format!("the class is Ready={status}, {reason}"), || async {
+            let class = self.classes_api().get(&self.class).await.map_err(|error| error.to_string())?;
+            let found = class.status.unwrap_or_default();
+            let fits = found.conditions.iter().find(|c| c.type_ == "Ready" && c.status == status && c.reason == reason);
+            fits.map(|condition| condition.message.clone()).ok_or_else(|| format!("{found:?}"))
+        })
+        .await
+    }
+
+    /// Waits until the status names the leader of another cluster.
+    pub async fn wait_led_elsewhere(&self, cluster: &str, pod: &str) {
+        self.lab
+            .wait_status("web", &format!("{pod} in {cluster} leads"), |election| {
+                election.status.as_ref().and_then(|status| status.leader.as_ref()).is_some_and(|leader| {
+                    leader.cluster.as_deref() == Some(cluster) && leader.pod.as_deref() == Some(pod)
+                })
+            })
+            .await;
+    }
+}
+
+/// The lock's key, as Consul has it, with its value read as JSON.
+pub async fn entry(consul: &Consul, key: &str) -> Option<Value> {
+    let answer = consul.api().get(&format!("/v1/kv/{key}?consistent")).await.expect("Consul answers");
+    if answer.status == 404 {
+        return None;
+    }
+    let mut entry = answer.ok()[0].clone();
+    let raw = consul.api().get(&format!("/v1/kv/{key}?consistent&raw")).await.expect("Consul answers");
+    entry["Value"] = serde_json::from_str(&raw.text).unwrap_or(Value::String(raw.text));
+    Some(entry)
+}
+
+/// The sessions of a cluster's node, as (name, id).
+pub async fn sessions(consul: &Consul, member: &Member) -> Vec<(String, String)> {
+    let answer =
+        consul.api().get(&format!("/v1/session/node/lictor-{}", member.cluster)).await.expect("Consul answers");
+    let own =
+        |session: &Value| session["Name"].as_str().is_some_and(|name| name.ends_with(&format!("/{}/0", member.class)));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = answer.ok().as_array().cloned().unwrap_or_default();
+    all.iter().filter(|session| own(session)).map(|session| (text(&session["Name"]), text(&session["ID"]))).collect()
+}

@@ -1,0 +1,6 @@
+//! Elections in Consul, on real servers.
+
+mod alone;
+mod contract;
+mod member;
+mod several;

@@ -1,0 +1,126 @@
+//! Several clusters, and others, at one lock.
+
+use std::process::{Child, Stdio};
+
+use serde_json::json;
+
+use super::member::{Member, entry, sessions};
+use crate::consul_support::Consul;
+use crate::support::{Operator, eventually};
+
+/// Two clusters with a pod each; the west leads.
+async fn two(test: &str, west: serde_json::Value) -> ([Member; 2], [Operator; 2]) {
+    let address = Consul::shared().address();
+    let west = Member::new(test, "west", address, west).await;
+    let east = Member::new(test, "east", address, json!({})).await;
+    let operators = [west.operator(&[]), east.operator(&[])];
+    west.lab.ready_pods(&["a"]).await;
+    east.lab.ready_pods(&["b"]).await;
+    west.elect(json!({})).await;
+    west.lab.wait_leader("a").await;
+    east.elect(json!({})).await;
+    east.wait_led_elsewhere("west", "a").await;
+    ([west, east], operators)
+}
+
+fn role<'a>(roles: &'a [(String, String)], pod: &str) -> &'a str {
+    roles.iter().find(|(name, _)| name == pod).map_or("", |(_, role)| role.as_str())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_there() {
+    let ([west, east], _operators) = two("consul-two", json!({})).await;
+    assert_eq!(role(&east.lab.roles().await, "b"), "follower");
+    let session = entry(Consul::shared(), &west.key()).await.expect("the key is there")["Session"].clone();
+    west.lab.kill_pod("a").await;
+    east.lab.wait_leader("b").await;
+    let found = entry(Consul::shared(), &west.key()).await.expect("the key is there");
+    assert_ne!(found["Session"], session, "it is the other cluster's");
+    // A pod that comes back here follows.
+    west.lab.ready_pods(&["c"]).await;
+    west.wait_led_elsewhere("east", "b").await;
+    eventually("the new pod follows", || async {
+        let roles = west.lab.roles().await;
+        if role(&roles, "c") == "follower" { Ok(()) } else { Err(format!("{roles:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_election_leaves_the_lock_to_the_other_cluster() {
+    let ([west, east], _operators) = two("consul-gone", json!({})).await;
+    west.lab.elections_api().delete("web", &Default::default()).await.expect("it can be deleted");
+    east.lab.wait_leader("b").await;
+    assert_eq!(role(&west.lab.roles().await, "a"), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_releases_at_its_end_hands_over_at_once() {
+    let ([west, east], [mut operator, _other]) = two("consul-release", json!({"whenOperatorStops": "Release"})).await;
+    operator.stop().await;
+    assert_eq!(role(&west.lab.roles().await, "a"), "follower", "{}", operator.log());
+    assert!(sessions(Consul::shared(), &west).await.is_empty());
+    east.lab.wait_leader("b").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_all_operators_of_a_cluster_are_killed_the_other_takes_over_and_the_first_demotes_when_it_is_back() {
+    let ([west, east], [operator, _other]) = two("consul-killed", json!({})).await;
+    let bound = east.lab.election("web").await.status.and_then(|status| status.worst_case_failover_seconds);
+    let began = std::time::Instant::now();
+    operator.signal("KILL");
+    east.lab.wait_leader("b").await;
+    let took = began.elapsed().as_secs_f64();
+    #[allow(clippy::cast_precision_loss, reason = "it is a small number")]
+    let bound = bound.expect("the status names a bound") as f64;
+    assert!(took < bound, "{took} s, and the status said {bound} s");
+    assert_eq!(role(&west.lab.roles().await, "a"), "leader", "nobody could take its label off");
+    let _operator = west.operator(&[]);
+    west.wait_led_elsewhere("east", "b").await;
+    assert_eq!(role(&west.lab.roles().await, "a"), "follower");
+}
+
+/// `consul lock` at the election's key, which therefore ends in `.lock`; it holds it until its input is closed.
+fn consul_lock(prefix: &str) -> Child {
+    let arguments = ["lock", "-pass-stdin", prefix, "cat"];
+    Consul::shared().command().args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consuls_own_lock_command_and_lictor_wait_for_each_other() {
+    let west = Member::new("consul-lock", "west", Consul::shared().address(), json!({})).await;
+    let prefix = format!("{}/x", west.prefix);
+    let key = format!("{prefix}/.lock");
+    let mut other = consul_lock(&prefix);
+    let held = || async {
+        let found = entry(Consul::shared(), &key).await.unwrap_or_default();
+        if found["Session"].is_string() { Ok(found["Session"].clone()) } else { Err(found.to_string()) }
+    };
+    let theirs = eventually("consul lock holds it", held).await;
+    let _operator = west.operator(&[]);
+    west.lab.ready_pods(&["a"]).await;
+    west.elect(json!({"key": key})).await;
+    let message = west.lab.wait_condition("web", "Elected", "False", "HeldByOther").await;
+    assert!(message.contains("Consul API Lock"), "{message}");
+    let election = west.lab.election("web").await;
+    let session =
+        election.status.and_then(|status| status.leader).and_then(|leader| leader.session).unwrap_or_default();
+    assert!(session.contains(theirs.as_str().unwrap_or_default()), "{session}");
+    assert_eq!(held().await, Ok(theirs), "nothing was taken");
+
+    drop(other.stdin.take());
+    west.lab.wait_leader("a").await;
+    assert!(other.wait().expect("it ends").success());
+
+    // And the other way round.
+    let mut other = consul_lock(&prefix);
+    let ours = held().await.expect("it is held");
+    west.lab.kill_pod("a").await;
+    eventually("consul lock has its turn", || async {
+        let session = held().await?;
+        if session == ours { Err("it is still ours".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    drop(other.stdin.take());
+    assert!(other.wait().expect("it ends").success());
+}
