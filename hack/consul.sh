@@ -79,26 +79,6 @@ keep() {
 
 print() { printf 'CONSUL_%s\n' "$@"; }
 
-# Twenty ports at which nobody listens, and which no other one of these scripts takes while this one lives.
-reserve() {
-  local try block lock
-  mkdir -p "$cache/ports"
-  for ((try = 0, block = RANDOM % 500; try < 500; try++, block = (block + 1) % 500)); do
-    # Below the ports from which connections go out.
-    base=$((20000 + block * 20))
-    exec {lock}>"$cache/ports/$base"
-    flock --nonblock "$lock" && unused && return
-    exec {lock}>&-
-  done
-  echo 'no ports are free' >>"$log"
-  return 1
-}
-
-unused() {
-  local port
-  for ((port = base; port < base + 20; port++)); do ! listens "$port" || return; done
-}
-
 # The port of a server for http, dns, server or serf_lan.
 port() {
   local offset

@@ -14,6 +14,9 @@ mod scale;
 #[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, dead_code, unused_imports)]
 #[path = "../../tests/cluster/support/mod.rs"]
 mod support;
+#[allow(clippy::panic)]
+#[path = "../../tests/support/wait.rs"]
+mod wait;
 mod world;
 
 use std::path::PathBuf;

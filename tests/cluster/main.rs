@@ -13,3 +13,5 @@ mod operator;
 mod store;
 mod support;
 mod visible;
+#[path = "../support/wait.rs"]
+mod wait;

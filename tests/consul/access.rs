@@ -8,15 +8,16 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lictor::consul::{Agent, Bound, Client, Error, NewSession, Settings, Transaction, TxnOp};
 
-use super::support::Servers;
+use super::ours;
+use super::support::{Consul, Kind};
 
 const NOBODY: &str = "00000000-0000-0000-0000-00000000dead";
 
 #[tokio::test]
 async fn certificates() {
-    let servers = Servers::start("three", "certificates");
+    let consul = Consul::start(Kind::Three);
     let knows = async |change: &dyn Fn(&mut Settings)| {
-        let mut settings = servers.settings();
+        let mut settings = ours::settings(&consul, consul.server(1));
         change(&mut settings);
         Client::new(&settings).unwrap().leader_known().await
     };
@@ -33,9 +34,9 @@ async fn certificates() {
 
 #[tokio::test]
 async fn tokens() {
-    let servers = Servers::start("three", "tokens");
-    let admin = servers.client();
-    let client = Client::new(&servers.settings()).unwrap();
+    let consul = Consul::start(Kind::Three);
+    let admin = ours::client(&consul);
+    let client = Client::new(&ours::settings(&consul, consul.server(1))).unwrap();
     admin.register_node("lictor-west", "127.0.0.1", &BTreeMap::new()).await.unwrap();
     let set = |key: &str| [TxnOp::KvSet { key: key.into(), value: b"x".to_vec(), flags: 0 }];
     assert!(matches!(admin.transact(&set("services/a")).await, Transaction::Applied(_)));
@@ -73,8 +74,8 @@ async fn tokens() {
         session "lictor-west" { policy = "write" }
         node "lictor-west" { policy = "write" }
     "#;
-    servers.consul(&["acl", "policy", "create", "-name=lictor", &format!("-rules={policy}")]);
-    let token = servers.consul(&["acl", "token", "create", "-policy-name=lictor", "-format=json"]);
+    consul.cli(&["acl", "policy", "create", "-name=lictor", &format!("-rules={policy}")]);
+    let token = consul.cli(&["acl", "token", "create", "-policy-name=lictor", "-format=json"]);
     let token: serde_json::Value = serde_json::from_str(&token).unwrap();
     client.set_token(token["SecretID"].as_str()).unwrap();
     client.register_node("lictor-west", "127.0.0.1", &BTreeMap::new()).await.unwrap();
@@ -90,7 +91,7 @@ async fn tokens() {
 /// A token of the kind that a pod has, signed with a key that the auth method knows.
 #[tokio::test]
 async fn logins() {
-    let servers = Servers::start("three", "logins");
+    let consul = Consul::start(Kind::Three);
     let directory = std::env::temp_dir().join(format!("lictor-login-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let key = directory.join("key.pem");
@@ -105,11 +106,11 @@ async fn logins() {
         "ClaimMappings": {"sub": "who"}});
     let config = format!("-config={config}");
     let method = ["acl", "auth-method", "create", "-type=jwt", "-name=pods", "-max-token-ttl=10m", &config];
-    servers.consul(&method);
-    servers.consul(&["acl", "policy", "create", "-name=reader", "-rules=key_prefix \"\" { policy = \"read\" }"]);
-    servers.consul(&["acl", "role", "create", "-name=lictor", "-policy-name=reader"]);
+    consul.cli(&method);
+    consul.cli(&["acl", "policy", "create", "-name=reader", "-rules=key_prefix \"\" { policy = \"read\" }"]);
+    consul.cli(&["acl", "role", "create", "-name=lictor", "-policy-name=reader"]);
     let binding = ["-method=pods", "-bind-type=role", "-bind-name=lictor", "-selector=value.who==lictor"];
-    servers.consul(&[&["acl", "binding-rule", "create"], &binding[..]].concat());
+    consul.cli(&[&["acl", "binding-rule", "create"], &binding[..]].concat());
     let bearer = |who: &str| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let claims = serde_json::json!({"iss": "test", "sub": who, "iat": now, "exp": now + 600});
@@ -123,7 +124,7 @@ async fn logins() {
         format!("{signed}.{}\n", URL_SAFE_NO_PAD.encode(signature))
     };
 
-    let client = Client::new(&servers.settings()).unwrap();
+    let client = Client::new(&ours::settings(&consul, consul.server(1))).unwrap();
     let login = client.login("pods", &bearer("lictor")).await.unwrap();
     assert_eq!(login.lifetime, Some(Duration::from_secs(600)));
     assert!(client.read_key("a").await.is_err());

@@ -9,20 +9,24 @@ use lictor::consul::{
 };
 use lictor::core::Failure;
 
-use super::support::Servers;
+use super::ours;
+use super::support::{Consul, Kind};
 
-/// A server, a client of it, and a node that sessions can hang on.
-async fn dev(name: &str) -> (Servers, Client) {
-    let servers = Servers::start("dev", name);
-    let client = servers.client();
-    client.register_node("lictor-west", "127.0.0.1", &BTreeMap::new()).await.unwrap();
-    (servers, client)
+/// A client of the server that all tests share, with a node of the test's own.
+async fn dev(node: &str) -> Client {
+    of(Consul::shared(), node).await
 }
 
-fn new_session(name: &str, lock_delay: u64) -> NewSession {
+async fn of(consul: &Consul, node: &str) -> Client {
+    let client = ours::client(consul);
+    client.register_node(node, "127.0.0.1", &BTreeMap::new()).await.unwrap();
+    client
+}
+
+fn new_session(node: &str, lock_delay: u64) -> NewSession {
     NewSession {
-        name: name.into(),
-        bound: Bound::Node("lictor-west".into()),
+        name: "lictor/west/0".into(),
+        bound: Bound::Node(node.into()),
         ttl: Duration::from_secs(10),
         lock_delay: Duration::from_secs(lock_delay),
     }
@@ -64,102 +68,120 @@ async fn read(client: &Client, key: &str) -> Entry {
 
 #[tokio::test]
 async fn locks() {
-    let (_servers, client) = dev("locks").await;
-    let one = client.create_session(&new_session("one", 1)).await.unwrap();
-    let two = client.create_session(&new_session("two", 1)).await.unwrap();
+    locks_in(Consul::shared()).await;
+}
+
+#[tokio::test]
+async fn locks_of_an_old_consul() {
+    locks_in(&Consul::start(Kind::Old)).await;
+}
+
+async fn locks_in(consul: &Consul) {
+    let client = &of(consul, "locks").await;
+    let one = client.create_session(&new_session("locks", 1)).await.unwrap();
+    let two = client.create_session(&new_session("locks", 1)).await.unwrap();
     let key = "services/shop/web/leader";
     assert_eq!(client.read_key(key).await, Ok(None));
 
     // Taken.
-    let taken = applied(&client, &[absent(key), lock(key, "a", &one)]).await.entry(key).unwrap().clone();
-    let there = read(&client, key).await;
+    let taken = applied(client, &[absent(key), lock(key, "a", &one)]).await.entry(key).unwrap().clone();
+    let there = read(client, key).await;
     assert_eq!(there, Entry { value: b"a".to_vec(), ..taken.clone() });
     assert_eq!((there.flags, there.session.as_deref(), there.lock_index), (LOCK_FLAGS, Some(one.as_str()), 1));
 
     // Not by anybody else, nor by the holder with an old view.
-    assert!(rolled_back(&client, &[lock(key, "b", &two)]).await.is_held());
-    assert!(rolled_back(&client, &[absent(key), lock(key, "b", &one)]).await.is_index());
-    assert!(rolled_back(&client, &[check(key, taken.modify_index + 1), lock(key, "b", &one)]).await.is_index());
-    assert!(rolled_back(&client, &[lock(key, "b", "00000000-0000-0000-0000-000000000000")]).await.is_session());
-    assert!(rolled_back(&client, &[unlock(key, "b", &two)]).await.is_not_held());
-    assert_eq!(read(&client, key).await, there);
+    assert!(rolled_back(client, &[lock(key, "b", &two)]).await.is_held());
+    assert!(rolled_back(client, &[absent(key), lock(key, "b", &one)]).await.is_index());
+    assert!(rolled_back(client, &[check(key, taken.modify_index + 1), lock(key, "b", &one)]).await.is_index());
+    assert!(rolled_back(client, &[lock(key, "b", "00000000-0000-0000-0000-000000000000")]).await.is_session());
+    assert!(rolled_back(client, &[unlock(key, "b", &two)]).await.is_not_held());
+    assert_eq!(read(client, key).await, there);
 
     // The holder writes another value.
-    let again = applied(&client, &[check(key, taken.modify_index), lock(key, "b", &one)]).await;
+    let again = applied(client, &[check(key, taken.modify_index), lock(key, "b", &one)]).await;
     let again = again.entry(key).unwrap();
     assert!(again.modify_index > taken.modify_index);
     assert_eq!(again.lock_index, 1);
 
     // From one session to another, without a gap.
     let moved = [check(key, again.modify_index), unlock(key, "b", &one), lock(key, "c", &two)];
-    let moved = applied(&client, &moved).await.entry(key).unwrap().clone();
+    let moved = applied(client, &moved).await.entry(key).unwrap().clone();
     assert_eq!((moved.session.as_deref(), moved.lock_index), (Some(two.as_str()), 2));
 
     // Given back, and deleted.
-    let free = applied(&client, &[check(key, moved.modify_index), unlock(key, "d", &two)]).await;
+    let free = applied(client, &[check(key, moved.modify_index), unlock(key, "d", &two)]).await;
     let free = free.entry(key).unwrap().modify_index;
-    assert_eq!(read(&client, key).await.session, None);
-    assert!(rolled_back(&client, &[TxnOp::KvDeleteCas { key: key.into(), index: free - 1 }]).await.is_index());
-    assert_eq!(applied(&client, &[TxnOp::KvDeleteCas { key: key.into(), index: free }]).await, Applied::default());
+    assert_eq!(read(client, key).await.session, None);
+    assert!(rolled_back(client, &[TxnOp::KvDeleteCas { key: key.into(), index: free - 1 }]).await.is_index());
+    assert_eq!(applied(client, &[TxnOp::KvDeleteCas { key: key.into(), index: free }]).await, Applied::default());
     assert_eq!(client.read_key(key).await, Ok(None));
-    assert!(rolled_back(&client, &[check(key, free)]).await.is_index());
+    assert!(rolled_back(client, &[check(key, free)]).await.is_index());
 }
 
 #[tokio::test]
 async fn a_lock_delay_is_told_from_a_holder() {
-    let (_servers, client) = dev("delay").await;
-    let one = client.create_session(&new_session("one", 2)).await.unwrap();
-    let two = client.create_session(&new_session("two", 2)).await.unwrap();
-    applied(&client, &[lock("a", "1", &one)]).await;
+    let client = dev("delay").await;
+    let one = client.create_session(&new_session("delay", 2)).await.unwrap();
+    let two = client.create_session(&new_session("delay", 2)).await.unwrap();
+    applied(&client, &[lock("delay", "1", &one)]).await;
     client.destroy(&one).await.unwrap();
     client.destroy(&one).await.expect("that is done already");
-    let error = rolled_back(&client, &[lock("a", "2", &two)]).await;
+    let error = rolled_back(&client, &[lock("delay", "2", &two)]).await;
     assert!(error.is_lock_delay() && !error.is_held(), "{error:?}");
     assert_eq!(error.index, 0);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    applied(&client, &[lock("a", "2", &two)]).await;
+    applied(&client, &[lock("delay", "2", &two)]).await;
 }
 
 #[tokio::test]
 async fn watching() {
-    let (_servers, client) = dev("watching").await;
+    let client = dev("watching").await;
     let set = |key: &str| TxnOp::KvSet { key: key.into(), value: b"x".to_vec(), flags: 7 };
     let keys = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>();
 
-    let (index, none) = client.list("a/").await.unwrap();
+    let (index, none) = client.list("watching/").await.unwrap();
     assert!(index >= 1);
     assert_eq!(none, []);
-    applied(&client, &[set("a/1"), set("a/2"), set("b/1")]).await;
-    let (index, entries) = client.list("a/").await.unwrap();
-    assert_eq!(keys(entries), ["a/1", "a/2"]);
+    applied(&client, &[set("watching/1"), set("watching/2"), set("watched/1")]).await;
+    let (index, entries) = client.list("watching/").await.unwrap();
+    assert_eq!(keys(entries), ["watching/1", "watching/2"]);
 
     let began = Instant::now();
     let waiter = tokio::spawn({
         let client = client.clone();
-        async move { client.wait("a/", index, Duration::from_secs(60)).await }
+        async move { client.wait("watching/", index, Duration::from_secs(60)).await }
     });
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!waiter.is_finished());
-    applied(&client, &[set("a/3")]).await;
+    applied(&client, &[set("watching/3")]).await;
     let (next, entries) = waiter.await.unwrap().unwrap();
     assert!(next > index && began.elapsed() < Duration::from_secs(30));
-    assert_eq!(keys(entries), ["a/1", "a/2", "a/3"]);
+    assert_eq!(keys(entries), ["watching/1", "watching/2", "watching/3"]);
 
     // Nothing happens: the same again.
-    assert_eq!(client.wait("a/", next, Duration::from_millis(100)).await.unwrap().0, next);
+    assert_eq!(client.wait("watching/", next, Duration::from_millis(100)).await.unwrap().0, next);
     // An index from another time: from the beginning.
-    assert_eq!(client.wait("a/", next + 1000, Duration::from_millis(100)).await.unwrap().0, 0);
+    assert_eq!(client.wait("watching/", next + 1000, Duration::from_millis(100)).await.unwrap().0, 0);
 }
 
 #[tokio::test]
 async fn sessions() {
-    let (servers, client) = dev("sessions").await;
-    let id = client.create_session(&new_session("lictor/west/0", 1)).await.unwrap();
+    sessions_in(Consul::shared()).await;
+}
+
+#[tokio::test]
+async fn sessions_of_an_old_consul() {
+    sessions_in(&Consul::start(Kind::Old)).await;
+}
+
+async fn sessions_in(consul: &Consul) {
+    let client = of(consul, "sessions").await;
+    let id = client.create_session(&new_session("sessions", 1)).await.unwrap();
     let session = client.session(&id).await.unwrap().unwrap();
-    assert_eq!((session.name.as_str(), session.node.as_str()), ("lictor/west/0", "lictor-west"));
+    assert_eq!((session.name.as_str(), session.node.as_str()), ("lictor/west/0", "sessions"));
     assert_eq!((session.ttl, session.lock_delay), (Duration::from_secs(10), Duration::from_secs(1)));
     assert_eq!((session.behavior.as_str(), session.node_checks.len(), session.service_checks.len()), ("release", 0, 0));
-    assert_eq!(client.sessions_of_node("lictor-west").await, Ok(vec![session.clone()]));
+    assert_eq!(client.sessions_of_node("sessions").await, Ok(vec![session.clone()]));
     assert_eq!(client.sessions_of_node("nobody").await, Ok(vec![]));
     assert_eq!(client.renew(&id).await, Renewal::Renewed(session));
 
@@ -167,27 +189,26 @@ async fn sessions() {
     assert_eq!(client.renew(&id).await, Renewal::Lost);
     assert_eq!(client.session(&id).await, Ok(None));
 
-    let too_short = NewSession { ttl: Duration::from_secs(5), ..new_session("short", 1) };
+    let too_short = NewSession { ttl: Duration::from_secs(5), ..new_session("sessions", 1) };
     assert!(matches!(client.create_session(&too_short).await, Err(Error::Refused(_))));
-    let nowhere = NewSession { bound: Bound::Node("nobody".into()), ..new_session("nowhere", 1) };
+    let nowhere = new_session("nobody", 1);
     assert!(matches!(client.create_session(&nowhere).await, Err(Error::NoNode(_))));
 
     // On the agent's node, with its check.
     let on_agent =
-        client.create_session(&NewSession { bound: Bound::Agent, ..new_session("agent", 15) }).await.unwrap();
+        client.create_session(&NewSession { bound: Bound::Agent, ..new_session("sessions", 15) }).await.unwrap();
     let on_agent = client.session(&on_agent).await.unwrap().unwrap();
     assert_eq!((on_agent.node.as_str(), on_agent.node_checks), ("server-1", vec!["serfHealth".to_owned()]));
 
     // A node takes its sessions along.
-    let id = client.create_session(&new_session("lictor/west/0", 1)).await.unwrap();
-    client.deregister_node("lictor-west").await.unwrap();
+    let id = client.create_session(&new_session("sessions", 1)).await.unwrap();
+    client.deregister_node("sessions").await.unwrap();
     assert_eq!(client.renew(&id).await, Renewal::Lost);
-    drop(servers);
 }
 
 #[tokio::test]
 async fn catalog() {
-    let (_servers, client) = dev("catalog").await;
+    let client = dev("catalog").await;
     let agent = client.agent_self().await.unwrap();
     assert_eq!((agent.node.as_deref(), agent.datacenter.as_deref()), (Some("server-1"), Some("dc1")));
     assert!(agent.version.unwrap().starts_with("1."));
@@ -195,8 +216,8 @@ async fn catalog() {
 
     assert_eq!(client.node("nobody").await, Ok(None));
     let meta = BTreeMap::from([("made-by".to_owned(), "lictor".to_owned())]);
-    client.register_node("lictor-west", "127.0.0.1", &meta).await.unwrap();
-    let node = client.node("lictor-west").await.unwrap().unwrap();
+    client.register_node("catalog", "127.0.0.1", &meta).await.unwrap();
+    let node = client.node("catalog").await.unwrap().unwrap();
     assert_eq!((node.address.as_str(), &node.meta, node.services.len()), ("127.0.0.1", &meta, 0));
 
     let service = Service {
@@ -207,19 +228,19 @@ async fn catalog() {
         port: 80,
         ..Service::default()
     };
-    let set = TxnOp::ServiceSet { node: "lictor-west".into(), service: service.clone() };
+    let set = TxnOp::ServiceSet { node: "catalog".into(), service: service.clone() };
     let written = applied(&client, &[set]).await.services.remove(0);
     assert_eq!(written, Service { modify_index: written.modify_index, ..service });
     assert!(written.modify_index > 0);
-    assert_eq!(client.node("lictor-west").await.unwrap().unwrap().services["web-leader"], written);
+    assert_eq!(client.node("catalog").await.unwrap().unwrap().services["web-leader"], written);
 
-    let (node, id, name) = (|| "lictor-west".to_owned(), || "web-leader".to_owned(), || "web".to_owned());
+    let (node, id, name) = (|| "catalog".to_owned(), || "web-leader".to_owned(), || "web".to_owned());
     let delete = |index| TxnOp::ServiceDeleteCas { node: node(), id: id(), name: name(), index };
     let error = rolled_back(&client, &[delete(written.modify_index - 1)]).await;
     assert!(error.is_index(), "{error:?}");
     applied(&client, &[delete(written.modify_index)]).await;
     applied(&client, &[TxnOp::ServiceDelete { node: node(), id: id(), name: name() }]).await;
-    assert!(client.node("lictor-west").await.unwrap().unwrap().services.is_empty());
+    assert!(client.node("catalog").await.unwrap().unwrap().services.is_empty());
     let nowhere = TxnOp::ServiceSet { node: "nobody".into(), service: written };
     let error = rolled_back(&client, &[nowhere]).await;
     assert!(error.is_node(), "{error:?}");
@@ -227,7 +248,7 @@ async fn catalog() {
 
 #[tokio::test]
 async fn too_much_is_refused() {
-    let (_servers, client) = dev("too-much").await;
+    let client = dev("too-much").await;
     let operations: Vec<_> = (0..129).map(|n| absent(&format!("k/{n}"))).collect();
     let Transaction::Failed(error @ Error::Refused(_)) = client.transact(&operations).await else {
         panic!("not refused")
@@ -237,18 +258,20 @@ async fn too_much_is_refused() {
 
 #[tokio::test]
 async fn a_server_that_hangs_or_is_gone() {
-    let mut servers = Servers::start("dev", "gone");
-    let client = Client::new(&Settings { timeout: Duration::from_millis(500), ..servers.settings() }).unwrap();
+    let consul = Consul::start(Kind::Dev);
+    let server = consul.server(1);
+    let client =
+        Client::new(&Settings { timeout: Duration::from_millis(500), ..ours::settings(&consul, server) }).unwrap();
     assert_eq!(client.leader_known().await, Ok(true));
     let set = [TxnOp::KvSet { key: "a".into(), value: vec![], flags: 0 }];
 
-    servers.order("pause 1");
+    server.pause();
     let Transaction::Failed(error) = client.transact(&set).await else { panic!("it was answered") };
     assert!(matches!(error.into(), Failure::Unknown(_)));
     assert!(matches!(client.renew("x").await, Renewal::Failed(Error::Unknown(_))));
-    servers.order("resume 1");
+    server.resume();
 
-    servers.order("kill 1");
+    server.kill();
     let Transaction::Failed(error) = client.transact(&set).await else { panic!("it was answered") };
     assert!(matches!(error, Error::Unreachable(_)), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");

@@ -1,0 +1,29 @@
+//! The program's own client of the servers.
+
+use lictor::consul::{Client, Settings};
+
+use super::support::{Consul, Server};
+
+/// How to reach a server.
+pub fn settings(consul: &Consul, server: &Server) -> Settings {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let file =
+        |name: &str| consul.variable(name).map(|path| std::fs::read(path).expect("a file of the CA can be read"));
+    Settings {
+        ca: file("CACERT"),
+        identity: file("CLIENT_CERT").zip(file("CLIENT_KEY")),
+        ..Settings::new(server.address())
+    }
+}
+
+/// A client of the first server, with all rights.
+pub fn client(consul: &Consul) -> Client {
+    client_of(consul, &settings(consul, consul.server(1)))
+}
+
+/// A client by these settings, with all rights.
+pub fn client_of(consul: &Consul, settings: &Settings) -> Client {
+    let client = Client::new(settings).expect("a client can be made");
+    client.set_token(consul.variable("HTTP_TOKEN")).expect("a token");
+    client
+}

@@ -1,0 +1,242 @@
+//! Real Consul servers.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use reqwest::{Certificate, Identity, Method};
+
+use super::api::plain;
+use super::held::Held;
+use super::{Api, eventually};
+
+/// What kind of Consul.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One agent in memory, without ACLs and TLS.
+    Dev,
+    /// The same in Consul 1.8.7.
+    Old,
+    /// Three servers with data on disk, ACLs and TLS.
+    Three,
+}
+
+/// One server, or three that belong together.
+pub struct Consul {
+    servers: Vec<Server>,
+    variables: BTreeMap<String, String>,
+}
+
+/// One of them.
+pub struct Server {
+    number: usize,
+    pid: AtomicU32,
+    variables: BTreeMap<String, String>,
+    held: Arc<Held>,
+}
+
+impl Consul {
+    /// The one of the kind [`Kind::Dev`] that all tests share: nobody kills it, and each test has keys of its own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Consul> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(Kind::Dev))
+    }
+
+    /// One for one test alone. It can be used at once, and is gone when this has been dropped.
+    pub fn start(kind: Kind) -> Self {
+        let name = match kind {
+            Kind::Dev => "dev",
+            Kind::Old => "dev-1.8",
+            Kind::Three => "three",
+        };
+        let held = Arc::new(Held::start("consul.sh", &[name, &format!("test-{}", std::process::id())]));
+        let variables = held.variables();
+        assert!(!variables.is_empty(), "hack/consul.sh makes servers");
+        let server = |number: usize| {
+            let pid = variables.get(&format!("CONSUL_{number}_PID"))?.parse::<u32>().expect("a number");
+            Some(Server { number, pid: pid.into(), variables: variables.clone(), held: held.clone() })
+        };
+        Self { servers: (1..=3).map_while(server).collect(), variables }
+    }
+
+    /// All servers.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The server with this number, from 1 on.
+    pub fn server(&self, number: usize) -> &Server {
+        &self.servers[number - 1]
+    }
+
+    /// The address of the first one, such as `http://127.0.0.1:8500`.
+    pub fn address(&self) -> &str {
+        self.server(1).address()
+    }
+
+    /// The API of the first one, with all rights.
+    pub fn api(&self) -> Api {
+        self.server(1).api()
+    }
+
+    /// A variable that `hack/consul.sh` prints, without `CONSUL_` before: `HTTP_TOKEN`, `CACERT`, `CLIENT_CERT`, `CLIENT_KEY`.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(&format!("CONSUL_{name}")).map(String::as_str)
+    }
+
+    /// Waits until one of them leads; returns that.
+    pub async fn leader(&self) -> &Server {
+        eventually("a server leads", || async {
+            let mut said = String::new();
+            for server in self.servers.iter().filter(|server| server.pid().is_some()) {
+                // One that hangs is asked for a second only.
+                let request = server.api().request(Method::GET, "/v1/agent/self").timeout(Duration::from_secs(1));
+                match Api::send(request).await {
+                    Ok(answer) if answer.json()["Stats"]["consul"]["leader"] == "true" => return Ok(server),
+                    Ok(_) => {}
+                    Err(error) => said = error,
+                }
+            }
+            Err(said)
+        })
+        .await
+    }
+
+    /// Consul's own program, ready for arguments, with all rights at the first server.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.variables["CONSUL_BINARY"]);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CONSUL_")) {
+            command.env_remove(name);
+        }
+        let own =
+            |name: &str| name == "CONSUL_BINARY" || name["CONSUL_".len()..].starts_with(|c: char| c.is_ascii_digit());
+        command.envs(self.variables.iter().filter(|(name, _)| !own(name)));
+        command
+    }
+
+    /// Runs Consul's own program; returns what it printed, or that with its error text.
+    pub fn try_cli(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.command().args(arguments).output().expect("consul starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let printed = text(&output.stdout);
+        if output.status.success() { Ok(printed) } else { Err(printed + &text(&output.stderr)) }
+    }
+
+    /// Runs Consul's own program, which must succeed; returns what it printed.
+    pub fn cli(&self, arguments: &[&str]) -> String {
+        self.try_cli(arguments).unwrap_or_else(|error| panic!("consul {arguments:?}: {error}"))
+    }
+}
+
+impl Server {
+    /// Such as `http://127.0.0.1:8500`.
+    pub fn address(&self) -> &str {
+        self.variable("ADDR").expect("a server has an address")
+    }
+
+    /// The same without the scheme, such as a proxy wants it.
+    pub fn socket(&self) -> &str {
+        self.address().split_once("://").expect("an address has a scheme").1
+    }
+
+    /// Where it answers DNS, over UDP and TCP.
+    pub fn dns(&self) -> &str {
+        self.variable("DNS").expect("a server has DNS")
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.variable("LOG").expect("a server has a log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The process's id; `None` after [`Server::kill`].
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
+    }
+
+    /// Its API, with all rights.
+    pub fn api(&self) -> Api {
+        self.api_by(self.socket())
+    }
+
+    /// The same by way of another socket, such as that of a [`ToxicProxy`](super::ToxicProxy).
+    pub fn api_by(&self, socket: &str) -> Api {
+        let scheme = self.address().split_once("://").expect("an address has a scheme").0;
+        let read = |name: &str| {
+            let path = self.variables.get(name).map(PathBuf::from)?;
+            Some(std::fs::read(path).expect("a file of the CA can be read"))
+        };
+        let ca = read("CONSUL_CACERT").map(|pem| Certificate::from_pem(&pem).expect("a certificate"));
+        let mut client = plain().tls_certs_only(ca);
+        if let (Some(certificate), Some(key)) = (read("CONSUL_CLIENT_CERT"), read("CONSUL_CLIENT_KEY")) {
+            let identity = Identity::from_pem(&[certificate, key].concat()).expect("a certificate with its key");
+            client = client.identity(identity);
+        }
+        Api::with(&format!("{scheme}://{socket}"), client, self.variables.get("CONSUL_HTTP_TOKEN").cloned())
+    }
+
+    /// Ends it by SIGKILL, at once.
+    pub fn kill(&self) {
+        self.order("kill");
+    }
+
+    /// Starts it again after [`Server::kill`], at the same ports; only [`Kind::Three`] still has its data. Waits for nothing.
+    pub fn start(&self) {
+        self.order("start");
+    }
+
+    /// Kills it, starts it again, and waits until it can be used.
+    pub async fn restart(&self) {
+        self.kill();
+        self.start();
+        self.usable().await;
+    }
+
+    /// Stops it by SIGSTOP: it keeps its connections and does not answer.
+    pub fn pause(&self) {
+        self.order("pause");
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.order("resume");
+    }
+
+    /// Waits until it knows a leader that has entered it into the catalog: sessions can be made at its node.
+    pub async fn usable(&self) {
+        let node = format!("/v1/health/node/server-{}", self.number);
+        eventually(&format!("server {} can be used", self.number), || async {
+            let answer = self.api().get(&node).await?;
+            let checks = answer.json();
+            let entered = checks.as_array().is_some_and(|checks| checks.iter().any(|c| c["CheckID"] == "serfHealth"));
+            if answer.status == 200 && entered { Ok(()) } else { Err(format!("{answer:?}")) }
+        })
+        .await;
+    }
+
+    fn order(&self, order: &str) {
+        let pid = self.held.order(&format!("{order} {}", self.number));
+        self.pid.store(pid.parse().unwrap_or(0), Ordering::SeqCst);
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(&format!("CONSUL_{}_{name}", self.number)).map(String::as_str)
+    }
+}
+
+impl Drop for Consul {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for server in &self.servers {
+                let log = server.log();
+                let tail: Vec<&str> = log.lines().rev().take(30).collect();
+                eprintln!("--- the end of the log of Consul's server {} ---", server.number);
+                tail.iter().rev().for_each(|line| eprintln!("{line}"));
+            }
+        }
+    }
+}

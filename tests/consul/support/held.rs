@@ -1,0 +1,58 @@
+//! What a script in hack/ makes and holds for as long as this process holds the pipe to it, whatever ends this process.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// A script that holds something. All is gone when this has been dropped.
+pub struct Held {
+    script: Mutex<(Child, Lines<BufReader<ChildStdout>>)>,
+}
+
+impl Held {
+    /// Runs `hack/SCRIPT hold …`.
+    pub fn start(script: &str, arguments: &[&str]) -> Self {
+        let path = format!("{}/hack/{script}", env!("CARGO_MANIFEST_DIR"));
+        let mut child = Command::new(&path)
+            .arg("hold")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{path} starts: {error}"));
+        let output = child.stdout.take().expect("its output is piped");
+        Self { script: Mutex::new((child, BufReader::new(output).lines())) }
+    }
+
+    /// The next line NAME=VALUE that it prints; `None` for another line.
+    pub fn variable(&self) -> Option<(String, String)> {
+        let line = self.script.lock().unwrap_or_else(PoisonError::into_inner).1.next();
+        parse(&line.expect("the script has more to say").expect("it can be read"))
+    }
+
+    /// All that it prints until another line comes.
+    pub fn variables(&self) -> BTreeMap<String, String> {
+        std::iter::from_fn(|| self.variable()).collect()
+    }
+
+    /// Gives it an order; returns the value that it prints then.
+    pub fn order(&self, order: &str) -> String {
+        let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = script.0.stdin.as_mut().expect("its input is piped");
+        writeln!(input, "{order}").expect("the script reads");
+        let line = script.1.next().expect("the script answers").expect("it can be read");
+        parse(&line).unwrap_or_else(|| panic!("{order}: {line}")).1
+    }
+}
+
+fn parse(line: &str) -> Option<(String, String)> {
+    line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // This closes its input first.
+        let _ = self.script.get_mut().unwrap_or_else(PoisonError::into_inner).0.wait();
+    }
+}
