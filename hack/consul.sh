@@ -16,8 +16,9 @@
 #   CONSUL_CACERT, CONSUL_CLIENT_CERT, CONSUL_CLIENT_KEY, CONSUL_HTTP_TOKEN
 #                           three: the CA, a client's certificate and its key, and the token with all rights
 #   CONSUL_CAKEY            three: the key of the CA
-#   CONSUL_1_ADDR, CONSUL_1_DNS, CONSUL_1_PID, CONSUL_1_DATA, CONSUL_1_LOG
-#                           of each server, 1 to 3: its API, its DNS (TCP and UDP), its process, data (not of dev) and log
+#   CONSUL_1_ADDR, CONSUL_1_DNS, CONSUL_1_RPC, CONSUL_1_PID, CONSUL_1_DATA, CONSUL_1_LOG
+#                           of each server, 1 to 3: its API, its DNS (TCP and UDP), where the others reach it, its process, data
+#                           (not of dev) and log
 #
 # It reads orders, a line each, and answers each by one line, CONSUL_1_PID=…, the process that there is then, or none:
 #
@@ -35,7 +36,7 @@ cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}
 # shellcheck source=hack/hold.sh
 . "$here/hold.sh"
 
-usage() { sed -n '2,33s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,34s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 keep() {
   kind=$1 name=$2 count=1 program=consul pids=()
@@ -59,7 +60,8 @@ keep() {
   [ "$kind" != three ] || print "CACERT=$CONSUL_CACERT" "CLIENT_CERT=$CONSUL_CLIENT_CERT" "CLIENT_KEY=$CONSUL_CLIENT_KEY" \
     "HTTP_TOKEN=$CONSUL_HTTP_TOKEN" "CAKEY=$directory/tls/consul-agent-ca-key.pem"
   for ((server = 1; server <= count; server++)); do
-    print "${server}_ADDR=$(address "$server")" "${server}_DNS=127.0.0.1:$(port "$server" dns)" "${server}_PID=${pids[$server]}"
+    print "${server}_ADDR=$(address "$server")" "${server}_DNS=127.0.0.1:$(port "$server" dns)"
+    print "${server}_RPC=127.0.0.1:$(port "$server" server)" "${server}_PID=${pids[$server]}"
     [ "$kind" != three ] || print "${server}_DATA=$directory/$server"
     print "${server}_LOG=$directory/$server.log"
   done

@@ -79,6 +79,11 @@ async fn three_servers_lose_their_leader_and_get_it_back() {
     second.pause();
     let third = consul.leader().await;
     assert_ne!(third.address(), second.address());
+    eventually("it takes what is written", || async {
+        let answer = third.api().put("/v1/kv/three", "last").await?;
+        if answer.status == 200 { Ok(()) } else { Err(answer.text) }
+    })
+    .await;
     second.resume();
     second.usable().await;
 }

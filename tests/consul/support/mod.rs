@@ -3,12 +3,12 @@
 #![allow(dead_code, unused_imports, reason = "each program that includes this needs something else of it")]
 
 mod api;
-mod consul;
 mod held;
+mod servers;
 mod toxiproxy;
 
 pub use api::{Answer, Api};
-pub use consul::{Consul, Kind, Server};
+pub use servers::{Consul, Kind, Server};
 pub use toxiproxy::{ToxicProxy, Toxiproxy};
 
 pub use crate::wait::eventually;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ pub struct Consul {
 pub struct Server {
     number: usize,
     pid: AtomicU32,
+    paused: AtomicBool,
     variables: BTreeMap<String, String>,
     held: Arc<Held>,
 }
@@ -57,7 +58,8 @@ impl Consul {
         assert!(!variables.is_empty(), "hack/consul.sh makes servers");
         let server = |number: usize| {
             let pid = variables.get(&format!("CONSUL_{number}_PID"))?.parse::<u32>().expect("a number");
-            Some(Server { number, pid: pid.into(), variables: variables.clone(), held: held.clone() })
+            let (paused, variables, held) = (false.into(), variables.clone(), held.clone());
+            Some(Server { number, pid: pid.into(), paused, variables, held })
         };
         Self { servers: (1..=3).map_while(server).collect(), variables }
     }
@@ -87,20 +89,19 @@ impl Consul {
         self.variables.get(&format!("CONSUL_{name}")).map(String::as_str)
     }
 
-    /// Waits until one of them leads; returns that.
+    /// Waits until one that is neither killed nor paused leads, by its own word; returns that.
     pub async fn leader(&self) -> &Server {
         eventually("a server leads", || async {
-            let mut said = String::new();
-            for server in self.servers.iter().filter(|server| server.pid().is_some()) {
-                // One that hangs is asked for a second only.
-                let request = server.api().request(Method::GET, "/v1/agent/self").timeout(Duration::from_secs(1));
+            let mut said = Vec::new();
+            for server in self.servers.iter().filter(|server| server.runs()) {
+                // Of all that can be asked, this alone never waits for another server, such as one that hangs.
+                let request = server.api().request(Method::GET, "/v1/status/leader").timeout(Duration::from_secs(1));
                 match Api::send(request).await {
-                    Ok(answer) if answer.json()["Stats"]["consul"]["leader"] == "true" => return Ok(server),
-                    Ok(_) => {}
-                    Err(error) => said = error,
+                    Ok(answer) if server.variable("RPC").is_some_and(|rpc| answer.json() == rpc) => return Ok(server),
+                    other => said.push(other),
                 }
             }
-            Err(said)
+            Err(format!("{said:?}"))
         })
         .await
     }
@@ -156,6 +157,10 @@ impl Server {
     /// The process's id; `None` after [`Server::kill`].
     pub fn pid(&self) -> Option<u32> {
         Some(self.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
+    }
+
+    fn runs(&self) -> bool {
+        self.pid().is_some() && !self.paused.load(Ordering::SeqCst)
     }
 
     /// Its API, with all rights.
@@ -221,6 +226,7 @@ impl Server {
     fn order(&self, order: &str) {
         let pid = self.held.order(&format!("{order} {}", self.number));
         self.pid.store(pid.parse().unwrap_or(0), Ordering::SeqCst);
+        self.paused.store(order == "pause", Ordering::SeqCst);
     }
 
     fn variable(&self, name: &str) -> Option<&str> {
