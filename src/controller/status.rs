@@ -41,7 +41,8 @@ pub(super) fn status(
         if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused {
             return None;
         }
-        if group.is_busy() && group.failure().is_none() {
+        let hands_over = group.is_busy() || *group.situation() == Situation::HandingOver;
+        if hands_over && group.failure().is_none() {
             return None;
         }
         status.class_name = Some(spec.class_name.clone());

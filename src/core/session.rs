@@ -407,7 +407,7 @@ mod tests {
         }
         let in_time = tries.iter().filter(|at_| **at_ < at(12)).count();
         assert_eq!(in_time, 9, "{tries:?}");
-        assert_eq!(tries[13].since(tries[12]), Duration::from_secs(10));
+        assert_eq!(tries[13].since(tries[12]), Duration::from_secs(4));
         life.renewed("a", PARAMETERS.ttl, now, now);
         life.renewal_failed("a", now + Duration::from_secs(5));
         assert_eq!(waits(&life, now + Duration::from_secs(5)), now + Duration::from_millis(5100));

@@ -44,7 +44,6 @@ impl Election {
             // What comes back to commands that are under way is not waited for: all is read again when the store is back.
             self.phase = Phase::Idle;
             self.stored = None;
-            self.situation = Situation::StoreLost;
         }
         self.fenced = None;
         self.verified = None;
@@ -53,9 +52,12 @@ impl Election {
         }
         let stored = self.stored.clone().unwrap_or(Stored::Absent);
         self.maintain(&stored, None, view, commands);
-        if !shows_leader(view)
-            && let Some(Losing { holder, since, reason }) = self.losing.take()
-        {
+        if shows_leader(view) {
+            // Nothing is told of who leads elsewhere before nobody leads here.
+            self.situation = Situation::HandingOver;
+            return;
+        }
+        if let Some(Losing { holder, since, reason }) = self.losing.take() {
             commands.push(Command::Announce(Announcement::Transition(Transition {
                 term: self.highest_term,
                 leader: None,
@@ -66,6 +68,8 @@ impl Election {
         }
         if let Stored::Held(_, rival) = stored {
             self.follow(rival, commands);
+        } else if reason == Reason::StoreLost {
+            self.situation = Situation::StoreLost;
         }
     }
 
@@ -83,7 +87,6 @@ impl Election {
     /// The lock is nobody's: takes it, if there is somebody to lead.
     pub(super) fn take_lock(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
         if shows_leader(view) && view.keeping.when_lost == WhenLost::Demote {
-            self.situation = Situation::LockLost;
             return;
         }
         if view.desired == Desired::Leave {
