@@ -8,7 +8,7 @@
 //! | [`api`] | the Kubernetes kinds that this project defines, and their reading | `core` |
 //! | [`consul`] | a typed client of Consul's HTTP API | `core` |
 //! | [`kubernetes`] | what is read and written in the cluster | `core`, `api` |
-//! | [`store`] | where the locks are kept: the port and its adapters | `core`, `api`, `kubernetes` |
+//! | [`store`] | where the locks are kept: the port and its adapters | `core`, `api`, `consul`, `kubernetes` |
 //! | [`telemetry`] | logs, metrics, health | `core` |
 //! | [`controller`] | the loop: observations in, commands out | all above |
 //! | [`cli`] | the command line | all |

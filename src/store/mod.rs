@@ -1,11 +1,13 @@
 //! The port to the stores of locks, and its adapters. All of them pass the same contract suite, `tests/store`.
 
+mod consul;
 mod lease;
 mod memory;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
+pub use self::consul::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 pub use self::lease::LeaseStore;
 pub use self::memory::{Fault, MemoryStore};
 use crate::core::{Failure, Key, Record, RecordOutcome, Stored, Uid, Version};

@@ -1,0 +1,540 @@
+//! Keeps the sessions that an operator's locks in Consul hang on. When one is looked up, made and renewed, [`SessionLife`]
+//! decides; here it is done.
+//!
+//! Sessions are found again by their names, so that the next process, or another replica, goes on with the same ones: a new
+//! session would mean that every lock has to change hands.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::consul::{Bound, Client, Error, NewSession, Renewal, Session};
+use crate::core::{Failure, FoundSession, Instant, SessionCommand, SessionLife, SessionParameters, Tenure};
+
+/// Which sessions to keep.
+#[derive(Clone, Debug)]
+pub struct SessionSettings {
+    /// They are named `PREFIX/0`, `PREFIX/1`, … Nobody else may use these names on the same node.
+    pub prefix: String,
+    /// What they depend on besides their renewals.
+    pub home: Home,
+    /// How many.
+    pub count: usize,
+    /// At least 10 s, at most 24 h.
+    pub ttl: Duration,
+    /// How long the locks of a session that ended without being released can't be taken; at most 60 s.
+    pub lock_delay: Duration,
+}
+
+/// What sessions depend on besides their renewals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// A node of their own in the catalog, without checks, registered when it is missing: nothing but their TTL ends them.
+    Node {
+        /// Its name.
+        name: String,
+        /// Consul wants one, though nothing is there. `127.0.0.1` is what consul-k8s gives its own such node, `k8s-sync`; a
+        /// name or address that could be reached would lead whoever resolves the node to somebody else.
+        address: String,
+        /// Its labels.
+        meta: BTreeMap<String, String>,
+    },
+    /// The node of the agent that answers, with its `serfHealth` check: they end soon after that node dies. Only for an agent
+    /// that is always the same one, beside this process.
+    Agent,
+}
+
+/// What this process is to do about the sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Nothing: another replica keeps them.
+    Standby,
+    /// Keep them.
+    Acting,
+    /// Destroy them, and end. Only for a process that acts. One that ends without it leaves them to the next.
+    Leave,
+}
+
+/// How the sessions are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sessions {
+    /// Their IDs, by their numbers; none: there is none at present.
+    pub ids: Vec<Option<String>>,
+    /// How long one may rely on each.
+    pub tenures: Vec<Tenure>,
+    /// How long one may rely on all of them.
+    pub tenure: Tenure,
+    /// What goes wrong at present.
+    pub failure: Option<Failure>,
+}
+
+/// Keeps sessions.
+pub struct SessionKeeper {
+    client: Client,
+    settings: SessionSettings,
+    clock: fn() -> Instant,
+    each: Vec<Kept>,
+    /// Whether it keeps them now, and so knows what there is.
+    acts: bool,
+    under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+    updates: watch::Sender<Sessions>,
+}
+
+struct Kept {
+    life: SessionLife,
+    /// A request is under way for it.
+    busy: bool,
+    failure: Option<Failure>,
+}
+
+/// What became of a request.
+enum Done {
+    /// For those which waited for it when it was sent. An answer is too old for one that began to wait later.
+    LookedUp(Vec<usize>, Result<Vec<Session>, Error>),
+    Created(usize, Instant, Result<Made, NotMade>),
+    Renewed(usize, String, Instant, Renewal),
+    Destroyed(Session, Result<(), Error>),
+}
+
+/// A session that was made, and the others of its name.
+struct Made {
+    session: Session,
+    others: Vec<Session>,
+}
+
+/// Why none was made.
+struct NotMade {
+    /// Whether that is sure.
+    known: bool,
+    failure: Failure,
+}
+
+impl NotMade {
+    fn new(error: Error) -> Self {
+        Self { known: !matches!(error, Error::Unknown(_)), failure: error.into() }
+    }
+}
+
+impl SessionKeeper {
+    /// A keeper, and where to follow the sessions.
+    pub fn new(client: Client, settings: SessionSettings, clock: fn() -> Instant) -> (Self, watch::Receiver<Sessions>) {
+        let parameters = SessionParameters { ttl: settings.ttl };
+        let each: Vec<_> = (0..settings.count)
+            .map(|index| SessionLife::new(&settings.name(index), parameters))
+            .map(|life| Kept { life, busy: false, failure: None })
+            .collect();
+        let (updates, receiver) = watch::channel(view(&each, clock()));
+        (Self { client, settings, clock, each, acts: false, under_way: FuturesUnordered::new(), updates }, receiver)
+    }
+
+    /// Keeps them as long as `role` says so, or its sender lives.
+    pub async fn run(mut self, mut role: watch::Receiver<Role>) {
+        loop {
+            let now = *role.borrow_and_update();
+            match now {
+                Role::Acting => tokio::select! {
+                    changed = role.changed() => if changed.is_err() { return },
+                    () = self.act() => {}
+                },
+                Role::Standby => {
+                    self.put_down();
+                    if role.changed().await.is_err() {
+                        return;
+                    }
+                }
+                Role::Leave => return self.leave().await,
+            }
+        }
+    }
+
+    /// Keeps them. Safe to stop at any time.
+    async fn act(&mut self) {
+        self.acts = true;
+        loop {
+            let next = self.send();
+            self.publish();
+            tokio::select! {
+                Some(done) = self.under_way.next() => self.take(done),
+                () = sleep(next.since((self.clock)())) => {}
+            }
+        }
+    }
+
+    /// Sends what is due, and says when to look again at the latest.
+    fn send(&mut self) -> Instant {
+        let now = (self.clock)();
+        let mut again = now + Duration::from_secs(60);
+        let mut lookers = vec![];
+        for index in 0..self.each.len() {
+            let kept = &mut self.each[index];
+            // What may have lapsed is told in time.
+            if let Tenure::Until(deadline) = kept.life.tenure(now) {
+                again = again.min(deadline);
+            }
+            if kept.busy {
+                continue;
+            }
+            kept.busy = true;
+            match kept.life.next(now) {
+                SessionCommand::Wait(until) => {
+                    kept.busy = false;
+                    again = again.min(until);
+                }
+                SessionCommand::LookUp => lookers.push(index),
+                SessionCommand::Create => self.create(index),
+                SessionCommand::Renew(id) => self.renew(index, id, now),
+            }
+        }
+        if !lookers.is_empty() {
+            let (client, home) = (self.client.clone(), self.settings.home.clone());
+            self.under_way.push(Box::pin(async move { Done::LookedUp(lookers, look_up(&client, &home).await) }));
+        }
+        again
+    }
+
+    fn create(&self, index: usize) {
+        let (client, settings, clock) = (self.client.clone(), self.settings.clone(), self.clock);
+        self.under_way.push(Box::pin(async move {
+            let (sent, result) = create(&client, &settings, index, clock).await;
+            Done::Created(index, sent, result)
+        }));
+    }
+
+    fn renew(&self, index: usize, id: String, now: Instant) {
+        let client = self.client.clone();
+        // So that there is time for another attempt.
+        let limit = SessionParameters { ttl: self.settings.ttl }.margin();
+        self.under_way.push(Box::pin(async move {
+            let renewal = timeout(limit, client.renew(&id)).await.unwrap_or_else(|_| {
+                Renewal::Failed(Error::Unknown(format!("can't renew the session {id}: no answer within {limit:?}")))
+            });
+            Done::Renewed(index, id, now, renewal)
+        }));
+    }
+
+    /// Those that nobody uses. What is not destroyed ends by its TTL.
+    fn destroy(&self, sessions: Vec<Session>) {
+        for session in sessions {
+            let client = self.client.clone();
+            self.under_way.push(Box::pin(async move {
+                let result = client.destroy(&session.id).await;
+                Done::Destroyed(session, result)
+            }));
+        }
+    }
+
+    fn take(&mut self, done: Done) {
+        let now = (self.clock)();
+        match done {
+            Done::LookedUp(lookers, result) => {
+                for index in lookers {
+                    self.looked_up(index, result.as_ref(), now);
+                }
+            }
+            Done::Created(index, sent, result) => self.created(index, sent, result, now),
+            Done::Renewed(index, id, sent, renewal) => self.renewed(index, &id, sent, renewal, now),
+            Done::Destroyed(Session { id, name, .. }, Ok(())) => {
+                tracing::info!(session = id, name, "destroyed a session in Consul that nobody uses");
+            }
+            Done::Destroyed(Session { id, name, .. }, Err(error)) => {
+                tracing::warn!(session = id, name, %error, "a session in Consul that nobody uses is left to its TTL");
+            }
+        }
+    }
+
+    fn looked_up(&mut self, index: usize, result: Result<&Vec<Session>, &Error>, now: Instant) {
+        let name = self.settings.name(index);
+        let kept = &mut self.each[index];
+        kept.busy = false;
+        let sessions = match result {
+            Ok(sessions) => sessions,
+            Err(error) => {
+                kept.life.look_up_failed(now);
+                return self.failed(index, error.clone().into());
+            }
+        };
+        kept.failure = None;
+        let (usable, mut unused): (Vec<_>, Vec<_>) =
+            sessions.iter().filter(|session| session.name == name).cloned().partition(is_usable);
+        let found = usable.iter().map(|session| FoundSession {
+            id: session.id.clone(),
+            ttl: session.ttl,
+            create_index: session.create_index,
+        });
+        let others = kept.life.looked_up(found.collect(), now);
+        if let Some(id) = kept.life.id() {
+            tracing::info!(session = id, name, "found a session in Consul");
+        }
+        unused.extend(usable.into_iter().filter(|session| others.iter().any(|other| other.id == session.id)));
+        self.destroy(unused);
+    }
+
+    fn created(&mut self, index: usize, sent: Instant, result: Result<Made, NotMade>, now: Instant) {
+        let kept = &mut self.each[index];
+        kept.busy = false;
+        match result {
+            Ok(Made { session: Session { id, name, ttl, .. }, others }) => {
+                tracing::info!(session = id, name, "made a session in Consul");
+                kept.failure = None;
+                kept.life.created(id, ttl, sent, now);
+                self.destroy(others);
+            }
+            Err(NotMade { known, failure }) => {
+                kept.life.create_failed(known, now);
+                self.failed(index, failure);
+            }
+        }
+    }
+
+    fn renewed(&mut self, index: usize, id: &str, sent: Instant, renewal: Renewal, now: Instant) {
+        let kept = &mut self.each[index];
+        kept.busy = false;
+        match renewal {
+            Renewal::Renewed(session) => {
+                kept.failure = None;
+                kept.life.renewed(id, session.ttl, sent, now);
+            }
+            Renewal::Lost => {
+                tracing::warn!(
+                    session = id,
+                    "a session in Consul is gone: it ended, or somebody destroyed it or its node"
+                );
+                kept.life.lost(id, now);
+            }
+            Renewal::Failed(error) => {
+                kept.life.renewal_failed(id, now);
+                self.failed(index, error.into());
+            }
+        }
+    }
+
+    fn failed(&mut self, index: usize, failure: Failure) {
+        let before = &mut self.each[index].failure;
+        if before.as_ref() != Some(&failure) {
+            tracing::warn!(name = self.settings.name(index), reason = ?failure, "a session in Consul can't be kept");
+            *before = Some(failure);
+        }
+    }
+
+    /// Another replica keeps them. What is under way is forgotten; whatever it makes is found by its name.
+    fn put_down(&mut self) {
+        self.acts = false;
+        self.under_way.clear();
+        let now = (self.clock)();
+        for Kept { life, busy, failure } in &mut self.each {
+            life.put_down(now);
+            (*busy, *failure) = (false, None);
+        }
+        self.publish();
+    }
+
+    async fn leave(mut self) {
+        if !self.acts {
+            return;
+        }
+        // One that is being made is awaited, not left behind.
+        let limit = self.client.timeout() * 3;
+        let _ = timeout(limit, async {
+            while let Some(done) = self.under_way.next().await {
+                self.take(done);
+            }
+        })
+        .await;
+        let mut ids: Vec<_> = self.each.iter().filter_map(|kept| Some(kept.life.id()?.to_owned())).collect();
+        if ids.len() < self.each.len() {
+            let names: Vec<_> = (0..self.each.len()).map(|index| self.settings.name(index)).collect();
+            let found = look_up(&self.client, &self.settings.home).await.unwrap_or_default();
+            let found = found.into_iter().filter(|session| names.contains(&session.name)).map(|session| session.id);
+            ids.extend(found.filter(|id| !ids.contains(id)).collect::<Vec<_>>());
+        }
+        self.put_down();
+        let destroyed = futures::future::join_all(ids.iter().map(|id| self.client.destroy(id))).await;
+        for (session, error) in ids.iter().zip(destroyed).filter_map(|(id, result)| Some((id, result.err()?))) {
+            tracing::warn!(session, %error, "a session in Consul is left to its TTL");
+        }
+    }
+
+    fn publish(&self) {
+        let new = view(&self.each, (self.clock)());
+        self.updates.send_if_modified(|update| {
+            let differs = *update != new;
+            *update = new;
+            differs
+        });
+    }
+}
+
+impl SessionSettings {
+    fn name(&self, index: usize) -> String {
+        format!("{}/{index}", self.prefix)
+    }
+}
+
+fn view(each: &[Kept], now: Instant) -> Sessions {
+    let tenures: Vec<_> = each.iter().map(|kept| kept.life.tenure(now)).collect();
+    Sessions {
+        ids: each.iter().map(|kept| kept.life.id().map(str::to_owned)).collect(),
+        tenure: tenures.iter().copied().min().unwrap_or(Tenure::Unknown),
+        tenures,
+        failure: each.iter().find_map(|kept| kept.failure.clone()),
+    }
+}
+
+/// Whether locks may hang on it: one without a TTL would keep them for ever, and one that deletes its keys would take the terms
+/// along.
+fn is_usable(session: &Session) -> bool {
+    !session.ttl.is_zero() && session.behavior == "release"
+}
+
+async fn look_up(client: &Client, home: &Home) -> Result<Vec<Session>, Error> {
+    match home {
+        Home::Node { name, .. } => client.sessions_of_node(name).await,
+        Home::Agent => {
+            let node = client.agent_self().await?.node.ok_or_else(|| {
+                Error::Forbidden(
+                    "not allowed to read the name of Consul's agent, whose node the sessions are to hang on; give the token \
+                     a policy with agent_prefix \"\" { policy = \"read\" }"
+                        .into(),
+                )
+            })?;
+            client.sessions_of_node(&node).await
+        }
+    }
+}
+
+/// Makes a session, and reads it back: Consul drops without a word what it does not understand. With the moment at which it was
+/// asked for.
+async fn create(
+    client: &Client,
+    settings: &SessionSettings,
+    index: usize,
+    clock: fn() -> Instant,
+) -> (Instant, Result<Made, NotMade>) {
+    let SessionSettings { home, ttl, lock_delay, .. } = settings;
+    let bound = match home {
+        Home::Node { name, .. } => Bound::Node(name.clone()),
+        Home::Agent => Bound::Agent,
+    };
+    let new = NewSession { name: settings.name(index), bound, ttl: *ttl, lock_delay: *lock_delay };
+    let mut sent = clock();
+    let mut created = client.create_session(&new).await;
+    if let (Err(Error::NoNode(_)), Home::Node { name, address, meta }) = (&created, home) {
+        if let Err(error) = client.register_node(name, address, meta).await {
+            // Whether the node is there or not, the session is not.
+            return (sent, Err(NotMade { known: true, failure: error.into() }));
+        }
+        sent = clock();
+        created = client.create_session(&new).await;
+    }
+    let result = match created {
+        Ok(id) => read_back(client, &new, &id).await,
+        Err(error) => Err(NotMade::new(error)),
+    };
+    (sent, result)
+}
+
+async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, NotMade> {
+    let read = match &new.bound {
+        Bound::Node(node) => client.sessions_of_node(node).await,
+        Bound::Agent => client.session(id).await.map(|session| session.into_iter().collect()),
+    };
+    // It is found by its name later.
+    let read = read.map_err(|error| NotMade { known: false, failure: error.into() })?;
+    let (mut own, others): (Vec<_>, Vec<_>) =
+        read.into_iter().filter(|session| session.name == new.name || session.id == id).partition(|s| s.id == id);
+    let defect = match own.pop() {
+        None => Some("it can't be seen; may the token read it, and is the node still there?".to_owned()),
+        Some(session) => match defect(&session, new) {
+            None => return Ok(Made { session, others }),
+            defect => defect,
+        },
+    };
+    let text = format!("Consul made the session {} otherwise than asked: {}", new.name, defect.unwrap_or_default());
+    let destroyed = client.destroy(id).await;
+    Err(NotMade { known: destroyed.is_ok(), failure: Failure::Refused(text) })
+}
+
+/// What is not as it was asked for.
+fn defect(session: &Session, new: &NewSession) -> Option<String> {
+    let NewSession { name, bound, ttl, lock_delay } = new;
+    let checks = &session.node_checks;
+    if session.name != *name {
+        return Some(format!("its name is '{}'", session.name));
+    }
+    if session.ttl != *ttl {
+        return Some(format!("its TTL is {:?} instead of {ttl:?}", session.ttl));
+    }
+    if session.lock_delay != *lock_delay {
+        return Some(format!("its lock delay is {:?} instead of {lock_delay:?}", session.lock_delay));
+    }
+    if session.behavior != "release" {
+        return Some(format!("its behaviour is '{}' instead of 'release'", session.behavior));
+    }
+    match bound {
+        Bound::Node(node) if session.node != *node => Some(format!("its node is {} instead of {node}", session.node)),
+        Bound::Node(_) if !checks.is_empty() => Some(format!("it depends on the checks {checks:?}")),
+        Bound::Agent if checks.is_empty() => Some("it depends on no check of its node".to_owned()),
+        _ if !session.service_checks.is_empty() => Some(format!("it depends on {:?}", session.service_checks)),
+        Bound::Node(_) | Bound::Agent => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new_session() -> NewSession {
+        NewSession {
+            name: "lictor/0".into(),
+            bound: Bound::Node("lictor".into()),
+            ttl: Duration::from_secs(15),
+            lock_delay: Duration::from_secs(1),
+        }
+    }
+
+    fn as_asked() -> Session {
+        Session {
+            id: "a".into(),
+            name: "lictor/0".into(),
+            node: "lictor".into(),
+            ttl: Duration::from_secs(15),
+            lock_delay: Duration::from_secs(1),
+            behavior: "release".into(),
+            node_checks: vec![],
+            service_checks: vec![],
+            create_index: 1,
+        }
+    }
+
+    #[test]
+    fn whatever_is_otherwise_than_asked_is_noticed() {
+        assert_eq!(defect(&as_asked(), &new_session()), None);
+        let second = Duration::from_secs(1);
+        for otherwise in [
+            Session { name: String::new(), ..as_asked() },
+            Session { node: "server-1".into(), ..as_asked() },
+            Session { ttl: Duration::ZERO, ..as_asked() },
+            Session { lock_delay: second * 15, ..as_asked() },
+            Session { behavior: "delete".into(), ..as_asked() },
+            Session { node_checks: vec!["serfHealth".into()], ..as_asked() },
+            Session { service_checks: vec!["web".into()], ..as_asked() },
+        ] {
+            assert!(defect(&otherwise, &new_session()).is_some(), "{otherwise:?}");
+        }
+        let on_agent = NewSession { bound: Bound::Agent, ..new_session() };
+        assert!(defect(&as_asked(), &on_agent).is_some());
+        assert_eq!(defect(&Session { node_checks: vec!["serfHealth".into()], ..as_asked() }, &on_agent), None);
+    }
+
+    #[test]
+    fn no_lock_hangs_on_a_session_that_never_ends_or_deletes_its_keys() {
+        assert!(is_usable(&as_asked()));
+        assert!(!is_usable(&Session { ttl: Duration::ZERO, ..as_asked() }));
+        assert!(!is_usable(&Session { behavior: "delete".into(), ..as_asked() }));
+    }
+}
