@@ -114,12 +114,11 @@ impl ConsulStores {
     }
 
     /// Ends all: sessions that are given up are destroyed, the others are left for a successor to find.
-    pub(super) async fn stop(self) {
-        let mut tasks = Vec::new();
-        for running in self.runners.into_values() {
+    pub(super) async fn stop(mut self) {
+        for running in self.runners.values() {
             let _ = running.leave.send(Some(running.release_on_stop));
-            tasks.push(running.task);
         }
+        let tasks = self.runners.values_mut().map(|running| &mut running.task);
         let _ = tokio::time::timeout(FAREWELL, futures::future::join_all(tasks)).await;
     }
 }
