@@ -97,14 +97,18 @@ impl ConsulStores {
             self.runners.insert(name.clone(), running);
             new.push(store_id(name));
         }
-        self.runners.retain(|name, running| {
-            let keep = classes.contains_key(name) || in_use(&store_id(name));
-            if !keep {
+        let unused = |name: &&String| !classes.contains_key(*name) && !in_use(&store_id(name));
+        for name in self.runners.keys().filter(unused).cloned().collect::<Vec<_>>() {
+            self.world.stores.remove(&store_id(&name));
+            if let Some(mut running) = self.runners.remove(&name) {
                 let _ = running.leave.send(Some(true));
-                self.world.stores.remove(&store_id(name));
+                tokio::spawn(async move {
+                    let _ = (&mut running.task).await;
+                    // Its channels are open until it has ended.
+                    drop(running);
+                });
             }
-            keep
-        });
+        }
         new
     }
 

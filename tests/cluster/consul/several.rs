@@ -1,8 +1,10 @@
 //! Several clusters, and others, at one lock.
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use kube::ResourceExt;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
@@ -80,6 +82,22 @@ async fn when_all_operators_of_a_cluster_are_killed_the_other_takes_over_and_the
     let _operator = west.operator(&[]);
     west.wait_led_elsewhere("east", "b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "follower");
+}
+
+/// Asks Consul's DNS for the addresses of a name.
+fn look_up(name: &str) -> Vec<Ipv4Addr> {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    let labels =
+        name.split('.').flat_map(|label| [&[u8::try_from(label.len()).expect("short")], label.as_bytes()].concat());
+    let mut query = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(labels.chain([0, 0, 1, 0, 1]));
+    socket.send_to(&query, Consul::shared().server(1).dns()).expect("it is sent");
+    let mut answer = [0; 1500];
+    let length = socket.recv(&mut answer).expect("DNS answers");
+    // Of each record: a pointer to the name, type A, class, TTL, four bytes.
+    let records = answer[query.len()..length].chunks(16).take(answer[7].into());
+    records.map(|record| Ipv4Addr::new(record[12], record[13], record[14], record[15])).collect()
 }
 
 /// `consul lock` at the election's key, which therefore ends in `.lock`; it holds it until its input is closed.
@@ -170,4 +188,42 @@ async fn cut_off(test: &str, policy: Value) -> (Member, Member, Proxy, [Operator
     east.wait_led_elsewhere("west", "a").await;
     proxy.hold(|_| true);
     (west, east, proxy, [operator, other])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_can_be_found_in_consuls_catalog_and_dns_and_moves_there_with_the_leadership() {
+    let ([west, east], _operators) = two("consul-service", json!({})).await;
+    let service = json!({"consulService": {"name": west.prefix, "port": 5432}});
+    west.elect(service.clone()).await;
+    east.elect(service).await;
+    let registered = |pod: &'static str, cluster: &'static str| {
+        let path = format!("/v1/catalog/service/{}?tag=leader", west.prefix);
+        eventually(format!("{pod} is registered").leak(), move || {
+            let path = path.clone();
+            async move {
+                let found = Consul::shared().api().get(&path).await?.ok();
+                let meta = &found[0]["ServiceMeta"];
+                let fits = meta["pod"] == json!(pod) && meta["cluster"] == json!(cluster) && found[1].is_null();
+                if fits { Ok(found[0].clone()) } else { Err(found.to_string()) }
+            }
+        })
+    };
+    let found = registered("a", "west").await;
+    let pod = west.lab.pods_api().get("a").await.expect("the pod exists");
+    assert_eq!(found["ServiceMeta"]["term"], json!(pod.annotations()["lictor.dev/term"]));
+    assert_eq!(
+        (&found["ServiceAddress"], &found["ServicePort"]),
+        (&json!(pod.status.and_then(|s| s.pod_ip)), &json!(5432))
+    );
+    let address = found["ServiceAddress"].as_str().expect("an address").parse::<Ipv4Addr>().expect("of four bytes");
+    assert_eq!(look_up(&format!("leader.{}.service.consul", west.prefix)), [address]);
+    west.lab.kill_pod("a").await;
+    registered("b", "east").await;
+    east.lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    let path = format!("/v1/catalog/service/{}", west.prefix);
+    eventually("it is taken out", || async {
+        let found = Consul::shared().api().get(&path).await?.ok();
+        if found == json!([]) { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
 }
