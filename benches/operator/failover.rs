@@ -221,11 +221,11 @@ async fn watch(observer: &mut Observer, leader: &str, cause: Cause) -> anyhow::R
         }
         _ => None,
     };
-    let cause = observer.find("the cause", PATIENCE, caused).await?;
-    let (mut record, mut demotion, mut promotion) = (None, None, None);
+    let (mut cause, mut record, mut demotion, mut promotion) = (None, None, None, None);
     let lease: Id = (NAMESPACE.into(), APP.into());
-    // Records and pods come by two connections, so the order among them is not certain.
+    // Records and pods come by two connections, so the order among them is not certain: the record may be seen before the cause.
     let all = |at: Instant, sight: &Sight| {
+        cause = cause.or_else(|| caused(at, sight));
         match sight {
             Sight::Lease(which, Some(holder)) if *which == lease && holder != leader => _ = record.get_or_insert(at),
             Sight::Key { holder: Some(holder), .. } if holder != leader => _ = record.get_or_insert(at),
@@ -236,7 +236,7 @@ async fn watch(observer: &mut Observer, leader: &str, cause: Cause) -> anyhow::R
             },
             _ => {}
         }
-        Some(Seen { cause, record: record?, demotion: demotion?, promotion: promotion?, own: f64::NAN })
+        Some(Seen { cause: cause?, record: record?, demotion: demotion?, promotion: promotion?, own: f64::NAN })
     };
     observer.find("the next leader", PATIENCE, all).await
 }

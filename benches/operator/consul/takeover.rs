@@ -18,6 +18,8 @@ const APP: &str = "web";
 const PODS: usize = 2;
 const TTL: u32 = 10;
 const LOCK_DELAY: u32 = 1;
+/// TTL × 2 + lock delay is when Consul gives the lock to somebody else at the latest. What comes after that is the operator's.
+const AFTER_LIMIT: f64 = 0.5;
 
 /// How long after the signal.
 struct TakeOver {
@@ -93,7 +95,7 @@ pub async fn measure(consul: &Consul, terminations: u32, kills: u32, report: &mu
                 report.figure(longest, led.greatest() * scale, unit);
                 report.figure(format!("{what}: until nobody leads here, median"), demoted.median() * scale, unit);
             } else {
-                report.target(longest, led.greatest(), unit, limit);
+                report.target(longest, led.greatest(), unit, limit + AFTER_LIMIT);
             }
             report.figure(
                 format!("{what}: from the free lock to the label, median"),
