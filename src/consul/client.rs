@@ -8,6 +8,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Certificate, Identity, Method, StatusCode, Url};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use super::Error;
 use super::error::Purpose;
@@ -85,6 +86,8 @@ struct Shared {
     /// `dc`, `ns`, `partition`.
     scope: Vec<(&'static str, String)>,
     token: RwLock<Option<HeaderValue>>,
+    /// How often the token was unknown to Consul.
+    rejections: watch::Sender<u64>,
     timeout: Duration,
 }
 
@@ -137,7 +140,8 @@ impl Client {
         let http = builder.build().map_err(|error| SettingsError::System(causes(&error)))?;
         let scope = [("dc", &settings.datacenter), ("ns", &settings.namespace), ("partition", &settings.partition)];
         let scope = scope.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
-        let shared = Shared { http, base, scope, token: RwLock::default(), timeout: settings.timeout };
+        let (rejections, _) = watch::channel(0);
+        let shared = Shared { http, base, scope, token: RwLock::default(), rejections, timeout: settings.timeout };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -149,6 +153,12 @@ impl Client {
         let token = token.map(token_header).transpose()?;
         *self.shared.token.write().unwrap_or_else(PoisonError::into_inner) = token;
         Ok(())
+    }
+
+    /// Changes whenever Consul does not know the token of a request: time to log in again, for whoever does that. A request that
+    /// was sent before the last login may still be told of.
+    pub fn rejections(&self) -> watch::Receiver<u64> {
+        self.shared.rejections.subscribe()
     }
 
     /// The longest that a request may take.
@@ -174,6 +184,7 @@ impl Client {
         if !self.shared.scope.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.shared.scope);
         }
+        let own = matches!(token, Token::Own);
         let token = match token {
             Token::Own => self.shared.token.read().unwrap_or_else(PoisonError::into_inner).clone(),
             Token::None => None,
@@ -195,7 +206,14 @@ impl Client {
         let index = answer.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
         let body = answer.bytes().await.map_err(|error| purpose.broken(&error))?;
         let answer = Answer { status, index, body: body.into(), purpose };
-        if status.is_success() || expected.contains(&status) { Ok(answer) } else { Err(answer.refused()) }
+        if status.is_success() || expected.contains(&status) {
+            return Ok(answer);
+        }
+        let error = answer.refused();
+        if own && matches!(error, Error::UnknownToken(_)) {
+            self.shared.rejections.send_modify(|rejections| *rejections += 1);
+        }
+        Err(error)
     }
 }
 

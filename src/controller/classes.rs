@@ -1,7 +1,7 @@
 //! The stores of the classes that keep their locks in Consul: made, renewed when their settings or Secrets change, and told about
 //! in the classes' status.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp as Wall;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant as TokioInstant;
+use tokio::time::{Instant as TokioInstant, sleep_until};
 
 use super::announce::{in_seconds, text};
 use super::input::Input;
@@ -32,6 +32,8 @@ use crate::store::{
 const CHECK_PERIOD: Duration = Duration::from_secs(30);
 /// The same while something is wrong.
 const CHECK_AGAIN: Duration = Duration::from_secs(2);
+/// How long a token that Consul does not know is left alone before another is asked for.
+const TOKEN_RETRY: Duration = Duration::from_millis(200);
 /// How long a stopping operator lets go of its sessions.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -89,20 +91,24 @@ impl ConsulStores {
             }
             let (sender, receiver) = watch::channel(class.clone());
             let (leave, leaving) = watch::channel(None);
-            let runner = Runner { id: store_id(name), world: self.world.clone(), class: receiver, leave: leaving };
+            let runner = Runner::new(store_id(name), self.world.clone(), receiver, leaving);
             let release_on_stop = consul.release_on_stop;
             let running = Running { class: sender, leave, task: tokio::spawn(runner.run()), release_on_stop };
             self.runners.insert(name.clone(), running);
             new.push(store_id(name));
         }
-        self.runners.retain(|name, running| {
-            let keep = classes.contains_key(name) || in_use(&store_id(name));
-            if !keep {
+        let unused = |name: &&String| !classes.contains_key(*name) && !in_use(&store_id(name));
+        for name in self.runners.keys().filter(unused).cloned().collect::<Vec<_>>() {
+            self.world.stores.remove(&store_id(&name));
+            if let Some(mut running) = self.runners.remove(&name) {
                 let _ = running.leave.send(Some(true));
-                self.world.stores.remove(&store_id(name));
+                tokio::spawn(async move {
+                    let _ = (&mut running.task).await;
+                    // Its channels are open until it has ended.
+                    drop(running);
+                });
             }
-            keep
-        });
+        }
         new
     }
 
@@ -112,12 +118,11 @@ impl ConsulStores {
     }
 
     /// Ends all: sessions that are given up are destroyed, the others are left for a successor to find.
-    pub(super) async fn stop(self) {
-        let mut tasks = Vec::new();
-        for running in self.runners.into_values() {
+    pub(super) async fn stop(mut self) {
+        for running in self.runners.values() {
             let _ = running.leave.send(Some(running.release_on_stop));
-            tasks.push(running.task);
         }
+        let tasks = self.runners.values_mut().map(|running| &mut running.task);
         let _ = tokio::time::timeout(FAREWELL, futures::future::join_all(tasks)).await;
     }
 }
@@ -126,9 +131,43 @@ impl ConsulStores {
 struct Runner {
     id: StoreId,
     world: World,
-    class: watch::Receiver<ElectionClass>,
+    classes: watch::Receiver<ElectionClass>,
     /// Set at the end: whether the sessions are to be destroyed.
     leave: watch::Receiver<Option<bool>>,
+    claim: watch::Receiver<ClaimUpdate>,
+    class: ElectionClass,
+    known: Secrets,
+    secrets: BoxStream<'static, (SecretId, SecretChange)>,
+    store: Option<Store>,
+    login: Option<Login>,
+    duty: Duty,
+    report: Report,
+    /// When Consul is asked next whether it answers.
+    check: TokioInstant,
+}
+
+/// Something that a runner has to look at.
+enum Happened {
+    /// The locks can be watched, or not.
+    Watched(Watched),
+    Sessions(bool),
+    Rejected,
+    Class,
+    Secret(SecretId, SecretChange),
+    Claim,
+    CheckDue,
+    LoginDue,
+    DutyDue,
+    Leave,
+    /// The operator is gone.
+    Orphaned,
+}
+
+/// What is heard of a store's watch.
+enum Watched {
+    Works,
+    Fails(String),
+    Ended,
 }
 
 /// What a store is made of; made anew when this changes.
@@ -149,6 +188,8 @@ struct Store {
     made: Made,
     client: consul::Client,
     token: Option<String>,
+    /// Changes when Consul does not know the token.
+    rejections: watch::Receiver<u64>,
     sessions: watch::Receiver<Sessions>,
     /// What keeps the locks from being watched, or that nothing does.
     watched: mpsc::UnboundedReceiver<Option<String>>,
@@ -181,108 +222,136 @@ struct Login {
 }
 
 impl Runner {
+    fn new(
+        id: StoreId,
+        world: World,
+        mut classes: watch::Receiver<ElectionClass>,
+        leave: watch::Receiver<Option<bool>>,
+    ) -> Self {
+        let class = classes.borrow_and_update().clone();
+        Self {
+            secrets: watch_secrets(&world.client, &world.own_namespace, secrets_of(&class)),
+            claim: world.claim.clone(),
+            id,
+            world,
+            classes,
+            leave,
+            class,
+            known: Secrets::new(),
+            store: None,
+            login: None,
+            duty: Duty::default(),
+            report: Report::default(),
+            check: TokioInstant::now(),
+        }
+    }
+
     async fn run(mut self) {
-        let mut claim = self.world.claim.clone();
-        let mut class = self.class.borrow_and_update().clone();
-        let mut known = Secrets::new();
-        let mut secrets = self.watch_secrets(&class);
-        let mut store: Option<Store> = None;
-        let mut login: Option<Login> = None;
-        let mut role = Duty::default();
-        let mut report = Report::default();
-        let mut check = TokioInstant::now();
         loop {
-            let duty = role.duty(&claim.borrow_and_update(), release_after(&class));
-            if let Some(store) = &store {
-                store.role.send_if_modified(|role| std::mem::replace(role, duty) != duty);
+            let role = self.duty.role(&self.claim.borrow_and_update(), release_after(&self.class));
+            if let Some(store) = &self.store {
+                store.role.send_if_modified(|known| std::mem::replace(known, role) != role);
             }
-            let trouble = self.make(&class, &known, &mut store, &mut login, duty).await.err();
-            if let Some(trouble) = trouble {
-                report.settings = Some(trouble);
-                check = check.min(TokioInstant::now() + CHECK_AGAIN);
-            } else if report.settings.take().is_some() {
-                check = TokioInstant::now();
+            if let Err(trouble) = self.make(role).await {
+                self.report.settings = Some(trouble);
+                self.check = self.check.min(TokioInstant::now() + CHECK_AGAIN);
+            } else if self.report.settings.take().is_some() {
+                self.check = TokioInstant::now();
             }
-            if let Some(status) = self.status(&class, &report, store.as_ref()) {
-                self.write_status(&class, &status).await;
+            if let Some(status) = self.status() {
+                self.write_status(&status).await;
             }
-            let (waits, asks) = (role.waits(), store.is_some() || report.settings.is_some());
-            let event = async {
-                match &mut store {
-                    Some(store) => tokio::select! {
-                        watched = store.watched.recv() => Happened::Watched(watched),
-                        changed = store.sessions.changed() => Happened::Sessions(changed.is_ok()),
-                    },
-                    None => futures::future::pending().await,
-                }
-            };
-            tokio::select! {
-                happened = event => match happened {
-                    Happened::Watched(Some(failure)) => {
-                        if report.watch != failure {
-                            self.log(failure.as_deref(), "the locks can be watched again");
-                            report.watch = failure;
-                            check = TokioInstant::now();
-                        }
-                    }
-                    Happened::Watched(None) | Happened::Sessions(false) => {
-                        // The tasks behind it have ended: made anew.
-                        store = None;
-                    }
-                    Happened::Sessions(true) => {
-                        let failure = store.as_mut().and_then(|store| store.sessions.borrow_and_update().failure.clone());
-                        let failure = failure.as_ref().map(|failure| text(failure).to_owned());
-                        if report.sessions != failure {
-                            self.log(failure.as_deref(), "the sessions are kept again");
-                            report.sessions = failure;
-                            check = TokioInstant::now();
-                        }
-                    }
+            match self.next().await {
+                Happened::Orphaned => return,
+                Happened::Leave => return self.farewell().await,
+                happened => self.take(happened).await,
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Happened {
+        let (waits, asks) = (self.duty.waits(), self.store.is_some() || self.report.settings.is_some());
+        let until = self.duty.until.unwrap_or(self.check);
+        let renew = self.login.as_ref().and_then(|login| login.renew);
+        let store = async {
+            match &mut self.store {
+                Some(store) => tokio::select! {
+                    watched = store.watched.recv() => Happened::Watched(match watched {
+                        None => Watched::Ended,
+                        Some(None) => Watched::Works,
+                        Some(Some(failure)) => Watched::Fails(failure),
+                    }),
+                    changed = store.sessions.changed() => Happened::Sessions(changed.is_ok()),
+                    _ = store.rejections.changed() => Happened::Rejected,
                 },
-                changed = self.class.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                    let next = self.class.borrow_and_update().clone();
-                    if consul_class(&next).and_then(Result::ok).map(|class| class.secrets())
-                        != consul_class(&class).and_then(Result::ok).map(|class| class.secrets())
-                    {
-                        known.clear();
-                        secrets = self.watch_secrets(&next);
-                    }
-                    class = next;
-                }
-                Some((secret, change)) = secrets.next() => match change {
-                    SecretChange::Present(data) => drop(known.insert(secret, Some(data))),
-                    SecretChange::Absent => drop(known.insert(secret, None)),
-                    SecretChange::Broken(failure) => {
-                        tracing::warn!(class = self.name(), %secret, "{}", text(&failure.into()));
-                    }
-                },
-                changed = claim.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                }
-                _ = self.leave.changed() => {
-                    let destroy = self.leave.borrow().unwrap_or(true);
-                    return self.farewell(store, login, destroy).await;
-                }
-                () = tokio::time::sleep_until(check), if asks => {
-                    let client = store.as_ref().map(|store| store.client.clone());
-                    if let Some(client) = client {
-                        report.check = Some(Self::ask(&client).await);
-                    }
-                    let unknown = report.check.as_ref().is_some_and(|check| matches!(check, Err(consul::Error::UnknownToken(_))));
-                    if unknown {
-                        login = None;
-                    }
-                    let period = if report.trouble().is_some() { CHECK_AGAIN } else { CHECK_PERIOD };
-                    check = TokioInstant::now() + period;
-                }
-                () = role.due(), if waits => {}
-                () = renewal(login.as_ref()) => login = None,
+                None => futures::future::pending().await,
             }
+        };
+        tokio::select! {
+            happened = store => happened,
+            changed = self.classes.changed() => if changed.is_ok() { Happened::Class } else { Happened::Orphaned },
+            Some((secret, change)) = self.secrets.next() => Happened::Secret(secret, change),
+            changed = self.claim.changed() => if changed.is_ok() { Happened::Claim } else { Happened::Orphaned },
+            _ = self.leave.changed() => Happened::Leave,
+            () = sleep_until(self.check), if asks => Happened::CheckDue,
+            () = sleep_until(until), if waits => Happened::DutyDue,
+            () = sleep_until(renew.unwrap_or(until)), if renew.is_some() => Happened::LoginDue,
+        }
+    }
+
+    async fn take(&mut self, happened: Happened) {
+        match happened {
+            Happened::Watched(Watched::Works) => self.take_watched(None),
+            Happened::Watched(Watched::Fails(failure)) => self.take_watched(Some(failure)),
+            // The tasks behind it have ended: made anew.
+            Happened::Watched(Watched::Ended) | Happened::Sessions(false) => self.store = None,
+            Happened::Sessions(true) => self.take_sessions(),
+            Happened::Rejected => {
+                // Told again soon, if the next token is not known either.
+                tokio::time::sleep(TOKEN_RETRY).await;
+                (self.login, self.check) = (None, TokioInstant::now());
+            }
+            Happened::Class => {
+                let next = self.classes.borrow_and_update().clone();
+                if secrets_of(&next) != secrets_of(&self.class) {
+                    self.known.clear();
+                    self.secrets = watch_secrets(&self.world.client, &self.world.own_namespace, secrets_of(&next));
+                }
+                self.class = next;
+            }
+            Happened::Secret(secret, SecretChange::Present(data)) => drop(self.known.insert(secret, Some(data))),
+            Happened::Secret(secret, SecretChange::Absent) => drop(self.known.insert(secret, None)),
+            Happened::Secret(secret, SecretChange::Broken(failure)) => {
+                tracing::warn!(class = self.name(), %secret, "{}", text(&failure.into()));
+            }
+            Happened::CheckDue => {
+                let client = self.store.as_ref().map(|store| store.client.clone());
+                if let Some(client) = client {
+                    self.report.check = Some(ask(&client).await);
+                }
+                let period = if self.report.trouble().is_some() { CHECK_AGAIN } else { CHECK_PERIOD };
+                self.check = TokioInstant::now() + period;
+            }
+            Happened::LoginDue => self.login = None,
+            Happened::Claim | Happened::DutyDue | Happened::Leave | Happened::Orphaned => {}
+        }
+    }
+
+    fn take_watched(&mut self, failure: Option<String>) {
+        if self.report.watch != failure {
+            self.log(failure.as_deref(), "the locks can be watched again");
+            self.report.watch = failure;
+            self.check = TokioInstant::now();
+        }
+    }
+
+    fn take_sessions(&mut self) {
+        let failure = self.store.as_mut().and_then(|store| store.sessions.borrow_and_update().failure.clone());
+        let failure = failure.as_ref().map(|failure| text(failure).to_owned());
+        if self.report.sessions != failure {
+            self.log(failure.as_deref(), "the sessions are kept again");
+            self.report.sessions = failure;
+            self.check = TokioInstant::now();
         }
     }
 
@@ -291,59 +360,51 @@ impl Runner {
     }
 
     fn log(&self, failure: Option<&str>, recovered: &str) {
-        match failure {
-            Some(failure) => tracing::warn!(class = self.name(), "{failure}"),
-            None => tracing::info!(class = self.name(), "{recovered}"),
+        if let Some(failure) = failure {
+            tracing::warn!(class = self.name(), "{failure}");
+        } else {
+            tracing::info!(class = self.name(), "{recovered}");
         }
     }
 
-    fn watch_secrets(&self, class: &ElectionClass) -> BoxStream<'static, (SecretId, SecretChange)> {
-        let secrets = consul_class(class).and_then(Result::ok).map(|class| class.secrets()).unwrap_or_default();
-        watch_secrets(&self.world.client, &self.world.own_namespace, secrets)
-    }
-
     /// Makes the store, or makes it anew, if what it is made of has changed; a new token alone is only handed on.
-    async fn make(
-        &self,
-        class: &ElectionClass,
-        secrets: &Secrets,
-        store: &mut Option<Store>,
-        login: &mut Option<Login>,
-        duty: Role,
-    ) -> Result<(), Trouble> {
-        let Some(resolved) = consul_class(class) else { return Ok(()) };
+    async fn make(&mut self, role: Role) -> Result<(), Trouble> {
+        let Some(resolved) = consul_class(&self.class) else { return Ok(()) };
         let resolved = resolved.map_err(|Refusal { reason, message }| Trouble { reason, message })?;
         // Without the Lease's uid it is not known which sessions are this installation's.
         let Some(installation) = self.world.claim.borrow().installation.clone() else { return Ok(()) };
-        let Some(made) = made(&resolved, secrets, self.world.timeout)? else { return Ok(()) };
+        if role == Role::Leave && self.store.is_none() {
+            // Its locks are given up, and stay so until this replica acts again.
+            return Ok(());
+        }
+        let Some(made) = made(&resolved, &self.known, self.world.timeout)? else { return Ok(()) };
         let token = match &resolved.credentials {
             Credentials::Anonymous => None,
-            Credentials::Secret(key) => match secret(secrets, key)? {
+            Credentials::Secret(key) => match secret(&self.known, key)? {
                 Some(token) => Some(String::from_utf8_lossy(token).trim().to_owned()),
                 None => return Ok(()),
             },
             Credentials::Login { method, token_path } => {
-                if login.is_none() {
-                    *login = Some(self.log_in(&made.settings, method, token_path).await?);
+                if self.login.is_none() {
+                    self.login = Some(log_in(&resolved.name, &made.settings, method, token_path).await?);
                 }
-                login.as_ref().map(|login| login.secret.clone())
+                self.login.as_ref().map(|login| login.secret.clone())
             }
         };
         let invalid = |message: String| Trouble { reason: "InvalidSettings", message };
-        if let Some(store) = store
-            && store.made == made
-        {
+        if let Some(store) = self.store.as_mut().filter(|store| store.made == made) {
             if store.token != token {
                 store.client.set_token(token.as_deref()).map_err(|error| invalid(error.to_string()))?;
-                tracing::info!(class = self.name(), "goes on with a new token");
+                tracing::info!(class = resolved.name, "goes on with a new token");
                 store.token = token;
+                self.check = TokioInstant::now();
             }
             return Ok(());
         }
         let client = consul::Client::new(&made.settings).map_err(|error| invalid(error.to_string()))?;
         client.set_token(token.as_deref()).map_err(|error| invalid(error.to_string()))?;
         let short: String = installation.0.chars().take(8).collect();
-        let (role, roles) = watch::channel(duty);
+        let (role, roles) = watch::channel(role);
         let kept = SessionSettings {
             prefix: format!("lictor/{}/{short}/{}", made.cluster, self.name()),
             home: match &made.node {
@@ -376,46 +437,14 @@ impl Runner {
         let forwarder = tokio::spawn(forward(locks.watch(), heard, self.world.inputs.clone()));
         self.world.stores.insert(self.id.clone(), std::sync::Arc::new(locks));
         tracing::info!(class = self.name(), address = made.settings.address, "keeps locks in Consul");
-        *store = Some(Store {
-            made,
-            client,
-            token,
-            sessions,
-            watched,
-            forwarder,
-            keeper: tokio::spawn(keeper.run(roles)),
-            role,
-        });
+        let (rejections, keeper) = (client.rejections(), tokio::spawn(keeper.run(roles)));
+        self.store = Some(Store { made, client, token, rejections, sessions, watched, forwarder, keeper, role });
         Ok(())
     }
 
-    async fn log_in(&self, settings: &Settings, method: &str, path: &Path) -> Result<Login, Trouble> {
-        let trouble = |reason, message| Trouble { reason, message };
-        let bearer = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("the service account's token {} can't be read: {error}", path.display());
-            trouble("NoServiceAccountToken", message)
-        })?;
-        let client = consul::Client::new(settings).map_err(|error| trouble("InvalidSettings", error.to_string()))?;
-        let login = client
-            .login(method, bearer.trim())
-            .await
-            .map_err(|error| trouble("LoginFails", format!("can't log in by the auth method {method}: {error}")))?;
-        let renew = login.lifetime.map(|lifetime| TokioInstant::now() + lifetime * 2 / 3);
-        tracing::info!(class = self.name(), method, "logged in at Consul");
-        Ok(Login { secret: login.secret, renew })
-    }
-
-    async fn ask(client: &consul::Client) -> Result<consul::Agent, consul::Error> {
-        if !client.leader_known().await? {
-            return Err(consul::Error::NoLeader(
-                "Consul has no leader at present: its servers can't agree on one".into(),
-            ));
-        }
-        client.agent_self().await
-    }
-
     /// What the class's status tells; only the replica that acts writes it, and only what has changed.
-    fn status(&self, class: &ElectionClass, report: &Report, store: Option<&Store>) -> Option<ElectionClassStatus> {
+    fn status(&self) -> Option<ElectionClassStatus> {
+        let Self { class, report, store, .. } = self;
         let acts = matches!(self.world.claim.borrow().state, ClaimState::Acting(until) if monotonic() < until);
         if !acts || (report.check.is_none() && report.settings.is_none()) {
             return None;
@@ -444,29 +473,50 @@ impl Runner {
         (status != before).then_some(status)
     }
 
-    async fn write_status(&self, class: &ElectionClass, status: &ElectionClassStatus) {
+    async fn write_status(&mut self, status: &ElectionClassStatus) {
         let classes = ElectionClasses::new(self.world.client.clone(), self.world.timeout);
-        match classes.write_status(class, status).await {
-            Ok(_) | Err(None) => {}
+        match classes.write_status(&self.class, status).await {
+            Ok(written) => self.class = written,
+            // The watch is about to show what changed.
+            Err(None) => {}
             Err(Some(failure)) => tracing::debug!(class = self.name(), "{}", text(&failure)),
         }
     }
 
-    async fn farewell(&self, store: Option<Store>, login: Option<Login>, destroy: bool) {
-        let Some(mut store) = store else { return };
+    async fn farewell(mut self) {
+        let destroy = self.leave.borrow().unwrap_or(true);
+        let Some(mut store) = self.store.take() else { return };
         if destroy {
             let _ = store.role.send(Role::Leave);
             let _ = (&mut store.keeper).await;
         }
-        if let Some(login) = login {
+        if let Some(login) = self.login {
             let _ = store.client.logout(&login.secret).await;
         }
     }
 }
 
-enum Happened {
-    Watched(Option<Option<String>>),
-    Sessions(bool),
+async fn ask(client: &consul::Client) -> Result<consul::Agent, consul::Error> {
+    if !client.leader_known().await? {
+        return Err(consul::Error::NoLeader("Consul has no leader at present: its servers can't agree on one".into()));
+    }
+    client.agent_self().await
+}
+
+async fn log_in(class: &str, settings: &Settings, method: &str, path: &Path) -> Result<Login, Trouble> {
+    let trouble = |reason, message| Trouble { reason, message };
+    let bearer = std::fs::read_to_string(path).map_err(|error| {
+        let message = format!("the service account's token {} can't be read: {error}", path.display());
+        trouble("NoServiceAccountToken", message)
+    })?;
+    let client = consul::Client::new(settings).map_err(|error| trouble("InvalidSettings", error.to_string()))?;
+    let login = client
+        .login(method, bearer.trim())
+        .await
+        .map_err(|error| trouble("LoginFails", format!("can't log in by the auth method {method}: {error}")))?;
+    let renew = login.lifetime.map(|lifetime| TokioInstant::now() + lifetime * 2 / 3);
+    tracing::info!(class, method, "logged in at Consul");
+    Ok(Login { secret: login.secret, renew })
 }
 
 async fn forward(
@@ -533,7 +583,7 @@ struct Duty {
 }
 
 impl Duty {
-    fn duty(&mut self, claim: &ClaimUpdate, release_after: Option<Duration>) -> Role {
+    fn role(&mut self, claim: &ClaimUpdate, release_after: Option<Duration>) -> Role {
         if matches!(claim.state, ClaimState::Acting(until) if monotonic() < until) {
             (self.acted, self.until) = (true, None);
             return Role::Acting;
@@ -553,23 +603,14 @@ impl Duty {
     fn waits(&self) -> bool {
         self.until.is_some_and(|until| TokioInstant::now() < until)
     }
-
-    async fn due(&self) {
-        if let Some(until) = self.until {
-            tokio::time::sleep_until(until).await;
-        }
-    }
 }
 
 fn release_after(class: &ElectionClass) -> Option<Duration> {
     consul_class(class)?.ok()?.release_after
 }
 
-async fn renewal(login: Option<&Login>) {
-    match login.and_then(|login| login.renew) {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => futures::future::pending().await,
-    }
+fn secrets_of(class: &ElectionClass) -> BTreeSet<SecretId> {
+    consul_class(class).and_then(Result::ok).map(|class| class.secrets()).unwrap_or_default()
 }
 
 /// What a store is made of; `None`: a Secret was not looked at yet.

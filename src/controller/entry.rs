@@ -7,6 +7,7 @@ use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, Pod, Record, Sele
 
 use super::input::ElectionId;
 use super::probe::Prober;
+use super::registration::Registered;
 
 /// One election.
 pub(super) struct Entry {
@@ -32,6 +33,7 @@ pub(super) struct Entry {
     pub(super) figures: Figures,
     pub(super) status: StatusWrites,
     pub(super) wake: Option<Instant>,
+    pub(super) registered: Registered,
 }
 
 /// Numbers that only this process keeps.
@@ -71,6 +73,7 @@ impl Entry {
             figures: Figures::default(),
             status: StatusWrites::default(),
             wake: None,
+            registered: Registered::default(),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::core::{
     ClaimState, Command, Failure, Key, Outcome, PodChange, PodOutcome, RecordOutcome, StoreId, Stored, Tenure, Version,
 };
 use crate::kubernetes::{ClaimUpdate, Elections, Event, Events, Pods};
-use crate::store::{Owner, StoreEvent, Stores};
+use crate::store::{Owner, Registration, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 
 /// Requests at one time that an election waits for. A handover needs three in a row; what is more would queue in the server.
@@ -96,6 +96,18 @@ impl Executor {
         self.spawn(self.urgent.clone(), move || async move {
             let written = if this.acts() { this.elections.write_finalizer(&seen, held).await } else { Err(None) };
             let _ = this.inputs.send(Input::Written(id, Box::new(written)));
+        });
+    }
+
+    /// Says in the store's own directory who leads; the outcome comes back as an input.
+    pub(super) fn register(&self, id: ElectionId, key: Key, version: Option<Version>, wanted: Registration) {
+        let this = self.clone();
+        self.spawn(self.courteous.clone(), move || async move {
+            let written = match this.stores.get(&key.store) {
+                Ok(store) => store.register(&key, version, &wanted).await,
+                Err(failure) => Err(failure),
+            };
+            let _ = this.inputs.send(Input::Registered(id, wanted, written));
         });
     }
 

@@ -3,7 +3,7 @@
 use crate::api::{ElectionClass, LeaderElection};
 use crate::core::{Failure, Node, OpId, Outcome, Pod, Uid, Version};
 use crate::kubernetes::{Change, ClaimUpdate};
-use crate::store::StoreEvent;
+use crate::store::{Registration, StoreEvent};
 
 /// An election, by name and uid: what comes back for an earlier one of the same name, is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +33,8 @@ pub enum Input {
     Outcome(ElectionId, OpId, Outcome),
     /// The outcome of a write of the election itself; `None`: it had changed meanwhile.
     Written(ElectionId, Box<Result<LeaderElection, Option<Failure>>>),
+    /// The outcome of a registration of the leader in the store's own directory.
+    Registered(ElectionId, Registration, Result<bool, Failure>),
     /// Whether the leader of this uid fails its probe.
     Probed(ElectionId, Uid, bool),
     /// Whether this replica acts.

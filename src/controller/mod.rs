@@ -11,6 +11,7 @@ mod index;
 mod input;
 mod locks;
 mod probe;
+mod registration;
 mod run;
 mod shared;
 mod status;

@@ -17,6 +17,7 @@ use super::index::Index;
 use super::input::{ElectionId, Input};
 use super::locks::Locks;
 use super::probe::{self, Prober};
+use super::registration::{self, Registered};
 use super::shared::{Knowledge, Shared};
 use super::status::status;
 use super::{monotonic, wall};
@@ -252,6 +253,14 @@ impl Controller {
             }
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
             Input::Written(id, written) => self.take_written(&id, *written),
+            Input::Registered(id, wanted, written) => {
+                if let Some(entry) = self.index.entry(&id) {
+                    if let Some(failure) = entry.registered.take(wanted, written) {
+                        tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", text(&failure));
+                    }
+                    self.index.mark(&id.namespace, &id.name);
+                }
+            }
             Input::Probed(id, leader, failed) => {
                 if let Some(entry) = self.index.entry(&id)
                     && entry.prober.as_ref().is_some_and(|prober| prober.leader == leader)
@@ -406,6 +415,7 @@ impl Controller {
             entry.prober = None;
             entry.probe_failed = None;
             entry.status.history = None;
+            entry.registered = Registered::default();
             entry.wake = None;
         }
         self.metrics.forget_all();
@@ -451,6 +461,13 @@ impl Controller {
         };
         let (wake, withdrawn) = self.step_election(namespace, name, &key, desired, tenure);
         if withdrawn && deleted {
+            if let Some(entry) =
+                self.index.namespaces.get_mut(namespace).and_then(|content| content.elections.get_mut(name))
+                && entry.has_finalizer()
+                && !entry.status.in_flight
+            {
+                registration::forget(entry, &self.executor);
+            }
             self.write_finalizer(namespace, name, false);
             return;
         }
@@ -576,7 +593,7 @@ impl Controller {
             label_drift: entry.figures.label_drift,
             has_candidate: !candidates.is_empty(),
         });
-        let mut next = wake;
+        let mut next = [wake, registration::follow(entry, &self.executor)].into_iter().flatten().min();
         if desired != Desired::Withdraw
             && let Some(status) = status(entry, refusal, &candidates, now, self.lease_duration)
         {

@@ -166,6 +166,11 @@ impl Election {
         !matches!(self.phase, Phase::Idle | Phase::Reading(_))
     }
 
+    /// The version of the lock, as last known.
+    pub fn version(&self) -> Option<Version> {
+        self.stored.as_ref()?.version()
+    }
+
     /// The record, as last known.
     pub fn record(&self) -> Option<&Record> {
         self.stored.as_ref()?.record()

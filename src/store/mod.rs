@@ -57,6 +57,26 @@ impl StoreScope {
     }
 }
 
+/// Who leads, as a store's own directory has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Under which name.
+    pub service: String,
+    /// The leader; none: it is taken out.
+    pub leader: Option<RegisteredLeader>,
+}
+
+/// A leader in a store's own directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredLeader {
+    /// The pod's address.
+    pub address: String,
+    /// Where it is reached.
+    pub port: u16,
+    /// Its term and where it is, for whoever asks.
+    pub meta: BTreeMap<String, String>,
+}
+
 /// The stores that there are at present. Clones share them.
 #[derive(Clone, Default)]
 pub struct Stores(Arc<RwLock<BTreeMap<StoreId, Arc<dyn LockStore>>>>);
@@ -122,6 +142,18 @@ pub trait LockStore: Send + Sync {
 
     /// Deletes a record if it still has this version. A record that is gone already is a success.
     fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome>;
+
+    /// Says in the store's own directory who leads, if the lock still has this version (`None`: if there is none); returns whether it
+    /// had. A store without a directory has nothing to do.
+    fn register<'a>(
+        &'a self,
+        key: &'a Key,
+        version: Option<Version>,
+        registration: &'a Registration,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        let _ = (key, version, registration);
+        Box::pin(async { Ok(true) })
+    }
 
     /// Watches all records.
     fn watch(&self) -> BoxStream<'static, StoreEvent>;

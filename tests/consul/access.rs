@@ -62,10 +62,13 @@ async fn tokens() {
     forbidden(&error, r#"key_prefix "services/a" { policy = "write" }"#);
 
     // A token that there is not.
+    let mut rejections = client.rejections();
     client.set_token(Some(NOBODY)).unwrap();
+    assert!(!rejections.has_changed().unwrap());
     assert!(matches!(client.read_key("services/a").await, Err(Error::UnknownToken(_))));
     assert!(matches!(client.transact(&set("services/a")).await, Transaction::Failed(Error::UnknownToken(_))));
     assert!(matches!(client.renew("x").await, lictor::consul::Renewal::Failed(Error::UnknownToken(_))));
+    assert_eq!(*rejections.borrow_and_update(), 3);
     client.logout(NOBODY).await.expect("it is gone already");
 
     // The rights that are documented are enough.

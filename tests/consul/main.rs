@@ -6,6 +6,7 @@ mod access;
 mod answers;
 mod client;
 mod ours;
+mod sessions;
 mod support;
 #[path = "../support/wait.rs"]
 mod wait;

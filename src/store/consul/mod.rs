@@ -5,6 +5,7 @@
 //! never lets go; the flags are those of Consul's own library, so that its programs can take part, and wait.
 
 mod content;
+mod service;
 mod sessions;
 mod watch;
 
@@ -19,7 +20,7 @@ use futures::{FutureExt, StreamExt};
 pub use self::content::Layout;
 use self::content::{Content, find, key};
 pub use self::sessions::*;
-use super::{LockStore, Owner, StoreEvent, StoreScope};
+use super::{LockStore, Owner, Registration, StoreEvent, StoreScope};
 use crate::consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
 use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
 
@@ -282,6 +283,15 @@ impl LockStore for ConsulStore {
 
     fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
         self.remove(key, version).map(|removed| removed.unwrap_or_else(RecordOutcome::Failed)).boxed()
+    }
+
+    fn register<'a>(
+        &'a self,
+        key: &'a Key,
+        version: Option<Version>,
+        registration: &'a Registration,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        self.publish(key, version, registration).boxed()
     }
 
     fn watch(&self) -> BoxStream<'static, StoreEvent> {

@@ -1,6 +1,7 @@
 //! One cluster with its locks in Consul.
 
 use kube::ResourceExt;
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::member::{Member, entry, sessions};
@@ -116,7 +117,7 @@ async fn a_key_that_a_person_edits_deletes_or_gives_other_flags_is_put_right() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_election_takes_its_key_along() {
     let (member, _operator, _leader) = led("consul-deleted").await;
-    member.lab.elections_api().delete("web", &Default::default()).await.expect("it can be deleted");
+    member.lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
     eventually("the key is gone", || async {
         match entry(Consul::shared(), &member.key()).await {
             None => Ok(()),

@@ -1,5 +1,6 @@
 //! The contract of all stores, on real Consul servers of the present version and of an old one, in both layouts.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -38,7 +39,7 @@ impl InConsul {
         let client = Client::new(&Settings::new(consul.address())).expect("a client can be made");
         let settings = SessionSettings {
             prefix: prefix.clone(),
-            home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: Default::default() },
+            home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: BTreeMap::default() },
             count: 1,
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,

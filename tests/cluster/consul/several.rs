@@ -1,15 +1,19 @@
 //! Several clusters, and others, at one lock.
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
-use serde_json::json;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
 
 use super::member::{Member, entry, sessions};
 use crate::consul_support::Consul;
-use crate::support::{Operator, eventually};
+use crate::support::{Operator, Proxy, eventually};
 
 /// Two clusters with a pod each; the west leads.
-async fn two(test: &str, west: serde_json::Value) -> ([Member; 2], [Operator; 2]) {
+async fn two(test: &str, west: Value) -> ([Member; 2], [Operator; 2]) {
     let address = Consul::shared().address();
     let west = Member::new(test, "west", address, west).await;
     let east = Member::new(test, "east", address, json!({})).await;
@@ -49,7 +53,7 @@ async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_th
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_election_leaves_the_lock_to_the_other_cluster() {
     let ([west, east], _operators) = two("consul-gone", json!({})).await;
-    west.lab.elections_api().delete("web", &Default::default()).await.expect("it can be deleted");
+    west.lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
     east.lab.wait_leader("b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "");
 }
@@ -67,7 +71,7 @@ async fn an_operator_that_releases_at_its_end_hands_over_at_once() {
 async fn when_all_operators_of_a_cluster_are_killed_the_other_takes_over_and_the_first_demotes_when_it_is_back() {
     let ([west, east], [operator, _other]) = two("consul-killed", json!({})).await;
     let bound = east.lab.election("web").await.status.and_then(|status| status.worst_case_failover_seconds);
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     operator.signal("KILL");
     east.lab.wait_leader("b").await;
     let took = began.elapsed().as_secs_f64();
@@ -78,6 +82,22 @@ async fn when_all_operators_of_a_cluster_are_killed_the_other_takes_over_and_the
     let _operator = west.operator(&[]);
     west.wait_led_elsewhere("east", "b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "follower");
+}
+
+/// Asks Consul's DNS for the addresses of a name.
+fn look_up(name: &str) -> Vec<Ipv4Addr> {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    let labels =
+        name.split('.').flat_map(|label| [&[u8::try_from(label.len()).expect("short")], label.as_bytes()].concat());
+    let mut query = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(labels.chain([0, 0, 1, 0, 1]));
+    socket.send_to(&query, Consul::shared().server(1).dns()).expect("it is sent");
+    let mut answer = [0; 1500];
+    let length = socket.recv(&mut answer).expect("DNS answers");
+    // Of each record: a pointer to the name, type A, class, TTL, four bytes.
+    let records = answer[query.len()..length].chunks(16).take(answer[7].into());
+    records.map(|record| Ipv4Addr::new(record[12], record[13], record[14], record[15])).collect()
 }
 
 /// `consul lock` at the election's key, which therefore ends in `.lock`; it holds it until its input is closed.
@@ -123,4 +143,87 @@ async fn consuls_own_lock_command_and_lictor_wait_for_each_other() {
     .await;
     drop(other.stdin.take());
     assert!(other.wait().expect("it ends").success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_cluster_has_no_api_server_its_lock_is_kept() {
+    let (west, east, proxy, [operator, _other]) = cut_off("consul-hold", json!({})).await;
+    operator.logs("this replica stands by").await;
+    // Twice the TTL, and more: Consul would have given the lock away.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(25) {
+        let roles = east.lab.roles().await;
+        assert_eq!(role(&roles, "b"), "follower", "{}", operator.log());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    proxy.hold(|_| false);
+    operator.sees_leader(&west.lab.namespace, "web", "a").await;
+    assert_eq!(role(&west.lab.roles().await, "a"), "leader");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_given_up_after_the_stated_time_without_an_api_server_where_the_class_says_so() {
+    let policy = json!({"whenClusterIsLost": {"policy": "Release", "releaseAfterSeconds": 10}});
+    let (west, east, proxy, _operators) = cut_off("consul-give-up", policy).await;
+    east.lab.wait_leader("b").await;
+    assert_eq!(role(&west.lab.roles().await, "a"), "leader", "nobody could take its label off");
+    proxy.hold(|_| false);
+    west.wait_led_elsewhere("east", "b").await;
+    assert_eq!(role(&west.lab.roles().await, "a"), "follower");
+}
+
+/// Two clusters, of which the west leads and then loses its API server.
+async fn cut_off(test: &str, policy: Value) -> (Member, Member, Proxy, [Operator; 2]) {
+    let address = Consul::shared().address();
+    let west = Member::new(test, "west", address, policy).await;
+    let east = Member::new(test, "east", address, json!({})).await;
+    let proxy = Proxy::start(west.lab.cluster).await;
+    let operator = west.operator_at(proxy.kubeconfig());
+    west.lab.ready_pods(&["a"]).await;
+    west.elect(json!({})).await;
+    west.lab.wait_leader("a").await;
+    let other = east.operator(&[]);
+    east.lab.ready_pods(&["b"]).await;
+    east.elect(json!({})).await;
+    east.wait_led_elsewhere("west", "a").await;
+    proxy.hold(|_| true);
+    (west, east, proxy, [operator, other])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_can_be_found_in_consuls_catalog_and_dns_and_moves_there_with_the_leadership() {
+    let ([west, east], _operators) = two("consul-service", json!({})).await;
+    let service = json!({"consulService": {"name": west.prefix, "port": 5432}});
+    west.elect(service.clone()).await;
+    east.elect(service).await;
+    let registered = |pod: &'static str, cluster: &'static str| {
+        let path = format!("/v1/catalog/service/{}?tag=leader", west.prefix);
+        eventually(format!("{pod} is registered").leak(), move || {
+            let path = path.clone();
+            async move {
+                let found = Consul::shared().api().get(&path).await?.ok();
+                let meta = &found[0]["ServiceMeta"];
+                let fits = meta["pod"] == json!(pod) && meta["cluster"] == json!(cluster) && found[1].is_null();
+                if fits { Ok(found[0].clone()) } else { Err(found.to_string()) }
+            }
+        })
+    };
+    let found = registered("a", "west").await;
+    let pod = west.lab.pods_api().get("a").await.expect("the pod exists");
+    assert_eq!(found["ServiceMeta"]["term"], json!(pod.annotations()["lictor.dev/term"]));
+    assert_eq!(
+        (&found["ServiceAddress"], &found["ServicePort"]),
+        (&json!(pod.status.and_then(|s| s.pod_ip)), &json!(5432))
+    );
+    let address = found["ServiceAddress"].as_str().expect("an address").parse::<Ipv4Addr>().expect("of four bytes");
+    assert_eq!(look_up(&format!("leader.{}.service.consul", west.prefix)), [address]);
+    west.lab.kill_pod("a").await;
+    registered("b", "east").await;
+    east.lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    let path = format!("/v1/catalog/service/{}", west.prefix);
+    eventually("it is taken out", || async {
+        let found = Consul::shared().api().get(&path).await?.ok();
+        if found == json!([]) { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
 }

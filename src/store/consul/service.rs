@@ -1,0 +1,69 @@
+//! The leader as a service of Consul's catalog: for programs that find each other there, or by DNS.
+//!
+//! All clusters write it to one node, so that the next leader's takes the place of the last one's, also of a cluster that is gone;
+//! and in one transaction with a look at the lock, so that a cluster that is late changes nothing.
+
+use std::collections::BTreeMap;
+
+use super::ConsulStore;
+use crate::consul::{Service, Transaction, TxnOp};
+use crate::core::{Failure, Key, Version};
+use crate::store::Registration;
+
+/// The node that the services of leaders are on. It has no checks, so they count as healthy.
+const NODE: &str = "lictor-leaders";
+/// What a leader's service is found by: `leader.NAME.service.consul`.
+const TAG: &str = "leader";
+
+impl ConsulStore {
+    pub(super) async fn publish(
+        &self,
+        key: &Key,
+        version: Option<Version>,
+        registration: &Registration,
+    ) -> Result<bool, Failure> {
+        let name = key.name.clone();
+        let id = format!("lictor:{name}");
+        let operations = [
+            match version {
+                Some(Version(index)) => TxnOp::KvCheckIndex { key: name, index },
+                None => TxnOp::KvCheckNotExists { key: name },
+            },
+            match &registration.leader {
+                Some(leader) => TxnOp::ServiceSet {
+                    node: NODE.into(),
+                    service: Service {
+                        id,
+                        name: registration.service.clone(),
+                        tags: vec![TAG.into()],
+                        address: leader.address.clone(),
+                        port: leader.port,
+                        meta: leader.meta.clone(),
+                        modify_index: 0,
+                    },
+                },
+                None => TxnOp::ServiceDelete { node: NODE.into(), id, name: registration.service.clone() },
+            },
+        ];
+        let client = &self.parameters.client;
+        let mut done = client.transact(&operations).await;
+        if let Transaction::RolledBack(errors) = &done
+            && errors.iter().all(crate::consul::OpError::is_node)
+        {
+            if registration.leader.is_none() {
+                return Ok(true);
+            }
+            client.register_node(NODE, "127.0.0.1", &BTreeMap::new()).await?;
+            done = client.transact(&operations).await;
+        }
+        match done {
+            Transaction::Applied(_) => Ok(true),
+            Transaction::RolledBack(errors) if errors.iter().any(crate::consul::OpError::is_index) => Ok(false),
+            Transaction::RolledBack(errors) => {
+                let what: Vec<&str> = errors.iter().map(|error| error.what.as_str()).collect();
+                Err(Failure::Refused(format!("Consul refuses the leader's service: {}", what.join("; "))))
+            }
+            Transaction::Failed(error) => Err(error.into()),
+        }
+    }
+}
