@@ -430,6 +430,7 @@ impl Runner {
                 ConsulRecord::LeaderName => Layout::LeaderName,
             },
             wait: made.ttl.min(Duration::from_secs(60)),
+            suspicion: keeper.suspicion(),
         };
         let locks = ConsulStore::new(parameters, sessions.clone());
         let (heard, watched) = mpsc::unbounded_channel();

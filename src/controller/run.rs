@@ -246,6 +246,13 @@ impl Controller {
                     }
                     _ => {}
                 }
+                match &event {
+                    StoreEvent::Tenure(store, tenure) => self.metrics.store_held(store, tenure.lasts(monotonic())),
+                    StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
+                        self.metrics.count_watch_failure("consul");
+                    }
+                    _ => {}
+                }
                 let matters = self.shared.observe(&event, monotonic());
                 if matters || !matches!(event, StoreEvent::Tenure(..)) {
                     self.index.apply_records(event);
@@ -591,7 +598,9 @@ impl Controller {
             term: entry.group().map_or(0, |group| group.term().0),
             transitions: entry.figures.transitions,
             label_drift: entry.figures.label_drift,
-            has_candidate: !candidates.is_empty(),
+            // A group that another cluster leads has its leader.
+            has_candidate: !candidates.is_empty()
+                && !entry.group().is_some_and(|group| matches!(group.situation(), Situation::LedElsewhere(_))),
         });
         let mut next = [wake, registration::follow(entry, &self.executor)].into_iter().flatten().min();
         if desired != Desired::Withdraw

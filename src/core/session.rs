@@ -68,6 +68,8 @@ pub struct SessionLife {
     last: Option<String>,
     /// Whether it is known that there is none, or that the last one ended.
     lapsed: bool,
+    /// It seems to be gone: whether it is, is found out by a renewal.
+    suspected: bool,
     /// Spread the renewals of many sessions.
     renewals: u32,
     backoff: Backoff,
@@ -105,6 +107,7 @@ impl SessionLife {
             state: State::Unknown,
             last: None,
             lapsed: false,
+            suspected: false,
             renewals: 0,
             backoff: Backoff::with_seed(seed),
             not_before: Instant::default(),
@@ -117,7 +120,7 @@ impl SessionLife {
             State::Unknown => (self.not_before, SessionCommand::LookUp),
             State::Absent => (self.not_before, SessionCommand::Create),
             State::Present { id, ttl, renewed } => {
-                let due = renewed.map_or(self.not_before, |renewed| {
+                let due = renewed.filter(|_| !self.suspected).map_or(self.not_before, |renewed| {
                     let interval = SessionParameters { ttl: *ttl }.renewal();
                     (renewed + interval - self.jitter(interval)).max(self.not_before)
                 });
@@ -125,6 +128,11 @@ impl SessionLife {
             }
         };
         if now < due { SessionCommand::Wait(due) } else { command }
+    }
+
+    /// Something hints at its being gone: it is renewed at once, to see.
+    pub fn suspect(&mut self) {
+        self.suspected = true;
     }
 
     /// How long its owner may rely on it.
@@ -235,11 +243,13 @@ impl SessionLife {
     }
 
     fn succeeded(&mut self, now: Instant) {
+        self.suspected = false;
         self.backoff.reset();
         self.not_before = now;
     }
 
     fn failed(&mut self, now: Instant) {
+        self.suspected = false;
         self.backoff.delay(now);
         let until = self.backoff.waits(now).unwrap_or(now);
         let most = self.parameters.retry();
@@ -300,6 +310,16 @@ mod tests {
             SessionCommand::Wait(until) => until,
             command => panic!("{command:?}"),
         }
+    }
+
+    #[test]
+    fn one_that_seems_to_be_gone_is_renewed_at_once() {
+        let mut life = made();
+        assert!(matches!(life.next(at(1)), SessionCommand::Wait(_)));
+        life.suspect();
+        assert_eq!(life.next(at(1)), SessionCommand::Renew("a".into()));
+        life.renewed("a", PARAMETERS.ttl, at(1), at(1));
+        assert!(matches!(life.next(at(1)), SessionCommand::Wait(_)));
     }
 
     #[test]

@@ -5,12 +5,13 @@
 //! session would mean that every lock has to change hands.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::consul::{Bound, Client, Error, NewSession, Renewal, Session};
@@ -82,6 +83,7 @@ pub struct SessionKeeper {
     /// Whether it keeps them now, and so knows what there is.
     acts: bool,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+    suspicion: Arc<Notify>,
     updates: watch::Sender<Sessions>,
 }
 
@@ -129,7 +131,24 @@ impl SessionKeeper {
             .map(|life| Kept { life, busy: false, failure: None })
             .collect();
         let (updates, receiver) = watch::channel(view(&each, clock()));
-        (Self { client, settings, clock, each, acts: false, under_way: FuturesUnordered::new(), updates }, receiver)
+        (
+            Self {
+                client,
+                settings,
+                clock,
+                each,
+                acts: false,
+                under_way: FuturesUnordered::new(),
+                suspicion: Arc::default(),
+                updates,
+            },
+            receiver,
+        )
+    }
+
+    /// To be notified when a session seems to be gone: they are asked for at once, not only when they are due.
+    pub fn suspicion(&self) -> Arc<Notify> {
+        self.suspicion.clone()
     }
 
     /// Keeps them as long as `role` says so, or its sender lives.
@@ -160,6 +179,7 @@ impl SessionKeeper {
             self.publish();
             tokio::select! {
                 Some(done) = self.under_way.next() => self.take(done),
+                () = self.suspicion.notified() => self.each.iter_mut().for_each(|kept| kept.life.suspect()),
                 () = sleep(next.since((self.clock)())) => {}
             }
         }
