@@ -180,6 +180,7 @@ impl Controller {
             self.health.beat();
             let wake = self.timers.first().map_or(now + Duration::from_secs(1), |(at, ..)| *at);
             let wake = wake.min(now + Duration::from_secs(1)).min(draining.unwrap_or(wake));
+            let wake = self.shared.next_end(now).map_or(wake, |end| wake.min(end));
             tokio::select! {
                 biased;
                 changed = stop.changed(), if draining.is_none() => {
@@ -253,10 +254,8 @@ impl Controller {
                     }
                     _ => {}
                 }
-                let matters = self.shared.observe(&event, monotonic());
-                if matters || !matches!(event, StoreEvent::Tenure(..)) {
-                    self.index.apply_records(event);
-                }
+                self.shared.observe(&event);
+                self.index.apply_records(event);
             }
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
             Input::Written(id, written) => self.take_written(&id, *written),
@@ -397,6 +396,9 @@ impl Controller {
             if let Some((_, namespace, name)) = self.timers.pop_first() {
                 self.index.mark(&namespace, &name);
             }
+        }
+        for store in self.shared.changed(now) {
+            self.index.mark_store(&store);
         }
         if self.acting {
             for (namespace, name) in self.index.take_dirty() {

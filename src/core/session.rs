@@ -70,6 +70,8 @@ pub struct SessionLife {
     lapsed: bool,
     /// It seems to be gone: whether it is, is found out by a renewal.
     suspected: bool,
+    /// What became of the last renewal is not known: see [`renewal_failed`](Self::renewal_failed).
+    doubtful: bool,
     /// Spread the renewals of many sessions.
     renewals: u32,
     backoff: Backoff,
@@ -108,6 +110,7 @@ impl SessionLife {
             last: None,
             lapsed: false,
             suspected: false,
+            doubtful: false,
             renewals: 0,
             backoff: Backoff::with_seed(seed),
             not_before: Instant::default(),
@@ -119,6 +122,7 @@ impl SessionLife {
         let (due, command) = match &self.state {
             State::Unknown => (self.not_before, SessionCommand::LookUp),
             State::Absent => (self.not_before, SessionCommand::Create),
+            State::Present { .. } if self.doubtful => (self.not_before, SessionCommand::LookUp),
             State::Present { id, ttl, renewed } => {
                 let due = renewed.filter(|_| !self.suspected).map_or(self.not_before, |renewed| {
                     let interval = SessionParameters { ttl: *ttl }.renewal();
@@ -157,6 +161,8 @@ impl SessionLife {
     /// else the oldest. The others are returned: nobody uses them.
     pub fn looked_up(&mut self, found: Vec<FoundSession>, now: Instant) -> Vec<FoundSession> {
         if self.state != State::Unknown {
+            // There are answers again. What they say of this one, its renewal will say, too.
+            self.doubtful = false;
             return vec![];
         }
         self.succeeded(now);
@@ -178,7 +184,7 @@ impl SessionLife {
 
     /// The looking up failed.
     pub fn look_up_failed(&mut self, now: Instant) {
-        if self.state == State::Unknown {
+        if self.state == State::Unknown || self.doubtful {
             self.failed(now);
         }
     }
@@ -210,12 +216,15 @@ impl SessionLife {
             *known = if ttl.is_zero() { *known } else { ttl };
         }
         self.renewals = self.renewals.wrapping_add(1);
+        self.doubtful = false;
         self.succeeded(now);
     }
 
-    /// Whether a renewal of this one succeeded is not known.
-    pub fn renewal_failed(&mut self, id: &str, now: Instant) {
+    /// A renewal of this one failed, or, if that is not `known`, may have been done. Then nothing is renewed before something was
+    /// answered: where only the answers are lost, renewals would keep the locks from everybody, and be of no use to their owner.
+    pub fn renewal_failed(&mut self, id: &str, known: bool, now: Instant) {
         if self.id() == Some(id) {
+            self.doubtful |= !known;
             self.failed(now);
         }
     }
@@ -225,7 +234,7 @@ impl SessionLife {
     pub fn lost(&mut self, id: &str, now: Instant) {
         if self.id() == Some(id) {
             self.state = State::Unknown;
-            self.lapsed = true;
+            (self.lapsed, self.doubtful) = (true, false);
             self.succeeded(now);
         }
     }
@@ -233,7 +242,7 @@ impl SessionLife {
     /// Somebody else looks after it from now on. What is known grows old, but for the ID.
     pub fn put_down(&mut self, now: Instant) {
         self.state = State::Unknown;
-        self.lapsed = false;
+        (self.lapsed, self.doubtful) = (false, false);
         self.succeeded(now);
     }
 
@@ -344,7 +353,7 @@ mod tests {
         assert_eq!(life.id(), Some("a"));
         assert_eq!(life.tenure(at(0)), Tenure::Unknown);
         assert_eq!(life.next(at(0)), renew("a"));
-        life.renewal_failed("a", at(1));
+        life.renewal_failed("a", true, at(1));
         assert_eq!(life.tenure(at(60)), Tenure::Unknown);
         life.renewed("a", PARAMETERS.ttl, at(61), at(62));
         assert_eq!(life.tenure(at(62)), Tenure::Until(at(73)));
@@ -409,7 +418,7 @@ mod tests {
     #[test]
     fn a_lost_answer_is_no_renewal() {
         let mut life = made();
-        life.renewal_failed("a", at(8));
+        life.renewal_failed("a", true, at(8));
         assert_eq!(life.tenure(at(8)), Tenure::Until(at(12)));
         assert_eq!(life.id(), Some("a"));
         assert_eq!(waits(&life, at(8)), milliseconds(8100));
@@ -421,7 +430,7 @@ mod tests {
         let mut tries = vec![];
         let mut now = at(5);
         while tries.len() < 14 {
-            life.renewal_failed("a", now);
+            life.renewal_failed("a", true, now);
             now = waits(&life, now);
             tries.push(now);
         }
@@ -429,8 +438,27 @@ mod tests {
         assert_eq!(in_time, 9, "{tries:?}");
         assert_eq!(tries[13].since(tries[12]), Duration::from_secs(4));
         life.renewed("a", PARAMETERS.ttl, now, now);
-        life.renewal_failed("a", now + Duration::from_secs(5));
+        life.renewal_failed("a", true, now + Duration::from_secs(5));
         assert_eq!(waits(&life, now + Duration::from_secs(5)), now + Duration::from_millis(5100));
+    }
+
+    #[test]
+    fn while_nothing_is_answered_nothing_is_renewed() {
+        let mut life = made();
+        life.renewal_failed("a", false, at(6));
+        assert_eq!((life.id(), life.tenure(at(6))), (Some("a"), Tenure::Until(at(12))));
+        assert_eq!(life.next(at(7)), SessionCommand::LookUp);
+        life.look_up_failed(at(8));
+        assert_eq!(waits(&life, at(8)), milliseconds(8200));
+        assert_eq!(life.next(at(9)), SessionCommand::LookUp);
+        // That it is not there says nothing yet: a new leader of Consul may not know of it.
+        assert_eq!(life.looked_up(vec![], at(9)), []);
+        assert_eq!(life.next(at(9)), renew("a"));
+        // Answered, but not done: that is no reason to hurry.
+        life.renewal_failed("a", false, at(9));
+        assert_eq!(waits(&life, at(9)), milliseconds(9400));
+        life.renewed("a", PARAMETERS.ttl, at(9), at(10));
+        assert_eq!(life.next(at(14)), renew("a"));
     }
 
     #[test]
@@ -482,7 +510,7 @@ mod tests {
     fn what_is_said_of_another_session_changes_nothing() {
         let mut life = made();
         life.renewed("b", PARAMETERS.ttl, at(9), at(9));
-        life.renewal_failed("b", at(9));
+        life.renewal_failed("b", true, at(9));
         life.lost("b", at(9));
         assert_eq!(life.looked_up(vec![found("b", 1)], at(9)), []);
         life.look_up_failed(at(9));

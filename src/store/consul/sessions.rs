@@ -278,6 +278,11 @@ impl SessionKeeper {
                 return self.failed(index, error.clone().into());
             }
         };
+        if kept.life.id().is_some() {
+            // Only to see whether anything is answered.
+            kept.life.looked_up(vec![], now);
+            return;
+        }
         kept.failure = None;
         let (usable, mut unused): (Vec<_>, Vec<_>) =
             sessions.iter().filter(|session| session.name == name).cloned().partition(is_usable);
@@ -327,7 +332,7 @@ impl SessionKeeper {
                 kept.life.lost(id, now);
             }
             Renewal::Failed(error) => {
-                kept.life.renewal_failed(id, now);
+                kept.life.renewal_failed(id, !matches!(error, Error::Unknown(_)), now);
                 self.failed(index, error.into());
             }
         }

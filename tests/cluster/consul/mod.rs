@@ -2,5 +2,6 @@
 
 mod alone;
 mod contract;
+mod failures;
 mod member;
 mod several;
