@@ -37,12 +37,13 @@ pub(super) async fn access(consul: &Consul, member: &Member, token: Option<&str>
 
 /// A cluster whose class names one of three servers.
 pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token: Option<&str>) -> Member {
-    let member = Member::new(test, "west", server.address(), json!({})).await;
+    let node = json!({"name": format!("lictor-{test}")});
+    let member = Member::new(test, "west", server.address(), json!({"node": node})).await;
     let mut fields = access(consul, &member, token).await;
     fields["address"] = json!(server.address());
     fields["cluster"] = json!("west");
     fields["sessions"] = json!({"ttlSeconds": 10});
-    fields["node"] = json!({"name": format!("lictor-{test}")});
+    fields["node"] = node;
     member.apply_class(fields).await;
     member
 }
