@@ -3,5 +3,6 @@
 mod alone;
 mod contract;
 mod failures;
+mod login;
 mod member;
 mod several;
