@@ -189,7 +189,7 @@ impl World {
 
     /// Starts an operator with the defaults of a user.
     pub fn operator(&self) -> Operator {
-        Operator::start(&self.kubeconfig(), &["--lease-namespace", SYSTEM])
+        Operator::start(&self.kubeconfig(), &["--lease-namespace", SYSTEM], &[])
     }
 
     /// What the API server has counted of the operator's requests.

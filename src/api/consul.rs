@@ -84,8 +84,9 @@ pub struct ConsulStore {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<ConsulLogin>,
 
-    /// The Consul node that lictor's sessions belong to.
+    /// The Consul node that lictor's sessions belong to. It can't be changed.
     #[serde(default)]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("consul.node can't be changed, for the sessions that hold the locks are on it: make another class"))]
     pub node: ConsulNode,
 
     /// The sessions that hold the locks; all elections of the class share them.
@@ -210,19 +211,20 @@ pub struct ConsulNode {
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsulSessions {
-    /// How many sessions the elections are spread over, 1 to 16. Default: 1.
+    /// How many sessions the elections are spread over, 1 to 16. There may be more later, but not fewer. Default: 1.
     #[serde(default = "number::<1>")]
+    #[x_kube(validation = Rule::new("self >= oldSelf").message("consul.sessions.count can't be lowered, for locks are held by each of them: make another class"))]
     #[schemars(range(min = 1, max = 16))]
     pub count: u32,
 
     /// How long lictor may act after its last renewal of a session, in seconds, 10 to 86400. Consul itself ends a session that
-    /// is not renewed only after up to twice this time. Default: 15.
+    /// is not renewed only after up to twice this time. A change counts for sessions that are made later. Default: 15.
     #[serde(default = "number::<15>")]
     #[schemars(range(min = 10, max = 86400))]
     pub ttl_seconds: u32,
 
     /// How long Consul gives a lock to nobody after the session that held it has ended without releasing it, in seconds,
-    /// 0 to 60. Default: 1.
+    /// 0 to 60. A change counts for sessions that are made later. Default: 1.
     #[serde(default = "number::<1>")]
     #[schemars(range(min = 0, max = 60))]
     pub lock_delay_seconds: u32,

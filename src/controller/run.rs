@@ -180,6 +180,7 @@ impl Controller {
             self.health.beat();
             let wake = self.timers.first().map_or(now + Duration::from_secs(1), |(at, ..)| *at);
             let wake = wake.min(now + Duration::from_secs(1)).min(draining.unwrap_or(wake));
+            let wake = self.shared.next_end(now).map_or(wake, |end| wake.min(end));
             tokio::select! {
                 biased;
                 changed = stop.changed(), if draining.is_none() => {
@@ -246,10 +247,15 @@ impl Controller {
                     }
                     _ => {}
                 }
-                let matters = self.shared.observe(&event, monotonic());
-                if matters || !matches!(event, StoreEvent::Tenure(..)) {
-                    self.index.apply_records(event);
+                match &event {
+                    StoreEvent::Tenure(store, tenure) => self.metrics.store_held(store, tenure.lasts(monotonic())),
+                    StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
+                        self.metrics.count_watch_failure("consul");
+                    }
+                    _ => {}
                 }
+                self.shared.observe(&event);
+                self.index.apply_records(event);
             }
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
             Input::Written(id, written) => self.take_written(&id, *written),
@@ -390,6 +396,9 @@ impl Controller {
             if let Some((_, namespace, name)) = self.timers.pop_first() {
                 self.index.mark(&namespace, &name);
             }
+        }
+        for store in self.shared.changed(now) {
+            self.index.mark_store(&store);
         }
         if self.acting {
             for (namespace, name) in self.index.take_dirty() {
@@ -591,7 +600,9 @@ impl Controller {
             term: entry.group().map_or(0, |group| group.term().0),
             transitions: entry.figures.transitions,
             label_drift: entry.figures.label_drift,
-            has_candidate: !candidates.is_empty(),
+            // A group that another cluster leads has its leader.
+            has_candidate: !candidates.is_empty()
+                && !entry.group().is_some_and(|group| matches!(group.situation(), Situation::LedElsewhere(_))),
         });
         let mut next = [wake, registration::follow(entry, &self.executor)].into_iter().flatten().min();
         if desired != Desired::Withdraw

@@ -4,7 +4,7 @@
 //! sessions are this cluster's own: its locks would be taken for somebody else's.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::Stream;
 use futures::channel::mpsc;
@@ -17,6 +17,8 @@ use crate::store::StoreEvent;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
+/// Answers are not asked for faster than this: each brings all locks along. The first after a pause comes at once.
+const PACE: Duration = Duration::from_millis(50);
 
 /// Follows the store for as long as somebody listens.
 pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
@@ -45,6 +47,7 @@ impl Watch {
         self.take_sessions(&known).await;
         loop {
             let (store, index) = (self.store.parameters.clone(), self.index);
+            let asked = Instant::now() + pause;
             let query = async move {
                 tokio::time::sleep(pause).await;
                 store.client.wait(&store.prefix, index, store.wait).await
@@ -67,7 +70,7 @@ impl Watch {
             }
             match answer {
                 Ok((index, entries)) => {
-                    (retry, pause) = (FIRST_RETRY, Duration::ZERO);
+                    (retry, pause) = (FIRST_RETRY, PACE.saturating_sub(asked.elapsed()));
                     self.take(index, entries).await;
                 }
                 Err(error) => {
@@ -122,6 +125,14 @@ impl Watch {
         changed.sort_unstable();
         changed.dedup();
         for name in changed {
+            let before = find(before, &name).and_then(|entry| entry.session.clone());
+            if before.is_some_and(|session| {
+                self.own.iter().flatten().any(|own| *own == session)
+                    && find(&self.entries, &name).is_none_or(|entry| entry.session.is_none())
+            }) {
+                // Let go of, or its session is gone.
+                self.store.parameters.suspicion.notify_one();
+            }
             let (version, stored) = match self.version(&name) {
                 Some(version) => (version, self.store.stored(&self.entries, &name).await),
                 None => (Version(index.max(old.get(&name).map_or(0, |old| old + 1))), Stored::Absent),

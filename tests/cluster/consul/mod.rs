@@ -2,5 +2,7 @@
 
 mod alone;
 mod contract;
+mod failures;
+mod login;
 mod member;
 mod several;
