@@ -86,7 +86,9 @@ impl Watch {
     }
 
     async fn take(&mut self, index: u64, entries: Vec<Entry>) {
-        let rewound = index < self.index;
+        let was = |entry: &Entry| find(&self.entries, &entry.key).map(|before| before.modify_index);
+        // A later change may have brought the index back to where it was. No key's own ever falls.
+        let rewound = index < self.index || entries.iter().any(|entry| was(entry) > Some(entry.modify_index));
         // After a step back all is asked for again, and an index of 0 would never wait.
         self.index = if rewound { 0 } else { index.max(1) };
         let before = std::mem::replace(&mut self.entries, entries);
