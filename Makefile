@@ -10,9 +10,9 @@ scripts := $(wildcard hack/*.sh) .ci/run
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# A KUBECONFIG of the environment is not used: the demo would install things in a cluster that nobody named.
-demo: ## See it elect a leader, in a control plane of its own or in a given one: make demo [KUBECONFIG=/path]
-	@exec hack/demo.sh $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
+# What the environment says is not used: the demo would install things in a cluster that nobody named.
+demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
+	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
 
 test: ## Run all tests, those on a real control plane too; it is built the first time
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null

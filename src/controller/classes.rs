@@ -32,8 +32,8 @@ use crate::store::{
 const CHECK_PERIOD: Duration = Duration::from_secs(30);
 /// The same while something is wrong.
 const CHECK_AGAIN: Duration = Duration::from_secs(2);
-/// How long a token that Consul does not know is left alone before another is asked for.
-const TOKEN_RETRY: Duration = Duration::from_millis(200);
+/// How long after a login it is not believed that Consul does not know its token.
+const TOKEN_SETTLES: Duration = Duration::from_secs(1);
 /// How long a stopping operator lets go of its sessions.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -217,6 +217,7 @@ struct Trouble {
 
 /// A token from a login.
 struct Login {
+    at: TokioInstant,
     secret: String,
     renew: Option<TokioInstant>,
 }
@@ -307,9 +308,13 @@ impl Runner {
             Happened::Watched(Watched::Ended) | Happened::Sessions(false) => self.store = None,
             Happened::Sessions(true) => self.take_sessions(),
             Happened::Rejected => {
-                // Told again soon, if the next token is not known either.
-                tokio::time::sleep(TOKEN_RETRY).await;
-                (self.login, self.check) = (None, TokioInstant::now());
+                // A request that was sent with the token before may still be told of.
+                let fresh = self.login.as_ref().is_some_and(|login| login.at.elapsed() < TOKEN_SETTLES);
+                if !fresh {
+                    self.login = None;
+                }
+                // Asking tells of it again, so it is not done at once.
+                self.check = self.check.min(TokioInstant::now() + TOKEN_SETTLES);
             }
             Happened::Class => {
                 let next = self.classes.borrow_and_update().clone();
@@ -517,7 +522,7 @@ async fn log_in(class: &str, settings: &Settings, method: &str, path: &Path) -> 
         .map_err(|error| trouble("LoginFails", format!("can't log in by the auth method {method}: {error}")))?;
     let renew = login.lifetime.map(|lifetime| TokioInstant::now() + lifetime * 2 / 3);
     tracing::info!(class, method, "logged in at Consul");
-    Ok(Login { secret: login.secret, renew })
+    Ok(Login { at: TokioInstant::now(), secret: login.secret, renew })
 }
 
 async fn forward(

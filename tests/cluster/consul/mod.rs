@@ -3,5 +3,7 @@
 mod alone;
 mod contract;
 mod failures;
+mod login;
 mod member;
 mod several;
+mod variants;

@@ -34,7 +34,11 @@ fn role<'a>(roles: &'a [(String, String)], pod: &str) -> &'a str {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_there() {
     let ([west, east], _operators) = two("consul-two", json!({})).await;
-    assert_eq!(role(&east.lab.roles().await, "b"), "follower");
+    eventually("the other one follows", || async {
+        let roles = east.lab.roles().await;
+        if role(&roles, "b") == "follower" { Ok(()) } else { Err(format!("{roles:?}")) }
+    })
+    .await;
     let session = entry(Consul::shared(), &west.key()).await.expect("the key is there")["Session"].clone();
     west.lab.kill_pod("a").await;
     east.lab.wait_leader("b").await;
