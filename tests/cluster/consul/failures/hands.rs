@@ -72,8 +72,8 @@ async fn node() {
     let (side, leader) = Side::led(member, &["a", "b"]).await;
     let bound = side.member.bound().await;
     let before = sessions_of(Consul::shared(), &side.member, test).await;
-    let node = json!({"Node": test});
-    Consul::shared().api().put("/v1/catalog/deregister", node).await.expect("Consul answers").ok();
+    let gone = json!({"Node": test});
+    Consul::shared().api().put("/v1/catalog/deregister", gone).await.expect("Consul answers").ok();
     let began = Instant::now();
     let note = side.member.lab.wait_event("LeaderElection", "web", "NoLeader").await;
     assert!(note.contains("the lock was lost"), "{note}");
