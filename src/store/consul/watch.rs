@@ -23,7 +23,7 @@ const PACE: Duration = Duration::from_millis(50);
 /// Follows the store for as long as somebody listens.
 pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
     let (told, events) = mpsc::unbounded();
-    tokio::spawn(Watch { store, told, index: 0, entries: Vec::new(), listed: false, own: None }.run());
+    tokio::spawn(Watch { store, told, index: 0, entries: Vec::new(), listed: false, broken: false, own: None }.run());
     events
 }
 
@@ -34,6 +34,9 @@ struct Watch {
     index: u64,
     entries: Vec<Entry>,
     listed: bool,
+    /// Whether the last request failed. The next one waits for nothing, and all that it brings is told: that the watch works
+    /// again, though nothing has changed.
+    broken: bool,
     /// The sessions under which the locks were told.
     own: Option<Vec<String>>,
 }
@@ -46,7 +49,7 @@ impl Watch {
         let known = sessions.borrow_and_update().clone();
         self.take_sessions(&known).await;
         loop {
-            let (store, index) = (self.store.parameters.clone(), self.index);
+            let (store, index) = (self.store.parameters.clone(), if self.broken { 0 } else { self.index });
             let asked = Instant::now() + pause;
             let query = async move {
                 tokio::time::sleep(pause).await;
@@ -74,6 +77,7 @@ impl Watch {
                     self.take(index, entries).await;
                 }
                 Err(error) => {
+                    self.broken = true;
                     self.tell(StoreEvent::Broken(self.store.scope(), Error::into(error)));
                     (pause, retry) = (retry, (retry * 2).min(LONGEST_RETRY));
                 }
@@ -86,11 +90,14 @@ impl Watch {
     }
 
     async fn take(&mut self, index: u64, entries: Vec<Entry>) {
-        let rewound = index < self.index;
+        let was = |entry: &Entry| find(&self.entries, &entry.key).map(|before| before.modify_index);
+        // A later change may have brought the index back to where it was. No key's own ever falls.
+        let rewound = index < self.index || entries.iter().any(|entry| was(entry) > Some(entry.modify_index));
         // After a step back all is asked for again, and an index of 0 would never wait.
         self.index = if rewound { 0 } else { index.max(1) };
         let before = std::mem::replace(&mut self.entries, entries);
-        if rewound || !std::mem::replace(&mut self.listed, true) {
+        let (broken, listed) = (std::mem::take(&mut self.broken), std::mem::replace(&mut self.listed, true));
+        if rewound || broken || !listed {
             self.tell_all(rewound).await;
         } else if let Some(own) = self.own.clone() {
             self.tell_changes(&before, index, &own).await;
