@@ -40,6 +40,8 @@ const STATUS_PERIOD: Duration = Duration::from_secs(1);
 const OPTIONAL: [&str; 2] = ["nodes", "electionclasses"];
 /// How often it is looked whether a finalizer can be written.
 const FINALIZER_RETRY: Duration = Duration::from_millis(200);
+/// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
+const SLACK: Duration = Duration::from_secs(1);
 /// How long a stopping operator finishes what it has begun.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -254,7 +256,7 @@ impl Controller {
                     }
                     _ => {}
                 }
-                self.shared.observe(&event);
+                self.shared.observe(&event, monotonic());
                 self.index.apply_records(event);
             }
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
@@ -522,12 +524,16 @@ impl Controller {
         let scope = spec.map_or_else(recorded, |spec| spec.scope.clone());
         let pods: Vec<&Pod> = entry.members.iter().filter_map(|pod| content.pods.get(pod)).collect();
         let nodes = &self.index.nodes;
+        let ttl = spec.and_then(|spec| spec.consul.as_ref()).map(|consul| consul.ttl).unwrap_or_default();
         let keeping = match tenure {
             Some(Tenure::Unlimited) => Keeping::ALONE,
             tenure => Keeping {
                 shared: true,
                 tenure: tenure.unwrap_or(Tenure::Lapsed),
                 when_lost: spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
+                grace: ttl,
+                // Other clusters' watches ask anew as often as this one's, and Consul adds up to a sixteenth.
+                not_before: self.shared.rewound(&key.store).map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
             },
         };
         let view = View {

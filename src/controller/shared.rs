@@ -22,6 +22,8 @@ struct State {
     since: Instant,
     /// What its elections were decided by last: whether its locks were listed, and whether what is held there surely lasts.
     decided: (bool, Option<bool>),
+    /// When it was last seen to be put back to an earlier state.
+    rewound: Option<Instant>,
 }
 
 /// What is known of a store.
@@ -38,7 +40,13 @@ pub(super) enum Knowledge {
 impl Shared {
     /// There is such a store; with new settings it goes on from what was known.
     pub(super) fn add(&mut self, id: StoreId, now: Instant) {
-        self.0.entry(id).or_insert(State { listed: false, tenure: None, since: now, decided: (false, None) });
+        self.0.entry(id).or_insert(State {
+            listed: false,
+            tenure: None,
+            since: now,
+            decided: (false, None),
+            rewound: None,
+        });
     }
 
     /// This replica begins to act.
@@ -49,11 +57,14 @@ impl Shared {
     }
 
     /// Takes what a store's watch tells.
-    pub(super) fn observe(&mut self, event: &StoreEvent) {
+    pub(super) fn observe(&mut self, event: &StoreEvent, now: Instant) {
         match event {
             StoreEvent::All(scope, _) | StoreEvent::Rewound(scope, _) => {
                 if let Some(state) = self.0.get_mut(&scope.store) {
                     state.listed = true;
+                    if matches!(event, StoreEvent::Rewound(..)) {
+                        state.rewound = Some(now);
+                    }
                 }
             }
             StoreEvent::Tenure(store, tenure) => {
@@ -76,6 +87,11 @@ impl Shared {
             }
         }
         changed
+    }
+
+    /// When a store was last seen to be put back to an earlier state.
+    pub(super) fn rewound(&self, id: &StoreId) -> Option<Instant> {
+        self.0.get(id)?.rewound
     }
 
     /// When the next tenure ends, unless it is renewed before.
@@ -114,11 +130,11 @@ mod tests {
     }
 
     fn tells(shared: &mut Shared, tenure: Tenure) {
-        shared.observe(&StoreEvent::Tenure(store(), tenure));
+        shared.observe(&StoreEvent::Tenure(store(), tenure), at(0));
     }
 
     fn lists(shared: &mut Shared) {
-        shared.observe(&StoreEvent::All(StoreScope { store: store(), namespace: None }, vec![]));
+        shared.observe(&StoreEvent::All(StoreScope { store: store(), namespace: None }, vec![]), at(0));
     }
 
     #[test]

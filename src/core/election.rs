@@ -56,6 +56,10 @@ pub struct Election {
     last: Option<Record>,
     /// The leader that is being demoted because the lock is not surely held any more.
     losing: Option<Losing>,
+    /// Whether a pod led in another cluster when its lock was last seen.
+    led_by_rival: bool,
+    /// Since when there is no such lock any more, though that cluster did not let go of it.
+    vanished: Option<Instant>,
     /// Locks under other keys that a fresh listing has shown, and the watch perhaps not yet.
     listed_locks: BTreeMap<Key, Stored>,
     /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
@@ -121,6 +125,8 @@ impl Election {
             scopes: Vec::new(),
             last: None,
             losing: None,
+            led_by_rival: false,
+            vanished: None,
             listed_locks: BTreeMap::new(),
             cleared: BTreeMap::new(),
             highest_term: Term::default(),
@@ -306,7 +312,11 @@ impl Election {
         let view = &view.of(&pods, &strays, &node);
         self.learn_terms(view);
         self.learn_scopes();
+        self.note_rival(view);
         if let Some(reason) = self.unheld(view) {
+            if view.now < view.keeping.not_before {
+                self.wake_at(view.keeping.not_before);
+            }
             self.stand_down(reason, view, &mut commands);
             if reason == Reason::StoreLost && view.desired != Desired::Withdraw {
                 return commands;
@@ -466,8 +476,12 @@ impl Election {
             // Not ours: it stays, and what was written on pods goes.
             return self.withdraw(&Stored::Absent, view, commands);
         }
-        // Nobody tells when it goes: it is looked at again, more and more seldom.
         self.situation = Situation::Foreign(what);
+        if view.keeping.shared {
+            // The store's watch shows all keys.
+            return false;
+        }
+        // Nobody tells when it goes: it is looked at again, more and more seldom.
         self.stored = None;
         self.backoff.delay(view.now);
         self.wake = self.backoff.waits(view.now);

@@ -6,3 +6,4 @@ mod failures;
 mod login;
 mod member;
 mod several;
+mod variants;

@@ -5,15 +5,21 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::member::Member;
 use super::{Side, TTL, within};
 use crate::consul_support::{Consul, Kind, Server};
 use crate::support::eventually;
 
-/// Makes the Secrets for three servers; returns what a class says of them. `token`: another one than that with all rights.
-pub(super) async fn access(consul: &Consul, member: &Member, token: Option<&str>) -> Value {
+/// A cluster whose class names one of three servers. `token`: another one than that with all rights.
+pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token: Option<&str>) -> Member {
+    let fields = json!({
+        "tls": {"caSecretRef": {"name": "ca"}, "certSecretRef": {"name": "client"}, "serverName": "server.dc1.consul"},
+        "tokenSecretRef": {"name": "token"},
+        "node": {"name": format!("lictor-{test}")},
+    });
+    let member = Member::new(test, "west", server.address(), fields).await;
     let file = |name: &str| {
         let path = consul.variable(name).expect("there are three servers");
         std::fs::read_to_string(path).expect("a file of the CA can be read")
@@ -29,22 +35,6 @@ pub(super) async fn access(consul: &Consul, member: &Member, token: Option<&str>
         let secret = serde_json::from_value(secret).expect("a Secret");
         secrets.create(&PostParams::default(), &secret).await.expect("a Secret can be made");
     }
-    json!({
-        "tls": {"caSecretRef": {"name": "ca"}, "certSecretRef": {"name": "client"}, "serverName": "server.dc1.consul"},
-        "tokenSecretRef": {"name": "token"},
-    })
-}
-
-/// A cluster whose class names one of three servers.
-pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token: Option<&str>) -> Member {
-    let node = json!({"name": format!("lictor-{test}")});
-    let member = Member::new(test, "west", server.address(), json!({"node": node})).await;
-    let mut fields = access(consul, &member, token).await;
-    fields["address"] = json!(server.address());
-    fields["cluster"] = json!("west");
-    fields["sessions"] = json!({"ttlSeconds": 10});
-    fields["node"] = node;
-    member.apply_class(fields).await;
     member
 }
 
