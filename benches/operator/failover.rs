@@ -10,10 +10,12 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use lictor::api::LeaderElectionStatus;
 use serde_json::{Value, json};
 
+use crate::consul::Consul;
 use crate::figures::{Report, Sample};
 use crate::floor::{Floor, Took};
 use crate::machine::{self, Busy};
 use crate::observer::{Id, Observer, Sight};
+use crate::record::Record;
 use crate::world::World;
 
 /// How long anything may take on a busy machine.
@@ -28,6 +30,7 @@ const FORBEARANCE: Duration = Duration::from_secs(45);
 const WARM_UP: u32 = 3;
 const NAMESPACE: &str = "failover";
 const APP: &str = "web";
+const CLASS: &str = "consul";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
@@ -64,20 +67,33 @@ struct Figures {
     runs: Vec<(f64, f64)>,
 }
 
-/// Measures `runs` failovers of each kind.
-pub async fn measure(runs: u32, report: &mut Report) -> anyhow::Result<Value> {
-    let world = World::start("failover").await?;
+/// Measures `runs` failovers of each kind, with locks in Leases or in Consul.
+pub async fn measure(runs: u32, consul: Option<&Consul>, report: &mut Report) -> anyhow::Result<Value> {
+    let part = if consul.is_some() { "consul-failover" } else { "failover" };
+    let world = World::start(part).await?;
+    if let Some(consul) = consul {
+        consul.class(&world, CLASS, &json!({}), &json!({}))?;
+    }
     let _operator = world.operator();
-    let observer = Observer::start(&world.another_client().await, true).await?;
+    let lock = format!("services/{NAMESPACE}/{APP}/leader");
+    let key = consul.map(|consul| (consul.api(), lock.clone()));
+    let observer = Observer::with_key(&world.another_client().await, true, key).await?;
     world.namespace(NAMESPACE).await?;
     for number in 0..3 {
         world.pod(NAMESPACE, &format!("{APP}-{number}"), APP, number).await?;
     }
-    world.elect(NAMESPACE, APP).await?;
+    world.elect(NAMESPACE, APP, consul.map(|_| CLASS)).await?;
     let mut group = Group { pods: Api::namespaced(world.client.clone(), NAMESPACE), world: &world, observer, made: 3 };
     group.settle().await?;
-    let lease = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE).get(APP).await?;
-    let mut floor = Floor::new(&world, "floor", &lease).await?;
+    world.namespace("floor").await?;
+    let client = world.operators_client().await?;
+    let record = if let Some(consul) = consul {
+        Record::key(consul.client()?, &lock).await?
+    } else {
+        let lease = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE).get(APP).await?;
+        Record::lease(&world, &client, "floor", &lease).await?
+    };
+    let mut floor = Floor::new(&world, &client, "floor", record).await?;
     let ready = |observer: &Observer| {
         let pods = observer.pods.iter().filter(|((namespace, _), _)| namespace == "floor");
         pods.filter(|(_, pod)| pod.ready).count() == 3
@@ -103,13 +119,14 @@ pub async fn measure(runs: u32, report: &mut Report) -> anyhow::Result<Value> {
                 .each_ref()
                 .map(|(_, figures)| format!("{:.2} (floor {:.2})", figures.total.median(), figures.floor.median()));
             let load = machine::load()?;
-            eprintln!("failover: {} runs, medians {} ms, load {load}", run + 1, medians.join(" and "));
+            eprintln!("{part}: {} runs, medians {} ms, load {load}", run + 1, medians.join(" and "));
             loads.push(load);
         }
     }
     let [(_, deletion), (_, unready)] = &figures;
-    deletion.report("leader deleted", report);
-    unready.report("leader not ready", report);
+    let what = |cause: &str| if consul.is_some() { format!("{cause}, Consul") } else { cause.to_owned() };
+    deletion.report(&what("leader deleted"), report);
+    unready.report(&what("leader not ready"), report);
     Ok(json!({"runs": runs, "loads": loads, "deletion": deletion.to_json(), "unready": unready.to_json()}))
 }
 
@@ -207,10 +224,11 @@ async fn watch(observer: &mut Observer, leader: &str, cause: Cause) -> anyhow::R
     let cause = observer.find("the cause", PATIENCE, caused).await?;
     let (mut record, mut demotion, mut promotion) = (None, None, None);
     let lease: Id = (NAMESPACE.into(), APP.into());
-    // Leases and pods come by two connections, so the order among them is not certain.
+    // Records and pods come by two connections, so the order among them is not certain.
     let all = |at: Instant, sight: &Sight| {
         match sight {
             Sight::Lease(which, Some(holder)) if *which == lease && holder != leader => _ = record.get_or_insert(at),
+            Sight::Key { holder: Some(holder), .. } if holder != leader => _ = record.get_or_insert(at),
             Sight::Pod(pod, Some(sight)) if pod.0 == NAMESPACE => match sight.role.as_deref() {
                 Some("follower") if pod.1 == leader => _ = demotion.get_or_insert(at),
                 Some("leader") if pod.1 != leader => _ = promotion.get_or_insert(at),

@@ -4,20 +4,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::record::Record;
 use crate::world::World;
 
-/// A group of pods, and a Lease, of which no operator knows anything.
+/// A group of pods, and a record, of which no operator knows anything.
 pub struct Floor {
-    leases: Api<Lease>,
+    record: Record,
     pods: Api<Pod>,
-    lease: Value,
-    version: String,
     candidates: Vec<Candidate>,
     leader: usize,
     term: i64,
@@ -44,43 +42,14 @@ impl Took {
 }
 
 impl Floor {
-    /// A group with as many pods as the one that is measured; `like` is that one's Lease.
-    pub async fn new(world: &World, namespace: &str, like: &Lease) -> anyhow::Result<Self> {
-        world.namespace(namespace).await?;
+    /// A group with as many pods as the one that is measured, in a namespace that is there.
+    pub async fn new(world: &World, client: &Client, namespace: &str, record: Record) -> anyhow::Result<Self> {
         let mut candidates = Vec::new();
         for number in 0..3 {
             let pod = world.pod(namespace, &format!("web-{number}"), "web", number).await?;
             candidates.push(Candidate { name: pod.name_any(), uid: String::new(), version: String::new() });
         }
-        // An owner of its own, which exists: the garbage collector would take the Lease away otherwise.
-        let owners: Api<ConfigMap> = Api::namespaced(world.client.clone(), namespace);
-        let owner = serde_json::from_value(json!({"metadata": {"name": "web"}}))?;
-        let owner = owners.create(&PostParams::default(), &owner).await?;
-        let client: Client = world.operators_client().await?;
-        let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-        let lease = json!({
-            "metadata": {
-                // The label by which the operator knows its own is the one thing that differs.
-                "labels": {"app.kubernetes.io/managed-by": "nobody"},
-                "annotations": like.annotations(),
-                "ownerReferences": [{
-                    "apiVersion": "v1", "kind": "ConfigMap", "name": "web", "uid": owner.uid(), "controller": true,
-                }],
-            },
-            "spec": {"acquireTime": like.spec.as_ref().and_then(|spec| spec.acquire_time.clone())},
-        });
-        let mut first = lease.clone();
-        first["metadata"]["name"] = json!("web");
-        let created = leases.create(&PostParams::default(), &serde_json::from_value(first)?).await?;
-        Ok(Self {
-            leases,
-            pods: Api::namespaced(client, namespace),
-            lease,
-            version: created.resource_version().context("a Lease has a version")?,
-            candidates,
-            leader: 0,
-            term: 100,
-        })
+        Ok(Self { record, pods: Api::namespaced(client.clone(), namespace), candidates, leader: 0, term: 100 })
     }
 
     /// Reads the pods as they are now, ready and settled.
@@ -99,17 +68,13 @@ impl Floor {
         let former = self.leader;
         self.leader = (former + 1) % self.candidates.len();
         let start = Instant::now();
-        let mut patch = self.lease.clone();
-        patch["metadata"]["resourceVersion"] = json!(self.version);
-        patch["spec"]["holderIdentity"] = json!(self.candidates[self.leader].name);
-        patch["spec"]["leaseTransitions"] = json!(self.term);
-        let written = self.leases.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await?;
+        let name = &self.candidates[self.leader].name;
+        self.record.write(name, self.term).await?;
         let recorded = Instant::now();
         self.mark(former, "follower").await?;
         let demoted = Instant::now();
         self.mark(self.leader, "leader").await?;
         let promoted = Instant::now();
-        self.version = written.resource_version().context("a Lease has a version")?;
         Ok(Took { record: recorded - start, demotion: demoted - recorded, promotion: promoted - demoted })
     }
 

@@ -4,11 +4,16 @@
 //!
 //! Each part has a control plane of its own, so that no part sees what another left behind.
 
+mod consul;
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+#[path = "../../tests/consul/support/mod.rs"]
+mod consul_support;
 mod failover;
 mod figures;
 mod floor;
 mod machine;
 mod observer;
+mod record;
 mod replicas;
 mod scale;
 #[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, dead_code, unused_imports)]
@@ -27,6 +32,7 @@ use clap::{Parser, ValueEnum};
 use serde_json::{Map, json};
 use tokio::signal::unix::{SignalKind, signal};
 
+use consul::{Consul, Servers};
 use figures::Report;
 
 /// Measures the operator against a real control plane.
@@ -60,6 +66,22 @@ struct Options {
     #[arg(long, default_value_t = 3)]
     kills: u32,
 
+    /// The servers of the parts with Consul.
+    #[arg(long, value_enum, default_value_t = Servers::Three)]
+    consul: Servers,
+
+    /// For how many seconds Consul is looked at when nothing happens.
+    #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u32).range(60..))]
+    consul_idle_seconds: u32,
+
+    /// Take-overs by another cluster after SIGTERM.
+    #[arg(long, default_value_t = 10)]
+    consul_terminations: u32,
+
+    /// Take-overs by another cluster after SIGKILL.
+    #[arg(long, default_value_t = 5)]
+    consul_kills: u32,
+
     /// Where the figures go as JSON.
     #[arg(long, env = "LICTOR_BENCH_JSON", value_name = "FILE",
           default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/operator.json"))]
@@ -78,6 +100,12 @@ enum Part {
     Replicas,
     /// From nothing to all elections led, then a minute in which nothing happens.
     Scale,
+    /// Like failover, with the locks in Consul.
+    ConsulFailover,
+    /// What few and many elections ask of Consul when nothing happens.
+    ConsulIdle,
+    /// From the end of all operators of a cluster to another cluster's leader, and the same by `consul lock`.
+    ConsulTakeover,
 }
 
 fn main() -> ExitCode {
@@ -112,7 +140,7 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
     all.insert("machine".into(), machine);
     if asked(Part::Failover) {
         let before = machine::load()?;
-        let mut figures = failover::measure(options.runs, &mut report).await.context("failover")?;
+        let mut figures = failover::measure(options.runs, None, &mut report).await.context("failover")?;
         figures["load"] = json!([before, machine::load()?]);
         all.insert("failover".into(), figures);
     }
@@ -129,6 +157,30 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
             scale::measure(options.elections, options.idle_seconds, &mut report).await.context("scale")?;
         figures["load"] = json!([before, machine::load()?]);
         all.insert("scale".into(), figures);
+    }
+    if asked(Part::ConsulFailover) {
+        let before = machine::load()?;
+        let consul = Consul::start(options.consul);
+        let mut figures =
+            failover::measure(options.runs, Some(&consul), &mut report).await.context("consul-failover")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("consulFailover".into(), figures);
+    }
+    if asked(Part::ConsulTakeover) {
+        let before = machine::load()?;
+        let consul = Consul::start(options.consul);
+        let (terminations, kills) = (options.consul_terminations, options.consul_kills);
+        let mut figures =
+            consul::takeover::measure(&consul, terminations, kills, &mut report).await.context("consul-takeover")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("consulTakeover".into(), figures);
+    }
+    if asked(Part::ConsulIdle) {
+        let before = machine::load()?;
+        let consul = Consul::start(options.consul);
+        let (elections, seconds) = (options.elections, options.consul_idle_seconds);
+        let figures = consul::idle::measure(&consul, elections, seconds, &mut report).await.context("consul-idle")?;
+        all.insert("consulIdle".into(), json!({"load": [before, machine::load()?], "figures": figures}));
     }
     report.print();
     all.insert("table".into(), report.to_json());

@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as k8s;
@@ -15,9 +17,12 @@ use kube::{Api, Client, Resource, ResourceExt};
 use lictor::api::{LeaderElection, LeaderElectionStatus};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+use crate::consul_support::Api as Consul;
 
 /// Namespace and name.
 pub type Id = (String, String);
@@ -40,6 +45,8 @@ pub enum Sight {
     Pod(Id, Option<PodSight>),
     /// The holder of a Lease.
     Lease(Id, Option<String>),
+    /// The lock's key in Consul: the session that holds it, and the pod that its record names.
+    Key { session: Option<String>, holder: Option<String> },
     /// The status of an election.
     Election(Id, Box<LeaderElectionStatus>),
     /// Something else was written.
@@ -82,6 +89,11 @@ struct SlimCondition {
 impl Observer {
     /// Watches pods, elections and Leases of the whole cluster, and with `events` also Events.
     pub async fn start(client: &Client, events: bool) -> anyhow::Result<Self> {
+        Self::with_key(client, events, None).await
+    }
+
+    /// The same, and a key of Consul.
+    pub async fn with_key(client: &Client, events: bool, key: Option<(Consul, String)>) -> anyhow::Result<Self> {
         let (sender, sights) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
         follow(&mut watches, &sender, Api::all(client.clone()), |pod: &SlimPod, gone| {
@@ -109,6 +121,9 @@ impl Observer {
         if events {
             follow(&mut watches, &sender, Api::all(client.clone()), |_: &Event, _| Some(Sight::Other)).await?;
         }
+        if let Some((consul, key)) = key {
+            watches.spawn(follow_key(sender.clone(), consul, key));
+        }
         let (pods, elections, leases) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Ok(Self { sights, pods, elections, leases, _watches: watches })
     }
@@ -121,7 +136,7 @@ impl Observer {
             Sight::Pod(id, None) => _ = self.pods.remove(id),
             Sight::Election(id, status) => _ = self.elections.insert(id.clone(), (**status).clone()),
             Sight::Lease(id, holder) => _ = self.leases.insert(id.clone(), holder.clone()),
-            Sight::Other => {}
+            Sight::Key { .. } | Sight::Other => {}
         }
         Ok((at, sight))
     }
@@ -161,6 +176,33 @@ impl Observer {
             seen?;
         }
         Ok(())
+    }
+}
+
+/// Tells of each change of a key, for as long as somebody listens.
+async fn follow_key(sender: mpsc::UnboundedSender<(Instant, Sight)>, consul: Consul, key: String) {
+    let (mut index, mut last) = (0, None);
+    while !sender.is_closed() {
+        let path = format!("/v1/kv/{key}?index={index}&wait=60s");
+        let request = consul.request(reqwest::Method::GET, &path).timeout(Duration::from_secs(75));
+        let Ok(answer) = Consul::send(request).await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let at = Instant::now();
+        index = answer.index.unwrap_or_default();
+        let entry = &answer.json()[0];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let record = entry["Value"].as_str().and_then(|value| STANDARD.decode(value).ok());
+        let record: Value = record.and_then(|record| serde_json::from_slice(&record).ok()).unwrap_or_default();
+        let seen = (text(&entry["Session"]), text(&record["holder"]["pod"]));
+        if last.as_ref() != Some(&seen) {
+            last = Some(seen.clone());
+            let (session, holder) = seen;
+            if sender.send((at, Sight::Key { session, holder })).is_err() {
+                return;
+            }
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub async fn measure(terminations: u32, kills: u32, report: &mut Report) -> anyh
     for number in 0..3 {
         world.pod(NAMESPACE, &format!("{APP}-{number}"), APP, number).await?;
     }
-    world.elect(NAMESPACE, APP).await?;
+    world.elect(NAMESPACE, APP, None).await?;
     let mut pods = 3;
     let mut acting = world.operator();
     acting.acts().await;

@@ -1,6 +1,7 @@
 //! Many elections: how long until all are led when an operator comes, and what it costs when nothing happens.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -22,7 +23,8 @@ const PODS: usize = 3;
 /// Measures with that many elections.
 pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> anyhow::Result<Value> {
     let world = World::start("scale").await?;
-    populate(&world, elections).await?;
+    namespaces(&world).await?;
+    populate(&world, 0..elections, None).await?;
     let mut observer = Observer::start(&world.another_client().await, true).await?;
     let ready = usize::try_from(elections)? * PODS;
     let all_ready = |observer: &Observer| observer.pods.len() == ready && observer.elections.len() * PODS == ready;
@@ -62,6 +64,7 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
             let what = match sight {
                 Sight::Pod(..) => "pods",
                 Sight::Lease(..) => "leases",
+                Sight::Key { .. } => "keys",
                 Sight::Election(..) => "elections",
                 Sight::Other => "events",
             };
@@ -114,17 +117,23 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     }))
 }
 
-async fn populate(world: &World, elections: u32) -> anyhow::Result<()> {
+/// Makes the namespaces of [`populate`].
+pub async fn namespaces(world: &World) -> anyhow::Result<()> {
     for number in 0..NAMESPACES {
         world.namespace(&namespace(number)).await?;
     }
-    stream::iter(0..elections)
+    Ok(())
+}
+
+/// Makes these elections, with their pods.
+pub async fn populate(world: &World, elections: Range<u32>, class: Option<&str>) -> anyhow::Result<()> {
+    stream::iter(elections)
         .map(|number| async move {
             let (namespace, app) = (namespace(number), format!("web-{number}"));
             for pod in 0..PODS {
                 world.pod(&namespace, &format!("{app}-{pod}"), &app, pod).await?;
             }
-            world.elect(&namespace, &app).await
+            world.elect(&namespace, &app, class).await
         })
         .buffer_unordered(8)
         .try_collect::<()>()

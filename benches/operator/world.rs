@@ -159,7 +159,7 @@ impl World {
         let mut world = Self { cluster, directory, client, nodes: Vec::new() };
         world.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")], None)?;
         world.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"], None)?;
-        world.kubectl(&["apply", "-f", "-"], Some(&user().to_string()))?;
+        world.apply(&user())?;
         let token = world.kubectl(&["create", "token", "lictor", "-n", SYSTEM, "--duration=12h"], None)?;
         let kubeconfig = world.kubeconfig();
         fs::copy(world.cluster.kubeconfig(), &kubeconfig)?;
@@ -189,7 +189,17 @@ impl World {
 
     /// Starts an operator with the defaults of a user.
     pub fn operator(&self) -> Operator {
-        Operator::start(&self.kubeconfig(), &["--lease-namespace", SYSTEM], &[])
+        self.operator_with(&["--lease-namespace", SYSTEM])
+    }
+
+    /// Starts one with these arguments.
+    pub fn operator_with(&self, arguments: &[&str]) -> Operator {
+        Operator::start(&self.kubeconfig(), arguments, &[])
+    }
+
+    /// Applies an object.
+    pub fn apply(&self, object: &Value) -> anyhow::Result<()> {
+        self.kubectl(&["apply", "-f", "-"], Some(&object.to_string())).map(drop)
     }
 
     /// What the API server has counted of the operator's requests.
@@ -235,12 +245,16 @@ impl World {
         Ok(pods.create(&PostParams::default(), &pod).await?)
     }
 
-    /// Makes an election among the pods of an app; it has that name.
-    pub async fn elect(&self, namespace: &str, app: &str) -> anyhow::Result<()> {
-        let election = serde_json::from_value(json!({
+    /// Makes an election among the pods of an app; it has that name. Without a class its lock is a Lease.
+    pub async fn elect(&self, namespace: &str, app: &str, class: Option<&str>) -> anyhow::Result<()> {
+        let mut election = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": app},
             "spec": {"selector": {"matchLabels": {"app": app}}},
-        }))?;
+        });
+        if let Some(class) = class {
+            election["spec"]["className"] = json!(class);
+        }
+        let election = serde_json::from_value(election)?;
         let elections: Api<LeaderElection> = Api::namespaced(self.client.clone(), namespace);
         elections.create(&PostParams::default(), &election).await?;
         Ok(())

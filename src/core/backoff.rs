@@ -11,11 +11,14 @@ pub(super) struct Backoff {
     seed: u64,
     failures: u32,
     until: Option<Instant>,
+    /// Since when attempts come too early.
+    early: Option<Instant>,
 }
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(10);
+    const SHORT: Duration = Duration::from_millis(800);
 
     pub(super) fn new(owner: &str) -> Self {
         Self::with_seed(seed_of(owner))
@@ -23,22 +26,30 @@ impl Backoff {
 
     /// With a seed of 0 there is no jitter.
     pub(super) fn with_seed(seed: u64) -> Self {
-        Self { seed, failures: 0, until: None }
+        Self { seed, failures: 0, until: None, early: None }
     }
 
     /// One more failure.
     pub(super) fn delay(&mut self, now: Instant) {
         let exponential = Self::FIRST.saturating_mul(1 << self.failures.min(10)).min(Self::LONGEST);
-        let jitter = self.seed.rotate_left(self.failures * 7) % 256;
-        self.until =
-            Some(now + exponential + exponential.mul_f64(0.001 * f64::from(u8::try_from(jitter).unwrap_or(0))));
+        self.wait(exponential, now);
         self.failures = self.failures.saturating_add(1);
+        self.early = None;
     }
 
-    /// One more attempt that came too early; the next ones are not far apart.
+    /// One more attempt that came too early, by how much nobody tells: the next one is a quarter of all that was waited for so far
+    /// away, so that little is added to it, whether it is a second or a minute.
     pub(super) fn delay_shortly(&mut self, now: Instant) {
-        self.failures = self.failures.min(3);
-        self.delay(now);
+        if self.until.is_some_and(|until| now.since(until) > Self::LONGEST) {
+            self.early = None;
+        }
+        let since = *self.early.get_or_insert(now);
+        self.wait((now.since(since) / 4).clamp(Self::FIRST, Self::SHORT), now);
+    }
+
+    fn wait(&mut self, period: Duration, now: Instant) {
+        let jitter = self.seed.rotate_left(self.failures * 7) % 256;
+        self.until = Some(now + period + period.mul_f64(0.001 * f64::from(u8::try_from(jitter).unwrap_or(0))));
     }
 
     /// Until when to wait, if at all.
@@ -48,12 +59,34 @@ impl Backoff {
 
     /// A success.
     pub(super) fn reset(&mut self) {
-        self.failures = 0;
-        self.until = None;
+        (self.failures, self.until, self.early) = (0, None, None);
     }
 }
 
 /// A number that differs from owner to owner. FNV-1a: any spread will do.
 pub(super) fn seed_of(owner: &str) -> u64 {
     owner.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_added_to_a_wait_of_unknown_length() {
+        for milliseconds in [1_000, 5_000, 15_000, 60_000] {
+            let end = Instant::default() + Duration::from_millis(milliseconds);
+            let (mut backoff, mut now, mut attempts) = (Backoff::new("a"), Instant::default(), 1);
+            while now < end {
+                backoff.delay_shortly(now);
+                now = backoff.until.unwrap();
+                attempts += 1;
+            }
+            assert!(now.since(end) < Duration::from_millis((milliseconds * 2 / 5).min(1_010)), "{now:?} for {end:?}");
+            assert!(attempts < 10 + milliseconds / 800, "{attempts} attempts for {end:?}");
+            // Another such wait begins anew.
+            backoff.delay_shortly(now + Duration::from_secs(20));
+            assert!(backoff.until.unwrap().since(now) < Duration::from_millis(20_130));
+        }
+    }
 }

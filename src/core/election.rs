@@ -476,8 +476,12 @@ impl Election {
             // Not ours: it stays, and what was written on pods goes.
             return self.withdraw(&Stored::Absent, view, commands);
         }
-        // Nobody tells when it goes: it is looked at again, more and more seldom.
         self.situation = Situation::Foreign(what);
+        if view.keeping.shared {
+            // The store's watch shows all keys.
+            return false;
+        }
+        // Nobody tells when it goes: it is looked at again, more and more seldom.
         self.stored = None;
         self.backoff.delay(view.now);
         self.wake = self.backoff.waits(view.now);

@@ -81,17 +81,17 @@ impl ConsulStore {
         })
     }
 
-    /// What a listing has under a name.
-    async fn stored(&self, entries: &[Entry], name: &str) -> Stored {
+    /// What a listing has under a name, where these are the sessions of this cluster.
+    async fn stored(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
         let Parameters { layout, cluster, .. } = self.view();
         let (lock, beside) = (find(entries, name), layout.beside(name));
         let beside = beside.as_deref().and_then(|beside| find(entries, beside));
         if let Some(session) = lock.and_then(|lock| lock.session.as_ref())
-            && !self.own().contains(session)
+            && !own.contains(session)
         {
             self.learn(session).await;
         }
-        layout.stored(lock, beside, cluster, &self.own(), |session| self.describe(session))
+        layout.stored(lock, beside, cluster, own, |session| self.describe(session))
     }
 
     fn describe(&self, session: &str) -> String {
@@ -263,7 +263,7 @@ impl LockStore for ConsulStore {
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>> {
         async move {
             let entries = self.entries(&key.name).await?;
-            Ok(self.stored(&entries, &key.name).await)
+            Ok(self.stored(&entries, &key.name, &self.own()).await)
         }
         .boxed()
     }
@@ -274,10 +274,10 @@ impl LockStore for ConsulStore {
         election: &'a Uid,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
-            let entries = self.listings.list().await?;
+            let (entries, own) = (self.listings.list().await?, self.own());
             let mut locks = Vec::new();
             for entry in entries.iter().filter(|entry| self.parameters.layout.lock_of(&entry.key) == entry.key) {
-                let stored = self.stored(&entries, &entry.key).await;
+                let stored = self.stored(&entries, &entry.key, &own).await;
                 if stored.written().is_some_and(|record| record.election == *election) {
                     locks.push((key(&self.parameters.id, &entry.key), stored));
                 }

@@ -99,18 +99,16 @@ impl Watch {
         let (broken, listed) = (std::mem::take(&mut self.broken), std::mem::replace(&mut self.listed, true));
         if rewound || broken || !listed {
             self.tell_all(rewound).await;
-        } else if self.own.is_some() {
-            self.tell_changes(&before, index).await;
+        } else if let Some(own) = self.own.clone() {
+            self.tell_changes(&before, index, &own).await;
         }
     }
 
     async fn tell_all(&mut self, rewound: bool) {
-        if self.own.is_none() || !self.listed {
-            return;
-        }
+        let Some(own) = self.own.clone().filter(|_| self.listed) else { return };
         let mut all = Vec::new();
         for name in self.names() {
-            let stored = self.store.stored(&self.entries, &name).await;
+            let stored = self.store.stored(&self.entries, &name, &own).await;
             if let Some(version) = self.version(&name) {
                 all.push((key(&self.store.parameters.id, &name), version, stored));
             }
@@ -119,7 +117,7 @@ impl Watch {
         self.tell(if rewound { StoreEvent::Rewound(scope, all) } else { StoreEvent::All(scope, all) });
     }
 
-    async fn tell_changes(&mut self, before: &[Entry], index: u64) {
+    async fn tell_changes(&mut self, before: &[Entry], index: u64, own: &[String]) {
         let layout = self.store.parameters.layout;
         let id = self.store.parameters.id.clone();
         let versions = |entries: &[Entry]| -> BTreeMap<String, u64> {
@@ -134,14 +132,13 @@ impl Watch {
         for name in changed {
             let before = find(before, &name).and_then(|entry| entry.session.clone());
             if before.is_some_and(|session| {
-                self.own.iter().flatten().any(|own| *own == session)
-                    && find(&self.entries, &name).is_none_or(|entry| entry.session.is_none())
+                own.contains(&session) && find(&self.entries, &name).is_none_or(|entry| entry.session.is_none())
             }) {
                 // Let go of, or its session is gone.
                 self.store.parameters.suspicion.notify_one();
             }
             let (version, stored) = match self.version(&name) {
-                Some(version) => (version, self.store.stored(&self.entries, &name).await),
+                Some(version) => (version, self.store.stored(&self.entries, &name, own).await),
                 None => (Version(index.max(old.get(&name).map_or(0, |old| old + 1))), Stored::Absent),
             };
             self.tell(StoreEvent::Changed(key(&id, &name), version, stored));
@@ -162,8 +159,10 @@ impl Watch {
     async fn take_sessions(&mut self, sessions: &Sessions) {
         let tenure = sessions.tenure;
         let own: Vec<String> = sessions.ids.iter().flatten().cloned().collect();
-        // Until they are looked up, or while another replica keeps them, all that was known of them may go on.
-        if tenure != Tenure::Unknown && self.own.as_ref() != Some(&own) {
+        if tenure == Tenure::Unknown {
+            // Not looked up yet, or another replica keeps them: what it locks would be taken for somebody else's.
+            self.own = None;
+        } else if self.own.as_ref() != Some(&own) {
             // What is held by a session that was not known as this cluster's own, looks different from now on.
             let is_new = |id: &String| self.own.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
             let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));

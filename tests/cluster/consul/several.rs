@@ -231,3 +231,18 @@ async fn the_leader_can_be_found_in_consuls_catalog_and_dns_and_moves_there_with
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_a_person_has_put_there_is_shown_and_left_alone_until_it_is_gone() {
+    let west = Member::new("consul-person", "west", Consul::shared().address(), json!({})).await;
+    Consul::shared().cli(&["kv", "put", &west.key(), "mine"]);
+    let before = entry(Consul::shared(), &west.key()).await;
+    let _operator = west.operator(&[]);
+    west.lab.ready_pods(&["a"]).await;
+    west.elect(json!({})).await;
+    let message = west.lab.wait_condition("web", "Elected", "False", "LockNotOurs").await;
+    assert!(message.contains(&west.key()) && message.contains("delete it"), "{message}");
+    assert_eq!(entry(Consul::shared(), &west.key()).await, before);
+    Consul::shared().cli(&["kv", "delete", &west.key()]);
+    west.lab.wait_leader("a").await;
+}

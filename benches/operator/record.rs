@@ -1,0 +1,100 @@
+//! A record of which no operator knows anything, and the one write that hands it over.
+
+use anyhow::Context;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use lictor::consul::{self, Bound, LOCK_FLAGS, NewSession, Transaction, TxnOp};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use crate::world::World;
+
+/// Where it is, and how it is written.
+pub enum Record {
+    /// A Lease.
+    Lease { leases: Api<Lease>, lease: Value, version: String },
+    /// A key of Consul, held by a session.
+    Key { client: consul::Client, session: String, content: Value, index: u64 },
+}
+
+/// The key, outside of what an operator watches.
+const KEY: &str = "floor/web";
+
+impl Record {
+    /// A Lease with what `like` has.
+    pub async fn lease(world: &World, client: &Client, namespace: &str, like: &Lease) -> anyhow::Result<Self> {
+        // An owner of its own, which exists: the garbage collector would take the Lease away otherwise.
+        let owners: Api<ConfigMap> = Api::namespaced(world.client.clone(), namespace);
+        let owner = serde_json::from_value(json!({"metadata": {"name": "web"}}))?;
+        let owner = owners.create(&PostParams::default(), &owner).await?;
+        let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+        let lease = json!({
+            "metadata": {
+                // The label by which the operator knows its own is the one thing that differs.
+                "labels": {"app.kubernetes.io/managed-by": "nobody"},
+                "annotations": like.annotations(),
+                "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": "web", "uid": owner.uid(), "controller": true,
+                }],
+            },
+            "spec": {"acquireTime": like.spec.as_ref().and_then(|spec| spec.acquire_time.clone())},
+        });
+        let mut first = lease.clone();
+        first["metadata"]["name"] = json!("web");
+        let created = leases.create(&PostParams::default(), &serde_json::from_value(first)?).await?;
+        let version = created.resource_version().context("a Lease has a version")?;
+        Ok(Self::Lease { leases, lease, version })
+    }
+
+    /// A key with what the key `like` has.
+    pub async fn key(client: consul::Client, like: &str) -> anyhow::Result<Self> {
+        let like = client.read_key(like).await?.context("the lock is there")?;
+        let content = serde_json::from_slice(&like.value).context("the lock's record is JSON")?;
+        // So long that it need not be renewed.
+        let ttl = Duration::from_secs(24 * 3600);
+        let lock_delay = Duration::ZERO;
+        let session = NewSession { name: "floor".into(), bound: Bound::Agent, ttl, lock_delay };
+        let session = client.create_session(&session).await?;
+        let first = TxnOp::KvLock { key: KEY.into(), value: vec![], flags: LOCK_FLAGS, session: session.clone() };
+        let index = applied(client.transact(&[first]).await)?;
+        Ok(Self::Key { client, session, content, index })
+    }
+
+    /// The write.
+    pub async fn write(&mut self, holder: &str, term: i64) -> anyhow::Result<()> {
+        match self {
+            Self::Lease { leases, lease, version } => {
+                let mut patch = lease.clone();
+                patch["metadata"]["resourceVersion"] = json!(version);
+                patch["spec"]["holderIdentity"] = json!(holder);
+                patch["spec"]["leaseTransitions"] = json!(term);
+                let written = leases.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await?;
+                *version = written.resource_version().context("a Lease has a version")?;
+            }
+            Self::Key { client, session, content, index } => {
+                content["holder"]["pod"] = json!(holder);
+                content["term"] = json!(term);
+                let operations = [
+                    TxnOp::KvCheckIndex { key: KEY.into(), index: *index },
+                    TxnOp::KvLock {
+                        key: KEY.into(),
+                        value: serde_json::to_vec(content)?,
+                        flags: LOCK_FLAGS,
+                        session: session.clone(),
+                    },
+                ];
+                *index = applied(client.transact(&operations).await)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn applied(transaction: Transaction) -> anyhow::Result<u64> {
+    match transaction {
+        Transaction::Applied(applied) => Ok(applied.entry(KEY).context("the answer names the key")?.modify_index),
+        other => anyhow::bail!("the transaction was not applied: {other:?}"),
+    }
+}
