@@ -62,7 +62,9 @@ async fn a_clock_that_is_set_back_or_forth_changes_nothing() {
         assert_eq!(after["Session"], before["Session"]);
         before = after;
         // The clock is indeed another one.
-        let line = operator.log().lines().rev().find(|line| line.contains("leader elected")).map(str::to_owned);
+        let named = format!("\"pod\":\"{leader}\"");
+        operator.logs(&named).await;
+        let line = operator.log().lines().find(|line| line.contains(&named)).map(str::to_owned);
         let line: serde_json::Value = serde_json::from_str(&line.expect("it is logged")).expect("the log is JSON");
         let logged: Timestamp = line["timestamp"].as_str().expect("a line has a time").parse().expect("a time");
         let off = logged.as_second() - Timestamp::now().as_second();

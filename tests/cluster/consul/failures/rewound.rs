@@ -61,23 +61,22 @@ async fn failover(side: &Side, leader: &str, name: &str) -> String {
     next
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn when_consul_is_put_back_the_election_goes_on_and_terms_still_rise() {
-    let consul = Consul::start(Kind::Dev);
-    let before_all = Snapshot::save(&consul, "before");
+/// One cluster: the election goes on, and terms still rise.
+async fn one_cluster(consul: &Consul) {
+    let before_all = Snapshot::save(consul, "before");
     let member = Member::new("rewound-one", "west", consul.address(), json!({})).await;
     let (side, mut leader) = Side::led(member, &["a", "b"]).await;
     let bound = side.member.bound().await;
-    let earlier = Snapshot::save(&consul, "earlier");
+    let earlier = Snapshot::save(consul, "earlier");
     for name in ["c", "d", "e"] {
         leader = failover(&side, &leader, name).await;
     }
 
     // An older record, of a pod that is gone: who leads by its label goes on.
     let highest = term(&side, &leader).await;
-    earlier.restore(&consul);
+    earlier.restore(consul);
     let began = Instant::now();
-    settled(&consul, &side, &leader).await;
+    settled(consul, &side, &leader).await;
     within("rewound-one, an older record", began, bound);
     assert!(term(&side, &leader).await > highest, "the term has risen");
     assert_eq!(side.recorder.demoted_at().map(|_| side.recorder.leaders_since_first().last().copied()), Some(Some(1)));
@@ -85,39 +84,38 @@ async fn when_consul_is_put_back_the_election_goes_on_and_terms_still_rise() {
 
     // No record, and no session.
     let highest = term(&side, &leader).await;
-    before_all.restore(&consul);
+    before_all.restore(consul);
     let began = Instant::now();
-    settled(&consul, &side, &leader).await;
+    settled(consul, &side, &leader).await;
     within("rewound-one, no record and no session", began, bound);
     assert!(term(&side, &leader).await > highest, "the term has risen");
     leader = failover(&side, &leader, "g").await;
 
     // A lock of a session that was lost since.
-    let old = Snapshot::save(&consul, "old");
+    let old = Snapshot::save(consul, "old");
     let node = "lictor-west";
-    let [(_, session)] = sessions_of(&consul, &side.member, node).await.try_into().expect("one session");
+    let [(_, session)] = sessions_of(consul, &side.member, node).await.try_into().expect("one session");
     consul.api().put(&format!("/v1/session/destroy/{session}"), "").await.expect("Consul answers").ok();
     eventually("there is another session", || async {
-        let found = entry(&consul, &side.member.key()).await.unwrap_or_default();
+        let found = entry(consul, &side.member.key()).await.unwrap_or_default();
         if found["Session"].is_string() && found["Session"] != json!(session) { Ok(()) } else { Err(found.to_string()) }
     })
     .await;
     side.member.lab.wait_any_leader().await;
     leader = failover(&side, &leader, "h").await;
     let highest = term(&side, &leader).await;
-    old.restore(&consul);
+    old.restore(consul);
     let began = Instant::now();
-    settled(&consul, &side, &leader).await;
+    settled(consul, &side, &leader).await;
     within("rewound-one, the lock of an earlier session", began, bound);
     assert!(term(&side, &leader).await > highest, "the term has risen");
     failover(&side, &leader, "i").await;
     side.kept_its_promises().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn when_consul_is_put_back_to_before_all_locks_no_cluster_leads_beside_another() {
-    let consul = Consul::start(Kind::Dev);
-    let before_all = Snapshot::save(&consul, "before-two");
+/// Two clusters, back to before all locks: neither leads beside the other.
+async fn two_clusters_without_locks(consul: &Consul) {
+    let before_all = Snapshot::save(consul, "before-two");
     let (west, east) = two(
         Member::new("rewound-none", "west", consul.address(), json!({})).await,
         Member::new("rewound-none", "east", consul.address(), json!({})).await,
@@ -126,10 +124,10 @@ async fn when_consul_is_put_back_to_before_all_locks_no_cluster_leads_beside_ano
     let bound = west.member.bound().await;
     for _ in 0..3 {
         let holder = || async {
-            let found = entry(&consul, &west.member.key()).await.unwrap_or_default();
+            let found = entry(consul, &west.member.key()).await.unwrap_or_default();
             found["Value"]["holder"]["pod"].as_str().map(str::to_owned).ok_or_else(|| found.to_string())
         };
-        before_all.restore(&consul);
+        before_all.restore(consul);
         let began = Instant::now();
         // Each notices by itself that its session is gone, sooner or later.
         eventually("one of them leads", || async {
@@ -148,10 +146,8 @@ async fn when_consul_is_put_back_to_before_all_locks_no_cluster_leads_beside_ano
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn when_consul_is_put_back_to_another_clusters_lock_that_cluster_leads_or_lets_it_expire() {
-    let consul = Consul::start(Kind::Dev);
-    let _ = Cluster::shared();
+/// Two clusters, back to the other's lock: that one leads, or its session expires.
+async fn two_clusters(consul: &Consul) {
     let (west, east) = two(
         Member::new("rewound-two", "west", consul.address(), json!({})).await,
         Member::new("rewound-two", "east", consul.address(), json!({})).await,
@@ -159,7 +155,7 @@ async fn when_consul_is_put_back_to_another_clusters_lock_that_cluster_leads_or_
     .await;
     let bound = west.member.bound().await;
     // The lock is the west's in the snapshot, and the east's afterwards.
-    let wests = Snapshot::save(&consul, "wests");
+    let wests = Snapshot::save(consul, "wests");
     west.member.lab.kill_pod("a").await;
     east.member.lab.wait_leader("b").await;
     west.member.lab.ready_pods(&["c"]).await;
@@ -167,7 +163,7 @@ async fn when_consul_is_put_back_to_another_clusters_lock_that_cluster_leads_or_
     east.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
 
     // The west is there: it is its lock again.
-    wests.restore(&consul);
+    wests.restore(consul);
     let began = Instant::now();
     west.member.lab.wait_leader("c").await;
     within("rewound-two, back to the other cluster", began, bound);
@@ -179,11 +175,19 @@ async fn when_consul_is_put_back_to_another_clusters_lock_that_cluster_leads_or_
     east.member.lab.wait_leader("b").await;
     east.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
     west.operator.signal("KILL");
-    wests.restore(&consul);
+    wests.restore(consul);
     let began = Instant::now();
     let reason = "LedElsewhere";
     east.member.lab.wait_condition("web", "Elected", "True", reason).await;
     east.member.lab.wait_leader("b").await;
     within("rewound-two, back to a cluster that is gone", began, bound);
     kept_their_promises(&[&west, &east]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_consul_is_put_back_to_an_earlier_state_terms_rise_and_no_two_lead() {
+    // Their start holds this thread up.
+    let all = [Consul::start(Kind::Dev), Consul::start(Kind::Dev), Consul::start(Kind::Dev)];
+    let _ = Cluster::shared();
+    tokio::join!(one_cluster(&all[0]), two_clusters(&all[1]), two_clusters_without_locks(&all[2]));
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::member::Member;
 use super::{Side, TTL, within};
 use crate::consul_support::{Consul, Kind, Server};
-use crate::support::eventually;
+use crate::support::{Cluster, eventually};
 
 /// A cluster whose class names one of three servers. `token`: another one than that with all rights.
 pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token: Option<&str>) -> Member {
@@ -38,9 +38,8 @@ pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token
     member
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn without_consul_at_the_start_nobody_leads_until_it_comes() {
-    let consul = Consul::start(Kind::Dev);
+/// Without Consul at the start nobody leads until it comes.
+async fn away_at_the_start(consul: &Consul) {
     let member = Member::new("fail-start", "west", consul.address(), json!({})).await;
     consul.server(1).kill();
     let side = Side::new(member, &["a", "b"]).await;
@@ -77,9 +76,8 @@ async fn without_consul_at_the_start_nobody_leads_until_it_comes() {
     side.kept_its_promises().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn when_consul_goes_away_the_leader_is_demoted_in_time_or_kept_as_the_user_chose() {
-    let consul = Consul::start(Kind::Dev);
+/// The leader is demoted in time, or kept, as the user chose.
+async fn going_away(consul: &Consul) {
     let (demoted, leader) =
         Side::led(Member::new("fail-away", "west", consul.address(), json!({})).await, &["a", "b"]).await;
     let (kept, stays) =
@@ -116,7 +114,7 @@ async fn when_consul_goes_away_the_leader_is_demoted_in_time_or_kept_as_the_user
     within("fail-away, led when Consul has begun anew", began, bound);
     kept.member.wait_class("True", "Answers").await;
     eventually("the kept one's lock is there again", || async {
-        let found = super::super::member::entry(&consul, &kept.member.key()).await.unwrap_or_default();
+        let found = super::super::member::entry(consul, &kept.member.key()).await.unwrap_or_default();
         if found["Value"]["holder"]["pod"] == json!(stays) { Ok(()) } else { Err(found.to_string()) }
     })
     .await;
@@ -127,12 +125,11 @@ async fn when_consul_goes_away_the_leader_is_demoted_in_time_or_kept_as_the_user
     assert_eq!(counts, BTreeSet::from([1]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn three_servers_lose_their_leader_and_then_their_quorum() {
-    let consul = Consul::start(Kind::Three);
+/// They lose their leader, and then their quorum.
+async fn servers_that_agree_on_nothing(consul: &Consul) {
     let first = consul.leader().await;
     let asked = consul.servers().iter().find(|server| !std::ptr::eq(*server, first)).expect("there are three");
-    let member = at_three(&consul, asked, "fail-three", None).await;
+    let member = at_three(consul, asked, "fail-three", None).await;
     let (side, leader) = Side::led(member, &["a", "b"]).await;
     let bound = side.member.bound().await;
 
@@ -164,4 +161,12 @@ async fn three_servers_lose_their_leader_and_then_their_quorum() {
     within("fail-three, led when the quorum is there again", began, bound);
     side.member.wait_class("True", "Answers").await;
     side.kept_its_promises().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_consul_nobody_leads_for_long_unless_the_user_chose_so() {
+    // Their start holds this thread up.
+    let (late, leaving, three) = (Consul::start(Kind::Dev), Consul::start(Kind::Dev), Consul::start(Kind::Three));
+    let _ = Cluster::shared();
+    tokio::join!(away_at_the_start(&late), going_away(&leaving), servers_that_agree_on_nothing(&three));
 }

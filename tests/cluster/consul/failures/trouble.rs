@@ -16,9 +16,7 @@ use crate::consul_support::{Consul, Kind, Toxiproxy};
 use crate::support::{Cluster, eventually};
 
 /// Consul's own limits, first on connections, then on requests.
-async fn limits() {
-    let consul = Consul::start(Kind::Dev);
-    let toxiproxy = Toxiproxy::start();
+async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
     let proxy = toxiproxy.proxy(consul.server(1).socket()).await;
     let member = Member::new("limits", "west", &format!("http://{}", proxy.address()), json!({})).await;
     let (side, leader) = Side::led(member, &["a", "b"]).await;
@@ -26,7 +24,7 @@ async fn limits() {
     let requests = "request_limits { mode = \"enforcing\", read_rate = 0.001, write_rate = 0.001 }";
     let connections = "http_max_conns_per_client = 1";
     for (what, limit, reason) in [("connections", connections, "Busy"), ("requests", requests, "SessionsFail")] {
-        let session = sessions(&consul, &side.member).await;
+        let session = sessions(consul, &side.member).await;
         consul.server(1).configure(&format!("limits {{ {limit} }}\n"));
         let began = Instant::now();
         // Consul counts a connection when it is made, and lictor has its own already.
@@ -49,7 +47,7 @@ async fn limits() {
         side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
         within(&format!("limits on {what}, led when they are lifted"), began, bound);
         side.member.wait_class("True", "Answers").await;
-        assert_eq!(sessions(&consul, &side.member).await, session);
+        assert_eq!(sessions(consul, &side.member).await, session);
     }
     side.kept_its_promises().await;
 }
@@ -141,6 +139,7 @@ async fn answers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_consul_answers_with_429_503_and_500_is_tried_again_or_demotes_in_time() {
     // Their start holds this thread up.
+    let (consul, toxiproxy) = (Consul::start(Kind::Dev), Toxiproxy::start());
     let _ = (Consul::shared(), Cluster::shared());
-    tokio::join!(limits(), answers());
+    tokio::join!(limits(&consul, &toxiproxy), answers());
 }
