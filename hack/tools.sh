@@ -78,7 +78,7 @@ build() {
 # of its own here, so that those of the system stay as they are. It checks the signature over the lists, and by them the package.
 unpack() {
   local name=$1 package=$2 version=$3 target=$4 directory uri program file=bin/consul
-  [ "$package" != libfaketime ] || file=lib/*/faketime/libfaketime.so.1
+  [ "$package" != libfaketime ] || file='lib/*/faketime/libfaketime.so.1'
   for program in apt-get dpkg-deb; do
     command -v "$program" >/dev/null || {
       echo "hack/tools.sh: $program is missing, and $name $version comes from Debian 11: name a binary in $(variable "$name")" >&2

@@ -103,9 +103,9 @@ pub struct ConsulStore {
     #[serde(default)]
     pub when_cluster_is_lost: LostCluster,
 
-    /// What an operator does with its locks when it is stopped in good order (SIGTERM), and no other replica of it is there.
-    /// Hold (default): it keeps them for its successor, until the sessions expire. Release: it demotes its leaders and hands
-    /// the locks to the other clusters at once.
+    /// What the operator that acts does with its locks when it is stopped in good order (SIGTERM). Hold (default): it leaves them
+    /// to its successor, until the sessions expire. Release: it demotes its leaders and hands the locks to the other clusters
+    /// at once, also where another replica stands by.
     #[serde(default)]
     pub when_operator_stops: LockPolicy,
 }
@@ -260,13 +260,13 @@ pub enum LockPolicy {
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct LostCluster {
-    /// Hold (default): the locks are kept, for the leaders most likely run on. Release: they are given up after
-    /// releaseAfterSeconds, and other clusters elect leaders of their own; the leader's label stays on the pod here until the
-    /// API server answers again.
+    /// Hold (default): the locks are kept, for the leaders most likely run on. Release: after releaseAfterSeconds the sessions
+    /// are not renewed any more, and when Consul has ended them, other clusters elect leaders of their own; the leader's label
+    /// stays on the pod here until the API server answers again.
     #[serde(default)]
     pub policy: LockPolicy,
 
-    /// How long the API server must have been silent before the locks are released, in seconds, 10 to 86400. Default: 60.
+    /// How long the API server must have been silent before the sessions are left to expire, in seconds, 10 to 86400. Default: 60.
     #[serde(default = "number::<60>")]
     #[schemars(range(min = 10, max = 86400))]
     pub release_after_seconds: u32,

@@ -378,10 +378,6 @@ impl Runner {
         let resolved = resolved.map_err(|Refusal { reason, message }| Trouble { reason, message })?;
         // Without the Lease's uid it is not known which sessions are this installation's.
         let Some(installation) = self.world.claim.borrow().installation.clone() else { return Ok(()) };
-        if role == Role::Leave && self.store.is_none() {
-            // Its locks are given up, and stay so until this replica acts again.
-            return Ok(());
-        }
         let Some(made) = made(&resolved, &self.known, self.world.timeout)? else { return Ok(()) };
         let token = match &resolved.credentials {
             Credentials::Anonymous => None,
@@ -603,7 +599,8 @@ impl Duty {
         }
         let Some(after) = release_after else { return Role::Acting };
         let now = TokioInstant::now();
-        if now < *self.until.get_or_insert(now + after) { Role::Acting } else { Role::Leave }
+        // Not destroyed: perhaps another replica acts, which this one can't see, and goes on renewing them.
+        if now < *self.until.get_or_insert(now + after) { Role::Acting } else { Role::Standby }
     }
 
     fn waits(&self) -> bool {

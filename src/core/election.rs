@@ -56,6 +56,7 @@ pub struct Election {
     last: Option<Record>,
     /// The leader that is being demoted because the lock is not surely held any more.
     losing: Option<Losing>,
+    unconfirmed: bool,
     /// Whether a pod led in another cluster when its lock was last seen.
     led_by_rival: bool,
     /// Since when there is no such lock any more, though that cluster did not let go of it.
@@ -125,6 +126,7 @@ impl Election {
             scopes: Vec::new(),
             last: None,
             losing: None,
+            unconfirmed: false,
             led_by_rival: false,
             vanished: None,
             listed_locks: BTreeMap::new(),
@@ -165,6 +167,11 @@ impl Election {
     /// When the next step is due if nothing else happens.
     pub fn wake(&self) -> Option<Instant> {
         self.wake
+    }
+
+    /// Whether it can't be confirmed at present that the lock is held.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.unconfirmed
     }
 
     /// Whether a handover or a write of the record is under way.
@@ -312,6 +319,7 @@ impl Election {
         let view = &view.of(&pods, &strays, &node);
         self.learn_terms(view);
         self.learn_scopes();
+        self.unconfirmed = !view.keeping.tenure.lasts(view.now);
         self.note_rival(view);
         if let Some(reason) = self.unheld(view) {
             if view.now < view.keeping.not_before {
