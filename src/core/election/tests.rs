@@ -901,3 +901,41 @@ fn what_is_read_counts_even_if_the_store_was_put_back() {
     assert_eq!(*lab.election.situation(), Situation::Led);
     assert!(lab.stored.version() >= version);
 }
+
+/// Goes on until p0 is about to be demoted; returns all that is asked for at that moment, and answers nothing of it.
+fn until_demotion(lab: &mut Lab) -> Vec<String> {
+    for _ in 0..10 {
+        let commands = lab.step();
+        let all: Vec<String> = commands.iter().map(in_words).collect();
+        if all.iter().any(|words| words.starts_with("Demote p0")) {
+            return all;
+        }
+        for (command, words) in commands.iter().zip(&all) {
+            if let Some((op, outcome)) = lab.answer(command, words) {
+                lab.election.take(op, outcome, lab.now);
+            }
+        }
+    }
+    panic!("p0 is not demoted")
+}
+
+#[test]
+fn a_lost_lock_is_not_taken_again_before_the_label_is_off() {
+    let mut lab = shared(2);
+    let record = lab.record();
+    lab.store(|version| Stored::Free(version, Some(record)));
+    assert_eq!(until_demotion(&mut lab).len(), 1);
+    assert_eq!(lab.run(), NOTHING, "the answer is awaited");
+}
+
+#[test]
+fn a_lock_is_not_let_go_of_before_the_label_is_off() {
+    let mut lab = shared(1);
+    // An operator that was killed between the record that names nobody and the demotion.
+    let vacated = Record { holder: None, term_by_version: false, ..lab.record() };
+    lab.store(|version| Stored::Record(version, vacated));
+    lab.unready("p0");
+    lab = lab.restarted();
+    assert_eq!(until_demotion(&mut lab).len(), 1);
+    assert_eq!(lab.run(), NOTHING, "the answer is awaited");
+}
