@@ -10,12 +10,12 @@ scripts := $(wildcard hack/*.sh) .ci/run
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# A KUBECONFIG of the environment is not used: the demo would install things in a cluster that nobody named.
-demo: ## See it elect a leader, in a control plane of its own or in a given one: make demo [KUBECONFIG=/path]
-	@exec hack/demo.sh $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
+# What the environment says is not used: the demo would install things in a cluster that nobody named.
+demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
+	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
 
 test: ## Run all tests, those on a real control plane too; it is built the first time
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	cargo test --locked
 
 verify: ## Check all that needs no cluster: format, lints, layers, dependencies, generated files; writes nothing
@@ -35,7 +35,7 @@ fix: ## Format, and make the generated files anew
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
 
 bench: ## Measure the operator against a real control plane
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	cargo bench --bench operator --locked
 
 audit: ## Ask the advisory database about the dependencies; needs the network

@@ -16,9 +16,9 @@
 #   CONSUL_CACERT, CONSUL_CLIENT_CERT, CONSUL_CLIENT_KEY, CONSUL_HTTP_TOKEN
 #                           three: the CA, a client's certificate and its key, and the token with all rights
 #   CONSUL_CAKEY            three: the key of the CA
-#   CONSUL_1_ADDR, CONSUL_1_DNS, CONSUL_1_RPC, CONSUL_1_PID, CONSUL_1_DATA, CONSUL_1_LOG
+#   CONSUL_1_ADDR, CONSUL_1_DNS, CONSUL_1_RPC, CONSUL_1_PID, CONSUL_1_DATA, CONSUL_1_LOG, CONSUL_1_CONFIG
 #                           of each server, 1 to 3: its API, its DNS (TCP and UDP), where the others reach it, its process, data
-#                           (not of dev) and log
+#                           (not of dev), log and configuration, which it reads again on SIGHUP
 #
 # It reads orders, a line each, and answers each by one line, CONSUL_1_PID=…, the process that there is then, or none:
 #
@@ -63,7 +63,7 @@ keep() {
     print "${server}_ADDR=$(address "$server")" "${server}_DNS=127.0.0.1:$(port "$server" dns)"
     print "${server}_RPC=127.0.0.1:$(port "$server" server)" "${server}_PID=${pids[$server]}"
     [ "$kind" != three ] || print "${server}_DATA=$directory/$server"
-    print "${server}_LOG=$directory/$server.log"
+    print "${server}_LOG=$directory/$server.log" "${server}_CONFIG=$directory/$server.hcl"
   done
   printf '\n'
   while read -r order server; do

@@ -2,18 +2,30 @@
 # Shows lictor at work: elects a leader among three pods, deletes it, and shows who takes over and how soon.
 #
 #   hack/demo.sh [KUBECONFIG]     `make demo` and `make demo KUBECONFIG=/path` call it
+#   hack/demo.sh --store consul   `make demo STORE=consul`: two clusters that share one Consul (hack/demo-consul.sh)
 #
-# Without an argument it runs in a control plane of its own (hack/cluster.sh); with one, in the namespace lictor-demo of that
+# Without an argument it runs in a control plane of its own (hack/cluster.sh); with a file, in the namespace lictor-demo of that
 # cluster, from which it removes again what it created and nothing else. On a terminal it stays until Ctrl-C, else it ends by
 # itself, with an exit code that says whether everything happened.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-steps=7
+
+# shellcheck source=hack/demo-consul.sh
+. "$here/demo-consul.sh"
 
 main() {
-  given=${1:-} work='' operator='' watcher='' cluster='' step=0 title='' namespace=default
+  given='' store=lease steps=7
+  case $# in
+    0) ;;
+    1) given=$1 ;;
+    2) [ "$1 $2" = '--store consul' ] || usage; store=consul steps=9 ;;
+    *) usage ;;
+  esac
+  work='' watcher='' step=0 title='' namespace=default prompt='' kubectl=''
+  declare -gA operators=() kubeconfigs=() logs=()
+  held=() leashes=()
   trap finish EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
@@ -22,6 +34,10 @@ main() {
 
   next 'building lictor (about 3 min the first time)'
   build
+  if [ "$store" = consul ]; then
+    show_consul
+    return
+  fi
   if [ -n "$given" ]; then
     next "using the cluster of $given"
     use_cluster
@@ -32,7 +48,7 @@ main() {
   next 'installing the kinds LeaderElection and ElectionClass'
   install_kinds
   next 'starting the operator'
-  start_operator
+  start_operator demo
   next 'applying examples/service: three pods, a Service, an election among them'
   elect
   next 'what there is now'
@@ -41,6 +57,8 @@ main() {
   fail_over
   invite
 }
+
+usage() { sed -n '4,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 next() {
   step=$((step + 1)) title=$1
@@ -71,7 +89,6 @@ need() { command -v "$1" >/dev/null || missing+="  $1 ($2)"$'\n'; }
 # kill -9: it is out of reach of the terminal and holds the other end of the leash.
 make_work_directory() {
   work=$(mktemp -d "${TMPDIR:-/tmp}/lictor-demo.XXXXXX")
-  log=$work/operator.log
   : >"$work/undo"
   exec {leash}> >(exec setsid "$here/demo.sh" --sweep "$work")
   sweeper=$!
@@ -110,12 +127,35 @@ build() {
   [ -x "$lictor" ] || fail "cargo built no $lictor"
 }
 
+# Runs a program that makes something for as long as its standard input is open, and prints what it is into the file $work/NAME.
+hold() {
+  local leash_of
+  : >"$work/$1"
+  exec {leash_of}> >(alone "${@:2}" >"$work/$1")
+  held+=("$!") leashes+=("$leash_of")
+}
+
+# Runs a program without the ends of pipes that are this process's own: whoever had them would keep alive what hangs on them.
+alone() { let_go; exec "$@"; }
+
+let_go() {
+  local fd
+  for fd in "$leash" "${leashes[@]}"; do exec {fd}>&-; done
+}
+
+# Waits for a line NAME=VALUE of what is held, and prints the value.
+told() {
+  local holder=$1 name=$2 what=$3 line
+  until line=$(grep -m 1 "^$name=" "$work/$what"); do
+    kill -0 "$holder" 2>/dev/null || return
+    sleep 0.1
+  done
+  echo "${line#*=}"
+}
+
 start_cluster() {
-  local line
-  coproc CLUSTER { exec "$here/cluster.sh" hold demo {leash}>&-; }
-  cluster=$CLUSTER_PID cluster_leash=${CLUSTER[1]}
-  read -r line <&"${CLUSTER[0]}" || fail 'the control plane did not come up'
-  kubeconfig=${line#KUBECONFIG=}
+  hold cluster "$here/cluster.sh" hold demo
+  kubeconfig=$(told "${held[0]}" KUBECONFIG cluster) || fail 'the control plane did not come up'
   kubectl=$("$here/tools.sh" kubectl)
   say "$("$kubectl" --kubeconfig "$kubeconfig" version | tail -n 1), KUBECONFIG=$kubeconfig"
 }
@@ -156,11 +196,12 @@ install_kinds() {
 start_operator() {
   local scope=()
   [ -z "$given" ] || scope=(--namespaces "$namespace")
-  setsid "$lictor" run --kubeconfig "$kubeconfig" --lease-namespace "$namespace" --listen 127.0.0.1:0 "${scope[@]}" \
-    >"$log" 2>&1 </dev/null {leash}>&- &
-  operator=$!
-  undo_later stop "$operator"
-  say "its log: $log"
+  logs[$1]=$work/operator-$1.log
+  alone setsid "$lictor" run --kubeconfig "$kubeconfig" --lease-namespace "$namespace" --listen 127.0.0.1:0 "${scope[@]}" \
+    >>"${logs[$1]}" 2>&1 </dev/null &
+  operators[$1]=$!
+  undo_later stop "$!"
+  say "its log: ${logs[$1]}"
 }
 
 elect() {
@@ -193,10 +234,12 @@ elected() {
 }
 
 within() {
-  local end=$((SECONDS + $1))
-  until "$2" 2>"$work/error"; do
-    kill -0 "$operator" 2>/dev/null || fail 'the operator ended'
-    [ "$SECONDS" -lt "$end" ] || { cat "$work/error" >&2; fail "not ${2//_/ } within $1 s"; }
+  local end=$((SECONDS + $1)) what=${*:2} which
+  until "${@:2}" 2>"$work/error"; do
+    for which in "${!operators[@]}"; do
+      kill -0 "${operators[$which]}" 2>/dev/null || fail "the operator $which ended"
+    done
+    [ "$SECONDS" -lt "$end" ] || { cat "$work/error" >&2; fail "not ${what//_/ } within $1 s"; }
     sleep 0.1
   done
 }
@@ -215,7 +258,7 @@ run() {
   echo
 }
 
-typed() { say "\$ kubectl$([ "$namespace" = default ] || echo " -n $namespace") $*"; }
+typed() { say "$prompt\$ kubectl$([ "$namespace" = default ] || echo " -n $namespace") $*"; }
 
 fail_over() {
   old=$leader
@@ -235,10 +278,11 @@ fail_over() {
 
 # Notes when each change of the pods arrives.
 observe() {
-  "$kubectl" --kubeconfig "$kubeconfig" -n "$namespace" get pods -l app=web --watch --output-watch-events \
+  : >"$work/observed"
+  alone "$kubectl" --kubeconfig "$kubeconfig" -n "$namespace" get pods -l app=web --watch --output-watch-events \
     -o jsonpath='{.object.metadata.name} {.type}{.object.metadata.deletionTimestamp} {.object.metadata.labels.role}{"\n"}' \
-    > >(exec {leash}>&-; while read -r line; do echo "${EPOCHREALTIME//[.,]/} $line"; done >"$work/observed") \
-    2>/dev/null {leash}>&- &
+    > >(let_go; while read -r line; do echo "${EPOCHREALTIME//[.,]/} $line"; done >"$work/observed") \
+    2>/dev/null &
   watcher=$!
   undo_later stop "$watcher"
   within 20 watching
@@ -270,29 +314,33 @@ invite() {
   say "$name delete pod -l role=leader           # another takes over"
   say "$name annotate pod -l role=leader lictor.dev/never-leader=true"
   say "$name describe leaderelection web         # why, and since when"
-  say "tail -f $log"
+  say "tail -f ${logs[demo]}"
+  stay
+}
+
+stay() {
   printf '\nCtrl-C stops everything and removes it.\n'
   trap 'echo; exit 0' INT
-  wait "$operator" || true
-  fail 'the operator ended'
+  wait -n "${operators[@]}" || true
+  fail 'an operator ended'
 }
 
 finish() {
-  local status=$?
+  local status=$? fd pid log
   trap '' INT TERM HUP
   set +e
   if [ "$status" != 0 ] && [ "$status" != 130 ] && [ "$status" != 143 ] && [ "$step" != 0 ]; then
     printf '\nmake demo: failed at step %s/%s, %s\n' "$step" "$steps" "$title" >&2
-    [ ! -s "${log:-}" ] || { printf 'The end of the log of the operator:\n' && tail -n 20 "$log"; } >&2
+    for log in "${logs[@]}"; do
+      [ ! -s "$log" ] || { printf 'The end of %s:\n' "$log" && tail -n 20 "$log"; } >&2
+    done
   fi
   if [ -n "$work" ]; then
     printf '\nstopping, and removing what was made here…\n'
     exec {leash}>&-
     wait "$sweeper"
-    if [ -n "$cluster" ]; then
-      exec {cluster_leash}>&-
-      wait "$cluster"
-    fi
+    for fd in "${leashes[@]}"; do exec {fd}>&-; done
+    for pid in "${held[@]}"; do wait "$pid"; done
     echo 'done: nothing is left behind'
   fi
   exit "$status"

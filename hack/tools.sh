@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The programs that the tests, the demo and the benchmarks run, built from the Go modules pinned in hack/tools/. One of them,
-# consul-1.8, is too old for that and comes from Debian.
+# The programs that the tests, the demo and the benchmarks run, built from the Go modules pinned in hack/tools/. Two come from
+# Debian: consul-1.8, which is too old for that, and libfaketime, a library by which a test sets a program's clock.
 #
 #   hack/tools.sh NAME...     makes sure that each exists; prints its path, a line each
 #
@@ -25,8 +25,9 @@ describe() {
     kwokctl)                 echo "kwok       sigs.k8s.io/kwok/cmd/kwokctl               --version          10s" ;;
     consul)                  echo "consul     github.com/hashicorp/consul                   version            4min" ;;
     consul-1.8)              echo "debian     consul                                        version            10s" ;;
+    libfaketime)             echo "debian-libfaketime libfaketime                          version            10s" ;;
     toxiproxy-server)        echo "toxiproxy  github.com/Shopify/toxiproxy/v2/cmd/server --version          10s" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here; there are: etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 toxiproxy-server" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here; there are: etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server" >&2; return 1 ;;
   esac
 }
 
@@ -38,6 +39,7 @@ pinned() {
     kubernetes) module=k8s.io/kubernetes ;;
     kwok) module=sigs.k8s.io/kwok ;;
     debian) echo v1.8.7; return ;;
+    debian-libfaketime) echo v0.9.8; return ;;
     consul) module=github.com/hashicorp/consul ;;
     toxiproxy) module=github.com/Shopify/toxiproxy/v2 ;;
   esac
@@ -72,10 +74,11 @@ build() {
   mv "$target.$$" "$target"
 }
 
-# Consul 1.8, the oldest that the tests run against: Go's proxy resolves none of its time, and Debian 11 ships it. apt has lists
+# Consul 1.8 is the oldest that the tests run against: Go's proxy resolves none of its time, and Debian 11 ships it. apt has lists
 # of its own here, so that those of the system stay as they are. It checks the signature over the lists, and by them the package.
 unpack() {
-  local name=$1 version=$2 target=$3 directory uri program
+  local name=$1 package=$2 version=$3 target=$4 directory uri program file=bin/consul
+  [ "$package" != libfaketime ] || file='lib/*/faketime/libfaketime.so.1'
   for program in apt-get dpkg-deb; do
     command -v "$program" >/dev/null || {
       echo "hack/tools.sh: $program is missing, and $name $version comes from Debian 11: name a binary in $(variable "$name")" >&2
@@ -110,10 +113,11 @@ Acquire::Languages "none";
 #clear APT::Update::Post-Invoke-Success;
 END
     apt-get -c apt.conf --quiet --quiet update >&2
-    apt-get -c apt.conf --quiet --quiet download "consul=${version#v}*" >&2
-    dpkg-deb -x consul_*.deb unpacked
+    apt-get -c apt.conf --quiet --quiet download "$package=${version#v}*" >&2
+    dpkg-deb -x "$package"_*.deb unpacked
     mkdir -p "$(dirname "$target")"
-    cp unpacked/usr/bin/consul "$target.$$"
+    # shellcheck disable=SC2086  # the name of the architecture is part of the path
+    install unpacked/usr/$file "$target.$$"
     mv "$target.$$" "$target"
   )
 }
@@ -131,9 +135,9 @@ locate() {
   read -r directory package flags estimate <<<"$described"
   version=$(pinned "$directory")
   on_path "$name" "$version" "$flags" && return
-  if [ "$directory" = debian ]; then
+  if [[ $directory = debian* ]]; then
     target=$cache/$directory-$version/$name
-    make=(unpack "$name" "$version" "$target")
+    make=(unpack "$name" "$package" "$version" "$target")
   else
     target=$cache/$directory-$(cat "$here/tools/$directory/"go.{mod,sum} | sha256sum | cut -c1-16)/$name
     make=(build "$name" "$directory" "$package" "$version" "$estimate" "$target")

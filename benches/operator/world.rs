@@ -194,7 +194,7 @@ impl World {
 
     /// Starts one with these arguments.
     pub fn operator_with(&self, arguments: &[&str]) -> Operator {
-        Operator::start(&self.kubeconfig(), arguments)
+        Operator::start(&self.kubeconfig(), arguments, &[])
     }
 
     /// Applies an object.

@@ -84,8 +84,9 @@ pub struct ConsulStore {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<ConsulLogin>,
 
-    /// The Consul node that lictor's sessions belong to.
+    /// The Consul node that lictor's sessions belong to. It can't be changed.
     #[serde(default)]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("consul.node can't be changed, for the sessions that hold the locks are on it: make another class"))]
     pub node: ConsulNode,
 
     /// The sessions that hold the locks; all elections of the class share them.
@@ -102,9 +103,9 @@ pub struct ConsulStore {
     #[serde(default)]
     pub when_cluster_is_lost: LostCluster,
 
-    /// What an operator does with its locks when it is stopped in good order (SIGTERM), and no other replica of it is there.
-    /// Hold (default): it keeps them for its successor, until the sessions expire. Release: it demotes its leaders and hands
-    /// the locks to the other clusters at once.
+    /// What the operator that acts does with its locks when it is stopped in good order (SIGTERM). Hold (default): it leaves them
+    /// to its successor, until the sessions expire. Release: it demotes its leaders and hands the locks to the other clusters
+    /// at once, also where another replica stands by.
     #[serde(default)]
     pub when_operator_stops: LockPolicy,
 }
@@ -210,19 +211,20 @@ pub struct ConsulNode {
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsulSessions {
-    /// How many sessions the elections are spread over, 1 to 16. Default: 1.
+    /// How many sessions the elections are spread over, 1 to 16. There may be more later, but not fewer. Default: 1.
     #[serde(default = "number::<1>")]
+    #[x_kube(validation = Rule::new("self >= oldSelf").message("consul.sessions.count can't be lowered, for locks are held by each of them: make another class"))]
     #[schemars(range(min = 1, max = 16))]
     pub count: u32,
 
     /// How long lictor may act after its last renewal of a session, in seconds, 10 to 86400. Consul itself ends a session that
-    /// is not renewed only after up to twice this time. Default: 15.
+    /// is not renewed only after up to twice this time. A change counts for sessions that are made later. Default: 15.
     #[serde(default = "number::<15>")]
     #[schemars(range(min = 10, max = 86400))]
     pub ttl_seconds: u32,
 
     /// How long Consul gives a lock to nobody after the session that held it has ended without releasing it, in seconds,
-    /// 0 to 60. Default: 1.
+    /// 0 to 60. A change counts for sessions that are made later. Default: 1.
     #[serde(default = "number::<1>")]
     #[schemars(range(min = 0, max = 60))]
     pub lock_delay_seconds: u32,
@@ -258,13 +260,13 @@ pub enum LockPolicy {
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct LostCluster {
-    /// Hold (default): the locks are kept, for the leaders most likely run on. Release: they are given up after
-    /// releaseAfterSeconds, and other clusters elect leaders of their own; the leader's label stays on the pod here until the
-    /// API server answers again.
+    /// Hold (default): the locks are kept, for the leaders most likely run on. Release: after releaseAfterSeconds the sessions
+    /// are not renewed any more, and when Consul has ended them, other clusters elect leaders of their own; the leader's label
+    /// stays on the pod here until the API server answers again.
     #[serde(default)]
     pub policy: LockPolicy,
 
-    /// How long the API server must have been silent before the locks are released, in seconds, 10 to 86400. Default: 60.
+    /// How long the API server must have been silent before the sessions are left to expire, in seconds, 10 to 86400. Default: 60.
     #[serde(default = "number::<60>")]
     #[schemars(range(min = 10, max = 86400))]
     pub release_after_seconds: u32,

@@ -32,8 +32,8 @@ use crate::store::{
 const CHECK_PERIOD: Duration = Duration::from_secs(30);
 /// The same while something is wrong.
 const CHECK_AGAIN: Duration = Duration::from_secs(2);
-/// How long a token that Consul does not know is left alone before another is asked for.
-const TOKEN_RETRY: Duration = Duration::from_millis(200);
+/// How long after a login it is not believed that Consul does not know its token.
+const TOKEN_SETTLES: Duration = Duration::from_secs(1);
 /// How long a stopping operator lets go of its sessions.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -217,6 +217,7 @@ struct Trouble {
 
 /// A token from a login.
 struct Login {
+    at: TokioInstant,
     secret: String,
     renew: Option<TokioInstant>,
 }
@@ -307,9 +308,13 @@ impl Runner {
             Happened::Watched(Watched::Ended) | Happened::Sessions(false) => self.store = None,
             Happened::Sessions(true) => self.take_sessions(),
             Happened::Rejected => {
-                // Told again soon, if the next token is not known either.
-                tokio::time::sleep(TOKEN_RETRY).await;
-                (self.login, self.check) = (None, TokioInstant::now());
+                // A request that was sent with the token before may still be told of.
+                let fresh = self.login.as_ref().is_some_and(|login| login.at.elapsed() < TOKEN_SETTLES);
+                if !fresh {
+                    self.login = None;
+                }
+                // Asking tells of it again, so it is not done at once.
+                self.check = self.check.min(TokioInstant::now() + TOKEN_SETTLES);
             }
             Happened::Class => {
                 let next = self.classes.borrow_and_update().clone();
@@ -373,10 +378,6 @@ impl Runner {
         let resolved = resolved.map_err(|Refusal { reason, message }| Trouble { reason, message })?;
         // Without the Lease's uid it is not known which sessions are this installation's.
         let Some(installation) = self.world.claim.borrow().installation.clone() else { return Ok(()) };
-        if role == Role::Leave && self.store.is_none() {
-            // Its locks are given up, and stay so until this replica acts again.
-            return Ok(());
-        }
         let Some(made) = made(&resolved, &self.known, self.world.timeout)? else { return Ok(()) };
         let token = match &resolved.credentials {
             Credentials::Anonymous => None,
@@ -430,6 +431,7 @@ impl Runner {
                 ConsulRecord::LeaderName => Layout::LeaderName,
             },
             wait: made.ttl.min(Duration::from_secs(60)),
+            suspicion: keeper.suspicion(),
         };
         let locks = ConsulStore::new(parameters, sessions.clone());
         let (heard, watched) = mpsc::unbounded_channel();
@@ -516,7 +518,7 @@ async fn log_in(class: &str, settings: &Settings, method: &str, path: &Path) -> 
         .map_err(|error| trouble("LoginFails", format!("can't log in by the auth method {method}: {error}")))?;
     let renew = login.lifetime.map(|lifetime| TokioInstant::now() + lifetime * 2 / 3);
     tracing::info!(class, method, "logged in at Consul");
-    Ok(Login { secret: login.secret, renew })
+    Ok(Login { at: TokioInstant::now(), secret: login.secret, renew })
 }
 
 async fn forward(
@@ -597,7 +599,8 @@ impl Duty {
         }
         let Some(after) = release_after else { return Role::Acting };
         let now = TokioInstant::now();
-        if now < *self.until.get_or_insert(now + after) { Role::Acting } else { Role::Leave }
+        // Not destroyed: perhaps another replica acts, which this one can't see, and goes on renewing them.
+        if now < *self.until.get_or_insert(now + after) { Role::Acting } else { Role::Standby }
     }
 
     fn waits(&self) -> bool {

@@ -385,8 +385,7 @@ impl Index {
                     self.put_record(&key, version, &stored);
                 }
             }
-            StoreEvent::Tenure(store, _) => self.mark_store(&store),
-            StoreEvent::Broken(..) => {}
+            StoreEvent::Tenure(..) | StoreEvent::Broken(..) => {}
         }
     }
 
@@ -402,7 +401,7 @@ impl Index {
     }
 
     /// All elections with a lock in a store.
-    fn mark_store(&mut self, store: &StoreId) {
+    pub(super) fn mark_store(&mut self, store: &StoreId) {
         for (namespace, content) in &self.namespaces {
             let concerned = content.elections.iter().filter(|(_, entry)| {
                 entry.spec().is_some_and(|spec| spec.key.store == *store)

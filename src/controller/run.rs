@@ -40,6 +40,8 @@ const STATUS_PERIOD: Duration = Duration::from_secs(1);
 const OPTIONAL: [&str; 2] = ["nodes", "electionclasses"];
 /// How often it is looked whether a finalizer can be written.
 const FINALIZER_RETRY: Duration = Duration::from_millis(200);
+/// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
+const SLACK: Duration = Duration::from_secs(1);
 /// How long a stopping operator finishes what it has begun.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -180,6 +182,7 @@ impl Controller {
             self.health.beat();
             let wake = self.timers.first().map_or(now + Duration::from_secs(1), |(at, ..)| *at);
             let wake = wake.min(now + Duration::from_secs(1)).min(draining.unwrap_or(wake));
+            let wake = self.shared.next_end(now).map_or(wake, |end| wake.min(end));
             tokio::select! {
                 biased;
                 changed = stop.changed(), if draining.is_none() => {
@@ -246,10 +249,15 @@ impl Controller {
                     }
                     _ => {}
                 }
-                let matters = self.shared.observe(&event, monotonic());
-                if matters || !matches!(event, StoreEvent::Tenure(..)) {
-                    self.index.apply_records(event);
+                match &event {
+                    StoreEvent::Tenure(store, tenure) => self.metrics.store_held(store, tenure.lasts(monotonic())),
+                    StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
+                        self.metrics.count_watch_failure("consul");
+                    }
+                    _ => {}
                 }
+                self.shared.observe(&event, monotonic());
+                self.index.apply_records(event);
             }
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
             Input::Written(id, written) => self.take_written(&id, *written),
@@ -391,6 +399,9 @@ impl Controller {
                 self.index.mark(&namespace, &name);
             }
         }
+        for store in self.shared.changed(now) {
+            self.index.mark_store(&store);
+        }
         if self.acting {
             for (namespace, name) in self.index.take_dirty() {
                 if self.knows(&namespace) {
@@ -513,12 +524,16 @@ impl Controller {
         let scope = spec.map_or_else(recorded, |spec| spec.scope.clone());
         let pods: Vec<&Pod> = entry.members.iter().filter_map(|pod| content.pods.get(pod)).collect();
         let nodes = &self.index.nodes;
+        let ttl = spec.and_then(|spec| spec.consul.as_ref()).map(|consul| consul.ttl).unwrap_or_default();
         let keeping = match tenure {
             Some(Tenure::Unlimited) => Keeping::ALONE,
             tenure => Keeping {
                 shared: true,
                 tenure: tenure.unwrap_or(Tenure::Lapsed),
                 when_lost: spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
+                grace: ttl,
+                // Other clusters' watches ask anew as often as this one's, and Consul adds up to a sixteenth.
+                not_before: self.shared.rewound(&key.store).map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
             },
         };
         let view = View {
@@ -591,7 +606,9 @@ impl Controller {
             term: entry.group().map_or(0, |group| group.term().0),
             transitions: entry.figures.transitions,
             label_drift: entry.figures.label_drift,
-            has_candidate: !candidates.is_empty(),
+            // A group that another cluster leads has its leader.
+            has_candidate: !candidates.is_empty()
+                && !entry.group().is_some_and(|group| matches!(group.situation(), Situation::LedElsewhere(_))),
         });
         let mut next = [wake, registration::follow(entry, &self.executor)].into_iter().flatten().min();
         if desired != Desired::Withdraw

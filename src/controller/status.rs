@@ -193,7 +193,7 @@ fn why_nobody(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instan
 }
 
 fn store_reachable(group: &Election, generation: i64) -> Condition {
-    if *group.situation() == Situation::StoreLost {
+    if group.is_unconfirmed() {
         let message = "the store did not confirm in time that the lock is still held: see the class's condition Ready";
         return condition(STORE_REACHABLE, false, "NoAnswer", message, generation);
     }

@@ -56,6 +56,11 @@ pub struct Election {
     last: Option<Record>,
     /// The leader that is being demoted because the lock is not surely held any more.
     losing: Option<Losing>,
+    unconfirmed: bool,
+    /// Whether a pod led in another cluster when its lock was last seen.
+    led_by_rival: bool,
+    /// Since when there is no such lock any more, though that cluster did not let go of it.
+    vanished: Option<Instant>,
     /// Locks under other keys that a fresh listing has shown, and the watch perhaps not yet.
     listed_locks: BTreeMap<Key, Stored>,
     /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
@@ -121,6 +126,9 @@ impl Election {
             scopes: Vec::new(),
             last: None,
             losing: None,
+            unconfirmed: false,
+            led_by_rival: false,
+            vanished: None,
             listed_locks: BTreeMap::new(),
             cleared: BTreeMap::new(),
             highest_term: Term::default(),
@@ -159,6 +167,11 @@ impl Election {
     /// When the next step is due if nothing else happens.
     pub fn wake(&self) -> Option<Instant> {
         self.wake
+    }
+
+    /// Whether it can't be confirmed at present that the lock is held.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.unconfirmed
     }
 
     /// Whether a handover or a write of the record is under way.
@@ -306,7 +319,12 @@ impl Election {
         let view = &view.of(&pods, &strays, &node);
         self.learn_terms(view);
         self.learn_scopes();
+        self.unconfirmed = !view.keeping.tenure.lasts(view.now);
+        self.note_rival(view);
         if let Some(reason) = self.unheld(view) {
+            if view.now < view.keeping.not_before {
+                self.wake_at(view.keeping.not_before);
+            }
             self.stand_down(reason, view, &mut commands);
             if reason == Reason::StoreLost && view.desired != Desired::Withdraw {
                 return commands;
@@ -466,8 +484,12 @@ impl Election {
             // Not ours: it stays, and what was written on pods goes.
             return self.withdraw(&Stored::Absent, view, commands);
         }
-        // Nobody tells when it goes: it is looked at again, more and more seldom.
         self.situation = Situation::Foreign(what);
+        if view.keeping.shared {
+            // The store's watch shows all keys.
+            return false;
+        }
+        // Nobody tells when it goes: it is looked at again, more and more seldom.
         self.stored = None;
         self.backoff.delay(view.now);
         self.wake = self.backoff.waits(view.now);

@@ -68,6 +68,10 @@ pub struct SessionLife {
     last: Option<String>,
     /// Whether it is known that there is none, or that the last one ended.
     lapsed: bool,
+    /// It seems to be gone: whether it is, is found out by a renewal.
+    suspected: bool,
+    /// What became of the last renewal is not known: see [`renewal_failed`](Self::renewal_failed).
+    doubtful: bool,
     /// Spread the renewals of many sessions.
     renewals: u32,
     backoff: Backoff,
@@ -105,6 +109,8 @@ impl SessionLife {
             state: State::Unknown,
             last: None,
             lapsed: false,
+            suspected: false,
+            doubtful: false,
             renewals: 0,
             backoff: Backoff::with_seed(seed),
             not_before: Instant::default(),
@@ -116,8 +122,9 @@ impl SessionLife {
         let (due, command) = match &self.state {
             State::Unknown => (self.not_before, SessionCommand::LookUp),
             State::Absent => (self.not_before, SessionCommand::Create),
+            State::Present { .. } if self.doubtful => (self.not_before, SessionCommand::LookUp),
             State::Present { id, ttl, renewed } => {
-                let due = renewed.map_or(self.not_before, |renewed| {
+                let due = renewed.filter(|_| !self.suspected).map_or(self.not_before, |renewed| {
                     let interval = SessionParameters { ttl: *ttl }.renewal();
                     (renewed + interval - self.jitter(interval)).max(self.not_before)
                 });
@@ -125,6 +132,11 @@ impl SessionLife {
             }
         };
         if now < due { SessionCommand::Wait(due) } else { command }
+    }
+
+    /// Something hints at its being gone: it is renewed at once, to see.
+    pub fn suspect(&mut self) {
+        self.suspected = true;
     }
 
     /// How long its owner may rely on it.
@@ -149,6 +161,8 @@ impl SessionLife {
     /// else the oldest. The others are returned: nobody uses them.
     pub fn looked_up(&mut self, found: Vec<FoundSession>, now: Instant) -> Vec<FoundSession> {
         if self.state != State::Unknown {
+            // There are answers again. What they say of this one, its renewal will say, too.
+            self.doubtful = false;
             return vec![];
         }
         self.succeeded(now);
@@ -170,7 +184,7 @@ impl SessionLife {
 
     /// The looking up failed.
     pub fn look_up_failed(&mut self, now: Instant) {
-        if self.state == State::Unknown {
+        if self.state == State::Unknown || self.doubtful {
             self.failed(now);
         }
     }
@@ -202,12 +216,15 @@ impl SessionLife {
             *known = if ttl.is_zero() { *known } else { ttl };
         }
         self.renewals = self.renewals.wrapping_add(1);
+        self.doubtful = false;
         self.succeeded(now);
     }
 
-    /// Whether a renewal of this one succeeded is not known.
-    pub fn renewal_failed(&mut self, id: &str, now: Instant) {
+    /// A renewal of this one failed, or, if that is not `known`, may have been done. Then nothing is renewed before something was
+    /// answered: where only the answers are lost, renewals would keep the locks from everybody, and be of no use to their owner.
+    pub fn renewal_failed(&mut self, id: &str, known: bool, now: Instant) {
         if self.id() == Some(id) {
+            self.doubtful |= !known;
             self.failed(now);
         }
     }
@@ -217,7 +234,7 @@ impl SessionLife {
     pub fn lost(&mut self, id: &str, now: Instant) {
         if self.id() == Some(id) {
             self.state = State::Unknown;
-            self.lapsed = true;
+            (self.lapsed, self.doubtful) = (true, false);
             self.succeeded(now);
         }
     }
@@ -225,7 +242,7 @@ impl SessionLife {
     /// Somebody else looks after it from now on. What is known grows old, but for the ID.
     pub fn put_down(&mut self, now: Instant) {
         self.state = State::Unknown;
-        self.lapsed = false;
+        (self.lapsed, self.doubtful) = (false, false);
         self.succeeded(now);
     }
 
@@ -235,11 +252,13 @@ impl SessionLife {
     }
 
     fn succeeded(&mut self, now: Instant) {
+        self.suspected = false;
         self.backoff.reset();
         self.not_before = now;
     }
 
     fn failed(&mut self, now: Instant) {
+        self.suspected = false;
         self.backoff.delay(now);
         let until = self.backoff.waits(now).unwrap_or(now);
         let most = self.parameters.retry();
@@ -303,6 +322,16 @@ mod tests {
     }
 
     #[test]
+    fn one_that_seems_to_be_gone_is_renewed_at_once() {
+        let mut life = made();
+        assert!(matches!(life.next(at(1)), SessionCommand::Wait(_)));
+        life.suspect();
+        assert_eq!(life.next(at(1)), SessionCommand::Renew("a".into()));
+        life.renewed("a", PARAMETERS.ttl, at(1), at(1));
+        assert!(matches!(life.next(at(1)), SessionCommand::Wait(_)));
+    }
+
+    #[test]
     fn it_is_looked_up_before_it_is_made() {
         let mut life = life();
         assert_eq!(life.next(at(1)), SessionCommand::LookUp);
@@ -324,7 +353,7 @@ mod tests {
         assert_eq!(life.id(), Some("a"));
         assert_eq!(life.tenure(at(0)), Tenure::Unknown);
         assert_eq!(life.next(at(0)), renew("a"));
-        life.renewal_failed("a", at(1));
+        life.renewal_failed("a", true, at(1));
         assert_eq!(life.tenure(at(60)), Tenure::Unknown);
         life.renewed("a", PARAMETERS.ttl, at(61), at(62));
         assert_eq!(life.tenure(at(62)), Tenure::Until(at(73)));
@@ -389,7 +418,7 @@ mod tests {
     #[test]
     fn a_lost_answer_is_no_renewal() {
         let mut life = made();
-        life.renewal_failed("a", at(8));
+        life.renewal_failed("a", true, at(8));
         assert_eq!(life.tenure(at(8)), Tenure::Until(at(12)));
         assert_eq!(life.id(), Some("a"));
         assert_eq!(waits(&life, at(8)), milliseconds(8100));
@@ -401,7 +430,7 @@ mod tests {
         let mut tries = vec![];
         let mut now = at(5);
         while tries.len() < 14 {
-            life.renewal_failed("a", now);
+            life.renewal_failed("a", true, now);
             now = waits(&life, now);
             tries.push(now);
         }
@@ -409,8 +438,27 @@ mod tests {
         assert_eq!(in_time, 9, "{tries:?}");
         assert_eq!(tries[13].since(tries[12]), Duration::from_secs(4));
         life.renewed("a", PARAMETERS.ttl, now, now);
-        life.renewal_failed("a", now + Duration::from_secs(5));
+        life.renewal_failed("a", true, now + Duration::from_secs(5));
         assert_eq!(waits(&life, now + Duration::from_secs(5)), now + Duration::from_millis(5100));
+    }
+
+    #[test]
+    fn while_nothing_is_answered_nothing_is_renewed() {
+        let mut life = made();
+        life.renewal_failed("a", false, at(6));
+        assert_eq!((life.id(), life.tenure(at(6))), (Some("a"), Tenure::Until(at(12))));
+        assert_eq!(life.next(at(7)), SessionCommand::LookUp);
+        life.look_up_failed(at(8));
+        assert_eq!(waits(&life, at(8)), milliseconds(8200));
+        assert_eq!(life.next(at(9)), SessionCommand::LookUp);
+        // That it is not there says nothing yet: a new leader of Consul may not know of it.
+        assert_eq!(life.looked_up(vec![], at(9)), []);
+        assert_eq!(life.next(at(9)), renew("a"));
+        // Answered, but not done: that is no reason to hurry.
+        life.renewal_failed("a", false, at(9));
+        assert_eq!(waits(&life, at(9)), milliseconds(9400));
+        life.renewed("a", PARAMETERS.ttl, at(9), at(10));
+        assert_eq!(life.next(at(14)), renew("a"));
     }
 
     #[test]
@@ -462,7 +510,7 @@ mod tests {
     fn what_is_said_of_another_session_changes_nothing() {
         let mut life = made();
         life.renewed("b", PARAMETERS.ttl, at(9), at(9));
-        life.renewal_failed("b", at(9));
+        life.renewal_failed("b", true, at(9));
         life.lost("b", at(9));
         assert_eq!(life.looked_up(vec![found("b", 1)], at(9)), []);
         life.look_up_failed(at(9));

@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::core::{Failure, Outcome, PodOutcome, RecordOutcome};
+use crate::core::{Failure, Outcome, PodOutcome, RecordOutcome, StoreId};
 
 /// From a millisecond to a minute and more; most failovers are done within tens of milliseconds.
 const FAILOVER_BUCKETS: [f64; 14] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0];
@@ -27,6 +27,7 @@ pub struct Metrics {
     api_errors: Family<ErrorLabels, Counter>,
     queue: Gauge,
     acting: Gauge,
+    held: Family<StoreLabels, Gauge>,
 }
 
 /// What is told of one election.
@@ -62,6 +63,11 @@ struct LeaderLabels {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StoreLabels {
+    store: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ErrorLabels {
     resource: String,
     outcome: String,
@@ -89,7 +95,13 @@ impl Default for Metrics {
         registry.register("queue_depth", "Elections to be looked at and requests under way", queue.clone());
         let acting = Gauge::default();
         registry.register("acting", "Whether this replica is the one that acts", acting.clone());
-        Self { registry: Arc::new(registry), elections, failover, api_errors, queue, acting }
+        let held = Family::<StoreLabels, Gauge>::default();
+        registry.register(
+            "store_held",
+            "Whether what this cluster holds in a store outside of it is surely its own",
+            held.clone(),
+        );
+        Self { registry: Arc::new(registry), elections, failover, api_errors, queue, acting, held }
     }
 }
 
@@ -134,6 +146,11 @@ impl Metrics {
     /// Whether this replica acts.
     pub fn acting(&self, acting: bool) {
         self.acting.set(i64::from(acting));
+    }
+
+    /// Whether what is held in a store outside of the cluster is surely this cluster's own.
+    pub fn store_held(&self, store: &StoreId, held: bool) {
+        self.held.get_or_create(&StoreLabels { store: store.0.clone() }).set(i64::from(held));
     }
 
     /// Counts an outcome if it is a failure.

@@ -357,6 +357,7 @@ async fn what_names_the_locks_of_a_class_can_not_be_changed() {
         (json!({"lease": {}}), store),
         (template_is("services/{name}"), template),
         (consul(&json!({"datacenter": "dc1", "cluster": "east"})), "consul.cluster can't be changed"),
+        (consul(&json!({"datacenter": "dc1", "node": {"name": "other"}})), "consul.node can't be changed"),
         (consul(&json!({"datacenter": "dc2"})), place),
         (consul(&json!({})), place),
         (consul(&json!({"datacenter": "dc1", "namespace": "a"})), place),

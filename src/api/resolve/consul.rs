@@ -237,10 +237,11 @@ fn watched_prefix(template: &str, pattern: Option<&str>) -> Option<String> {
 }
 
 impl ConsulClass {
-    /// How long a lock is kept whose holder went silent, at most: Consul's servers wait twice the TTL, then the lock delay; and
-    /// those who wait for it ask again every now and then. The servers' time begins anew if they elect a leader meanwhile.
+    /// How long a lock is kept whose holder went silent, at most: a renewal may still arrive whose answer is lost, Consul's servers
+    /// wait twice the TTL after it, then the lock delay; and those who wait for it ask again every now and then. The servers' time
+    /// begins anew if they elect a leader meanwhile.
     pub fn expiry(&self) -> Duration {
-        self.ttl * 2 + self.lock_delay + Duration::from_secs(5)
+        self.ttl * 2 + self.ttl / 3 + self.lock_delay + Duration::from_secs(5)
     }
 
     /// The id of the class's store.

@@ -159,10 +159,15 @@ impl Election {
                     self.backoff.reset();
                 }
                 self.failure = None;
-                let outdated = stored.version().map_or(self.newest > self.asked_at, |version| version < self.newest);
-                if outdated {
+                let older = stored.version().is_none_or(|version| version < self.newest);
+                if older && self.newest > self.asked_at {
                     // The watch has brought something newer meanwhile; if not, it is read once more.
                     return;
+                }
+                if let Some(version) = stored.version().filter(|_| older) {
+                    // What was known when it was asked for was no more: the store was put back, or had hidden it.
+                    self.newest = version;
+                    (self.fenced, self.verified, self.confirmed) = (None, None, None);
                 }
                 if let Some(version) = stored.version() {
                     self.newest = self.newest.max(version);

@@ -666,7 +666,7 @@ fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_an
 fn shared(pods: usize) -> Lab {
     let mut lab = Lab::new(pods);
     let tenure = Tenure::Until(lab.now + Duration::from_secs(12));
-    lab.keeping = Keeping { shared: true, tenure, when_lost: WhenLost::Demote };
+    lab.keeping = Keeping { shared: true, tenure, ..Keeping::ALONE };
     lab.run();
     assert_eq!(*lab.election.situation(), Situation::Led);
     lab
@@ -838,4 +838,104 @@ fn a_withdrawn_election_leaves_the_lock_of_others_alone() {
         assert!(lab.pods.values().all(|pod| !pod.labels.contains_key("role")), "{all:#?}");
         assert_eq!(*lab.election.situation(), Situation::Withdrawn);
     }
+}
+
+fn role(lab: &Lab) -> &str {
+    lab.pods["p0"].labels.get("role").map_or("", String::as_str)
+}
+
+#[test]
+fn a_lock_that_vanishes_while_another_cluster_leads_is_left_alone_for_a_while() {
+    for released in [false, true] {
+        let mut lab = shared(1);
+        lab.keeping.grace = Duration::from_secs(10);
+        let holder = Holder { pod: "b".into(), uid: uid("b"), node: None, ip: None };
+        let led = Rival { holder: Some(holder), ..rival() };
+        lab.store(|version| Stored::Held(version, led));
+        lab.run();
+        assert_eq!(role(&lab), "follower");
+        if released {
+            lab.store(|version| Stored::Held(version, rival()));
+            lab.run();
+        }
+        lab.store(|_| Stored::Absent);
+        lab.run();
+        if !released {
+            assert_eq!((role(&lab), lab.election.situation()), ("follower", &Situation::LockLost));
+            assert_eq!(lab.election.wake(), Some(lab.now + Duration::from_secs(10)));
+            lab.now = lab.now + Duration::from_secs(10);
+            lab.keeping.tenure = Tenure::Until(lab.now + Duration::from_secs(12));
+            lab.run();
+        }
+        assert_eq!(role(&lab), "leader", "it had let go: {released}");
+    }
+}
+
+#[test]
+fn after_the_store_was_put_back_only_who_leads_already_leads() {
+    let mut lab = shared(1);
+    lab.keeping.not_before = lab.now + Duration::from_secs(10);
+    assert_eq!(lab.run(), Vec::<String>::new());
+    assert_eq!(*lab.election.situation(), Situation::Led);
+
+    let mut lab = Lab::new(1);
+    lab.keeping = Keeping { shared: true, tenure: Tenure::Until(lab.now + Duration::from_secs(30)), ..Keeping::ALONE };
+    lab.keeping.not_before = lab.now + Duration::from_secs(10);
+    lab.run();
+    assert_eq!((role(&lab), lab.election.situation()), ("follower", &Situation::StoreLost));
+    assert_eq!(lab.election.wake(), Some(lab.now + Duration::from_secs(10)));
+    lab.now = lab.now + Duration::from_secs(10);
+    lab.run();
+    assert_eq!(role(&lab), "leader");
+}
+
+#[test]
+fn what_is_read_counts_even_if_the_store_was_put_back() {
+    let mut lab = shared(1);
+    let (before, version) = (lab.stored.clone(), lab.stored.version());
+    // Hidden, it looks deleted, at a later version; then it is as it was.
+    lab.store(|_| Stored::Absent);
+    lab.stored = before;
+    lab.run();
+    assert_eq!(role(&lab), "leader");
+    assert_eq!(*lab.election.situation(), Situation::Led);
+    assert!(lab.stored.version() >= version);
+}
+
+/// Goes on until p0 is about to be demoted; returns all that is asked for at that moment, and answers nothing of it.
+fn until_demotion(lab: &mut Lab) -> Vec<String> {
+    for _ in 0..10 {
+        let commands = lab.step();
+        let all: Vec<String> = commands.iter().map(in_words).collect();
+        if all.iter().any(|words| words.starts_with("Demote p0")) {
+            return all;
+        }
+        for (command, words) in commands.iter().zip(&all) {
+            if let Some((op, outcome)) = lab.answer(command, words) {
+                lab.election.take(op, outcome, lab.now);
+            }
+        }
+    }
+    panic!("p0 is not demoted")
+}
+
+#[test]
+fn a_lost_lock_is_not_taken_again_before_the_label_is_off() {
+    let mut lab = shared(2);
+    let record = lab.record();
+    lab.store(|version| Stored::Free(version, Some(record)));
+    assert_eq!(until_demotion(&mut lab).len(), 1);
+    assert_eq!(lab.run(), NOTHING, "the answer is awaited");
+}
+
+#[test]
+fn a_lock_is_not_let_go_of_before_the_label_is_off() {
+    let mut lab = shared(1);
+    // An operator that was killed between the record that names nobody and the demotion.
+    let vacated = Record { holder: None, term_by_version: false, ..lab.record() };
+    lab.store(|version| Stored::Record(version, vacated));
+    lab.unready("p0");
+    lab = lab.restarted();
+    assert_eq!(until_demotion(&mut lab).len(), 1);
+    assert_eq!(lab.run(), NOTHING, "the answer is awaited");
 }

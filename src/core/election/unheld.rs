@@ -30,8 +30,20 @@ impl Election {
         match &self.stored {
             Some(Stored::Held(..)) => Some(Reason::LockTaken),
             _ if demote && !keeping.tenure.lasts(view.now) => Some(Reason::StoreLost),
+            _ if demote && view.now < keeping.not_before && !shows_leader(view) => Some(Reason::StoreLost),
             Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)) if demote => Some(Reason::LockLost),
             _ => None,
+        }
+    }
+
+    /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
+    pub(super) fn note_rival(&mut self, view: &View) {
+        match &self.stored {
+            Some(Stored::Held(_, rival)) => (self.led_by_rival, self.vanished) = (rival.holder.is_some(), None),
+            Some(Stored::Absent) if self.led_by_rival => drop(self.vanished.get_or_insert(view.now)),
+            // Consul has its own delay for a lock whose session has ended.
+            Some(_) => (self.led_by_rival, self.vanished) = (false, None),
+            None => {}
         }
     }
 
@@ -91,6 +103,14 @@ impl Election {
         }
         if view.desired == Desired::Leave {
             self.situation = Situation::Vacant;
+            return;
+        }
+        if let Some(until) = self.vanished.map(|since| since + view.keeping.grace)
+            && view.now < until
+        {
+            // Somebody deleted it, or the store was put back. The other cluster may not know yet.
+            self.situation = Situation::LockLost;
+            self.wake_at(until);
             return;
         }
         let own = stored.written().filter(|record| record.election == self.uid).or(self.last.as_ref()).cloned();

@@ -47,11 +47,22 @@ pub struct Keeping {
     pub tenure: Tenure,
     /// What becomes of the leader when it is not.
     pub when_lost: WhenLost,
+    /// How long another cluster, where a pod led by the lock, may go on after the lock has vanished before it knows of that.
+    pub grace: Duration,
+    /// Until this moment nobody else leads here than who does already: the store was put back to an earlier state, and other
+    /// clusters may lead without knowing of that.
+    pub not_before: Instant,
 }
 
 impl Keeping {
     /// By compare-and-swap alone, in a store that only this cluster writes to.
-    pub const ALONE: Self = Self { shared: false, tenure: Tenure::Unlimited, when_lost: WhenLost::Demote };
+    pub const ALONE: Self = Self {
+        shared: false,
+        tenure: Tenure::Unlimited,
+        when_lost: WhenLost::Demote,
+        grace: Duration::ZERO,
+        not_before: Instant::after_origin(Duration::ZERO),
+    };
 }
 
 /// What becomes of a leader whose lock can't be confirmed any more.

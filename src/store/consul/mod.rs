@@ -5,6 +5,7 @@
 //! never lets go; the flags are those of Consul's own library, so that its programs can take part, and wait.
 
 mod content;
+mod listing;
 mod service;
 mod sessions;
 mod watch;
@@ -16,9 +17,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use tokio::sync::Notify;
 
 pub use self::content::Layout;
 use self::content::{Content, find, key};
+use self::listing::Listings;
 pub use self::sessions::*;
 use super::{LockStore, Owner, Registration, StoreEvent, StoreScope};
 use crate::consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
@@ -42,6 +45,8 @@ pub struct ConsulParameters {
     pub layout: Layout,
     /// How long the watch waits for a change before it asks again.
     pub wait: Duration,
+    /// To be told when a session seems to be gone.
+    pub suspicion: Arc<Notify>,
 }
 
 /// Locks in Consul. Clones share what they know.
@@ -49,6 +54,7 @@ pub struct ConsulParameters {
 pub struct ConsulStore {
     parameters: ConsulParameters,
     sessions: tokio::sync::watch::Receiver<Sessions>,
+    listings: Listings,
     /// The sessions of others, for people, by id.
     rivals: Arc<Mutex<BTreeMap<String, String>>>,
 }
@@ -56,7 +62,8 @@ pub struct ConsulStore {
 impl ConsulStore {
     /// Locks that are held by these sessions.
     pub fn new(parameters: ConsulParameters, sessions: tokio::sync::watch::Receiver<Sessions>) -> Self {
-        Self { parameters, sessions, rivals: Arc::default() }
+        let listings = Listings::new(parameters.client.clone(), parameters.prefix.clone());
+        Self { parameters, sessions, listings, rivals: Arc::default() }
     }
 
     fn own(&self) -> Vec<String> {
@@ -74,17 +81,17 @@ impl ConsulStore {
         })
     }
 
-    /// What a listing has under a name.
-    async fn stored(&self, entries: &[Entry], name: &str) -> Stored {
+    /// What a listing has under a name, where these are the sessions of this cluster.
+    async fn stored(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
         let Parameters { layout, cluster, .. } = self.view();
         let (lock, beside) = (find(entries, name), layout.beside(name));
         let beside = beside.as_deref().and_then(|beside| find(entries, beside));
         if let Some(session) = lock.and_then(|lock| lock.session.as_ref())
-            && !self.own().contains(session)
+            && !own.contains(session)
         {
             self.learn(session).await;
         }
-        layout.stored(lock, beside, cluster, &self.own(), |session| self.describe(session))
+        layout.stored(lock, beside, cluster, own, |session| self.describe(session))
     }
 
     fn describe(&self, session: &str) -> String {
@@ -97,13 +104,21 @@ impl ConsulStore {
         if self.rivals.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id) {
             return;
         }
-        let Ok(Some(session)) = self.parameters.client.session(id).await else { return };
+        let read = self.parameters.client.session(id).await;
         let mut rivals = self.rivals.lock().unwrap_or_else(PoisonError::into_inner);
         if rivals.len() >= REMEMBERED {
             rivals.clear();
         }
-        let name = if session.name.is_empty() { "without a name".into() } else { format!("{:?}", session.name) };
-        rivals.insert(id.into(), format!("the session {name} of the node {} ({id})", session.node));
+        // One that can't be read is not asked for again and again.
+        let told = match read {
+            Ok(Some(session)) => {
+                let name =
+                    if session.name.is_empty() { "without a name".into() } else { format!("{:?}", session.name) };
+                format!("the session {name} of the node {} ({id})", session.node)
+            }
+            Ok(None) | Err(_) => format!("the session {id}"),
+        };
+        rivals.insert(id.into(), told);
     }
 
     async fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {
@@ -165,7 +180,12 @@ impl ConsulStore {
         operations.extend(beside);
         Ok(match self.transact(&name, &operations).await {
             Ok(outcome) => outcome,
-            Err(errors) => outcome_of(&errors),
+            Err(errors) => {
+                if errors.iter().any(OpError::is_session) {
+                    self.parameters.suspicion.notify_one();
+                }
+                outcome_of(&errors)
+            }
         })
     }
 
@@ -243,7 +263,7 @@ impl LockStore for ConsulStore {
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>> {
         async move {
             let entries = self.entries(&key.name).await?;
-            Ok(self.stored(&entries, &key.name).await)
+            Ok(self.stored(&entries, &key.name, &self.own()).await)
         }
         .boxed()
     }
@@ -254,10 +274,10 @@ impl LockStore for ConsulStore {
         election: &'a Uid,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
-            let (_, entries) = self.parameters.client.list(&self.parameters.prefix).await?;
+            let (entries, own) = (self.listings.list().await?, self.own());
             let mut locks = Vec::new();
             for entry in entries.iter().filter(|entry| self.parameters.layout.lock_of(&entry.key) == entry.key) {
-                let stored = self.stored(&entries, &entry.key).await;
+                let stored = self.stored(&entries, &entry.key, &own).await;
                 if stored.written().is_some_and(|record| record.election == *election) {
                     locks.push((key(&self.parameters.id, &entry.key), stored));
                 }

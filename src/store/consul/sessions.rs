@@ -5,12 +5,13 @@
 //! session would mean that every lock has to change hands.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::consul::{Bound, Client, Error, NewSession, Renewal, Session};
@@ -82,6 +83,7 @@ pub struct SessionKeeper {
     /// Whether it keeps them now, and so knows what there is.
     acts: bool,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+    suspicion: Arc<Notify>,
     updates: watch::Sender<Sessions>,
 }
 
@@ -129,7 +131,24 @@ impl SessionKeeper {
             .map(|life| Kept { life, busy: false, failure: None })
             .collect();
         let (updates, receiver) = watch::channel(view(&each, clock()));
-        (Self { client, settings, clock, each, acts: false, under_way: FuturesUnordered::new(), updates }, receiver)
+        (
+            Self {
+                client,
+                settings,
+                clock,
+                each,
+                acts: false,
+                under_way: FuturesUnordered::new(),
+                suspicion: Arc::default(),
+                updates,
+            },
+            receiver,
+        )
+    }
+
+    /// To be notified when a session seems to be gone: they are asked for at once, not only when they are due.
+    pub fn suspicion(&self) -> Arc<Notify> {
+        self.suspicion.clone()
     }
 
     /// Keeps them as long as `role` says so, or its sender lives.
@@ -160,6 +179,7 @@ impl SessionKeeper {
             self.publish();
             tokio::select! {
                 Some(done) = self.under_way.next() => self.take(done),
+                () = self.suspicion.notified() => self.each.iter_mut().for_each(|kept| kept.life.suspect()),
                 () = sleep(next.since((self.clock)())) => {}
             }
         }
@@ -258,6 +278,11 @@ impl SessionKeeper {
                 return self.failed(index, error.clone().into());
             }
         };
+        if kept.life.id().is_some() {
+            // Only to see whether anything is answered.
+            kept.life.looked_up(vec![], now);
+            return;
+        }
         kept.failure = None;
         let (usable, mut unused): (Vec<_>, Vec<_>) =
             sessions.iter().filter(|session| session.name == name).cloned().partition(is_usable);
@@ -307,7 +332,7 @@ impl SessionKeeper {
                 kept.life.lost(id, now);
             }
             Renewal::Failed(error) => {
-                kept.life.renewal_failed(id, now);
+                kept.life.renewal_failed(id, !matches!(error, Error::Unknown(_)), now);
                 self.failed(index, error.into());
             }
         }

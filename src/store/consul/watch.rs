@@ -4,7 +4,7 @@
 //! sessions are this cluster's own: its locks would be taken for somebody else's.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::Stream;
 use futures::channel::mpsc;
@@ -17,11 +17,13 @@ use crate::store::StoreEvent;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
+/// Answers are not asked for faster than this: each brings all locks along. The first after a pause comes at once.
+const PACE: Duration = Duration::from_millis(50);
 
 /// Follows the store for as long as somebody listens.
 pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
     let (told, events) = mpsc::unbounded();
-    tokio::spawn(Watch { store, told, index: 0, entries: Vec::new(), listed: false, own: None }.run());
+    tokio::spawn(Watch { store, told, index: 0, entries: Vec::new(), listed: false, broken: false, own: None }.run());
     events
 }
 
@@ -32,6 +34,9 @@ struct Watch {
     index: u64,
     entries: Vec<Entry>,
     listed: bool,
+    /// Whether the last request failed. The next one waits for nothing, and all that it brings is told: that the watch works
+    /// again, though nothing has changed.
+    broken: bool,
     /// The sessions under which the locks were told.
     own: Option<Vec<String>>,
 }
@@ -44,7 +49,8 @@ impl Watch {
         let known = sessions.borrow_and_update().clone();
         self.take_sessions(&known).await;
         loop {
-            let (store, index) = (self.store.parameters.clone(), self.index);
+            let (store, index) = (self.store.parameters.clone(), if self.broken { 0 } else { self.index });
+            let asked = Instant::now() + pause;
             let query = async move {
                 tokio::time::sleep(pause).await;
                 store.client.wait(&store.prefix, index, store.wait).await
@@ -67,10 +73,11 @@ impl Watch {
             }
             match answer {
                 Ok((index, entries)) => {
-                    (retry, pause) = (FIRST_RETRY, Duration::ZERO);
+                    (retry, pause) = (FIRST_RETRY, PACE.saturating_sub(asked.elapsed()));
                     self.take(index, entries).await;
                 }
                 Err(error) => {
+                    self.broken = true;
                     self.tell(StoreEvent::Broken(self.store.scope(), Error::into(error)));
                     (pause, retry) = (retry, (retry * 2).min(LONGEST_RETRY));
                 }
@@ -83,24 +90,25 @@ impl Watch {
     }
 
     async fn take(&mut self, index: u64, entries: Vec<Entry>) {
-        let rewound = index < self.index;
+        let was = |entry: &Entry| find(&self.entries, &entry.key).map(|before| before.modify_index);
+        // A later change may have brought the index back to where it was. No key's own ever falls.
+        let rewound = index < self.index || entries.iter().any(|entry| was(entry) > Some(entry.modify_index));
         // After a step back all is asked for again, and an index of 0 would never wait.
         self.index = if rewound { 0 } else { index.max(1) };
         let before = std::mem::replace(&mut self.entries, entries);
-        if rewound || !std::mem::replace(&mut self.listed, true) {
+        let (broken, listed) = (std::mem::take(&mut self.broken), std::mem::replace(&mut self.listed, true));
+        if rewound || broken || !listed {
             self.tell_all(rewound).await;
-        } else if self.own.is_some() {
-            self.tell_changes(&before, index).await;
+        } else if let Some(own) = self.own.clone() {
+            self.tell_changes(&before, index, &own).await;
         }
     }
 
     async fn tell_all(&mut self, rewound: bool) {
-        if self.own.is_none() || !self.listed {
-            return;
-        }
+        let Some(own) = self.own.clone().filter(|_| self.listed) else { return };
         let mut all = Vec::new();
         for name in self.names() {
-            let stored = self.store.stored(&self.entries, &name).await;
+            let stored = self.store.stored(&self.entries, &name, &own).await;
             if let Some(version) = self.version(&name) {
                 all.push((key(&self.store.parameters.id, &name), version, stored));
             }
@@ -109,7 +117,7 @@ impl Watch {
         self.tell(if rewound { StoreEvent::Rewound(scope, all) } else { StoreEvent::All(scope, all) });
     }
 
-    async fn tell_changes(&mut self, before: &[Entry], index: u64) {
+    async fn tell_changes(&mut self, before: &[Entry], index: u64, own: &[String]) {
         let layout = self.store.parameters.layout;
         let id = self.store.parameters.id.clone();
         let versions = |entries: &[Entry]| -> BTreeMap<String, u64> {
@@ -122,8 +130,15 @@ impl Watch {
         changed.sort_unstable();
         changed.dedup();
         for name in changed {
+            let before = find(before, &name).and_then(|entry| entry.session.clone());
+            if before.is_some_and(|session| {
+                own.contains(&session) && find(&self.entries, &name).is_none_or(|entry| entry.session.is_none())
+            }) {
+                // Let go of, or its session is gone.
+                self.store.parameters.suspicion.notify_one();
+            }
             let (version, stored) = match self.version(&name) {
-                Some(version) => (version, self.store.stored(&self.entries, &name).await),
+                Some(version) => (version, self.store.stored(&self.entries, &name, own).await),
                 None => (Version(index.max(old.get(&name).map_or(0, |old| old + 1))), Stored::Absent),
             };
             self.tell(StoreEvent::Changed(key(&id, &name), version, stored));
@@ -144,8 +159,10 @@ impl Watch {
     async fn take_sessions(&mut self, sessions: &Sessions) {
         let tenure = sessions.tenure;
         let own: Vec<String> = sessions.ids.iter().flatten().cloned().collect();
-        // Until they are looked up, or while another replica keeps them, all that was known of them may go on.
-        if tenure != Tenure::Unknown && self.own.as_ref() != Some(&own) {
+        if tenure == Tenure::Unknown {
+            // Not looked up yet, or another replica keeps them: what it locks would be taken for somebody else's.
+            self.own = None;
+        } else if self.own.as_ref() != Some(&own) {
             // What is held by a session that was not known as this cluster's own, looks different from now on.
             let is_new = |id: &String| self.own.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
             let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));

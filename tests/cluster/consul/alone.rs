@@ -127,3 +127,26 @@ async fn a_deleted_election_takes_its_key_along() {
     .await;
     assert!(member.lab.roles().await.iter().all(|(_, role)| role.is_empty()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_acts_again_knows_the_locks_that_another_wrote_meanwhile() {
+    let (member, first, leader) = led("consul-replicas").await;
+    let session = sessions(Consul::shared(), &member).await;
+    let second = member.operator(&[]);
+    first.signal("STOP");
+    second.sees_leader(&member.lab.namespace, "web", &leader).await;
+    first.signal("CONT");
+    first.logs("this replica stands by").await;
+    member.lab.kill_pod(&leader).await;
+    let next = if leader == "a" { "b" } else { "a" };
+    member.lab.wait_leader(next).await;
+    let before = entry(Consul::shared(), &member.key()).await;
+    let recorder = member.lab.record().await;
+    second.signal("KILL");
+    first.sees_leader(&member.lab.namespace, "web", next).await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1, "the leader that was there, and nothing else");
+    assert_eq!(recorder.versions_of(next).len(), 1, "{:?}", recorder.revisions());
+    assert_eq!(entry(Consul::shared(), &member.key()).await, before);
+    assert_eq!(sessions(Consul::shared(), &member).await, session);
+}

@@ -46,6 +46,7 @@ impl InConsul {
         };
         let (role, roles) = watch::channel(Role::Acting);
         let (keeper, sessions) = SessionKeeper::new(client.clone(), settings, monotonic);
+        let suspicion = keeper.suspicion();
         tokio::spawn(keeper.run(roles));
         eventually("there is a session", || async {
             match sessions.borrow().tenure {
@@ -61,6 +62,7 @@ impl InConsul {
             prefix: prefix.clone(),
             layout,
             wait: Duration::from_secs(10),
+            suspicion,
         };
         Self { consul, store: ConsulStore::new(parameters, sessions), prefix, layout, _role: role }
     }

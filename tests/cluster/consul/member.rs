@@ -1,5 +1,7 @@
 //! Clusters that share one Consul: each is a namespace with an operator of its own, which knows of the others only what is in Consul.
 
+use std::time::Duration;
+
 use kube::api::{Api, Patch, PatchParams};
 use lictor::api::{ElectionClass, LeaderElection};
 use serde_json::{Value, json};
@@ -63,6 +65,12 @@ impl Member {
         self.lab.operator_at(kubeconfig, &["--controller", &self.controller()])
     }
 
+    /// The same with these variables in its environment.
+    pub fn operator_in(&self, environment: &[(&str, &str)]) -> Operator {
+        let controller = self.controller();
+        self.lab.operator_in(self.lab.cluster.kubeconfig(), &["--controller", &controller], environment)
+    }
+
     /// Applies the election `web` with these fields.
     pub async fn elect(&self, spec: Value) -> LeaderElection {
         let mut full = json!({"className": self.class});
@@ -75,6 +83,13 @@ impl Member {
     /// The key of the election's lock.
     pub fn key(&self) -> String {
         format!("{}/web", self.prefix)
+    }
+
+    /// How long the group may be without a leader, by the election's own status.
+    pub async fn bound(&self) -> Duration {
+        let named = |election: &LeaderElection| election.status.as_ref()?.worst_case_failover_seconds;
+        let election = self.lab.wait_status("web", "the status names a bound", |found| named(found).is_some()).await;
+        Duration::from_secs(named(&election).and_then(|bound| bound.try_into().ok()).expect("a bound is a number"))
     }
 
     /// Waits until the class's condition Ready has this status and reason; returns its message.
@@ -114,8 +129,12 @@ pub async fn entry(consul: &Consul, key: &str) -> Option<Value> {
 
 /// The sessions of a cluster's node, as (name, id).
 pub async fn sessions(consul: &Consul, member: &Member) -> Vec<(String, String)> {
-    let answer =
-        consul.api().get(&format!("/v1/session/node/lictor-{}", member.cluster)).await.expect("Consul answers");
+    sessions_of(consul, member, &format!("lictor-{}", member.cluster)).await
+}
+
+/// The same of another node.
+pub async fn sessions_of(consul: &Consul, member: &Member, node: &str) -> Vec<(String, String)> {
+    let answer = consul.api().get(&format!("/v1/session/node/{node}")).await.expect("Consul answers");
     let own =
         |session: &Value| session["Name"].as_str().is_some_and(|name| name.ends_with(&format!("/{}/0", member.class)));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

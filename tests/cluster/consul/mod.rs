@@ -2,5 +2,8 @@
 
 mod alone;
 mod contract;
+mod failures;
+mod login;
 mod member;
 mod several;
+mod variants;

@@ -34,7 +34,11 @@ fn role<'a>(roles: &'a [(String, String)], pod: &str) -> &'a str {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_there() {
     let ([west, east], _operators) = two("consul-two", json!({})).await;
-    assert_eq!(role(&east.lab.roles().await, "b"), "follower");
+    eventually("the other one follows", || async {
+        let roles = east.lab.roles().await;
+        if role(&roles, "b") == "follower" { Ok(()) } else { Err(format!("{roles:?}")) }
+    })
+    .await;
     let session = entry(Consul::shared(), &west.key()).await.expect("the key is there")["Session"].clone();
     west.lab.kill_pod("a").await;
     east.lab.wait_leader("b").await;
@@ -226,4 +230,19 @@ async fn the_leader_can_be_found_in_consuls_catalog_and_dns_and_moves_there_with
         if found == json!([]) { Ok(()) } else { Err(found.to_string()) }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_a_person_has_put_there_is_shown_and_left_alone_until_it_is_gone() {
+    let west = Member::new("consul-person", "west", Consul::shared().address(), json!({})).await;
+    Consul::shared().cli(&["kv", "put", &west.key(), "mine"]);
+    let before = entry(Consul::shared(), &west.key()).await;
+    let _operator = west.operator(&[]);
+    west.lab.ready_pods(&["a"]).await;
+    west.elect(json!({})).await;
+    let message = west.lab.wait_condition("web", "Elected", "False", "LockNotOurs").await;
+    assert!(message.contains(&west.key()) && message.contains("delete it"), "{message}");
+    assert_eq!(entry(Consul::shared(), &west.key()).await, before);
+    Consul::shared().cli(&["kv", "delete", &west.key()]);
+    west.lab.wait_leader("a").await;
 }

@@ -57,6 +57,11 @@ impl Lab {
 
     /// The same with another kubeconfig, such as that of a [`Proxy`](super::Proxy).
     pub fn operator_at(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
+        self.operator_in(kubeconfig, arguments, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn operator_in(&self, kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Operator {
         let own = ["--namespaces", &self.namespace, "--lease-namespace", &self.namespace, "--lease-duration", "3s"];
         // What the test gives, comes later and is what counts.
         let mut all: Vec<&str> = own.into_iter().filter(|_| true).collect();
@@ -66,7 +71,7 @@ impl Lab {
             }
             all.extend(pair);
         }
-        Operator::start(kubeconfig, &all)
+        Operator::start(kubeconfig, &all, environment)
     }
 
     /// Records every revision of the pods from now on.

@@ -15,8 +15,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts `lictor run` with these arguments; its log goes to a file.
-    pub fn start(kubeconfig: &Path, arguments: &[&str]) -> Self {
+    /// Starts `lictor run` with these arguments, and these variables in its environment; its log goes to a file.
+    pub fn start(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -29,6 +29,7 @@ impl Operator {
             .args(["--listen", "127.0.0.1:0", "--log-format", "json"])
             .args(arguments)
             .env_remove("RUST_LOG")
+            .envs(environment.iter().copied())
             .stdout(output.try_clone().expect("the log file can be shared"))
             .stderr(output)
             .spawn()

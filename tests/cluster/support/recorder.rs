@@ -112,34 +112,26 @@ impl Recorder {
     /// The same, where the test itself wrote the leader's label at these versions: it is taken for absent until the pod's next
     /// revision.
     pub fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
-        let mut leaders: BTreeMap<String, Revision> = BTreeMap::new();
-        let mut last: BTreeMap<Option<String>, (i64, String)> = BTreeMap::new();
-        let mut count = 0;
-        for revision in self.revisions() {
-            if !revision.leads() || by_hand.contains(&revision.version) {
-                leaders.remove(&revision.uid);
-                continue;
-            }
-            if leaders.insert(revision.uid.clone(), revision.clone()).is_none() {
-                let term = revision.term.expect("a leader carries its term");
-                let leadership = (term, revision.uid.clone());
-                let before = last.insert(revision.election.clone(), leadership.clone());
-                // A label that is put back under its own term is the same leadership.
-                if before.as_ref() != Some(&leadership) {
-                    count += 1;
-                    let rises = before.as_ref().is_none_or(|(before, _)| *before < term);
-                    assert!(rises, "term {term} after {before:?}: {:#?}", self.revisions());
-                }
-            }
-            assert!(
-                leaders.len() <= 1,
-                "two leaders at version {}: {:#?}\n{:#?}",
-                revision.version,
-                leaders,
-                self.revisions()
-            );
-        }
-        count
+        promises(&self.revisions(), by_hand)
+    }
+
+    /// The same for several namespaces that are to have one leader together. One API server serves them, so its versions tell what
+    /// came first.
+    pub fn assert_joint_promises(all: &[&Self]) -> usize {
+        let mut revisions: Vec<Revision> = all.iter().flat_map(|recorder| recorder.revisions()).collect();
+        revisions.sort_by_key(|revision| revision.version);
+        promises(&revisions, &[])
+    }
+
+    /// When a pod last stopped to be the leader, as the recorder's own clock saw it.
+    pub fn demoted_at(&self) -> Option<Instant> {
+        let revisions = self.revisions();
+        let led = |revision: &Revision, before: &[Revision]| {
+            let earlier = before.iter().rev().find(|earlier| earlier.uid == revision.uid);
+            earlier.is_some_and(Revision::leads) && !revision.leads()
+        };
+        let mut ends = (0..revisions.len()).filter(|at| led(&revisions[*at], &revisions[..*at]));
+        ends.next_back().map(|at| revisions[at].at)
     }
 
     /// How many pods carried `role: leader` after each revision, from the first leader on.
@@ -191,6 +183,31 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+fn promises(revisions: &[Revision], by_hand: &[u64]) -> usize {
+    let mut leaders: BTreeMap<String, Revision> = BTreeMap::new();
+    let mut last: BTreeMap<Option<String>, (i64, String)> = BTreeMap::new();
+    let mut count = 0;
+    for revision in revisions {
+        if !revision.leads() || by_hand.contains(&revision.version) {
+            leaders.remove(&revision.uid);
+            continue;
+        }
+        if leaders.insert(revision.uid.clone(), revision.clone()).is_none() {
+            let term = revision.term.expect("a leader carries its term");
+            let leadership = (term, revision.uid.clone());
+            let before = last.insert(revision.election.clone(), leadership.clone());
+            // A label that is put back under its own term is the same leadership.
+            if before.as_ref() != Some(&leadership) {
+                count += 1;
+                let rises = before.as_ref().is_none_or(|(before, _)| *before < term);
+                assert!(rises, "term {term} after {before:?}: {revisions:#?}");
+            }
+        }
+        assert!(leaders.len() <= 1, "two leaders at version {}: {:#?}\n{:#?}", revision.version, leaders, revisions);
+    }
+    count
 }
 
 fn revision(pod: &Pod, deleted: bool) -> Revision {

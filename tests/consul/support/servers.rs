@@ -154,6 +154,18 @@ impl Server {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Adds this to its configuration, or takes away what was added before, and has it read that again. It does not say when it
+    /// has: a test sees what it then does.
+    pub fn configure(&self, addition: &str) {
+        const MARK: &str = "# of a test\n";
+        let path = self.variable("CONFIG").expect("a server has a configuration");
+        let before = std::fs::read_to_string(path).expect("its configuration can be read");
+        let own = before.split(MARK).next().unwrap_or_default();
+        std::fs::write(path, format!("{own}{MARK}{addition}")).expect("its configuration can be written");
+        let pid = self.pid().expect("it runs").to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill runs").success());
+    }
+
     /// The process's id; `None` after [`Server::kill`].
     pub fn pid(&self) -> Option<u32> {
         Some(self.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)

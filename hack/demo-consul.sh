@@ -1,0 +1,178 @@
+# shellcheck shell=bash disable=SC2154
+# The part of hack/demo.sh for STORE=consul: two clusters, each with an operator, that share one Consul. The leader's pod goes, then
+# the operator of its whole cluster.
+
+# The shortest that Consul allows: the demo waits for twice as long.
+ttl=10
+
+show_consul() {
+  next 'starting two Kubernetes control planes, west and east, and a Consul (about 15 s; the first time their programs are built, about 11 min)'
+  start_clusters
+  next 'installing the kinds and examples/consul/class.yaml in both'
+  both install_class
+  next 'starting an operator in each'
+  both start_operator_here
+  next 'applying three pods, a Service and an election to both, to west first'
+  elect_in_both
+  next 'what there is now'
+  show_both
+  next 'deleting the leader'
+  at west fail_over
+  say 'The lock stayed in west: another pod of the same cluster took over.'
+  next "killing west's operator with -9, all that it has, while its leader runs on (about $((2 * ttl + 1)) s)"
+  lose_west
+  next "starting west's operator again (about 15 s, for the Lease of the one that was killed has to end first)"
+  return_west
+  invite_both
+}
+
+# Does something with one of the clusters.
+# shellcheck disable=SC2034  # what it does has these
+at() {
+  local kubeconfig=${kubeconfigs[$1]} cluster=$1 prompt=$1
+  "${@:2}"
+}
+
+both() { at west "$@" && at east "$@"; }
+
+start_clusters() {
+  "$here/tools.sh" etcd kube-apiserver kube-controller-manager kube-scheduler kwok kwokctl >"$work/tools"
+  kubectl=$("$here/tools.sh" kubectl) consul=$("$here/tools.sh" consul)
+  hold west "$here/cluster.sh" hold demo-west
+  hold east "$here/cluster.sh" hold demo-east
+  hold consul "$here/consul.sh" hold dev demo
+  kubeconfigs[west]=$(told "${held[0]}" KUBECONFIG west) || fail 'the control plane west did not come up'
+  kubeconfigs[east]=$(told "${held[1]}" KUBECONFIG east) || fail 'the control plane east did not come up'
+  CONSUL_HTTP_ADDR=$(told "${held[2]}" CONSUL_HTTP_ADDR consul) || fail 'Consul did not come up'
+  export CONSUL_HTTP_ADDR
+  say "west: KUBECONFIG=${kubeconfigs[west]}"
+  say "east: KUBECONFIG=${kubeconfigs[east]}"
+  say "Consul $("$consul" version | sed -n '1s/.* //p'): CONSUL_HTTP_ADDR=$CONSUL_HTTP_ADDR"
+}
+
+install_class() {
+  install_kinds
+  sed -e "s|http://consul.example:8500|$CONSUL_HTTP_ADDR|" -e "s|cluster: west|cluster: $cluster\n    sessions: {ttlSeconds: $ttl}|" \
+    "$root/examples/consul/class.yaml" >"$work/class.yaml"
+  kube apply -f "$work/class.yaml" | sed "s/^/    $cluster: /"
+}
+
+start_operator_here() { start_operator "$cluster"; }
+
+elect_in_both() {
+  both apply_pods
+  both within 180 three_ready_pods
+  at west apply_election
+  at west within 60 elected
+  at east apply_election
+  at east within 60 led_elsewhere west "$leader"
+  say "the leader is $leader in west, and east knows"
+}
+
+apply_pods() {
+  kube apply -f "$root/examples/service/deployment.yaml" -f "$root/examples/service/service.yaml" | sed "s/^/    $cluster: /"
+}
+
+apply_election() { kube apply -f "$root/examples/consul/leaderelection.yaml" | sed "s/^/    $cluster: /"; }
+
+# This cluster shows nobody as its leader, and tells who leads in which other one.
+led_elsewhere() {
+  [ "$(kube get leaderelection web -o jsonpath='{.status.leader.cluster} {.status.leader.pod}')" = "$1 $2" ] &&
+    [ -z "$(kube get pods -l role=leader -o name)" ]
+}
+
+show_both() {
+  both run get leaderelection -o wide
+  both run get pods -L role
+  show_record
+  say 'The term is the ModifyIndex of this key.'
+}
+
+show_record() {
+  local key=services/default/web/leader
+  say "\$ consul kv get $key | jq"
+  "$consul" kv get "$key" | pretty | sed 's/^/    /'
+}
+
+# What jq does, which may not be there.
+pretty() {
+  awk '
+    function line() { printf "\n%*s", 2 * depth, "" }
+    {
+      for (i = 1; i <= length($0); i++) {
+        c = substr($0, i, 1)
+        if (c == "\"" && substr($0, i - 1, 1) != "\\") quoted = !quoted
+        if (quoted) printf "%s", c
+        else if (c ~ /[\[{]/ && substr($0, i + 1, 1) ~ /[\]}]/) printf "%s", c substr($0, ++i, 1)
+        else if (c ~ /[\[{]/) { printf "%s", c; depth++; line() }
+        else if (c ~ /[\]}]/) { depth--; line(); printf "%s", c }
+        else if (c == ",") { printf "%s", c; line() }
+        else if (c == ":") printf ": "
+        else printf "%s", c
+      }
+    }
+    END { print "" }'
+}
+
+lose_west() {
+  local old=$leader pid=${operators[west]} killed
+  at east observe
+  at east within 20 watching
+  say "\$ kill -KILL $pid"
+  unset 'operators[west]'
+  killed=${EPOCHREALTIME//[.,]/}
+  kill -KILL "$pid"
+  wait "$pid" 2>/dev/null || true
+  at east within 90 elected
+  at east within 20 seen_promoted
+  stop "$watcher"
+  both run get leaderelection -o wide
+  both run get pods -L role
+  say "$leader in east took over from $old in west."
+  say "From kill -9 to its label: $((($(promoted) - killed) / 1000)) ms. Consul ends a session when it was not renewed for twice its"
+  say "TTL, and keeps the lock from others for the lock delay: 2 * $ttl s + 1 s = $((2 * ttl + 1)) s after the last renewal."
+  say "The label in west is still there: nobody is left in west who could take it off, and west's Service still reaches $old."
+  say 'Who lets west'"'"'s pods write can tell them apart by the term, which is higher in east.'
+}
+
+promoted() { awk -v new="$leader" '$2 == new && $4 == "leader" { print $1; exit }' "$work/observed"; }
+
+seen_promoted() { [ -n "$(promoted)" ]; }
+
+return_west() {
+  local began lines
+  lines=$(wc -l <"${logs[west]}")
+  at west observe
+  began=${EPOCHREALTIME//[.,]/}
+  at west start_operator west
+  at west within 60 led_elsewhere east "$leader"
+  at west within 20 seen_demoted
+  stop "$watcher"
+  at west run get leaderelection -o wide
+  at west run get pods -L role
+  say 'All that it wrote to pods, in the order in which a kubectl get pods --watch beside it saw it:'
+  awk -v began="$began" 'NR > 3 { printf "    %6d ms after its start: %s is %s\n", ($1 - began) / 1000, $2, $4 }' "$work/observed"
+  echo
+  say 'Its log from then on:'
+  awk -v skip="$lines" 'NR > skip' "${logs[west]}" | sed 's/^/    /'
+  echo
+  say 'It took the label off before anything else. Until then both clusters had a pod with the label; from now on one.'
+}
+
+demoted() { awk '$4 == "follower" && led[$2] { print $1; exit } { led[$2] = $4 == "leader" }' "$work/observed"; }
+
+seen_demoted() { [ -n "$(demoted)" ]; }
+
+invite_both() {
+  printf '\nIt works.\n'
+  [ -t 1 ] || return 0
+  local name=kubectl
+  command -v kubectl >/dev/null || name=$kubectl
+  printf 'To play with it, type in another terminal:\n\n'
+  say "export CONSUL_HTTP_ADDR=$CONSUL_HTTP_ADDR"
+  say "$name --kubeconfig ${kubeconfigs[west]} get leaderelection web -o wide --watch"
+  say "$name --kubeconfig ${kubeconfigs[east]} scale deployment web --replicas=0     # west takes over"
+  say "$consul kv get services/default/web/leader"
+  say "tail -f ${logs[west]} ${logs[east]}"
+  stay
+}

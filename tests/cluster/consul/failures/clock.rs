@@ -1,0 +1,78 @@
+//! The clock of the machine is set back, by libfaketime, for the operator alone; what only ever counts up stays as it is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::super::member::{Member, entry, sessions};
+use super::{TTL, within};
+use crate::consul_support::Consul;
+
+/// The library; from Debian, unpacked beside the other programs that the tests run.
+fn libfaketime() -> PathBuf {
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
+    let output = Command::new(tools).arg("libfaketime").output().expect("hack/tools.sh runs");
+    assert!(output.status.success(), "hack/tools.sh has libfaketime");
+    String::from_utf8(output.stdout).expect("a path").trim().into()
+}
+
+/// Sets the operator's clock off by so much, such as "-1d".
+fn set(file: &Path, offset: &str) {
+    // In one step: it is read at any time.
+    let new = file.with_extension("new");
+    std::fs::write(&new, format!("{offset}\n")).expect("a file can be written");
+    std::fs::rename(&new, file).expect("a file can be renamed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_back_or_forth_changes_nothing() {
+    let file = std::env::temp_dir().join(format!("lictor-clock-{}", std::process::id()));
+    set(&file, "+0");
+    let library = libfaketime();
+    let member = Member::new("fail-clock", "west", Consul::shared().address(), json!({})).await;
+    let recorder = member.lab.record().await;
+    let operator = member.operator_in(&[
+        ("LD_PRELOAD", library.to_str().expect("a path is text")),
+        ("FAKETIME_TIMESTAMP_FILE", file.to_str().expect("a path is text")),
+        ("FAKETIME_NO_CACHE", "1"),
+        ("DONT_FAKE_MONOTONIC", "1"),
+    ]);
+    member.lab.ready_pods(&["a", "b"]).await;
+    member.elect(json!({})).await;
+    let mut leader = member.lab.wait_any_leader().await;
+    member.wait_class("True", "Answers").await;
+    let bound = member.bound().await;
+    let session = sessions(Consul::shared(), &member).await;
+    let mut before = entry(Consul::shared(), &member.key()).await.expect("the key is there");
+    for (offset, days, next) in [("-3d", -3, "c"), ("+2d", 2, "d")] {
+        set(&file, offset);
+        // Longer than what was renewed before could last.
+        tokio::time::sleep(TTL).await;
+        assert_eq!(entry(Consul::shared(), &member.key()).await.as_ref(), Some(&before), "nothing was done");
+        member.lab.ready_pods(&[next]).await;
+        let began = Instant::now();
+        member.lab.kill_pod(&leader).await;
+        leader = member.lab.wait_any_leader().await;
+        within(&format!("fail-clock, failover with {offset}"), began, bound);
+        let after = entry(Consul::shared(), &member.key()).await.expect("the key is there");
+        assert!(after["ModifyIndex"].as_u64() > before["ModifyIndex"].as_u64());
+        assert_eq!(after["Session"], before["Session"]);
+        before = after;
+        // The clock is indeed another one.
+        let named = format!("\"pod\":\"{leader}\"");
+        operator.logs(&named).await;
+        let line = operator.log().lines().find(|line| line.contains(&named)).map(str::to_owned);
+        let line: serde_json::Value = serde_json::from_str(&line.expect("it is logged")).expect("the log is JSON");
+        let logged: Timestamp = line["timestamp"].as_str().expect("a line has a time").parse().expect("a time");
+        let off = logged.as_second() - Timestamp::now().as_second();
+        assert!((off - days * 86400).abs() < 3600, "{off} s, {line}");
+    }
+    assert_eq!(sessions(Consul::shared(), &member).await, session);
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 3);
+    assert!(recorder.longest_vacancy() < Duration::from_secs(5), "{:?}", recorder.longest_vacancy());
+    let _ = std::fs::remove_file(&file);
+}
