@@ -18,13 +18,16 @@ const WAITS: Duration = Duration::from_secs(1);
 /// The holder, and the one that waits.
 pub struct Contenders<'a> {
     consul: &'a Consul,
-    directory: PathBuf,
     started: u32,
     holder: Contender,
     waiting: Contender,
+    /// After the contenders, which find their children by what is noted here.
+    directory: Directory,
     /// What sets them apart from the operator's: one of their sessions, as Consul has it.
     pub session: Value,
 }
+
+struct Directory(PathBuf);
 
 struct Contender {
     program: Child,
@@ -35,11 +38,12 @@ impl<'a> Contenders<'a> {
     pub async fn start(consul: &'a Consul) -> anyhow::Result<Self> {
         let directory = std::env::temp_dir().join(format!("lictor-bench-lock-{}", std::process::id()));
         std::fs::create_dir_all(&directory)?;
-        let holder = Contender::start(consul, directory.join("0"))?;
+        let directory = Directory(directory);
+        let holder = Contender::start(consul, directory.0.join("0"))?;
         holder.leads().await?;
-        let waiting = Contender::start(consul, directory.join("1"))?;
+        let waiting = Contender::start(consul, directory.0.join("1"))?;
         let session = waits(consul, 2).await?;
-        Ok(Self { consul, directory, started: 2, holder, waiting, session })
+        Ok(Self { consul, started: 2, holder, waiting, directory, session })
     }
 
     /// Ends the holder's program by a signal; how long after it the other's child started. There are two again afterwards.
@@ -48,7 +52,7 @@ impl<'a> Contenders<'a> {
         let pid = self.holder.program.id().to_string();
         anyhow::ensure!(Command::new("kill").args([&format!("-{signal}"), &pid]).status()?.success(), "kill {pid}");
         let leads = self.waiting.leads().await?;
-        let next = Contender::start(self.consul, self.directory.join(self.started.to_string()))?;
+        let next = Contender::start(self.consul, self.directory.0.join(self.started.to_string()))?;
         self.started += 1;
         // What is left of the former one goes with it.
         self.holder = std::mem::replace(&mut self.waiting, next);
@@ -57,9 +61,9 @@ impl<'a> Contenders<'a> {
     }
 }
 
-impl Drop for Contenders<'_> {
+impl Drop for Directory {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
