@@ -97,7 +97,9 @@ impl ConsulStores {
             self.runners.insert(name.clone(), running);
             new.push(store_id(name));
         }
-        let unused = |name: &&String| !classes.contains_key(*name) && !in_use(&store_id(name));
+        let served =
+            |name: &String| classes.get(name).is_some_and(|class| class.spec.controller == self.world.controller);
+        let unused = |name: &&String| !served(name) && !in_use(&store_id(name));
         for name in self.runners.keys().filter(unused).cloned().collect::<Vec<_>>() {
             self.world.stores.remove(&store_id(&name));
             if let Some(mut running) = self.runners.remove(&name) {
@@ -117,10 +119,12 @@ impl ConsulStores {
         self.runners.iter().any(|(name, running)| store_id(name) == *store && running.release_on_stop)
     }
 
-    /// Ends all: sessions that are given up are destroyed, the others are left for a successor to find.
-    pub(super) async fn stop(mut self) {
-        for running in self.runners.values() {
-            let _ = running.leave.send(Some(running.release_on_stop));
+    /// Ends all: sessions that are given up are destroyed, if nobody leads by them any more according to `vacated`; the others are
+    /// left for a successor to find, or to expire.
+    pub(super) async fn stop(mut self, vacated: impl Fn(&StoreId) -> bool) {
+        for (name, running) in &self.runners {
+            let destroy = running.release_on_stop && vacated(&store_id(name));
+            let _ = running.leave.send(Some(destroy));
         }
         let tasks = self.runners.values_mut().map(|running| &mut running.task);
         let _ = tokio::time::timeout(FAREWELL, futures::future::join_all(tasks)).await;

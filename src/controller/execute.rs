@@ -18,6 +18,8 @@ use crate::telemetry::Metrics;
 
 /// Requests at one time that an election waits for. A handover needs three in a row; what is more would queue in the server.
 const URGENT: usize = 64;
+/// Requests at one time to stores outside of the cluster: where they hang, no pod waits for them.
+const OUTSIDE: usize = 64;
 /// Requests at one time that nobody waits for: status and Events never stand in the way of a handover.
 const COURTEOUS: usize = 8;
 
@@ -32,6 +34,7 @@ pub(super) struct Executor {
     inputs: mpsc::UnboundedSender<Input>,
     claim: watch::Receiver<ClaimUpdate>,
     urgent: Arc<Semaphore>,
+    outside: Arc<Semaphore>,
     courteous: Arc<Semaphore>,
     pending: Arc<AtomicUsize>,
 }
@@ -46,8 +49,20 @@ impl Executor {
         inputs: mpsc::UnboundedSender<Input>,
         claim: watch::Receiver<ClaimUpdate>,
     ) -> Self {
-        let (urgent, courteous) = (Arc::new(Semaphore::new(URGENT)), Arc::new(Semaphore::new(COURTEOUS)));
-        Self { stores, pods, elections, events, metrics, inputs, claim, urgent, courteous, pending: Arc::default() }
+        let [urgent, outside, courteous] = [URGENT, OUTSIDE, COURTEOUS].map(|limit| Arc::new(Semaphore::new(limit)));
+        Self {
+            stores,
+            pods,
+            elections,
+            events,
+            metrics,
+            inputs,
+            claim,
+            urgent,
+            outside,
+            courteous,
+            pending: Arc::default(),
+        }
     }
 
     /// Requests that are under way or wait for their turn.
@@ -71,8 +86,20 @@ impl Executor {
             Command::Announce(_) => return,
         };
         let this = self.clone();
+        let turn = match &command {
+            Command::ReadRecord { key, .. }
+            | Command::WriteRecord { key, .. }
+            | Command::ReleaseRecord { key, .. }
+            | Command::DeleteRecord { key, .. }
+                if key.store != StoreId::leases() =>
+            {
+                &self.outside
+            }
+            Command::ListLocks { .. } if stores.len() > 1 => &self.outside,
+            _ => &self.urgent,
+        };
         let promotes = matches!(&command, Command::WritePod(write) if write.change == PodChange::Promote);
-        self.spawn(self.urgent.clone(), move || async move {
+        self.spawn(turn.clone(), move || async move {
             // The claim may have ended while this waited for its turn, and so may the tenure.
             let may = this.acts() && (!promotes || tenure.lasts(monotonic()));
             let outcome = if may { this.request(&id, &stores, command).await } else { refused };

@@ -400,6 +400,17 @@ impl Index {
         }
     }
 
+    /// Whether no pod shows the leader's label of an election with a lock in a store.
+    pub(super) fn is_vacated(&self, store: &StoreId) -> bool {
+        self.namespaces.values().all(|content| {
+            content.elections.values().all(|entry| {
+                let markings = entry.spec().filter(|spec| spec.key.store == *store).map(|spec| &spec.scope.markings);
+                let mut pods = entry.members.iter().filter_map(|pod| content.pods.get(pod));
+                markings.is_none_or(|markings| !pods.any(|pod| markings.shows_leader(pod)))
+            })
+        })
+    }
+
     /// All elections with a lock in a store.
     pub(super) fn mark_store(&mut self, store: &StoreId) {
         for (namespace, content) in &self.namespaces {

@@ -177,7 +177,8 @@ impl Controller {
         loop {
             let now = monotonic();
             if draining.is_some_and(|until| now >= until || !self.is_busy()) {
-                return self.consul.stop().await;
+                let (acting, index) = (self.acting, &self.index);
+                return self.consul.stop(|store| acting && index.is_vacated(store)).await;
             }
             self.health.beat();
             let wake = self.timers.first().map_or(now + Duration::from_secs(1), |(at, ..)| *at);

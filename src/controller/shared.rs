@@ -53,6 +53,7 @@ impl Shared {
     pub(super) fn await_anew(&mut self, now: Instant) {
         for state in self.0.values_mut() {
             state.since = now;
+            state.tenure = state.tenure.filter(|tenure| tenure.lasts(now));
         }
     }
 
@@ -69,7 +70,9 @@ impl Shared {
             }
             StoreEvent::Tenure(store, tenure) => {
                 if let Some(state) = self.0.get_mut(store) {
-                    state.tenure = (*tenure != Tenure::Unknown).then_some(*tenure);
+                    // A new client or another certificate takes nothing away: what is sure until a moment, is sure until then.
+                    let still = state.tenure.filter(|known| *tenure == Tenure::Unknown && known.lasts(now));
+                    state.tenure = still.or((*tenure != Tenure::Unknown).then_some(*tenure));
                 }
             }
             StoreEvent::Changed(..) | StoreEvent::Broken(..) => {}

@@ -70,6 +70,8 @@ pub struct Election {
     maintenance: BTreeMap<Uid, Upkeep>,
     backoff: Backoff,
     upkeep_backoff: Backoff,
+    /// The same for pods that show the leader's label and should not.
+    demotion_backoff: Backoff,
     failure: Option<Failure>,
     /// Since when which leader is not fit.
     unfit: Option<(Uid, Instant)>,
@@ -110,6 +112,7 @@ impl Election {
         Self {
             backoff: Backoff::new(&uid.0),
             upkeep_backoff: Backoff::new(&uid.0),
+            demotion_backoff: Backoff::new(&uid.0),
             name,
             uid,
             elector,

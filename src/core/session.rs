@@ -174,9 +174,6 @@ impl SessionLife {
             return vec![];
         }
         let FoundSession { id, ttl, create_index: _ } = found.remove(0);
-        if self.last.as_ref().is_some_and(|last| *last != id) {
-            self.lapsed = true;
-        }
         self.last = Some(id.clone());
         self.state = State::Present { id, ttl, renewed: None };
         found
@@ -379,11 +376,11 @@ mod tests {
     }
 
     #[test]
-    fn another_one_than_before_has_lapsed() {
+    fn another_one_than_before_is_another_replicas_and_as_good() {
         let mut life = made();
         life.put_down(at(3));
         life.looked_up(vec![found("x", 8)], at(4));
-        assert_eq!((life.id(), life.tenure(at(4))), (Some("x"), Tenure::Lapsed));
+        assert_eq!((life.id(), life.tenure(at(4))), (Some("x"), Tenure::Unknown));
     }
 
     #[test]

@@ -939,3 +939,21 @@ fn a_lock_is_not_let_go_of_before_the_label_is_off() {
     assert_eq!(until_demotion(&mut lab).len(), 1);
     assert_eq!(lab.run(), NOTHING, "the answer is awaited");
 }
+
+#[test]
+fn a_pod_that_can_not_be_labelled_does_not_hold_up_the_demotion_of_the_leader() {
+    let mut lab = shared(2);
+    lab.edit("p1", |pod| drop(pod.labels.remove("role")));
+    for _ in 0..10 {
+        let commands = lab.step();
+        for command in commands {
+            if let Command::WritePod(write) = &command {
+                let refused = PodOutcome::Failed(Failure::Refused("a policy".into()));
+                lab.election.take(write.op, Outcome::PodWritten(refused), lab.now);
+            }
+        }
+        lab.now = lab.now + Duration::from_millis(100);
+    }
+    lab.store(|version| Stored::Held(version, rival()));
+    until_demotion(&mut lab);
+}

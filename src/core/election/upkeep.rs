@@ -71,16 +71,22 @@ impl Election {
     ) -> bool {
         // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
         let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
-        let scopes = records.flat_map(|record| record.former.iter().chain([&record.scope]));
+        let scopes = records.flat_map(|record| record.former.iter().chain([&record.scope])).chain(&self.scopes);
         let former: Vec<Markings> =
             scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
         let term = self.highest_term;
         let mut clean = !self.reread(commands);
-        if let Some(until) = self.upkeep_backoff.waits(view.now) {
+        // A pod that can't be labelled does not hold up another one's demotion.
+        let (waits, urgent) = (self.upkeep_backoff.waits(view.now), self.demotion_backoff.waits(view.now));
+        for until in [waits, urgent].into_iter().flatten() {
             self.wake_at(until);
-            return false;
+            clean = false;
         }
         for pod in view.pods.iter().copied().filter(|pod| leader.is_none_or(|leader| leader.uid != pod.uid)) {
+            let held_up = if view.scope.markings.shows_leader(pod) { urgent } else { waits };
+            if held_up.is_some() {
+                continue;
+            }
             if self.maintenance.contains_key(&pod.uid) {
                 clean = false;
                 continue;
@@ -132,7 +138,10 @@ impl Election {
     pub(super) fn take_maintenance(&mut self, uid: Uid, outcome: Outcome, now: Instant) {
         let Some(upkeep) = self.maintenance.remove(&uid) else { return };
         match (upkeep, outcome) {
-            (Upkeep::Writing(..), Outcome::PodWritten(PodOutcome::Written(_))) => self.upkeep_backoff.reset(),
+            (Upkeep::Writing(..), Outcome::PodWritten(PodOutcome::Written(_))) => {
+                self.upkeep_backoff.reset();
+                self.demotion_backoff.reset();
+            }
             (Upkeep::Writing(..), Outcome::PodWritten(PodOutcome::Gone)) => drop(self.gone.insert(uid)),
             (Upkeep::Writing(_, name), Outcome::PodWritten(PodOutcome::Conflict)) => {
                 self.maintenance.insert(uid, Upkeep::Unread(name));
@@ -146,6 +155,7 @@ impl Election {
             (_, Outcome::PodWritten(PodOutcome::Failed(failure)) | Outcome::PodRead(Err(failure))) => {
                 self.failure = Some(failure);
                 self.upkeep_backoff.delay(now);
+                self.demotion_backoff.delay_shortly(now);
             }
             _ => {}
         }

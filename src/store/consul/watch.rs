@@ -90,9 +90,7 @@ impl Watch {
     }
 
     async fn take(&mut self, index: u64, entries: Vec<Entry>) {
-        let was = |entry: &Entry| find(&self.entries, &entry.key).map(|before| before.modify_index);
-        // A later change may have brought the index back to where it was. No key's own ever falls.
-        let rewound = index < self.index || entries.iter().any(|entry| was(entry) > Some(entry.modify_index));
+        let rewound = self.listed && self.is_rewound(index, &entries);
         // After a step back all is asked for again, and an index of 0 would never wait.
         self.index = if rewound { 0 } else { index.max(1) };
         let before = std::mem::replace(&mut self.entries, entries);
@@ -102,6 +100,18 @@ impl Watch {
         } else if let Some(own) = self.own.clone() {
             self.tell_changes(&before, index, &own).await;
         }
+    }
+
+    /// Whether the store was put back to an earlier state. That the index falls does not prove it: it also falls when Consul forgets
+    /// what was deleted, a quarter of an hour later. And a later change may have brought it back to where it was.
+    fn is_rewound(&self, index: u64, entries: &[Entry]) -> bool {
+        let earlier = |entry: &Entry| match find(&self.entries, &entry.key) {
+            Some(before) => entry.modify_index < before.modify_index,
+            // It was not there, and so must be of later.
+            None => entry.modify_index <= self.index,
+        };
+        let missing = |before: &Entry| find(entries, &before.key).is_none();
+        entries.iter().any(earlier) || (index < self.index && self.entries.iter().any(missing))
     }
 
     async fn tell_all(&mut self, rewound: bool) {
