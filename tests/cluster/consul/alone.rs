@@ -150,3 +150,26 @@ async fn a_replica_that_acts_again_knows_the_locks_that_another_wrote_meanwhile(
     assert_eq!(entry(Consul::shared(), &member.key()).await, before);
     assert_eq!(sessions(Consul::shared(), &member).await, session);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
+    let (member, operator, leader) = led("consul-settings").await;
+    let session = sessions(Consul::shared(), &member).await;
+    let recorder = member.lab.record().await;
+    recorder.catch_up().await;
+    let seen = recorder.versions_of(&leader).len();
+    let address = Consul::shared().address().replace("127.0.0.1", "localhost");
+    let fields = json!({"address": address, "cluster": "west", "sessions": {"ttlSeconds": 12}});
+    member.apply_class(fields).await;
+    operator.logs(&address).await;
+    member.wait_class("True", "Answers").await;
+    // It works by the new settings.
+    let next = if leader == "a" { "b" } else { "a" };
+    recorder.catch_up().await;
+    assert_eq!(recorder.versions_of(&leader).len(), seen, "{:?}", recorder.revisions());
+    member.lab.kill_pod(&leader).await;
+    member.lab.wait_leader(next).await;
+    assert_eq!(sessions(Consul::shared(), &member).await, session);
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
