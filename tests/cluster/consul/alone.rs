@@ -1,5 +1,7 @@
 //! One cluster with its locks in Consul.
 
+use std::time::Duration;
+
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -156,6 +158,8 @@ async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     let (member, operator, leader) = led("consul-settings").await;
     let session = sessions(Consul::shared(), &member).await;
     let recorder = member.lab.record().await;
+    // An operator that has just begun to act is patient with a store that it knows nothing of, for five seconds; not later.
+    tokio::time::sleep(Duration::from_secs(6)).await;
     recorder.catch_up().await;
     let seen = recorder.versions_of(&leader).len();
     let address = Consul::shared().address().replace("127.0.0.1", "localhost");
