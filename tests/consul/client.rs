@@ -10,7 +10,7 @@ use lictor::consul::{
 use lictor::core::Failure;
 
 use super::ours;
-use super::support::{Consul, Kind};
+use super::support::{Consul, Kind, eventually};
 
 /// A client of the server that all tests share, with a node of the test's own.
 async fn dev(node: &str) -> Client {
@@ -129,8 +129,13 @@ async fn a_lock_delay_is_told_from_a_holder() {
     let error = rolled_back(&client, &[lock("delay", "2", &two)]).await;
     assert!(error.is_lock_delay() && !error.is_held(), "{error:?}");
     assert_eq!(error.index, 0);
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    applied(&client, &[lock("delay", "2", &two)]).await;
+    eventually("the delay ends", || async {
+        match client.transact(&[lock("delay", "2", &two)]).await {
+            Transaction::Applied(_) => Ok(()),
+            delayed => Err(format!("{delayed:?}")),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
