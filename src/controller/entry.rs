@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::api::{FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
 use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, Pod, Record, Selector, Uid, Version};
+use crate::store::Registration;
 
 use super::input::ElectionId;
 use super::probe::Prober;
-use super::registration::Registered;
 
 /// One election.
 pub(super) struct Entry {
@@ -52,6 +52,18 @@ pub(super) struct StatusWrites {
     /// The history, the newest first; the object's own until this process adds to it.
     pub(super) history: Option<Vec<crate::api::HistoryEntry>>,
     /// What kept the last write from succeeding.
+    pub(super) told: bool,
+}
+
+/// What is known of an election's entry in its store's own directory; see [`registration`](super::registration).
+#[derive(Default)]
+pub(super) struct Registered {
+    /// What was written last.
+    pub(super) known: Option<Registration>,
+    pub(super) in_flight: bool,
+    pub(super) not_before: Instant,
+    pub(super) failures: u32,
+    /// Whether it was told what keeps it from being written.
     pub(super) told: bool,
 }
 

@@ -10,7 +10,8 @@ use super::input::{ElectionId, Input};
 use super::monotonic;
 use crate::api::{LeaderElection, LeaderElectionStatus};
 use crate::core::{
-    ClaimState, Command, Failure, Key, Outcome, PodChange, PodOutcome, RecordOutcome, StoreId, Stored, Tenure, Version,
+    ClaimState, Command, Failure, Key, Outcome, PodChange, PodOutcome, Record, RecordOutcome, StoreId, Stored, Tenure,
+    Version,
 };
 use crate::kubernetes::{ClaimUpdate, Elections, Event, Events, Pods};
 use crate::store::{Owner, Registration, StoreEvent, Stores};
@@ -150,43 +151,17 @@ impl Executor {
     }
 
     async fn request(&self, id: &ElectionId, stores: &BTreeSet<StoreId>, command: Command) -> Outcome {
-        let owner = Owner { namespace: id.namespace.clone(), name: id.name.clone(), uid: id.uid.clone() };
+        let written = |outcome: Result<_, _>| Outcome::RecordWritten(outcome.unwrap_or_else(RecordOutcome::Failed));
         match command {
             Command::ReadRecord { key, .. } => Outcome::RecordRead(match self.stores.get(&key.store) {
                 Ok(store) => store.read(&key).await,
                 Err(failure) => Err(failure),
             }),
-            Command::WriteRecord { key, expected, record, .. } => Outcome::RecordWritten({
-                match self.stores.get(&key.store) {
-                    Ok(store) => {
-                        let written = store.write(&key, &owner, expected, &record).await;
-                        if let RecordOutcome::Written(version) = &written {
-                            self.show(key, *version, Stored::Record(*version, record.at(*version)));
-                        }
-                        written
-                    }
-                    Err(failure) => RecordOutcome::Failed(failure),
-                }
-            }),
-            Command::ReleaseRecord { key, version, .. } => Outcome::RecordWritten({
-                match self.stores.get(&key.store) {
-                    Ok(store) => store.release(&key, version).await,
-                    Err(failure) => RecordOutcome::Failed(failure),
-                }
-            }),
-            Command::DeleteRecord { key, version, .. } => Outcome::RecordWritten({
-                match self.stores.get(&key.store) {
-                    Ok(store) => {
-                        let deleted = store.delete(&key, version).await;
-                        if let RecordOutcome::Written(_) = &deleted {
-                            // A deletion has a version of its own, which is not told: the next one is the least that it can have.
-                            self.show(key, Version(version.0 + 1), Stored::Absent);
-                        }
-                        deleted
-                    }
-                    Err(failure) => RecordOutcome::Failed(failure),
-                }
-            }),
+            Command::WriteRecord { key, expected, record, .. } => {
+                written(self.write_record(id, key, expected, record).await)
+            }
+            Command::ReleaseRecord { key, version, .. } => written(self.release_record(key, version).await),
+            Command::DeleteRecord { key, version, .. } => written(self.delete_record(key, version).await),
             Command::ReadElection { .. } => Outcome::ElectionRead(self.elections.read(&id.namespace, &id.name).await),
             Command::ListLocks { .. } => Outcome::LocksListed(self.list_locks(id, stores).await),
             Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(&id.namespace, &selectors).await),
@@ -194,6 +169,34 @@ impl Executor {
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),
             Command::Announce(_) => Outcome::PodRead(Ok(None)),
         }
+    }
+
+    async fn write_record(
+        &self,
+        id: &ElectionId,
+        key: Key,
+        expected: Option<Version>,
+        record: Record,
+    ) -> Result<RecordOutcome, Failure> {
+        let owner = Owner { namespace: id.namespace.clone(), name: id.name.clone(), uid: id.uid.clone() };
+        let written = self.stores.get(&key.store)?.write(&key, &owner, expected, &record).await;
+        if let RecordOutcome::Written(version) = &written {
+            self.show(key, *version, Stored::Record(*version, record.at(*version)));
+        }
+        Ok(written)
+    }
+
+    async fn release_record(&self, key: Key, version: Version) -> Result<RecordOutcome, Failure> {
+        Ok(self.stores.get(&key.store)?.release(&key, version).await)
+    }
+
+    async fn delete_record(&self, key: Key, version: Version) -> Result<RecordOutcome, Failure> {
+        let deleted = self.stores.get(&key.store)?.delete(&key, version).await;
+        if let RecordOutcome::Written(_) = &deleted {
+            // A deletion has a version of its own, which is not told: the next one is the least that it can have.
+            self.show(key, Version(version.0 + 1), Stored::Absent);
+        }
+        Ok(deleted)
     }
 
     async fn list_locks(&self, id: &ElectionId, stores: &BTreeSet<StoreId>) -> Result<Vec<(Key, Stored)>, Failure> {

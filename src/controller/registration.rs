@@ -12,36 +12,25 @@ use crate::store::{RegisteredLeader, Registration};
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// What is known of an election's registration.
-#[derive(Default)]
-pub(super) struct Registered {
-    known: Option<Registration>,
-    in_flight: bool,
-    failures: u32,
-    not_before: Instant,
-    told: bool,
-}
-
-impl Registered {
-    /// What became of a write.
-    pub(super) fn take(&mut self, wanted: Registration, written: Result<bool, Failure>) -> Option<Failure> {
-        self.in_flight = false;
-        match written {
-            Ok(true) => {
-                (self.failures, self.told) = (0, false);
-                self.known = Some(wanted);
-                None
-            }
-            // The lock has moved on: what is wanted now, is found out anew.
-            Ok(false) => {
-                self.not_before = monotonic() + FIRST_RETRY;
-                None
-            }
-            Err(failure) => {
-                self.not_before = monotonic() + (FIRST_RETRY * (1 << self.failures.min(6))).min(LONGEST_RETRY);
-                self.failures += 1;
-                (!std::mem::replace(&mut self.told, true)).then_some(failure)
-            }
+/// Takes what became of a write; returns what kept it from succeeding, the first time.
+pub(super) fn take(entry: &mut Entry, wanted: Registration, written: Result<bool, Failure>) -> Option<Failure> {
+    let registered = &mut entry.registered;
+    registered.in_flight = false;
+    match written {
+        Ok(true) => {
+            (registered.failures, registered.told) = (0, false);
+            registered.known = Some(wanted);
+            None
+        }
+        // The lock has moved on: what is wanted now, is found out anew.
+        Ok(false) => {
+            registered.not_before = monotonic() + FIRST_RETRY;
+            None
+        }
+        Err(failure) => {
+            registered.not_before = monotonic() + (FIRST_RETRY * (1 << registered.failures.min(6))).min(LONGEST_RETRY);
+            registered.failures += 1;
+            (!std::mem::replace(&mut registered.told, true)).then_some(failure)
         }
     }
 }

@@ -11,13 +11,13 @@ use tokio::time::{Instant as TokioInstant, sleep_until};
 
 use super::announce::{announce, announce_defects, announce_refusal, text};
 use super::classes::{ConsulStores, World};
-use super::entry::Entry;
+use super::entry::{Entry, Registered};
 use super::execute::Executor;
 use super::index::Index;
 use super::input::{ElectionId, Input};
 use super::locks::Locks;
 use super::probe::{self, Prober};
-use super::registration::{self, Registered};
+use super::registration;
 use super::shared::{Knowledge, Shared};
 use super::status::status;
 use super::{monotonic, wall};
@@ -264,7 +264,7 @@ impl Controller {
             Input::Written(id, written) => self.take_written(&id, *written),
             Input::Registered(id, wanted, written) => {
                 if let Some(entry) = self.index.entry(&id) {
-                    if let Some(failure) = entry.registered.take(wanted, written) {
+                    if let Some(failure) = registration::take(entry, wanted, written) {
                         tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", text(&failure));
                     }
                     self.index.mark(&id.namespace, &id.name);
@@ -473,13 +473,6 @@ impl Controller {
         };
         let (wake, withdrawn) = self.step_election(namespace, name, &key, desired, tenure);
         if withdrawn && deleted {
-            if let Some(entry) =
-                self.index.namespaces.get_mut(namespace).and_then(|content| content.elections.get_mut(name))
-                && entry.has_finalizer()
-                && !entry.status.in_flight
-            {
-                registration::forget(entry, &self.executor);
-            }
             self.write_finalizer(namespace, name, false);
             return;
         }
@@ -577,6 +570,9 @@ impl Controller {
         entry.prober = None;
         if !entry.status.in_flight && now >= entry.status.not_before {
             entry.status.in_flight = true;
+            if !held {
+                registration::forget(entry, &self.executor);
+            }
             self.executor.write_finalizer(entry.id.clone(), entry.object.clone(), held);
         }
         let retry = entry.status.not_before.max(now + FINALIZER_RETRY);

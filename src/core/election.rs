@@ -205,14 +205,6 @@ impl Election {
         if let Some(uid) = self.maintenance.iter().find(|(_, upkeep)| upkeep.awaits(op)).map(|(uid, _)| uid.clone()) {
             return self.take_maintenance(uid, outcome, now);
         }
-        if self.is_releasing(op) {
-            if let (Phase::Releasing(_, record), Outcome::RecordWritten(released)) =
-                (std::mem::replace(&mut self.phase, Phase::Idle), outcome)
-            {
-                self.take_released(*record, released, now);
-            }
-            return;
-        }
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.phase = match (phase, outcome) {
             (Phase::Reading(expected), Outcome::RecordRead(read)) if expected == op => {
@@ -273,6 +265,10 @@ impl Election {
                     }
                     Err(failure) => self.fail(failure, now),
                 }
+                Phase::Idle
+            }
+            (Phase::Releasing(expected, record), Outcome::RecordWritten(released)) if expected == op => {
+                self.take_released(*record, released, now);
                 Phase::Idle
             }
             (Phase::Deleting(expected), Outcome::RecordWritten(written)) if expected == op => {

@@ -7,9 +7,7 @@
 use super::decide::Decision;
 use super::view::{Desired, Situation, View, WhenLost};
 use super::{Election, Phase};
-use crate::core::{
-    Announcement, Command, Holder, Instant, OpId, Reason, Record, RecordOutcome, Rival, Stored, Transition,
-};
+use crate::core::{Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Transition};
 
 /// A leader that is being demoted because the lock is not surely held any more.
 #[derive(Debug)]
@@ -153,10 +151,6 @@ impl Election {
             RecordOutcome::Delayed => self.backoff.delay_shortly(now),
             RecordOutcome::Failed(failure) => self.fail(failure, now),
         }
-    }
-
-    pub(super) fn is_releasing(&self, op: OpId) -> bool {
-        matches!(self.phase, Phase::Releasing(expected, _) if expected == op)
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 pub use self::content::Layout;
 use self::content::{Content, find, key};
 use self::listing::Listings;
-pub use self::sessions::*;
+pub use self::sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use super::{LockStore, Owner, Registration, StoreEvent, StoreScope};
 use crate::consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
 use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
@@ -83,7 +83,7 @@ impl ConsulStore {
 
     /// What a listing has under a name, where these are the sessions of this cluster.
     async fn stored(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
-        let Parameters { layout, cluster, .. } = self.view();
+        let ConsulParameters { layout, cluster, .. } = &self.parameters;
         let (lock, beside) = (find(entries, name), layout.beside(name));
         let beside = beside.as_deref().and_then(|beside| find(entries, beside));
         if let Some(session) = lock.and_then(|lock| lock.session.as_ref())
@@ -148,9 +148,9 @@ impl ConsulStore {
         record: &Record,
     ) -> Result<RecordOutcome, Failure> {
         let session = self.session_for(key)?;
-        let Parameters { layout, cluster, .. } = self.view();
+        let ConsulParameters { layout, cluster, .. } = &self.parameters;
         let (namespace, name) = (owner.namespace.clone(), owner.name.clone());
-        let content = Content { cluster: cluster.into(), namespace, name, record: record.clone() };
+        let content = Content { cluster: cluster.clone(), namespace, name, record: record.clone() };
         let json = serde_json::to_vec(&content)
             .map_err(|error| Failure::Refused(format!("the record is no JSON: {error}")))?;
         let name = key.name.clone();
@@ -234,16 +234,12 @@ impl ConsulStore {
     fn scope(&self) -> StoreScope {
         StoreScope { store: self.parameters.id.clone(), namespace: None }
     }
-
-    fn view(&self) -> Parameters<'_> {
-        let ConsulParameters { cluster, layout, .. } = &self.parameters;
-        Parameters { cluster, layout: *layout }
-    }
 }
 
-struct Parameters<'a> {
-    cluster: &'a str,
-    layout: Layout,
+/// What Consul says of operations that it refuses for a reason of its own.
+fn refused(what: &str, errors: &[OpError]) -> Failure {
+    let said: Vec<&str> = errors.iter().map(|error| error.what.as_str()).collect();
+    Failure::Refused(format!("Consul refuses {what}: {}", said.join("; ")))
 }
 
 /// Why a write was rolled back.
@@ -254,8 +250,7 @@ fn outcome_of(errors: &[OpError]) -> RecordOutcome {
     } else if any(OpError::is_lock_delay) {
         RecordOutcome::Delayed
     } else {
-        let what: Vec<&str> = errors.iter().map(|error| error.what.as_str()).collect();
-        RecordOutcome::Failed(Failure::Refused(format!("Consul refuses the lock: {}", what.join("; "))))
+        RecordOutcome::Failed(refused("the lock", errors))
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::ConsulStore;
-use crate::consul::{Service, Transaction, TxnOp};
+use super::{ConsulStore, refused};
+use crate::consul::{OpError, Service, Transaction, TxnOp};
 use crate::core::{Failure, Key, Version};
 use crate::store::Registration;
 
@@ -48,7 +48,7 @@ impl ConsulStore {
         let client = &self.parameters.client;
         let mut done = client.transact(&operations).await;
         if let Transaction::RolledBack(errors) = &done
-            && errors.iter().all(crate::consul::OpError::is_node)
+            && errors.iter().all(OpError::is_node)
         {
             if registration.leader.is_none() {
                 return Ok(true);
@@ -58,11 +58,8 @@ impl ConsulStore {
         }
         match done {
             Transaction::Applied(_) => Ok(true),
-            Transaction::RolledBack(errors) if errors.iter().any(crate::consul::OpError::is_index) => Ok(false),
-            Transaction::RolledBack(errors) => {
-                let what: Vec<&str> = errors.iter().map(|error| error.what.as_str()).collect();
-                Err(Failure::Refused(format!("Consul refuses the leader's service: {}", what.join("; "))))
-            }
+            Transaction::RolledBack(errors) if errors.iter().any(OpError::is_index) => Ok(false),
+            Transaction::RolledBack(errors) => Err(refused("the leader's service", &errors)),
             Transaction::Failed(error) => Err(error.into()),
         }
     }
