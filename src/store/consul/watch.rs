@@ -17,8 +17,12 @@ use crate::store::StoreEvent;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
-/// Answers are not asked for faster than this: each brings all locks along. The first after a pause comes at once.
+/// Answers are not asked for faster than this: each brings all locks along.
 const PACE: Duration = Duration::from_millis(50);
+/// So many after a quiet time come at once, for a handover between clusters is some changes in a row.
+const BURST: u32 = 8;
+/// How long nothing must have changed for that.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Follows the store for as long as somebody listens.
 pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
@@ -45,7 +49,7 @@ impl Watch {
     async fn run(mut self) {
         let mut sessions = self.store.sessions.clone();
         let mut retry = FIRST_RETRY;
-        let mut pause = Duration::ZERO;
+        let (mut pause, mut burst) = (Duration::ZERO, BURST);
         let known = sessions.borrow_and_update().clone();
         self.take_sessions(&known).await;
         loop {
@@ -73,7 +77,9 @@ impl Watch {
             }
             match answer {
                 Ok((index, entries)) => {
-                    (retry, pause) = (FIRST_RETRY, PACE.saturating_sub(asked.elapsed()));
+                    burst = if asked.elapsed() >= QUIET { BURST } else { burst.saturating_sub(1) };
+                    (retry, pause) =
+                        (FIRST_RETRY, if burst > 0 { Duration::ZERO } else { PACE.saturating_sub(asked.elapsed()) });
                     self.take(index, entries).await;
                 }
                 Err(error) => {
