@@ -7,6 +7,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::workload::{Workload, WorkloadsStatus};
+
 /// The labels in a rule, where the user may have left them out. There is no default in the schema on purpose: it would be kept in
 /// the object, and labels that a user applies later would be added to it, not put in its place.
 macro_rules! leader_labels {
@@ -21,7 +23,8 @@ macro_rules! follower_labels {
 }
 
 /// Elects one leader among the pods that the selector matches, and labels it, so that a Service whose selector has the
-/// leader's label reaches the leader only.
+/// leader's label reaches the leader only. Jobs, CronJobs, Deployments and StatefulSets may follow it: they run only in the cluster
+/// that the leader is in.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[kube(
     group = "lictor.dev",
@@ -33,13 +36,14 @@ macro_rules! follower_labels {
     status = "LeaderElectionStatus",
     derive = "PartialEq",
     doc = "Elects one leader among the pods that its selector matches, and labels it.",
-    printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader.pod"),
+    printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader.name"),
     printcolumn(name = "Term", type_ = "integer", json_path = ".status.term"),
     printcolumn(name = "Candidates", type_ = "string", json_path = ".status.candidates.summary"),
     printcolumn(name = "Class", type_ = "string", json_path = ".status.className"),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.node", priority = 1),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".status.leader.cluster", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Elected')].reason", priority = 1),
+    printcolumn(name = "Workloads", type_ = "string", json_path = ".status.conditions[?(@.type=='WorkloadsFollow')].reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 200").message("metadata.name is longer than 200 characters: choose a shorter name")
 )]
@@ -47,10 +51,16 @@ macro_rules! follower_labels {
 #[x_kube(
     validation = Rule::new(concat!(leader_labels!(), ".exists(k, !(k in ", follower_labels!(), ") || ", follower_labels!(), "[k] != ", leader_labels!(), "[k])"))
         .message("spec.leader.labels and spec.follower.labels are the same, so nobody could tell the leader: give one label different values, for example role: leader and role: follower"),
-    validation = Rule::new(concat!("!has(self.selector.matchLabels) || !self.selector.matchLabels.exists(k, k in ", leader_labels!(), " || k in ", follower_labels!(), ")"))
+    validation = Rule::new(concat!("!has(self.selector) || !has(self.selector.matchLabels) || !self.selector.matchLabels.exists(k, k in ", leader_labels!(), " || k in ", follower_labels!(), ")"))
         .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
-    validation = Rule::new(concat!("!has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
-        .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app")
+    validation = Rule::new(concat!("!has(self.selector) || !has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
+        .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
+    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.leader) || has(self.follower) || (has(self.preference) && size(self.preference) > 0))")
+        .message("spec.probe, spec.consulService, spec.preference, spec.leader and spec.follower are about pods, and without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
+    validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeployment)")
+        .message("spec.eligibility.availableDeployment is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
+    validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeployment) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeployment)")
+        .message("spec.eligibility.availableDeployment names a Deployment that is in spec.workloads too: it would have to run before it may run; name one that always runs")
 )]
 pub struct LeaderElectionSpec {
     /// Name of the ElectionClass that says where the lock is kept and which lictor serves this election. Default: the class
@@ -60,8 +70,10 @@ pub struct LeaderElectionSpec {
     #[schemars(length(min = 1, max = 253))]
     pub class_name: Option<String>,
 
-    /// The pods of this namespace that are candidates.
-    pub selector: PodSelector,
+    /// The pods of this namespace that are candidates. Left out: the cluster itself is the only candidate here, for an election
+    /// between clusters that share one Consul.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<PodSelector>,
 
     /// Name of the lock in the store: of the Lease, or the key in Consul. Default: made from the class's keyTemplate, which is
     /// {name} for Leases and services/{namespace}/{name}/leader for Consul. It must fit the keyPattern of the class.
@@ -114,8 +126,15 @@ pub struct LeaderElectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consul_service: Option<ConsulService>,
 
-    /// Freezes the election: nobody is promoted or demoted and no pod is labelled, the lock is kept. A handover that is under
-    /// way is completed first. Default: false.
+    /// Workloads of this namespace that run only where this cluster leads: each is enabled while a pod of this cluster, or without
+    /// a selector the cluster itself, is the leader, and disabled otherwise. A CronJob or Job is disabled by spec.suspend, a
+    /// Deployment or StatefulSet by 0 replicas. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind", "name"]))]
+    pub workloads: Vec<Workload>,
+
+    /// Freezes the election: nobody is promoted or demoted and no pod is labelled, no workload is enabled or disabled, the lock is
+    /// kept. A handover that is under way is completed first. Default: false.
     #[serde(default)]
     pub paused: bool,
 }
@@ -186,11 +205,17 @@ pub struct Eligibility {
     #[serde(default)]
     #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: u32,
+
+    /// Only without spec.selector: a Deployment of this namespace that must have the condition Available for this cluster to be
+    /// elected, and to stay leader. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub available_deployment: Option<String>,
 }
 
 impl Default for Eligibility {
     fn default() -> Self {
-        Self { require_ready: true, min_ready_seconds: 0 }
+        Self { require_ready: true, min_ready_seconds: 0, available_deployment: None }
     }
 }
 
@@ -395,8 +420,13 @@ pub struct LeaderElectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_case_failover_seconds: Option<i64>,
 
-    /// Accepted: the spec is valid and served. Elected: there is a leader. StoreReachable: the lock's store answers. Paused:
-    /// present while spec.paused is set.
+    /// The workloads that follow the leader, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workloads: Option<WorkloadsStatus>,
+
+    /// Accepted: the spec is valid and served. Elected: there is a leader. StoreReachable: the lock's store answers.
+    /// WorkloadsFollow: the workloads are as the leadership wants them; present with spec.workloads. Paused: present while
+    /// spec.paused is set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -410,7 +440,10 @@ pub struct LeaderElectionStatus {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Leader {
-    /// The pod's name; absent where a program that is not lictor holds the lock.
+    /// The leader as it is shown: the pod's name, or the cluster's, where the cluster itself is the leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The pod's name; absent where a program that is not lictor holds the lock, or the cluster itself is the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// The pod's uid.
@@ -430,6 +463,15 @@ pub struct Leader {
     pub ip: Option<String>,
     /// Since when it is the leader.
     pub since: Option<Time>,
+}
+
+impl Leader {
+    /// With its name.
+    #[must_use]
+    pub fn named(self) -> Self {
+        let cluster = self.cluster.as_ref().filter(|_| self.session.is_none());
+        Self { name: self.pod.as_ref().or(cluster).cloned(), ..self }
+    }
 }
 
 /// How many pods take part.

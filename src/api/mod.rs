@@ -7,12 +7,15 @@ mod consul;
 mod crd;
 mod election;
 mod resolve;
+mod workload;
 
 pub use class::{
     BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
     ElectionClassStatus, LeaseStore,
 };
-pub use conditions::{ACCEPTED, ELECTED, PAUSED, READY, STORE_REACHABLE, condition, with_transition_times};
+pub use conditions::{
+    ACCEPTED, ELECTED, PAUSED, READY, STORE_REACHABLE, WORKLOADS_FOLLOW, condition, with_transition_times,
+};
 pub use consul::{
     ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, LockPolicy,
     LostCluster, SecretKeyRef, SecretRef,
@@ -24,8 +27,12 @@ pub use election::{
     Preemption, Preference, Probe, TcpSocket, WhenStoreIsLost,
 };
 pub use resolve::{
-    Classes, ConsulClass, Credentials, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved, SecretId, SecretKey,
-    SessionNode, TlsSources, consul_class, resolve,
+    Classes, ClusterRule, ConsulClass, Credentials, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved, SecretId,
+    SecretKey, SessionNode, TlsSources, WorkloadRule, consul_class, resolve,
+};
+pub use workload::{
+    Claims, JobTemplate, OnDisable, OnRelease, WORKLOADS_ANNOTATION, Workload, WorkloadKind, WorkloadState,
+    WorkloadStatus, WorkloadsStatus,
 };
 
 /// The API group of every kind here, and the prefix of every annotation, label and finalizer that this project writes.

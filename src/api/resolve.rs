@@ -5,8 +5,8 @@ mod consul;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::election as api;
 use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, ElectionClass, LeaderElection};
+use crate::api;
 use crate::core;
 
 pub use consul::{ConsulClass, Credentials, SecretId, SecretKey, SessionNode, TlsSources, consul_class};
@@ -23,8 +23,14 @@ pub struct Resolved {
     pub consul: Option<ConsulClass>,
     /// Where its lock is.
     pub key: core::Key,
-    /// Which pods, and what is written on them.
+    /// Which pods, and what is written on them; empty where the cluster itself is the candidate.
     pub scope: core::Scope,
+    /// Whether the cluster itself is the candidate, and the Deployment that must be available then.
+    pub cluster: Option<ClusterRule>,
+    /// What runs only where the leader is.
+    pub workloads: BTreeMap<core::WorkloadId, WorkloadRule>,
+    /// Jobs that are made once for each term, by what their names begin with.
+    pub jobs: BTreeMap<String, api::JobTemplate>,
     /// Who may lead.
     pub rules: core::Rules,
     /// Which label write of a handover comes first.
@@ -39,6 +45,24 @@ pub struct Resolved {
     pub consul_service: Option<api::ConsulService>,
     /// Whether it is frozen.
     pub paused: bool,
+}
+
+/// What is asked of a cluster that is a candidate itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterRule {
+    /// A Deployment that must be available.
+    pub available: Option<String>,
+}
+
+/// What is to be done with one workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkloadRule {
+    /// How many replicas it gets when it is enabled.
+    pub replicas: Option<i32>,
+    /// Whether Jobs that still run are deleted when it is disabled.
+    pub delete_running: bool,
+    /// What becomes of it when the election does not concern it any more.
+    pub on_release: api::OnRelease,
 }
 
 /// How a leader is asked for its health.
@@ -98,6 +122,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         probe,
         when_store_is_lost,
         consul_service,
+        workloads,
         paused,
     } = &election.spec;
     let consul = class.consul.as_ref().map(Result::as_ref).transpose().map_err(Clone::clone)?;
@@ -111,17 +136,34 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             ),
         });
     }
+    if selector.is_none() && consul.is_none() {
+        return Err(Refusal {
+            reason: "NoCandidates",
+            message: format!(
+                "without spec.selector this cluster itself is the only candidate, and the class {:?} keeps its locks in Leases, which \
+                 no other cluster sees: write a selector, or name a class with spec.consul in spec.className",
+                class.name
+            ),
+        });
+    }
+    let markings = core::Markings {
+        leader: resolve_marking(leader.as_ref(), "leader"),
+        follower: resolve_marking(follower.as_ref(), "follower"),
+    };
     Ok(Resolved {
         class_name: class.name.clone(),
         consul: consul.cloned(),
         key: resolve_key(election, key.as_deref(), class, consul)?,
-        scope: core::Scope {
+        scope: selector.as_ref().map_or_else(core::Scope::default, |selector| core::Scope {
             selector: resolve_selector(selector),
-            markings: core::Markings {
-                leader: resolve_marking(leader.as_ref(), "leader"),
-                follower: resolve_marking(follower.as_ref(), "follower"),
-            },
-        },
+            markings,
+        }),
+        cluster: selector.is_none().then(|| ClusterRule { available: eligibility.available_deployment.clone() }),
+        workloads: workloads.iter().filter(|workload| workload.job_template.is_none()).map(resolve_workload).collect(),
+        jobs: workloads
+            .iter()
+            .filter_map(|workload| Some((workload.name.clone(), workload.job_template.clone()?)))
+            .collect(),
         rules: core::Rules {
             require_ready: eligibility.require_ready,
             min_ready: Duration::from_secs(eligibility.min_ready_seconds.into()),
@@ -296,6 +338,15 @@ fn resolve_marking(marking: Option<&api::Marking>, role: &str) -> core::Marking 
     let marking = marking.cloned().unwrap_or_default();
     let default = || BTreeMap::from([("role".to_owned(), role.to_owned())]);
     core::Marking { labels: marking.labels.unwrap_or_else(default), annotations: marking.annotations }
+}
+
+fn resolve_workload(workload: &api::Workload) -> (core::WorkloadId, WorkloadRule) {
+    let rule = WorkloadRule {
+        replicas: workload.replicas,
+        delete_running: workload.on_disable == Some(api::OnDisable::DeleteRunning),
+        on_release: workload.on_release.unwrap_or_default(),
+    };
+    (core::WorkloadId { kind: workload.kind.into(), name: workload.name.clone() }, rule)
 }
 
 fn resolve_preference(preference: &api::Preference) -> core::Preference {

@@ -10,7 +10,10 @@ use kube::Resource;
 use super::entry::Entry;
 use super::execute::Executor;
 use crate::api::{HistoryEntry, LeaderElection};
-use crate::core::{Announcement, Failure, Holder, NotEligible, Pod, Reason, Rival, Transition, Uid, annotation_defect};
+use crate::core::{
+    Announcement, Failure, Holder, NotEligible, Pod, Reason, Rival, Transition, Uid, WorkloadChange, WorkloadId,
+    annotation_defect,
+};
 use crate::kubernetes::Event;
 
 /// How many changes of leader a status tells.
@@ -31,12 +34,45 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
             tracing::info!(election = %name(entry), "{note}");
             tell(entry, None, false, "LedElsewhere", "Follow", note, executor);
         }
+        Announcement::Workload(id, change) => announce_workload(entry, &id, change, executor),
         Announcement::LockChanged { what } => {
             tracing::warn!(election = %name(entry), "the lock was {what} and is made anew");
             let note = format!("the lock was {what} and is made anew under a new term");
             tell(entry, None, true, "LockChanged", "RestoreLock", note, executor);
         }
     }
+}
+
+fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, executor: &Executor) {
+    let (warning, reason, action, what) = match change {
+        WorkloadChange::Enabled => (false, "WorkloadEnabled", "Enable", "is enabled: this cluster leads"),
+        WorkloadChange::Disabled => (false, "WorkloadDisabled", "Disable", "is disabled: this cluster does not lead"),
+        WorkloadChange::Released => {
+            (false, "WorkloadReleased", "Release", "is given back: it follows no leader any more")
+        }
+        WorkloadChange::Contested => {
+            (true, "WorkloadContested", "Restore", "was changed by somebody else and is put right")
+        }
+        WorkloadChange::RunningDeleted => {
+            (false, "JobsDeleted", "Disable", "is disabled, and its running Jobs are deleted")
+        }
+        WorkloadChange::Created => (false, "JobStarted", "Enable", "is made for the present term"),
+        WorkloadChange::Deleted | WorkloadChange::Noted => return,
+    };
+    tracing::info!(election = %name(entry), workload = %id, "{id} {what}");
+    tell(entry, None, warning, reason, action, format!("{id} {what}"), executor);
+}
+
+/// A leader by name: that of its pod, or of the cluster that is the leader itself.
+pub(super) fn holder_name(entry: &Entry, holder: &Holder) -> String {
+    let cluster = || entry.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| consul.cluster.clone());
+    holder.pod.clone().or_else(cluster).unwrap_or_default()
+}
+
+/// The same in a sentence.
+pub(super) fn told_holder(entry: &Entry, holder: &Holder) -> String {
+    let name = holder_name(entry, holder);
+    if holder.pod.is_some() { name } else { format!("the cluster {name}") }
 }
 
 /// Tells of annotations that can't be read, once for each pod.
@@ -62,12 +98,12 @@ pub(super) fn announce_refusal(entry: &Entry, reason: &'static str, message: &st
 
 fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Executor) {
     let Transition { term, leader, previous, reason, took } = transition;
-    let pod = leader.as_ref().map(|leader| leader.pod.as_str());
-    let before = previous.as_ref().map(|previous| previous.pod.as_str());
+    let new = leader.as_ref().map(|leader| holder_name(entry, leader));
+    let before = previous.as_ref().map(|previous| holder_name(entry, previous));
     let milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
     tracing::info!(
-        election = %name(entry), pod = pod.unwrap_or_default(), term = term.0, reason = reason.word(),
-        previous = before.unwrap_or_default(), took_ms = milliseconds, "{}",
+        election = %name(entry), pod = new.as_deref().unwrap_or_default(), term = term.0, reason = reason.word(),
+        previous = before.as_deref().unwrap_or_default(), took_ms = milliseconds, "{}",
         if leader.is_some() { "leader elected" } else { "there is no leader" }
     );
     entry.figures.transitions += 1;
@@ -80,8 +116,8 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
         0,
         HistoryEntry {
             term: term.0,
-            leader: pod.map(Into::into),
-            previous: before.map(Into::into),
+            leader: new,
+            previous: before,
             reason: reason.word().into(),
             at: Some(Time(in_seconds(Wall::now()))),
             took_milliseconds: milliseconds,
@@ -102,27 +138,33 @@ fn tell_transition(
     executor: &Executor,
 ) {
     let why = describe(reason);
-    let instead = previous.map(|previous| format!(" instead of {}", previous.pod)).unwrap_or_default();
+    let instead = previous.map(|previous| format!(" instead of {}", told_holder(entry, previous))).unwrap_or_default();
     if let Some(leader) = leader {
-        let pod = pod_reference(entry, &leader.pod, &leader.uid);
-        let note = format!("{} is the leader{instead} in {term}, after {milliseconds} ms: {why}", leader.pod);
-        tell(entry, Some(pod.clone()), false, "Elected", "Promote", note, executor);
-        executor.tell(Event {
-            regarding: pod,
-            related: Some(reference(entry)),
-            warning: false,
-            reason: "Elected",
-            action: "Promote",
-            note: format!("leader of {} in {term}: {why}", entry.id.name),
-        });
+        let pod = leader.pod.as_ref().map(|pod| pod_reference(entry, pod, &leader.uid));
+        let name = told_holder(entry, leader);
+        let note = format!("{name} is the leader{instead} in {term}, after {milliseconds} ms: {why}");
+        tell(entry, pod.clone(), false, "Elected", "Promote", note, executor);
+        if let Some(regarding) = pod {
+            executor.tell(Event {
+                regarding,
+                related: Some(reference(entry)),
+                warning: false,
+                reason: "Elected",
+                action: "Promote",
+                note: format!("leader of {} in {term}: {why}", entry.id.name),
+            });
+        }
     } else {
-        let related = previous.map(|previous| pod_reference(entry, &previous.pod, &previous.uid));
+        let pod = |previous: &Holder| Some(pod_reference(entry, previous.pod.as_ref()?, &previous.uid));
+        let related = previous.and_then(pod);
         let note = format!("there is no leader{instead}: {why}");
         tell(entry, related, true, "NoLeader", "Demote", note, executor);
     }
-    if let Some(previous) = previous {
+    if let Some(previous) = previous
+        && let Some(pod) = &previous.pod
+    {
         executor.tell(Event {
-            regarding: pod_reference(entry, &previous.pod, &previous.uid),
+            regarding: pod_reference(entry, pod, &previous.uid),
             related: Some(reference(entry)),
             warning: false,
             reason: "Demoted",
@@ -159,7 +201,8 @@ fn describe(reason: Reason) -> &'static str {
 pub(super) fn led_elsewhere(rival: &Rival) -> String {
     let Rival { cluster, holder, session, .. } = rival;
     match (cluster, holder) {
-        (Some(cluster), Some(holder)) => format!("the leader is {} in the cluster {cluster}", holder.pod),
+        (Some(cluster), Some(Holder { pod: Some(pod), .. })) => format!("the leader is {pod} in the cluster {cluster}"),
+        (Some(cluster), Some(Holder { pod: None, .. })) => format!("the leader is the cluster {cluster}"),
         (Some(cluster), None) => format!("the cluster {cluster} holds the lock"),
         (None, _) => format!("the lock is held by {session}, which is not lictor: its turn comes when that lets go"),
     }
@@ -178,6 +221,7 @@ pub(super) fn not_eligible(why: NotEligible) -> &'static str {
         NotEligible::NotScheduled => "the pod has no node yet",
         NotEligible::NodeCordoned => "the pod's node is cordoned",
         NotEligible::ReadyTooShortly(_) => "the pod is not ready for long enough yet",
+        NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeployment is not available",
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::{FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
+use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
 use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, Pod, Record, Selector, Uid, Version};
 use crate::store::Registration;
 
 use super::input::ElectionId;
 use super::probe::Prober;
+use super::workloads::Followed;
 
 /// One election.
 pub(super) struct Entry {
@@ -34,6 +35,10 @@ pub(super) struct Entry {
     pub(super) status: StatusWrites,
     pub(super) wake: Option<Instant>,
     pub(super) registered: Registered,
+    /// The workloads that it has changed, as its object says.
+    pub(super) claims: Claims,
+    /// What was known of its workloads when it took its last step.
+    pub(super) followed: Followed,
 }
 
 /// Numbers that only this process keeps.
@@ -72,6 +77,8 @@ impl Entry {
         Self {
             id,
             version,
+            claims: Claims::of(object.metadata.annotations.as_ref()),
+            followed: Followed::default(),
             object,
             resolved: None,
             members: BTreeSet::new(),

@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::input::{ElectionId, Input};
 use super::monotonic;
-use crate::api::{LeaderElection, LeaderElectionStatus};
+use crate::api::{Claims, JobTemplate, LeaderElection, LeaderElectionStatus};
 use crate::core::{
-    ClaimState, Command, Failure, Key, Outcome, PodChange, PodOutcome, Record, RecordOutcome, StoreId, Stored, Tenure,
-    Version,
+    ClaimState, Command, Failure, Key, OpId, Outcome, PodChange, PodOutcome, Record, RecordOutcome, StoreId, Stored,
+    Tenure, Version, WorkloadId, WorkloadOutcome,
 };
-use crate::kubernetes::{ClaimUpdate, Elections, Event, Events, Pods};
+use crate::kubernetes::{Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, Workloads, version_of};
 use crate::store::{Owner, Registration, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 
@@ -28,9 +30,10 @@ const COURTEOUS: usize = 8;
 #[derive(Clone)]
 pub(super) struct Executor {
     stores: Stores,
-    pub(super) pods: Pods,
-    pub(super) elections: Elections,
-    pub(super) events: Events,
+    pods: Pods,
+    workloads: Workloads,
+    elections: Elections,
+    events: Events,
     pub(super) metrics: Metrics,
     inputs: mpsc::UnboundedSender<Input>,
     claim: watch::Receiver<ClaimUpdate>,
@@ -43,9 +46,9 @@ pub(super) struct Executor {
 impl Executor {
     pub(super) fn new(
         stores: Stores,
-        pods: Pods,
-        elections: Elections,
-        events: Events,
+        client: &Client,
+        request_timeout: Duration,
+        identity: &str,
         metrics: Metrics,
         inputs: mpsc::UnboundedSender<Input>,
         claim: watch::Receiver<ClaimUpdate>,
@@ -53,9 +56,10 @@ impl Executor {
         let [urgent, outside, courteous] = [URGENT, OUTSIDE, COURTEOUS].map(|limit| Arc::new(Semaphore::new(limit)));
         Self {
             stores,
-            pods,
-            elections,
-            events,
+            pods: Pods::new(client.clone(), request_timeout),
+            workloads: Workloads::new(client.clone(), request_timeout),
+            elections: Elections::new(client.clone(), request_timeout),
+            events: Events::new(client.clone(), identity),
             metrics,
             inputs,
             claim,
@@ -84,7 +88,14 @@ impl Executor {
             Command::ListPods { op, .. } => (*op, Outcome::PodsListed(Err(not_acting()))),
             Command::ReadPod { op, .. } => (*op, Outcome::PodRead(Err(not_acting()))),
             Command::WritePod(write) => (write.op, Outcome::PodWritten(PodOutcome::Failed(not_acting()))),
-            Command::Announce(_) => return,
+            Command::WriteWorkload(write) => {
+                (write.op, Outcome::WorkloadWritten(WorkloadOutcome::Failed(not_acting())))
+            }
+            Command::DeleteRunning { op, .. } | Command::DeleteJob { op, .. } => {
+                (*op, Outcome::WorkloadWritten(WorkloadOutcome::Failed(not_acting())))
+            }
+            // These need more than the command says.
+            Command::CreateJob { .. } | Command::NoteJob { .. } | Command::Announce(_) => return,
         };
         let this = self.clone();
         let turn = match &command {
@@ -99,11 +110,15 @@ impl Executor {
             Command::ListLocks { .. } if stores.len() > 1 => &self.outside,
             _ => &self.urgent,
         };
-        let promotes = matches!(&command, Command::WritePod(write) if write.change == PodChange::Promote);
+        let promotes = match &command {
+            Command::WritePod(write) => write.change == PodChange::Promote,
+            Command::WriteWorkload(write) => write.enables(),
+            _ => false,
+        };
         self.spawn(turn.clone(), move || async move {
             // The claim may have ended while this waited for its turn, and so may the tenure.
             let may = this.acts() && (!promotes || tenure.lasts(monotonic()));
-            let outcome = if may { this.request(&id, &stores, command).await } else { refused };
+            let outcome = if may { this.request(&id, &stores, tenure, command).await } else { refused };
             this.metrics.count_failure(&outcome);
             let _ = this.inputs.send(Input::Outcome(id, op, outcome));
         });
@@ -118,11 +133,67 @@ impl Executor {
         });
     }
 
-    /// Puts the finalizer on or takes it off; the outcome comes back as an input.
-    pub(super) fn write_finalizer(&self, id: ElectionId, seen: LeaderElection, held: bool) {
+    /// Makes the Job of a term; the outcome comes back as an input. Not after the tenure under which that was decided.
+    pub(super) fn create_job(
+        &self,
+        id: ElectionId,
+        seen: LeaderElection,
+        tenure: Tenure,
+        command: Command,
+        template: Option<JobTemplate>,
+    ) {
+        let Command::CreateJob { op, plan, id: job, claim } = command else { return };
         let this = self.clone();
         self.spawn(self.urgent.clone(), move || async move {
-            let written = if this.acts() { this.elections.write_finalizer(&seen, held).await } else { Err(None) };
+            let outcome = match template {
+                Some(template) if this.acts() && tenure.lasts(monotonic()) => {
+                    let answer = this.workloads.create(&seen, &plan, &template, &job, &claim).await;
+                    this.show_workload(&id, &job, answer)
+                }
+                _ => Outcome::WorkloadWritten(WorkloadOutcome::Failed(not_acting())),
+            };
+            this.metrics.count_failure(&outcome);
+            let _ = this.inputs.send(Input::Outcome(id, op, outcome));
+        });
+    }
+
+    /// Notes in the election's own object that the Job of a term was made; the outcome comes back as an input.
+    pub(super) fn note_job(&self, id: ElectionId, seen: LeaderElection, op: OpId, claims: Claims) {
+        let this = self.clone();
+        self.spawn(self.urgent.clone(), move || async move {
+            let written = if this.acts() {
+                this.elections.write_metadata(&seen, true, &claims).await
+            } else {
+                Err(Some(not_acting()))
+            };
+            let outcome = match written {
+                Ok(election) => {
+                    let version = version_of(&election);
+                    let shown = Change::Applied((version, id.uid.clone(), election));
+                    let _ = this.inputs.send(Input::Elections(shown));
+                    WorkloadOutcome::Done
+                }
+                Err(None) => WorkloadOutcome::Failed(Failure::Refused("the election changed meanwhile".into())),
+                Err(Some(failure)) => WorkloadOutcome::Failed(failure),
+            };
+            let _ = this.inputs.send(Input::Outcome(id, op, Outcome::WorkloadWritten(outcome)));
+        });
+    }
+
+    /// What is there after a request is known before its outcome.
+    fn show_workload(&self, id: &ElectionId, workload: &WorkloadId, answer: Answer) -> Outcome {
+        if let Some(seen) = answer.seen {
+            let _ = self.inputs.send(Input::Workload(id.namespace.clone(), workload.clone(), seen));
+        }
+        Outcome::WorkloadWritten(answer.outcome)
+    }
+
+    /// Puts the finalizer on or takes it off, and notes which workloads are changed; the outcome comes back as an input.
+    pub(super) fn write_metadata(&self, id: ElectionId, seen: LeaderElection, held: bool, claims: Claims) {
+        let this = self.clone();
+        self.spawn(self.urgent.clone(), move || async move {
+            let written =
+                if this.acts() { this.elections.write_metadata(&seen, held, &claims).await } else { Err(None) };
             let _ = this.inputs.send(Input::Written(id, Box::new(written)));
         });
     }
@@ -150,7 +221,7 @@ impl Executor {
         });
     }
 
-    async fn request(&self, id: &ElectionId, stores: &BTreeSet<StoreId>, command: Command) -> Outcome {
+    async fn request(&self, id: &ElectionId, stores: &BTreeSet<StoreId>, tenure: Tenure, command: Command) -> Outcome {
         let written = |outcome: Result<_, _>| Outcome::RecordWritten(outcome.unwrap_or_else(RecordOutcome::Failed));
         match command {
             Command::ReadRecord { key, .. } => Outcome::RecordRead(match self.stores.get(&key.store) {
@@ -167,7 +238,21 @@ impl Executor {
             Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(&id.namespace, &selectors).await),
             Command::ReadPod { name, .. } => Outcome::PodRead(self.pods.read(&id.namespace, &name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),
-            Command::Announce(_) => Outcome::PodRead(Ok(None)),
+            Command::WriteWorkload(write) => {
+                // Of two requests in a row, the second may come too late.
+                let may = || self.acts() && (!write.enables() || tenure.lasts(monotonic()));
+                let answer = self.workloads.write(&id.namespace, &write, may).await;
+                self.show_workload(id, &write.id, answer)
+            }
+            Command::DeleteRunning { id: cron_job, uid, .. } => {
+                let answer = self.workloads.delete_running(&id.namespace, &uid).await;
+                self.show_workload(id, &cron_job, answer)
+            }
+            Command::DeleteJob { id: job, uid, .. } => {
+                let answer = self.workloads.delete(&id.namespace, &job, &uid).await;
+                self.show_workload(id, &job, answer)
+            }
+            Command::CreateJob { .. } | Command::NoteJob { .. } | Command::Announce(_) => Outcome::PodRead(Ok(None)),
         }
     }
 

@@ -6,12 +6,14 @@ use super::entry::Entry;
 use super::input::ElectionId;
 use super::locks::{Locks, Name};
 use super::monotonic;
-use crate::api::{Classes, ElectionClass, LeaderElection, Refusal, resolve};
-use crate::core::{Key, Node, Pod, Record, Selector, StoreId, Stored, Uid, Version};
-use crate::kubernetes::Change;
+use crate::api::{Claims, Classes, ElectionClass, LeaderElection, Refusal, resolve};
+use crate::core::{
+    Election, Key, Node, Pod, Record, Selector, StoreId, Stored, Uid, Version, WorkloadId, WorkloadKind,
+};
+use crate::kubernetes::{Change, WorkloadObject};
 use crate::store::{StoreEvent, StoreScope};
 
-/// Deleted pods are remembered so that an answer that is older than the deletion does not bring one back.
+/// Deleted pods and workloads are remembered so that an answer that is older than the deletion does not bring one back.
 const REMEMBERED_DELETIONS: usize = 4096;
 
 /// The caches.
@@ -31,8 +33,20 @@ pub(super) struct Index {
 pub(super) struct Namespace {
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) elections: BTreeMap<String, Entry>,
+    pub(super) workloads: BTreeMap<WorkloadId, WorkloadObject>,
     /// Which elections select a pod.
     selecting: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Namespace {
+    /// The elections that a workload matters to.
+    fn following(&self, object: &WorkloadObject) -> impl Iterator<Item = String> {
+        let cron_job =
+            object.owner.as_ref().and_then(|owner| self.workloads.values().find(|other| other.uid == *owner));
+        let concerns = move |entry: &Entry| entry.follows(object) || cron_job.is_some_and(|owner| entry.follows(owner));
+        let following = self.elections.values().filter(|entry| concerns(entry)).map(|entry| entry.id.name.clone());
+        following.collect::<Vec<_>>().into_iter()
+    }
 }
 
 impl Index {
@@ -115,6 +129,9 @@ impl Index {
         pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or_else(monotonic));
         let mut touched = BTreeSet::new();
         for (name, entry) in &mut content.elections {
+            if entry.group().and_then(Election::winding_down).is_some() {
+                touched.insert(name.clone());
+            }
             let stored = entry.spec().and_then(|spec| self.locks.get(&spec.key));
             let concerned = entry.concerns(&pod, stored.and_then(|(_, stored)| stored.written()));
             let was = if concerned { !entry.members.insert(pod.name.clone()) } else { entry.members.remove(&pod.name) };
@@ -140,10 +157,7 @@ impl Index {
 
     /// A pod is gone, unless the name belongs to another one by now.
     pub(super) fn remove_pod(&mut self, namespace: &str, name: &str, uid: &Uid) {
-        self.deleted.push_back(uid.clone());
-        if self.deleted.len() > REMEMBERED_DELETIONS {
-            self.deleted.pop_front();
-        }
+        self.forget_deleted(uid);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         if content.pods.get(name).is_none_or(|pod| pod.uid != *uid) {
             return;
@@ -153,11 +167,67 @@ impl Index {
         let mut touched = selecting;
         for (election, entry) in &mut content.elections {
             entry.selected.remove(name);
-            if entry.members.remove(name) {
+            if entry.members.remove(name) || entry.group().and_then(Election::winding_down).is_some() {
                 touched.insert(election.clone());
             }
         }
         self.dirty.extend(touched.into_iter().map(|election| (namespace.to_owned(), election)));
+    }
+
+    fn forget_deleted(&mut self, uid: &Uid) {
+        self.deleted.push_back(uid.clone());
+        if self.deleted.len() > REMEMBERED_DELETIONS {
+            self.deleted.pop_front();
+        }
+    }
+
+    // Workloads
+
+    pub(super) fn apply_workloads(&mut self, kind: WorkloadKind, change: Change<WorkloadObject>) {
+        match change {
+            Change::Applied(object) => self.put_workload(object),
+            Change::Deleted(object) => self.remove_workload(&object.namespace, &object.id, &object.uid),
+            Change::All(scope, objects) => {
+                let present: BTreeSet<&Uid> = objects.iter().map(|object| &object.uid).collect();
+                let known = self.scoped(scope.as_deref()).flat_map(|(_, content)| content.workloads.values());
+                let gone: Vec<WorkloadObject> =
+                    known.filter(|object| object.id.kind == kind && !present.contains(&object.uid)).cloned().collect();
+                for object in gone {
+                    self.remove_workload(&object.namespace, &object.id, &object.uid);
+                }
+                for object in objects {
+                    self.put_workload(object);
+                }
+            }
+            Change::Broken(..) => {}
+        }
+    }
+
+    /// A workload as it is now, from a watch or from the answer to a request: the newer one counts.
+    pub(super) fn put_workload(&mut self, object: WorkloadObject) {
+        if self.deleted.contains(&object.uid) {
+            return;
+        }
+        let content = self.namespaces.entry(object.namespace.clone()).or_default();
+        let known = content.workloads.get(&object.id).filter(|known| known.uid == object.uid);
+        if known.is_some_and(|known| known.version >= object.version) {
+            return;
+        }
+        let namespace = object.namespace.clone();
+        self.dirty.extend(content.following(&object).map(|election| (namespace.clone(), election)));
+        content.workloads.insert(object.id.clone(), object);
+    }
+
+    /// A workload is gone, unless the name belongs to another one by now.
+    pub(super) fn remove_workload(&mut self, namespace: &str, id: &WorkloadId, uid: &Uid) {
+        self.forget_deleted(uid);
+        let Some(content) = self.namespaces.get_mut(namespace) else { return };
+        if content.workloads.get(id).is_none_or(|known| known.uid != *uid) {
+            return;
+        }
+        if let Some(object) = content.workloads.remove(id) {
+            self.dirty.extend(content.following(&object).map(|election| (namespace.to_owned(), election)));
+        }
     }
 
     // Nodes and classes
@@ -269,6 +339,7 @@ impl Index {
                 known.version = version;
                 let same = known.object.spec == object.spec
                     && known.is_deleted() == object.metadata.deletion_timestamp.is_some();
+                known.claims = Claims::of(object.metadata.annotations.as_ref());
                 known.object = object;
                 if same {
                     self.mark(&namespace, &name);
@@ -333,6 +404,7 @@ impl Index {
         let others = content.into_iter().flat_map(|c| c.elections.values()).filter(|e| e.conflict.is_some());
         let others: Vec<String> = others.map(|entry| entry.id.name.clone()).collect();
         self.dirty.extend(others.into_iter().map(|other| (namespace.to_owned(), other)));
+        self.mark_neighbours(namespace, name);
     }
 
     /// Looks through all pods of the namespace: after a change of the selectors.
@@ -400,10 +472,19 @@ impl Index {
         }
     }
 
-    /// Whether no pod shows the leader's label of an election with a lock in a store.
+    /// Whether no pod shows the leader's label of an election with a lock in a store, and no workload of one runs.
     pub(super) fn is_vacated(&self, store: &StoreId) -> bool {
         self.namespaces.values().all(|content| {
             content.elections.values().all(|entry| {
+                let own = |object: &&WorkloadObject| {
+                    let claim = object.claim.as_ref();
+                    claim.is_some_and(|claim| claim.election == entry.id.name) && object.runs()
+                };
+                if entry.spec().is_some_and(|spec| spec.key.store == *store)
+                    && content.workloads.values().any(|w| own(&w))
+                {
+                    return false;
+                }
                 let markings = entry.spec().filter(|spec| spec.key.store == *store).map(|spec| &spec.scope.markings);
                 let mut pods = entry.members.iter().filter_map(|pod| content.pods.get(pod));
                 markings.is_none_or(|markings| !pods.any(|pod| markings.shows_leader(pod)))
@@ -487,14 +568,33 @@ impl Index {
                 });
             }
         }
-        None
+        let named = |other: &Entry| {
+            let theirs = other.spec()?;
+            let same = spec.workloads.keys().find(|id| theirs.workloads.contains_key(id)).map(ToString::to_string);
+            let job = || spec.jobs.keys().find(|name| theirs.jobs.contains_key(*name));
+            same.or_else(|| job().map(|name| format!("Job/{name} (a jobTemplate)")))
+        };
+        let mut others = content.elections.values().filter(|other| other.id.uid != entry.id.uid && wins(other));
+        let (other, workload) = others.find_map(|other| Some((other, named(other)?)))?;
+        Some(Refusal {
+            reason: "WorkloadTaken",
+            message: format!(
+                "{workload} is in spec.workloads of the older election {namespace}/{} already: take it out of one of the two, or \
+                 delete the other",
+                other.id.name
+            ),
+        })
     }
 
-    /// The other elections that share pods or the lock with this one.
+    /// The other elections that share pods, workloads or the lock with this one.
     pub(super) fn mark_neighbours(&mut self, namespace: &str, name: &str) {
         let Some(content) = self.namespaces.get(namespace) else { return };
         let Some(entry) = content.elections.get(name) else { return };
         let pods = entry.selected.iter().filter_map(|pod| content.selecting.get(pod)).flatten().cloned();
+        let has_workloads =
+            |entry: &Entry| entry.spec().is_some_and(|spec| !spec.workloads.is_empty() || !spec.jobs.is_empty());
+        let sharing = content.elections.values().filter(|other| has_workloads(entry) && has_workloads(other));
+        let pods = pods.chain(sharing.map(|other| other.id.name.clone()));
         let key = entry.spec().map(|spec| &spec.key);
         let namesakes = key.into_iter().flat_map(|key| self.locks.named(key)).cloned();
         let mut neighbours: BTreeSet<Name> = pods.map(|other| (namespace.to_owned(), other)).chain(namesakes).collect();

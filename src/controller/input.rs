@@ -1,8 +1,8 @@
 //! What the loop is told.
 
 use crate::api::{ElectionClass, LeaderElection};
-use crate::core::{Failure, Node, OpId, Outcome, Pod, Uid, Version};
-use crate::kubernetes::{Change, ClaimUpdate};
+use crate::core::{Failure, Node, OpId, Outcome, Pod, Uid, Version, WorkloadId, WorkloadKind};
+use crate::kubernetes::{Change, ClaimUpdate, WorkloadObject};
 use crate::store::{Registration, StoreEvent};
 
 /// An election, by name and uid: what comes back for an earlier one of the same name, is dropped.
@@ -27,6 +27,10 @@ pub enum Input {
     Classes(Change<(String, ElectionClass)>),
     /// Of elections.
     Elections(Change<(Version, Uid, LeaderElection)>),
+    /// Of workloads of a kind.
+    Workloads(WorkloadKind, Change<WorkloadObject>),
+    /// Of one workload of a namespace, by the answer to a request; the uid of one that is no more.
+    Workload(String, WorkloadId, Result<Box<WorkloadObject>, Uid>),
     /// Of locks.
     Records(StoreEvent),
     /// The outcome of a command.

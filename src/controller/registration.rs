@@ -91,7 +91,7 @@ fn wanted(entry: &Entry) -> Option<(Registration, String)> {
         Some(RegisteredLeader {
             address: holder.ip.clone()?,
             port: service.port,
-            meta: meta(term.to_string(), &holder.pod),
+            meta: meta(term.to_string(), holder.pod.as_deref().unwrap_or_default()),
         })
     });
     // What was never registered by this process is nobody's concern, unless there is a leader to be told.

@@ -9,7 +9,7 @@ use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant as TokioInstant, sleep_until};
 
-use super::announce::{announce, announce_defects, announce_refusal, text};
+use super::announce::{announce, announce_defects, announce_refusal, holder_name, text};
 use super::classes::{ConsulStores, World};
 use super::entry::{Entry, Registered};
 use super::execute::Executor;
@@ -20,15 +20,16 @@ use super::probe::{self, Prober};
 use super::registration;
 use super::shared::{Knowledge, Shared};
 use super::status::status;
+use super::workloads::{WorkloadWatches, followed, noted, template};
 use super::{monotonic, wall};
-use crate::api::{LeaderElection, Refusal};
+use crate::api::{Claims, ConsulClass, LeaderElection, Refusal};
 use crate::core::{
     ClaimState, Command, Desired, Election, Failure, HandoverOrder, Instant, Keeping, Key, OpId, Outcome, Pod,
-    PodOutcome, Situation, StoreId, Stored, Tenure, Term, Version, View, WhenLost,
+    PodOutcome, Situation, StoreId, Stored, Tenure, Term, Version, View, WhenLost, WorkloadKind,
 };
 use crate::kubernetes::{
-    Change, ClaimUpdate, Elections, Events, Namespaces, Pods, WatchFailure, watch_classes, watch_elections,
-    watch_nodes, watch_pods,
+    Change, ClaimUpdate, Namespaces, WatchFailure, resource_name, watch_classes, watch_elections, watch_nodes,
+    watch_pods,
 };
 use crate::store::{LockStore, StoreEvent, Stores};
 use crate::telemetry::{ElectionFigures, Health, Metrics};
@@ -44,6 +45,8 @@ const FINALIZER_RETRY: Duration = Duration::from_millis(200);
 const SLACK: Duration = Duration::from_secs(1);
 /// How long a stopping operator finishes what it has begun.
 const DRAIN: Duration = Duration::from_secs(5);
+/// The same while workloads end whose lock is let go of then: less than Kubernetes gives a pod by default.
+const WINDING_DOWN: Duration = Duration::from_secs(25);
 
 /// What an operator is made with.
 pub struct Parameters {
@@ -81,9 +84,16 @@ pub struct Controller {
     sync: Sync,
     shared: Shared,
     consul: ConsulStores,
+    watches: WorkloadWatches,
     timers: BTreeSet<(Instant, String, String)>,
     metrics: Metrics,
     health: Health,
+}
+
+/// How long a stopping operator finishes what it has begun.
+struct Drain {
+    until: Instant,
+    at_most: Instant,
 }
 
 /// Which first lists have arrived.
@@ -118,9 +128,9 @@ impl Controller {
         stores.insert(StoreId::leases(), leases.clone());
         let executor = Executor::new(
             stores.clone(),
-            Pods::new(client.clone(), request_timeout),
-            Elections::new(client.clone(), request_timeout),
-            Events::new(client.clone(), &identity),
+            &client,
+            request_timeout,
+            &identity,
             metrics.clone(),
             sender.clone(),
             claim.clone(),
@@ -140,6 +150,7 @@ impl Controller {
             .flat_map(|scope| ["pods", "leaderelections", "leases"].map(|resource| (resource, scope.clone())))
             .chain([("nodes", None), ("electionclasses", None)]);
         let sync = Sync { missing: missing.collect(), broken: BTreeMap::new() };
+        let watches = WorkloadWatches::new(client.clone(), namespaces.clone(), sender.clone());
         forward(&sender, watch_pods(&client, &namespaces).map(Input::Pods));
         forward(&sender, watch_nodes(&client).map(Input::Nodes));
         forward(&sender, watch_classes(&client).map(Input::Classes));
@@ -165,6 +176,7 @@ impl Controller {
             sync,
             shared: Shared::default(),
             consul,
+            watches,
             timers: BTreeSet::new(),
             metrics,
             health,
@@ -173,22 +185,28 @@ impl Controller {
 
     /// Runs until `stop` is set, then finishes the handovers that are under way.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let mut draining: Option<Instant> = None;
+        let mut draining: Option<Drain> = None;
         loop {
             let now = monotonic();
-            if draining.is_some_and(|until| now >= until || !self.is_busy()) {
+            let winds_down = draining.is_some() && self.winds_down();
+            if let Some(drain) = draining.as_mut().filter(|_| winds_down) {
+                // What is to be done when that is over, has its time, too.
+                drain.until = (now + DRAIN).min(drain.at_most);
+            }
+            if draining.as_ref().is_some_and(|drain| now >= drain.until) || (draining.is_some() && !self.is_busy()) {
                 let (acting, index) = (self.acting, &self.index);
                 return self.consul.stop(|store| acting && index.is_vacated(store)).await;
             }
             self.health.beat();
             let wake = self.timers.first().map_or(now + Duration::from_secs(1), |(at, ..)| *at);
-            let wake = wake.min(now + Duration::from_secs(1)).min(draining.unwrap_or(wake));
+            let wake = wake.min(now + Duration::from_secs(1)).min(draining.as_ref().map_or(wake, |drain| drain.until));
             let wake = self.shared.next_end(now).map_or(wake, |end| wake.min(end));
             tokio::select! {
                 biased;
                 changed = stop.changed(), if draining.is_none() => {
                     if changed.is_err() || *stop.borrow() {
-                        draining = Some(monotonic() + DRAIN);
+                        let now = monotonic();
+                        draining = Some(Drain { until: now + DRAIN, at_most: now + WINDING_DOWN });
                         self.index.mark_all();
                     }
                 }
@@ -207,11 +225,16 @@ impl Controller {
         }
     }
 
+    /// Whether workloads end whose lock is let go of then.
+    fn winds_down(&mut self) -> bool {
+        self.index.entries().any(|entry| entry.group().and_then(Election::winding_down).is_some())
+    }
+
     fn is_busy(&mut self) -> bool {
         // A handover that is complete is still to be told, in the status and by Events.
         self.acting
             && (self.executor.pending() > 0
-                || self.index.entries().any(|entry| entry.group().is_some_and(Election::is_busy)))
+                || self.index.entries().any(|entry| entry.group().is_some_and(Election::is_unfinished)))
     }
 
     // Observations
@@ -240,6 +263,15 @@ impl Controller {
                     self.metrics.forget(&gone.id.namespace, &gone.id.name);
                 }
             }
+            Input::Workloads(kind, change) => {
+                self.note_sync(resource_name(kind), &change);
+                if self.watches.observe(kind, &change) {
+                    self.index.mark_all();
+                }
+                self.index.apply_workloads(kind, change);
+            }
+            Input::Workload(_, _, Ok(object)) => self.index.put_workload(*object),
+            Input::Workload(namespace, id, Err(uid)) => self.index.remove_workload(&namespace, &id, &uid),
             Input::Records(event) => {
                 match &event {
                     StoreEvent::All(scope, _) if scope.store == StoreId::leases() => {
@@ -453,10 +485,24 @@ impl Controller {
             entry.prober = None;
             return;
         };
-        if desired == Desired::Run && !entry.has_finalizer() {
-            self.write_finalizer(namespace, name, true);
-            return;
+        let lacks = desired == Desired::Run && (!entry.has_finalizer() || entry.lacking_claims().is_some());
+        if lacks {
+            let claims = entry.lacking_claims().unwrap_or_else(|| entry.claims.clone());
+            // What was never written to, has nothing to lose.
+            let new = !entry.has_finalizer() && entry.group.is_none();
+            self.write_metadata(namespace, name, true, claims);
+            if new {
+                return;
+            }
         }
+        let Some(entry) = self.index.namespaces.get_mut(namespace).and_then(|content| content.elections.get_mut(name))
+        else {
+            return;
+        };
+        self.watches.begin(entry.kinds());
+        let unseen = entry.available_deployment().is_some() && !self.watches.knows(WorkloadKind::Deployment, namespace);
+        // A leader whose lock is lost is demoted all the same.
+        let desired = if desired == Desired::Run && (lacks || unseen) { Desired::Freeze } else { desired };
         let deleted = entry.is_deleted();
         let key = key_of(entry, held);
         let desired = match desired {
@@ -473,7 +519,7 @@ impl Controller {
         };
         let (wake, withdrawn) = self.step_election(namespace, name, &key, desired, tenure);
         if withdrawn && deleted {
-            self.write_finalizer(namespace, name, false);
+            self.write_metadata(namespace, name, false, Claims::default());
             return;
         }
         self.follow_up(namespace, name, refusal.as_ref(), desired, wake);
@@ -494,7 +540,9 @@ impl Controller {
     ) -> (Option<Instant>, bool) {
         let now = monotonic();
         let Some(content) = self.index.namespaces.get_mut(namespace) else { return (None, false) };
-        let Some(entry) = content.elections.get_mut(name) else { return (None, false) };
+        let known = content.elections.get(name).map(|entry| followed(entry, content, &self.watches, desired, wall()));
+        let (Some(entry), Some(known)) = (content.elections.get_mut(name), known) else { return (None, false) };
+        entry.followed = known;
         let locks = &self.index.locks;
         let strays: Vec<(Key, Stored)> = locks
             .of(&entry.id.uid)
@@ -518,13 +566,15 @@ impl Controller {
         let scope = spec.map_or_else(recorded, |spec| spec.scope.clone());
         let pods: Vec<&Pod> = entry.members.iter().filter_map(|pod| content.pods.get(pod)).collect();
         let nodes = &self.index.nodes;
-        let ttl = spec.and_then(|spec| spec.consul.as_ref()).map(|consul| consul.ttl).unwrap_or_default();
+        let consul = spec.and_then(|spec| spec.consul.as_ref());
+        let ttl = consul.map(|consul| consul.ttl).unwrap_or_default();
         let keeping = match tenure {
             Some(Tenure::Unlimited) => Keeping::ALONE,
             tenure => Keeping {
                 shared: true,
                 tenure: tenure.unwrap_or(Tenure::Lapsed),
                 when_lost: spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
+                silence: consul.map(ConsulClass::expiry).unwrap_or_default(),
                 grace: ttl,
                 // Other clusters' watches ask anew as often as this one's, and Consul adds up to a sixteenth.
                 not_before: self.shared.rewound(&key.store).map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
@@ -541,6 +591,10 @@ impl Controller {
             order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
             failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
             status_term: status_term(&entry.object),
+            cluster: entry.followed.cluster,
+            workloads: entry.followed.workloads.as_deref(),
+            jobs: &entry.followed.jobs,
+            wind_down: entry.followed.wind_down,
             pods: &pods,
             node: &|name| nodes.get(name),
             probe_failed: entry.probe_failed.as_ref(),
@@ -556,14 +610,24 @@ impl Controller {
         for command in commands {
             match command {
                 Command::Announce(announcement) => announce(entry, announcement, &self.executor),
+                Command::NoteJob { op, plan, term } => {
+                    let claims = noted(entry, &plan, term);
+                    self.executor.note_job(entry.id.clone(), entry.object.clone(), op, claims);
+                }
+                Command::CreateJob { ref plan, .. } => {
+                    let template = template(entry, plan).cloned();
+                    let (id, seen) = (entry.id.clone(), entry.object.clone());
+                    self.executor.create_job(id, seen, keeping.tenure, command, template);
+                }
                 command => self.executor.perform(entry.id.clone(), stores.clone(), keeping.tenure, command),
             }
         }
         (wake, withdrawn)
     }
 
-    /// Puts the finalizer on before anything else is written, and takes it off after everything else is gone.
-    fn write_finalizer(&mut self, namespace: &str, name: &str, held: bool) {
+    /// Puts the finalizer on, and says which workloads are changed, before anything else is written; takes it off after everything
+    /// else is gone.
+    fn write_metadata(&mut self, namespace: &str, name: &str, held: bool, claims: Claims) {
         let now = monotonic();
         let Some(content) = self.index.namespaces.get_mut(namespace) else { return };
         let Some(entry) = content.elections.get_mut(name) else { return };
@@ -573,7 +637,7 @@ impl Controller {
             if !held {
                 registration::forget(entry, &self.executor);
             }
-            self.executor.write_finalizer(entry.id.clone(), entry.object.clone(), held);
+            self.executor.write_metadata(entry.id.clone(), entry.object.clone(), held, claims);
         }
         let retry = entry.status.not_before.max(now + FINALIZER_RETRY);
         self.timers.insert((retry, namespace.into(), name.into()));
@@ -599,14 +663,22 @@ impl Controller {
         self.metrics.record(ElectionFigures {
             namespace: namespace.into(),
             name: name.into(),
-            leader: entry.group().and_then(Election::leader).map(|(_, holder, _)| holder.pod.clone()),
+            leader: entry.group().and_then(Election::leader).map(|(_, holder, _)| holder_name(entry, holder)),
             term: entry.group().map_or(0, |group| group.term().0),
             transitions: entry.figures.transitions,
             label_drift: entry.figures.label_drift,
             // A group that another cluster leads has its leader.
-            has_candidate: !candidates.is_empty()
+            has_candidate: (!candidates.is_empty() || entry.followed.cluster.is_some())
                 && !entry.group().is_some_and(|group| matches!(group.situation(), Situation::LedElsewhere(_))),
         });
+        if desired == Desired::Run
+            && !entry.status.in_flight
+            && now >= entry.status.not_before
+            && let Some(claims) = entry.superfluous_claims()
+        {
+            entry.status.in_flight = true;
+            self.executor.write_metadata(entry.id.clone(), entry.object.clone(), true, claims);
+        }
         let mut next = [wake, registration::follow(entry, &self.executor)].into_iter().flatten().min();
         if desired != Desired::Withdraw
             && let Some(status) = status(entry, refusal, &candidates, now, self.lease_duration)
@@ -642,7 +714,10 @@ impl Controller {
     }
 }
 
-fn forward(sender: &mpsc::UnboundedSender<Input>, inputs: impl futures::Stream<Item = Input> + Send + 'static) {
+pub(super) fn forward(
+    sender: &mpsc::UnboundedSender<Input>,
+    inputs: impl futures::Stream<Item = Input> + Send + 'static,
+) {
     let sender = sender.clone();
     tokio::spawn(async move {
         let mut inputs = std::pin::pin!(inputs);
@@ -701,7 +776,7 @@ fn follow_leader(
     let wanted =
         entry.spec().and_then(|spec| spec.probe.clone()).filter(|_| desired == Desired::Run).and_then(|probe| {
             let (_, holder, _) = entry.group()?.leader()?;
-            let pod = pods.get(&holder.pod).filter(|pod| pod.uid == holder.uid)?;
+            let pod = pods.get(holder.pod.as_ref()?).filter(|pod| pod.uid == holder.uid)?;
             let ip = pod.ip.as_ref()?.parse().ok()?;
             Some((holder.uid.clone(), ip, probe))
         });

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp as Wall;
 
-use super::announce::{in_seconds, led_elsewhere, not_eligible, text};
+use super::announce::{in_seconds, led_elsewhere, not_eligible, text, told_holder};
 use super::entry::Entry;
+use super::workloads::told;
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
     STORE_REACHABLE, condition, with_transition_times,
@@ -42,24 +43,33 @@ pub(super) fn status(
             return None;
         }
         let hands_over = group.is_busy() || *group.situation() == Situation::HandingOver;
-        if hands_over && group.failure().is_none() {
+        if hands_over && group.failure().is_none() && group.workload_failures().is_empty() {
             return None;
         }
         status.class_name = Some(spec.class_name.clone());
-        status.candidates = Some(count(spec, candidates, now));
+        status.candidates = Some(match entry.followed.cluster {
+            Some(fitness) => counted(1, fitness.is_ok().into()),
+            None => count(spec, candidates, now),
+        });
         status.worst_case_failover_seconds = Some(worst_case(spec, operator_lease));
         status.leader = match group.situation() {
             Situation::LedElsewhere(rival) => Some(leader_elsewhere(rival)),
-            _ => group.leader().map(|(_, holder, since)| Leader {
-                cluster: spec.consul.as_ref().map(|consul| consul.cluster.clone()),
-                ..leader(holder, Some(*since))
+            _ => group.leader().map(|(_, holder, since)| {
+                Leader {
+                    cluster: spec.consul.as_ref().map(|consul| consul.cluster.clone()),
+                    ..leader(holder, Some(*since))
+                }
+                .named()
             }),
         };
         let term = group.term().0;
         status.term = (term > 0).then_some(term).or(before.term);
         conditions.push(condition(ACCEPTED, true, "Accepted", "the election is served", generation));
-        conditions.push(elected(group, spec, candidates, now, generation));
+        conditions.push(elected(entry, group, spec, candidates, now, generation));
         conditions.push(store_reachable(group, generation));
+        let told = told(entry, group, now);
+        status.workloads = told.as_ref().map(|(workloads, _)| workloads.clone());
+        conditions.extend(told.map(|(_, condition)| condition));
         if spec.paused {
             let message = "the election is frozen: set spec.paused to false to go on";
             conditions.push(condition(PAUSED, true, "Paused", message, generation));
@@ -83,13 +93,18 @@ fn count(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) ->
     let total = u32::try_from(living.clone().count()).unwrap_or(u32::MAX);
     let could = living.filter(|(pod, node)| eligible(pod, *node, &spec.rules, now).is_ok()).count();
     let eligible = u32::try_from(could).unwrap_or(u32::MAX);
+    counted(total, eligible)
+}
+
+fn counted(total: u32, eligible: u32) -> CandidateCount {
     CandidateCount { total, eligible, summary: format!("{eligible}/{total}") }
 }
 
 fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
     Leader {
-        pod: Some(holder.pod.clone()),
-        uid: Some(holder.uid.0.clone()),
+        name: None,
+        pod: holder.pod.clone(),
+        uid: holder.pod.as_ref().map(|_| holder.uid.0.clone()),
         cluster: None,
         session: None,
         node: holder.node.clone(),
@@ -100,22 +115,25 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
 
 /// The leader in another cluster; or the session of a program that is no lictor.
 fn leader_elsewhere(rival: &Rival) -> Leader {
-    let Rival { cluster, holder, since, session, term: _ } = rival;
+    let Rival { cluster, holder, since, session, term: _, legacy: _ } = rival;
     Leader {
         cluster: cluster.clone(),
         session: cluster.is_none().then(|| session.clone()),
         ..holder.as_ref().map(|holder| leader(holder, *since)).unwrap_or_default()
     }
+    .named()
 }
 
 fn elected(
+    entry: &Entry,
     group: &Election,
     spec: &Resolved,
     candidates: &[(&Pod, Option<&Node>)],
     now: Instant,
     generation: i64,
 ) -> Condition {
-    let leads = group.leader().map(|(_, holder, _)| holder.pod.as_str());
+    let leads = group.leader().map(|(_, holder, _)| told_holder(entry, holder));
+    let leads = leads.as_deref();
     match group.situation() {
         Situation::LedElsewhere(rival) => {
             let reason = if rival.cluster.is_some() { "LedElsewhere" } else { "HeldByOther" };
@@ -170,7 +188,11 @@ fn elected(
             condition(ELECTED, false, "LockNotOurs", message, generation)
         }
         (_, Some(pod)) => condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation),
-        (_, None) => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),
+        (_, None) => match entry.followed.cluster {
+            Some(Err(why)) => condition(ELECTED, false, "NotEligible", not_eligible(why), generation),
+            Some(Ok(())) => condition(ELECTED, false, "NoLeader", "the lock is about to be taken", generation),
+            None => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),
+        },
     }
 }
 

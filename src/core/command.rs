@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use super::{Holder, Key, NotEligible, OpId, Pod, PodPatch, Record, Rival, Selector, Stored, Term, Uid, Version};
+use super::{
+    Holder, Key, NotEligible, OpId, Pod, PodPatch, Record, Rival, Selector, Stored, Term, Uid, Version, WorkloadClaim,
+    WorkloadId, WriteWorkload,
+};
 
 /// Something to be done in the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +75,46 @@ pub enum Command {
     },
     /// Patch one pod.
     WritePod(WritePod),
+    /// Enable, disable or give back a workload.
+    WriteWorkload(WriteWorkload),
+    /// Delete the Jobs of a CronJob that still run.
+    DeleteRunning {
+        /// For the outcome.
+        op: OpId,
+        /// The CronJob.
+        id: WorkloadId,
+        /// Its uid.
+        uid: Uid,
+    },
+    /// Delete a Job, and what runs of it, if it still has this uid.
+    DeleteJob {
+        /// For the outcome.
+        op: OpId,
+        /// The Job.
+        id: WorkloadId,
+        /// Precondition.
+        uid: Uid,
+    },
+    /// Make a Job from a template, suspended.
+    CreateJob {
+        /// For the outcome.
+        op: OpId,
+        /// The template's name.
+        plan: String,
+        /// The Job.
+        id: WorkloadId,
+        /// What is written on it.
+        claim: WorkloadClaim,
+    },
+    /// Note that the Job of a term was made.
+    NoteJob {
+        /// For the outcome.
+        op: OpId,
+        /// The template's name.
+        plan: String,
+        /// The term.
+        term: Term,
+    },
     /// Tell the user, off the critical path.
     Announce(Announcement),
 }
@@ -128,6 +171,21 @@ pub enum Outcome {
     PodRead(Result<Option<Pod>, Failure>),
     /// Of `WritePod`.
     PodWritten(PodOutcome),
+    /// Of whatever is done to workloads. What is there afterwards is shown before this comes.
+    WorkloadWritten(WorkloadOutcome),
+}
+
+/// What became of something that was done to a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkloadOutcome {
+    /// It is done.
+    Done,
+    /// It had another version.
+    Conflict,
+    /// The workload of that uid is no more.
+    Gone,
+    /// Anything else.
+    Failed(Failure),
 }
 
 /// What became of a write of the record.
@@ -203,11 +261,34 @@ pub enum Announcement {
     },
     /// Somebody else holds the lock.
     LedElsewhere(Rival),
+    /// Something was done to a workload.
+    Workload(WorkloadId, WorkloadChange),
     /// Somebody else changed or deleted the lock.
     LockChanged {
         /// What was found.
         what: &'static str,
     },
+}
+
+/// What was done to a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkloadChange {
+    /// It runs.
+    Enabled,
+    /// It is kept from running.
+    Disabled,
+    /// It is given back.
+    Released,
+    /// Somebody else changed it, and it is put right.
+    Contested,
+    /// Its running Jobs were deleted.
+    RunningDeleted,
+    /// A Job of an earlier term was deleted.
+    Deleted,
+    /// The Job of a term was made.
+    Created,
+    /// That was noted.
+    Noted,
 }
 
 /// One change of leader.
@@ -268,6 +349,7 @@ impl Reason {
                 NotEligible::NotSelected => "LeaderNotSelected",
                 NotEligible::NodeLost => "NodeLost",
                 NotEligible::NotReady => "LeaderNotReady",
+                NotEligible::Unavailable => "Unavailable",
                 NotEligible::NotScheduled | NotEligible::NodeCordoned | NotEligible::ReadyTooShortly(_) => {
                     "LeaderUnfit"
                 }

@@ -4,6 +4,7 @@
 //! store's watch tells. The rules of the handover itself are in [`handover`](super::handover).
 
 mod decide;
+mod legacy;
 mod records;
 #[cfg(test)]
 mod tests;
@@ -11,15 +12,18 @@ mod unheld;
 mod upkeep;
 mod view;
 mod withdraw;
+mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::decide::Decision;
+use self::decide::{Candidate, Decision};
+use self::legacy::Inheritance;
 use self::records::Intent;
 use self::unheld::Losing;
 use self::upkeep::{Upkeep, drift};
 pub use self::view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
 use self::withdraw::Withdrawal;
+use self::workloads::{Course, Steering};
 use super::backoff::Backoff;
 use super::handover::{Handover, Progress, Purpose};
 use super::{
@@ -34,6 +38,8 @@ pub struct Election {
     uid: Uid,
     elector: String,
     ops: u64,
+    /// What this process wrote up to this one, it wrote before it began to decide this election anew.
+    before: OpId,
     stored: Option<Stored>,
     newest: Version,
     /// The version up to which no write of anybody else can arrive late any more: see [`handover`](super::handover).
@@ -68,6 +74,13 @@ pub struct Election {
     highest_term: Term,
     phase: Phase,
     maintenance: BTreeMap<Uid, Upkeep>,
+    steering: Steering,
+    inheritance: Inheritance,
+    winding_down: Option<Instant>,
+    /// It is to leave, and something may still run here because of it.
+    lingers: bool,
+    /// What is still to be told.
+    told: Vec<Announcement>,
     backoff: Backoff,
     upkeep_backoff: Backoff,
     /// The same for pods that show the leader's label and should not.
@@ -113,10 +126,16 @@ impl Election {
             backoff: Backoff::new(&uid.0),
             upkeep_backoff: Backoff::new(&uid.0),
             demotion_backoff: Backoff::new(&uid.0),
+            steering: Steering::new(&uid.0),
+            inheritance: Inheritance::default(),
+            winding_down: None,
+            lingers: false,
+            told: Vec::new(),
             name,
             uid,
             elector,
             ops: first.0,
+            before: first,
             stored,
             newest,
             fenced: None,
@@ -182,6 +201,16 @@ impl Election {
         !matches!(self.phase, Phase::Idle | Phase::Reading(_))
     }
 
+    /// Whether it is in the middle of something: that, or workloads are being written, or end before the lock is let go of.
+    pub fn is_unfinished(&self) -> bool {
+        self.is_busy() || self.is_steering() || self.winding_down.is_some() || self.lingers
+    }
+
+    /// Until when the lock is kept although nobody leads, because workloads still end.
+    pub fn winding_down(&self) -> Option<Instant> {
+        self.winding_down
+    }
+
     /// The version of the lock, as last known.
     pub fn version(&self) -> Option<Version> {
         self.stored.as_ref()?.version()
@@ -204,6 +233,9 @@ impl Election {
     pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
         if let Some(uid) = self.maintenance.iter().find(|(_, upkeep)| upkeep.awaits(op)).map(|(uid, _)| uid.clone()) {
             return self.take_maintenance(uid, outcome, now);
+        }
+        if let Outcome::WorkloadWritten(outcome) = outcome {
+            return self.take_steering(op, outcome, now);
         }
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.phase = match (phase, outcome) {
@@ -303,8 +335,10 @@ impl Election {
 
     /// Decides what to do now.
     pub fn step(&mut self, view: &View) -> Vec<Command> {
-        let mut commands = Vec::new();
+        let mut commands: Vec<Command> = self.told.drain(..).map(Command::Announce).collect();
         self.wake = None;
+        self.winding_down = None;
+        self.lingers = view.desired == Desired::Leave && self.lets_run(Course::Await, view);
         self.gone.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid));
         let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !self.gone.contains(&pod.uid)).collect();
         let node = |name: &str| (view.node)(name);
@@ -320,6 +354,8 @@ impl Election {
         self.learn_scopes();
         self.unconfirmed = !view.keeping.tenure.lasts(view.now);
         self.note_rival(view);
+        self.inheritance.note(self.stored.as_ref(), view);
+        self.note_wait(view.now);
         if let Some(reason) = self.unheld(view) {
             if view.now < view.keeping.not_before {
                 self.wake_at(view.keeping.not_before);
@@ -443,6 +479,9 @@ impl Election {
             self.read_record(view, commands);
             return false;
         };
+        if view.desired == Desired::Withdraw && !self.give_up_workloads(view, commands) {
+            return false;
+        }
         if let Stored::Foreign(what) = &stored {
             return self.idle_beside_foreign(what.clone(), view, commands);
         }
@@ -460,7 +499,7 @@ impl Election {
             return false;
         }
         match (view.desired, &stored) {
-            (Desired::Withdraw, Stored::Held(..) | Stored::Free(_, None)) => {
+            (Desired::Withdraw, Stored::Held(..) | Stored::Free(_, None, _)) => {
                 self.withdraw(&Stored::Absent, view, commands)
             }
             (Desired::Withdraw, _) => self.withdraw(&stored, view, commands),
@@ -484,6 +523,7 @@ impl Election {
             return self.withdraw(&Stored::Absent, view, commands);
         }
         self.situation = Situation::Foreign(what);
+        self.steer(Course::Follow, view, commands);
         if view.keeping.shared {
             // The store's watch shows all keys.
             return false;
@@ -508,8 +548,13 @@ impl Election {
             && self.verified != Some(version)
         {
             // Somebody else's record: what the caches show of the pods may be older than it.
+            let selectors = view.scope.selectors_with(Some(record));
+            if selectors.is_empty() {
+                self.verified = Some(version);
+                return true;
+            }
             let op = self.next_op();
-            commands.push(Command::ListPods { op, selectors: view.scope.selectors_with(Some(record)) });
+            commands.push(Command::ListPods { op, selectors });
             self.phase = Phase::Verifying(op, Some(version));
             return false;
         }
@@ -526,13 +571,18 @@ impl Election {
             self.cause.get_or_insert(view.now);
         }
         match decision {
-            Decision::Keep(pod) if settled => {
+            Decision::Keep(candidate) if settled => {
                 let record = record.filter(|record| record.holder.is_some());
                 self.leader = record.and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
-                self.settle(stored, Some(pod), view, commands);
+                self.settle(stored, candidate.pod(), view, commands);
+                if let (Some(record), Some(version)) = (record, stored.version())
+                    && self.publish_legacy(record, version, view, commands)
+                {
+                    self.steer(Course::Lead(record.term), view, commands);
+                }
             }
-            Decision::Keep(pod) => return self.keep(pod, stored, view, commands),
-            Decision::Elect(pod, reason) => self.write(stored, Some(pod), reason, view, commands),
+            Decision::Keep(candidate) => return self.keep(candidate, stored, view, commands),
+            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, view, commands),
             Decision::Vacate(reason) => self.write(stored, None, reason, view, commands),
             Decision::Wait(why, until) => {
                 self.situation = Situation::Recovering(why, until);
@@ -544,6 +594,7 @@ impl Election {
             Decision::Nobody => {
                 self.leader = None;
                 self.situation = Situation::Vacant;
+                self.steer(Course::Follow, view, commands);
                 if let (false, Some(record), Some(version)) = (settled, record, stored.version()) {
                     // What is written on pods while nobody leads, has to be in the record too.
                     let present = self.make_record(view, None, Some(record), record.since);
@@ -558,14 +609,15 @@ impl Election {
     }
 
     /// The leader stays, but its labels or its record are not as they should be.
-    fn keep(&mut self, pod: &Pod, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn keep(&mut self, candidate: Candidate, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return false };
         if record.scope != *view.scope || record.election != self.uid {
-            self.write(stored, Some(pod), Reason::SpecChanged, view, commands);
+            self.write(stored, Some(candidate), Reason::SpecChanged, view, commands);
             return false;
         }
+        let Candidate::Pod(pod) = candidate else { return false };
         if self.fenced != Some(version) {
-            self.write(stored, Some(pod), Reason::Resumed, view, commands);
+            self.write(stored, Some(candidate), Reason::Resumed, view, commands);
             return false;
         }
         commands.push(drift(pod));

@@ -57,12 +57,14 @@ pub enum NotEligible {
     NodeCordoned,
     /// It will have been ready for long enough at this moment.
     ReadyTooShortly(Instant),
+    /// The candidate is the cluster, and the Deployment that it needs is not available.
+    Unavailable,
 }
 
 impl NotEligible {
     /// Whether the same pod may well lead again by itself, so that a failover delay makes sense.
     pub fn may_recover(self) -> bool {
-        matches!(self, Self::NodeLost | Self::NotReady)
+        matches!(self, Self::NodeLost | Self::NotReady | Self::Unavailable)
     }
 }
 

@@ -113,7 +113,7 @@ enum FenceState {
     Reading(OpId),
 }
 
-/// The pod that becomes the leader.
+/// The pod that becomes the leader; or the cluster itself, without a version.
 #[derive(Debug)]
 struct Target {
     holder: Holder,
@@ -193,12 +193,16 @@ impl Handover {
             return Progress::Abandoned;
         }
         if let Listing::Due = self.listing {
-            let op = next_op();
             // Also those that lead although they were taken out of the group: a record that was vacated since does not name them.
             let mut selectors = self.record.scope.selectors_with(Some(&self.record));
             selectors.extend(self.leaders().filter(|selector| !selector.match_labels.is_empty()));
-            commands.push(Command::ListPods { op, selectors });
-            self.listing = Listing::Sent(op);
+            if selectors.is_empty() {
+                self.listing = Listing::Done(Vec::new());
+            } else {
+                let op = next_op();
+                commands.push(Command::ListPods { op, selectors });
+                self.listing = Listing::Sent(op);
+            }
         }
         if self.locks == Locks::Due {
             let op = next_op();
@@ -326,9 +330,12 @@ impl Handover {
                 (pod.uid.clone(), Fence { name: pod.name.clone(), state: FenceState::Due(Box::new(pod.clone())) })
             })
             .collect();
-        if let Some(previous) = previous {
-            let unread = || Fence { name: previous.pod.clone(), state: FenceState::Unread };
-            fences.entry(previous.uid.clone()).or_insert_with(unread);
+        if let Some(previous) = previous
+            && let Some(name) = &previous.pod
+        {
+            fences
+                .entry(previous.uid.clone())
+                .or_insert_with(|| Fence { name: name.clone(), state: FenceState::Unread });
         }
         if let Some(target) = &self.target {
             fences.remove(&target.holder.uid);
@@ -398,13 +405,15 @@ impl Handover {
         let Some(target) = &mut self.target else { return true };
         target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
             TargetState::Done => return true,
+            // The cluster itself: there is no pod to label.
+            TargetState::Due if target.holder.pod.is_none() => return true,
             TargetState::Due => {
                 let op = next_op();
                 let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
                 commands.push(Command::WritePod(WritePod {
                     op,
                     change: PodChange::Promote,
-                    name: target.holder.pod.clone(),
+                    name: target.holder.pod.clone().unwrap_or_default(),
                     uid: target.holder.uid.clone(),
                     version: target.version,
                     patch,
@@ -413,7 +422,7 @@ impl Handover {
             }
             TargetState::Unread => {
                 let op = next_op();
-                commands.push(Command::ReadPod { op, name: target.holder.pod.clone() });
+                commands.push(Command::ReadPod { op, name: target.holder.pod.clone().unwrap_or_default() });
                 TargetState::Reading(op)
             }
             TargetState::Unconfirmed => {
@@ -519,10 +528,10 @@ impl Fence {
 /// Whether a lock names nobody, and was written for this generation of the election or a later one.
 pub(super) fn is_emptied(lock: &Stored, generation: i64) -> bool {
     match lock {
-        Stored::Absent | Stored::Foreign(_) | Stored::Held(..) | Stored::Free(_, None) => true,
+        Stored::Absent | Stored::Foreign(_) | Stored::Held(..) | Stored::Free(_, None, _) => true,
         Stored::Damaged(..) => false,
         // Nobody holds it, and whoever has an older view of the election sees that it is of a later one.
-        Stored::Free(_, Some(record)) => record.generation >= generation,
+        Stored::Free(_, Some(record), _) => record.generation >= generation,
         Stored::Record(_, record) => record.holder.is_none() && record.generation >= generation,
     }
 }

@@ -18,11 +18,12 @@ mod selector;
 mod session;
 mod tenure;
 mod time;
+mod workload;
 
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
 pub use command::{
     Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, Transition,
-    WritePod,
+    WorkloadChange, WorkloadOutcome, WritePod,
 };
 pub use election::{Desired, Election, HandoverOrder, Keeping, Situation, View, WhenLost};
 pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
@@ -36,3 +37,7 @@ pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use tenure::Tenure;
 pub use time::{Instant, Timestamp};
+pub use workload::{
+    Claim as WorkloadClaim, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Legacy, Setting, TEMPLATE_ANNOTATION,
+    WRITTEN_ANNOTATION, Wish, Workload, WorkloadId, WorkloadKind, WriteWorkload,
+};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Markings, Selector, Term, Timestamp, Uid, Version};
+use super::{Legacy, Markings, Selector, Term, Timestamp, Uid, Version};
 
 /// The record, as it is kept in the store. It is only ever written by compare-and-swap on the version last read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Record {
     /// What was written under earlier records and is not cleaned up yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Scope>,
+    /// What workloads that run only where the leader is, need of whoever comes next; none: there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legacy: Option<Legacy>,
 }
 
 impl Record {
@@ -49,12 +52,13 @@ impl Record {
     }
 }
 
-/// A pod that holds the lock.
+/// Who holds the lock: a pod, or the cluster itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Its name.
-    pub pod: String,
-    /// Its uid.
+    /// The pod's name; none: it is the cluster itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The pod's uid; that of the election, where it is the cluster itself.
     pub uid: Uid,
     /// Its node, when it was elected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,11 +81,11 @@ pub struct Scope {
 impl Scope {
     /// This selector and those of a record, each once.
     pub(super) fn selectors_with(&self, record: Option<&Record>) -> Vec<Selector> {
-        let mut selectors = vec![self.selector.clone()];
-        for Self { selector, .. } in
-            record.into_iter().flat_map(|record| [&record.scope].into_iter().chain(&record.former))
-        {
-            if !selectors.contains(selector) {
+        let mut selectors = Vec::new();
+        let recorded = record.into_iter().flat_map(|record| [&record.scope].into_iter().chain(&record.former));
+        for Self { selector, .. } in [self].into_iter().chain(recorded) {
+            // Where the cluster itself is the candidate, it selects no pod.
+            if *selector != Selector::default() && !selectors.contains(selector) {
                 selectors.push(selector.clone());
             }
         }
@@ -102,6 +106,8 @@ pub struct Rival {
     pub since: Option<Timestamp>,
     /// How it holds the lock, for people: a session's name, node and id.
     pub session: String,
+    /// What its workloads need of whoever comes next.
+    pub legacy: Option<Legacy>,
 }
 
 /// What the store has under a key.
@@ -111,8 +117,9 @@ pub enum Stored {
     Absent,
     /// A record that this cluster holds.
     Record(Version, Record),
-    /// A lock that nobody holds, and everybody may take at this version; what this cluster wrote there last, if it is still there.
-    Free(Version, Option<Record>),
+    /// A lock that nobody holds, and everybody may take at this version; what this cluster wrote there last, if it is still there;
+    /// and what the workloads of another cluster that held it last, need of whoever comes next.
+    Free(Version, Option<Record>, Option<Legacy>),
     /// Somebody else holds it, and has it until they let go.
     Held(Version, Rival),
     /// A record of this project that somebody edited: it names no holder that could be trusted. The term is a hint.
@@ -126,7 +133,7 @@ impl Stored {
     pub fn version(&self) -> Option<Version> {
         match self {
             Self::Absent | Self::Foreign(_) | Self::Held(..) => None,
-            Self::Record(version, _) | Self::Free(version, _) | Self::Damaged(version, _) => Some(*version),
+            Self::Record(version, _) | Self::Free(version, ..) | Self::Damaged(version, _) => Some(*version),
         }
     }
 
@@ -141,8 +148,8 @@ impl Stored {
     /// What this cluster wrote last, whether or not it still holds the lock.
     pub fn written(&self) -> Option<&Record> {
         match self {
-            Self::Record(_, record) | Self::Free(_, Some(record)) => Some(record),
-            Self::Absent | Self::Free(_, None) | Self::Held(..) | Self::Damaged(..) | Self::Foreign(_) => None,
+            Self::Record(_, record) | Self::Free(_, Some(record), _) => Some(record),
+            Self::Absent | Self::Free(_, None, _) | Self::Held(..) | Self::Damaged(..) | Self::Foreign(_) => None,
         }
     }
 }

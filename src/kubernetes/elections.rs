@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::failure::patched;
 use super::{failure, within};
-use crate::api::{FINALIZER, LeaderElection, LeaderElectionStatus};
+use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, WORKLOADS_ANNOTATION};
 use crate::core::{ElectionRead, Failure, Uid};
 
 /// The elections of one cluster.
@@ -50,14 +50,14 @@ impl Elections {
     ) -> Result<LeaderElection, Option<Failure>> {
         let mut fields = json!(status);
         // In a merge patch, what is not named stays: what may vanish has to be named.
-        for vanishing in ["leader", "term", "candidates", "className", "history", "conditions"] {
+        for vanishing in ["leader", "term", "candidates", "className", "workloads", "history", "conditions"] {
             if fields.get(vanishing).is_none() {
                 fields[vanishing] = serde_json::Value::Null;
             }
         }
         let leader = fields.get("leader").is_some_and(serde_json::Value::is_object);
         if leader {
-            for vanishing in ["pod", "uid", "cluster", "session", "node", "ip"] {
+            for vanishing in ["name", "pod", "uid", "cluster", "session", "node", "ip"] {
                 if fields["leader"].get(vanishing).is_none() {
                     fields["leader"][vanishing] = serde_json::Value::Null;
                 }
@@ -74,15 +74,23 @@ impl Elections {
         patched("leaderelections/status", within(self.timeout, written).await)
     }
 
-    /// Puts the finalizer on or takes it off, if the election is still as `seen`.
+    /// Puts the finalizer on or takes it off, and notes which workloads are changed, if the election is still as `seen`.
     ///
     /// # Errors
     /// `None`: it has changed meanwhile. Otherwise why it could not be written.
-    pub async fn write_finalizer(&self, seen: &LeaderElection, held: bool) -> Result<LeaderElection, Option<Failure>> {
+    pub async fn write_metadata(
+        &self,
+        seen: &LeaderElection,
+        held: bool,
+        claims: &Claims,
+    ) -> Result<LeaderElection, Option<Failure>> {
         let others = seen.finalizers().iter().map(String::as_str).filter(|finalizer| *finalizer != FINALIZER);
         let finalizers: Vec<&str> = others.chain(held.then_some(FINALIZER)).collect();
         let patch = json!({
-            "metadata": {"uid": seen.uid(), "resourceVersion": seen.resource_version(), "finalizers": finalizers},
+            "metadata": {
+                "uid": seen.uid(), "resourceVersion": seen.resource_version(), "finalizers": finalizers,
+                "annotations": {WORKLOADS_ANNOTATION: claims.text()},
+            },
         });
         let api = self.api(&seen.namespace().unwrap_or_default());
         let name = seen.name_any();

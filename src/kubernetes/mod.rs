@@ -10,6 +10,7 @@ mod nodes;
 mod pods;
 mod secrets;
 mod watch;
+mod workloads;
 
 pub use classes::ElectionClasses;
 pub use client::{ClientError, Namespaces, connect};
@@ -20,6 +21,7 @@ pub use lease_claim::{ClaimUpdate, LeaseClaim};
 pub use pods::Pods;
 pub use secrets::{SecretChange, SecretData, watch_secrets};
 pub use watch::{Change, Retry, watch_classes, watch_config, watch_elections, watch_nodes, watch_pods};
+pub use workloads::{Answer, FIELD_MANAGER, WorkloadObject, Workloads, resource_name, watch_workloads};
 
 use kube::ResourceExt;
 

@@ -215,7 +215,7 @@ fn lease(key: &Key, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
             ..ObjectMeta::default()
         },
         spec: Some(LeaseSpec {
-            holder_identity: record.holder.as_ref().map(|holder| holder.pod.clone()),
+            holder_identity: record.holder.as_ref().and_then(|holder| holder.pod.clone()),
             lease_transitions: Some(transitions),
             acquire_time: Timestamp::from_millisecond(record.since.0).ok().map(MicroTime),
             ..LeaseSpec::default()
@@ -237,7 +237,10 @@ fn stored(lease: &Lease) -> Stored {
     let version = version_of(lease);
     let shown_term = Term(spec.lease_transitions.unwrap_or(0).max(0).into());
     match json.and_then(|json| serde_json::from_str::<Record>(json).ok()) {
-        Some(record) if record.holder.as_ref().map(|h| &h.pod) == holder.as_ref() && record.term == shown_term => {
+        Some(record)
+            if record.holder.as_ref().and_then(|holder| holder.pod.as_ref()) == holder.as_ref()
+                && record.term == shown_term =>
+        {
             Stored::Record(version, record)
         }
         Some(record) => Stored::Damaged(version, record.term.raised_by_hint(shown_term)),

@@ -646,6 +646,7 @@ fn op(command: &Command) -> OpId {
         | Command::ReadPod { op, .. } => *op,
         Command::WritePod(write) => write.op,
         Command::Announce(_) => OpId(0),
+        other => unreachable!("no workloads are simulated: {other:?}"),
     }
 }
 
@@ -660,6 +661,7 @@ fn failed(command: &Command, failure: Failure) -> Outcome {
         Command::ListPods { .. } => Outcome::PodsListed(Err(failure)),
         Command::ReadPod { .. } | Command::Announce(_) => Outcome::PodRead(Err(failure)),
         Command::WritePod(_) => Outcome::PodWritten(PodOutcome::Failed(failure)),
+        other => unreachable!("no workloads are simulated: {other:?}"),
     }
 }
 
@@ -693,7 +695,7 @@ fn in_words(command: &Command) -> String {
                 .collect();
             format!("{:?} {} at {}, {}, term {term}", write.change, write.uid, write.version, labels.join(","))
         }
-        Command::Announce(announcement) => format!("{announcement:?}"),
+        other => format!("{other:?}"),
     }
 }
 

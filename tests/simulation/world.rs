@@ -271,7 +271,7 @@ impl World {
             }
             Command::ReadPod { name, .. } => Outcome::PodRead(Ok(self.pods.get(name).cloned())),
             Command::WritePod(write) => Outcome::PodWritten(self.write_pod(election, write)?),
-            Command::Announce(_) => return Err("an announcement is no request".into()),
+            other => return Err(format!("no request of this simulation: {other:?}")),
         })
     }
 

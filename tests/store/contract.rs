@@ -64,7 +64,7 @@ pub fn record(owner: &Owner, term: i64, pod: Option<&str>) -> Record {
         term: Term(term),
         term_by_version: false,
         holder: pod.map(|pod| Holder {
-            pod: pod.into(),
+            pod: Some(pod.into()),
             uid: Uid(format!("uid of {pod}")),
             node: Some("node".into()),
             ip: Some("10.0.0.1".into()),
@@ -75,6 +75,7 @@ pub fn record(owner: &Owner, term: i64, pod: Option<&str>) -> Record {
         generation: 3,
         scope: scope("web"),
         former: vec![scope("old")],
+        legacy: None,
     }
 }
 
@@ -185,6 +186,7 @@ pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
     let empty = Record {
         holder: None,
         former: Vec::new(),
+        legacy: None,
         scope: Scope::default(),
         elector: String::new(),
         ..record(&lock.owner, 0, None)

@@ -3,11 +3,39 @@
 use super::Election;
 use super::view::{Situation, View};
 use crate::core::eligibility::{Rank, priority, rank};
-use crate::core::{Instant, Node, NotEligible, Pod, Reason, Record, eligible, standing};
+use crate::core::{Holder, Instant, Node, NotEligible, Pod, Reason, Record, Uid, Version, eligible, standing};
+
+/// Who may lead.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Candidate<'a> {
+    Pod(&'a Pod),
+    /// The cluster itself.
+    Cluster,
+}
+
+impl<'a> Candidate<'a> {
+    pub(super) fn pod(self) -> Option<&'a Pod> {
+        match self {
+            Self::Pod(pod) => Some(pod),
+            Self::Cluster => None,
+        }
+    }
+
+    /// As it is written into the record of an election, and the version for which it may be promoted.
+    pub(super) fn holder(self, election: &Uid) -> (Holder, Version) {
+        match self {
+            Self::Pod(pod) => {
+                let (name, uid) = (Some(pod.name.clone()), pod.uid.clone());
+                (Holder { pod: name, uid, node: pod.node.clone(), ip: pod.ip.clone() }, pod.version)
+            }
+            Self::Cluster => (Holder { pod: None, uid: election.clone(), node: None, ip: None }, Version::default()),
+        }
+    }
+}
 
 pub(super) enum Decision<'a> {
-    Keep(&'a Pod),
-    Elect(&'a Pod, Reason),
+    Keep(Candidate<'a>),
+    Elect(Candidate<'a>, Reason),
     Vacate(Reason),
     Wait(NotEligible, Instant),
     Nobody,
@@ -16,6 +44,9 @@ pub(super) enum Decision<'a> {
 impl Election {
     /// Who should lead, from what is known.
     pub(super) fn decide<'a>(&mut self, record: Option<&Record>, view: &View<'a>) -> Decision<'a> {
+        if let Some(fitness) = view.cluster {
+            return self.decide_for_cluster(fitness, record, view);
+        }
         let markings = &view.scope.markings;
         self.suspects.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid && pod.ready));
         let mut best: Option<(Rank, &'a Pod)> = None;
@@ -39,12 +70,14 @@ impl Election {
             {
                 // With a lock under another key it is not lost: it moves.
                 let moved = !view.strays.is_empty();
+                let incumbent = Candidate::Pod(incumbent);
                 return Decision::Elect(incumbent, if moved { Reason::SpecChanged } else { Reason::LockRestored });
             }
-            return best.map_or(Decision::Nobody, |pod| Decision::Elect(pod, Reason::Vacant));
+            return best.map_or(Decision::Nobody, |pod| Decision::Elect(Candidate::Pod(pod), Reason::Vacant));
         };
         let Some(pod) = view.pods.iter().copied().find(|pod| pod.uid == holder.uid) else {
-            return best.map_or(Decision::Vacate(Reason::LeaderGone), |pod| Decision::Elect(pod, Reason::LeaderGone));
+            let elect = |pod| Decision::Elect(Candidate::Pod(pod), Reason::LeaderGone);
+            return best.map_or(Decision::Vacate(Reason::LeaderGone), elect);
         };
         let fitness = if view.scope.selector.matches(&pod.labels) {
             standing(pod, node_of(pod, view), view.rules)
@@ -59,31 +92,61 @@ impl Election {
                     self.suspects.insert(pod.uid.clone());
                     let fallback = self.best_other(pod, view);
                     self.situation = Situation::LedDespiteProbe;
-                    return fallback.map_or(Decision::Keep(pod), |other| Decision::Elect(other, Reason::ProbeFailed));
+                    let elect = |other| Decision::Elect(Candidate::Pod(other), Reason::ProbeFailed);
+                    return fallback.map_or(Decision::Keep(Candidate::Pod(pod)), elect);
                 }
                 self.situation = Situation::Led;
                 match others {
                     Some(other) if view.rules.preempt && priority(other) > priority(pod) => {
-                        Decision::Elect(other, Reason::Preempted)
+                        Decision::Elect(Candidate::Pod(other), Reason::Preempted)
                     }
-                    _ => Decision::Keep(pod),
+                    _ => Decision::Keep(Candidate::Pod(pod)),
                 }
             }
             Err(why) => {
-                let since = match &self.unfit {
-                    Some((uid, since)) if *uid == pod.uid => *since,
-                    _ => view.now,
-                };
-                self.unfit = Some((pod.uid.clone(), since));
-                self.cause.get_or_insert(since);
-                let until = since + view.failover_delay;
-                if why.may_recover() && until > view.now {
+                if let Some(until) = self.may_recover(&pod.uid, why, view) {
                     return Decision::Wait(why, until);
                 }
                 let reason = Reason::LeaderUnfit(why);
-                others.map_or(Decision::Vacate(reason), |other| Decision::Elect(other, reason))
+                others.map_or(Decision::Vacate(reason), |other| Decision::Elect(Candidate::Pod(other), reason))
             }
         }
+    }
+
+    /// The cluster itself is the only candidate here.
+    fn decide_for_cluster<'a>(
+        &mut self,
+        fitness: Result<(), NotEligible>,
+        record: Option<&Record>,
+        view: &View<'a>,
+    ) -> Decision<'a> {
+        let holder = record.and_then(|record| record.holder.as_ref());
+        match (holder, fitness) {
+            (Some(holder), Ok(())) if holder.uid == self.uid => {
+                self.unfit = None;
+                self.situation = Situation::Led;
+                Decision::Keep(Candidate::Cluster)
+            }
+            (Some(holder), Err(why)) if holder.uid == self.uid => {
+                let until = self.may_recover(&holder.uid, why, view);
+                until.map_or(Decision::Vacate(Reason::LeaderUnfit(why)), |until| Decision::Wait(why, until))
+            }
+            (Some(_), Ok(())) => Decision::Elect(Candidate::Cluster, Reason::SpecChanged),
+            (Some(_), Err(_)) => Decision::Vacate(Reason::SpecChanged),
+            (None, Ok(())) => Decision::Elect(Candidate::Cluster, Reason::Vacant),
+            (None, Err(_)) => Decision::Nobody,
+        }
+    }
+
+    /// Until when a leader that is not fit may recover, if it may.
+    fn may_recover(&mut self, leader: &Uid, why: NotEligible, view: &View) -> Option<Instant> {
+        let since = match &self.unfit {
+            Some((uid, since)) if uid == leader => *since,
+            _ => view.now,
+        };
+        self.unfit = Some((leader.clone(), since));
+        self.cause.get_or_insert(since);
+        Some(since + view.failover_delay).filter(|until| why.may_recover() && *until > view.now)
     }
 
     /// The one pod that leads according to its labels, where the record is lost: it goes on, whatever others would rank.
@@ -109,10 +172,10 @@ impl Election {
         let Some(record) = record else { return matches!(decision, Decision::Nobody) };
         let current = record.scope == *view.scope && record.election == self.uid;
         match decision {
-            Decision::Keep(pod) => {
+            Decision::Keep(Candidate::Pod(pod)) => {
                 current && view.scope.markings.is_leader(pod, record.term) && !has_leftover(pod, record)
             }
-            Decision::Nobody => current,
+            Decision::Keep(Candidate::Cluster) | Decision::Nobody => current,
             Decision::Wait(..) => true,
             Decision::Elect(..) | Decision::Vacate(_) => false,
         }

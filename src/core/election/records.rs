@@ -1,11 +1,12 @@
 //! The record: what is written into it, what comes back, and what it teaches.
 
+use super::decide::Candidate;
 use super::view::{Situation, View};
 use super::{Election, Phase};
 use crate::core::handover::{Handover, Purpose};
 use crate::core::marking::term_of;
 use crate::core::{
-    Announcement, Command, Failure, Holder, Instant, Key, Pod, Reason, Record, RecordOutcome, Scope, Stored, Term,
+    Announcement, Command, Failure, Holder, Instant, Key, Reason, Record, RecordOutcome, Scope, Stored, Term,
     Timestamp, Version,
 };
 
@@ -24,11 +25,11 @@ pub(super) struct Intent {
 }
 
 impl Election {
-    /// Writes a record that names this pod, or none.
+    /// Writes a record that names this candidate, or none.
     pub(super) fn write(
         &mut self,
         stored: &Stored,
-        pod: Option<&Pod>,
+        candidate: Option<Candidate>,
         reason: Reason,
         view: &View,
         commands: &mut Vec<Command>,
@@ -45,11 +46,13 @@ impl Election {
         }
         let lost = if view.keeping.shared { self.last.as_ref() } else { None };
         let replaced = stored.written().or(lost).cloned();
-        let holder = pod.map(holder_of);
+        let target = candidate.map(|candidate| candidate.holder(&self.uid));
+        let holder = target.as_ref().map(|(holder, _)| holder.clone());
         let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
         let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
         let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
-        if pod.is_some() {
+        record.legacy = self.legacy(replaced.as_ref(), view);
+        if candidate.is_some() {
             record.term = self.highest_term.next();
             record.term_by_version = view.keeping.shared;
         }
@@ -66,7 +69,7 @@ impl Election {
             fenced: expected.is_some() && self.fenced == expected,
             replaced,
             purpose: Purpose::Elect(reason),
-            target: holder.zip(pod.map(|pod| pod.version)),
+            target,
         };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
@@ -96,6 +99,7 @@ impl Election {
             generation: view.generation,
             scope: view.scope.clone(),
             former: Vec::new(),
+            legacy: replaced.and_then(|record| record.legacy.clone()),
         };
         match replaced {
             Some(replaced) => add_former(&mut record, replaced.former.iter().chain([&replaced.scope])),
@@ -217,8 +221,4 @@ pub(super) fn add_former<'a>(record: &mut Record, scopes: impl IntoIterator<Item
             record.former.push(scope.clone());
         }
     }
-}
-
-fn holder_of(pod: &Pod) -> Holder {
-    Holder { pod: pod.name.clone(), uid: pod.uid.clone(), node: pod.node.clone(), ip: pod.ip.clone() }
 }

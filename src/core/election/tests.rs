@@ -5,8 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use std::time::Duration;
 
+mod workloads;
+
 use super::*;
-use crate::core::{ElectionRead, Marking, PRIORITY_ANNOTATION, Rival, Selector, TERM_ANNOTATION, Tenure};
+use crate::core::{
+    ElectionRead, JobPlan, Marking, PRIORITY_ANNOTATION, Rival, Selector, TERM_ANNOTATION, Tenure, Workload,
+    WorkloadOutcome,
+};
 use crate::core::{Markings, Node, NotEligible, PodOutcome, Rules};
 
 struct Lab {
@@ -26,6 +31,16 @@ struct Lab {
     locks: Vec<(Key, Stored)>,
     stored: Stored,
     keeping: Keeping,
+    cluster: Option<Result<(), NotEligible>>,
+    workloads: Option<Vec<Workload>>,
+    jobs: Vec<JobPlan>,
+    wind_down: u32,
+    /// Somebody takes what is written on workloads off at once.
+    strips: bool,
+    /// Somebody else has the same on them, so that it stays.
+    keeps: bool,
+    /// What becomes of Jobs is not shown.
+    lags: bool,
     present: ElectionRead,
     version: u64,
     /// Answers to the next commands that begin with these words, in place of the true ones.
@@ -66,6 +81,13 @@ impl Lab {
             locks: Vec::new(),
             stored: Stored::Absent,
             keeping: Keeping::ALONE,
+            cluster: None,
+            workloads: Some(Vec::new()),
+            jobs: Vec::new(),
+            wind_down: 0,
+            strips: false,
+            keeps: false,
+            lags: false,
             present: ElectionRead::Present { uid: uid("e"), generation: 1 },
             version: 9,
             instead: VecDeque::new(),
@@ -153,6 +175,10 @@ impl Lab {
             order: self.order,
             failover_delay: self.failover_delay,
             status_term: self.status_term,
+            cluster: self.cluster,
+            workloads: self.workloads.as_deref(),
+            jobs: &self.jobs,
+            wind_down: self.wind_down,
             pods: &pods,
             node: &|_| Some(&node),
             probe_failed: self.probe_failed.as_ref(),
@@ -192,7 +218,7 @@ impl Lab {
             Command::WriteRecord { op, .. } => (*op, Outcome::RecordWritten(RecordOutcome::Conflict)),
             Command::ReleaseRecord { op, .. } => {
                 let version = self.next_version();
-                self.stored = Stored::Free(version, self.stored.record().cloned());
+                self.stored = Stored::Free(version, self.stored.record().cloned(), None);
                 (*op, Outcome::RecordWritten(RecordOutcome::Written(version)))
             }
             Command::DeleteRecord { op, version, .. } => {
@@ -211,6 +237,16 @@ impl Lab {
                 patch(&mut pod.labels, &write.patch.labels);
                 patch(&mut pod.annotations, &write.patch.annotations);
                 (write.op, Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod)))))
+            }
+            Command::WriteWorkload(write) => (write.op, Outcome::WorkloadWritten(self.write_workload(write))),
+            Command::DeleteRunning { op, id, .. } | Command::DeleteJob { op, id, .. } => {
+                (*op, Outcome::WorkloadWritten(self.end_workload(id)))
+            }
+            Command::CreateJob { op, id, claim, .. } => (*op, Outcome::WorkloadWritten(self.create_job(id, claim))),
+            Command::NoteJob { op, plan, term } => {
+                let noted = self.jobs.iter_mut().find(|known| known.name == *plan);
+                noted.expect("the plan is known").started = Some(*term);
+                (*op, Outcome::WorkloadWritten(WorkloadOutcome::Done))
             }
             Command::Announce(_) => return None,
         };
@@ -234,7 +270,7 @@ fn in_words(command: &Command) -> String {
     match command {
         Command::ReadRecord { .. } => "ReadRecord".into(),
         Command::WriteRecord { record, .. } => {
-            let holder = record.holder.as_ref().map_or("nobody", |holder| &holder.pod);
+            let holder = record.holder.as_ref().map_or("nobody", |holder| holder.pod.as_deref().unwrap_or("cluster"));
             let former = if record.former.is_empty() { "" } else { ", former" };
             format!("WriteRecord {} {holder}{former}", record.term)
         }
@@ -249,7 +285,8 @@ fn in_words(command: &Command) -> String {
             _ => format!("{:?} {}", write.change, write.name),
         },
         Command::Announce(Announcement::Transition(transition)) => {
-            let leader = transition.leader.as_ref().map_or("nobody", |leader| &leader.pod);
+            let leader =
+                transition.leader.as_ref().map_or("nobody", |leader| leader.pod.as_deref().unwrap_or("cluster"));
             format!("Transition {leader} {}", transition.reason.word())
         }
         Command::Announce(Announcement::LabelDrift { pod, .. }) => format!("LabelDrift {pod}"),
@@ -257,6 +294,19 @@ fn in_words(command: &Command) -> String {
             format!("LedElsewhere {}", rival.cluster.as_deref().unwrap_or("?"))
         }
         Command::Announce(Announcement::LockChanged { what }) => format!("LockChanged {what}"),
+        Command::Announce(Announcement::Workload(id, change)) => format!("{change:?} {id}"),
+        Command::WriteWorkload(write) => {
+            let what = match &write.claim {
+                None => "Release",
+                Some(claim) if claim.enabled => "Enable",
+                Some(_) => "Disable",
+            };
+            format!("{what} {} {:?}", write.id, write.setting)
+        }
+        Command::DeleteRunning { id, .. } => format!("DeleteRunning {id}"),
+        Command::DeleteJob { id, .. } => format!("DeleteJob {id}"),
+        Command::CreateJob { id, .. } => format!("CreateJob {id}"),
+        Command::NoteJob { plan, term, .. } => format!("NoteJob {plan} {term}"),
     }
 }
 
@@ -767,7 +817,7 @@ fn a_lock_that_is_lost_costs_the_label_and_is_taken_again_for_the_same_pod() {
     let mut lab = shared(3);
     lab.edit("p2", |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), "9".into())));
     let record = lab.record();
-    lab.store(|version| Stored::Free(version, Some(record)));
+    lab.store(|version| Stored::Free(version, Some(record), None));
     let free = lab.stored.clone();
     lab.instead("WriteRecord", Outcome::RecordWritten(RecordOutcome::Delayed));
     let all = lab.run();
@@ -811,7 +861,7 @@ fn a_lock_that_another_cluster_let_go_of_is_taken_under_a_higher_term() {
     let mut lab = shared(2);
     lab.store(|version| Stored::Held(version, rival()));
     lab.run();
-    lab.store(|version| Stored::Free(version, None));
+    lab.store(|version| Stored::Free(version, None, None));
     let all = lab.run();
     assert!(all.iter().any(|words| words.starts_with("Promote")), "{all:#?}");
     assert!(lab.record().term > Term(500), "{:?}", lab.record().term);
@@ -831,7 +881,7 @@ fn an_operator_that_starts_without_the_store_demotes_before_anything_else() {
 fn a_withdrawn_election_leaves_the_lock_of_others_alone() {
     for held in [true, false] {
         let mut lab = shared(2);
-        lab.store(|version| if held { Stored::Held(version, rival()) } else { Stored::Free(version, None) });
+        lab.store(|version| if held { Stored::Held(version, rival()) } else { Stored::Free(version, None, None) });
         lab.desired = Desired::Withdraw;
         let all = lab.run();
         assert!(!all.iter().any(|words| words.contains("Record") && !words.starts_with("Read")), "{all:#?}");
@@ -849,7 +899,7 @@ fn a_lock_that_vanishes_while_another_cluster_leads_is_left_alone_for_a_while() 
     for released in [false, true] {
         let mut lab = shared(1);
         lab.keeping.grace = Duration::from_secs(10);
-        let holder = Holder { pod: "b".into(), uid: uid("b"), node: None, ip: None };
+        let holder = Holder { pod: Some("b".into()), uid: uid("b"), node: None, ip: None };
         let led = Rival { holder: Some(holder), ..rival() };
         lab.store(|version| Stored::Held(version, led));
         lab.run();
@@ -923,7 +973,7 @@ fn until_demotion(lab: &mut Lab) -> Vec<String> {
 fn a_lost_lock_is_not_taken_again_before_the_label_is_off() {
     let mut lab = shared(2);
     let record = lab.record();
-    lab.store(|version| Stored::Free(version, Some(record)));
+    lab.store(|version| Stored::Free(version, Some(record), None));
     assert_eq!(until_demotion(&mut lab).len(), 1);
     assert_eq!(lab.run(), NOTHING, "the answer is awaited");
 }

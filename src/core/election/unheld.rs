@@ -6,6 +6,7 @@
 
 use super::decide::Decision;
 use super::view::{Desired, Situation, View, WhenLost};
+use super::workloads::Course;
 use super::{Election, Phase};
 use crate::core::{Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Transition};
 
@@ -28,10 +29,15 @@ impl Election {
         match &self.stored {
             Some(Stored::Held(..)) => Some(Reason::LockTaken),
             _ if demote && !keeping.tenure.lasts(view.now) => Some(Reason::StoreLost),
-            _ if demote && view.now < keeping.not_before && !shows_leader(view) => Some(Reason::StoreLost),
+            _ if demote && view.now < keeping.not_before && !self.shows_leadership(view) => Some(Reason::StoreLost),
             Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)) if demote => Some(Reason::LockLost),
             _ => None,
         }
+    }
+
+    /// Whether a pod or a workload shows that this cluster leads.
+    fn shows_leadership(&self, view: &View) -> bool {
+        shows_leader(view) || self.has_enabled(view)
     }
 
     /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
@@ -47,6 +53,9 @@ impl Election {
 
     /// Takes the leader's label off. Never held up by a store that does not answer.
     pub(super) fn stand_down(&mut self, reason: Reason, view: &View, commands: &mut Vec<Command>) {
+        if view.desired == Desired::Withdraw {
+            self.suspend_jobs(view, commands);
+        }
         if view.desired == Desired::Withdraw && !shows_leader(view) {
             return;
         }
@@ -62,7 +71,13 @@ impl Election {
         }
         let stored = self.stored.clone().unwrap_or(Stored::Absent);
         self.maintain(&stored, None, view, commands);
-        if shows_leader(view) {
+        // One that is refused may not touch what belongs to another, and one that is paused nothing new.
+        let untouched = reason == Reason::LockLost || view.desired == Desired::Freeze;
+        let course = if untouched { Course::Await } else { Course::Follow };
+        if view.desired != Desired::Withdraw {
+            self.steer(course, view, commands);
+        }
+        if shows_leader(view) || self.lets_run(course, view) {
             // Nothing is told of who leads elsewhere before nobody leads here.
             self.situation = Situation::HandingOver;
             return;
@@ -96,7 +111,8 @@ impl Election {
 
     /// The lock is nobody's: takes it, if there is somebody to lead.
     pub(super) fn take_lock(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
-        if shows_leader(view) && view.keeping.when_lost == WhenLost::Demote {
+        let shows = shows_leader(view) || self.lets_run(Course::Await, view);
+        if shows && view.keeping.when_lost == WhenLost::Demote {
             return;
         }
         if view.desired == Desired::Leave {
@@ -113,8 +129,8 @@ impl Election {
         }
         let own = stored.written().filter(|record| record.election == self.uid).or(self.last.as_ref()).cloned();
         match self.decide(own.as_ref(), view) {
-            Decision::Keep(pod) => self.write(stored, Some(pod), Reason::LockLost, view, commands),
-            Decision::Elect(pod, reason) => self.write(stored, Some(pod), reason, view, commands),
+            Decision::Keep(candidate) => self.write(stored, Some(candidate), Reason::LockLost, view, commands),
+            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, view, commands),
             Decision::Wait(why, until) => {
                 self.situation = Situation::Recovering(why, until);
                 self.wake_at(until);
@@ -122,14 +138,25 @@ impl Election {
             Decision::Vacate(_) | Decision::Nobody => {
                 self.situation = Situation::Vacant;
                 self.maintain(stored, None, view, commands);
+                self.steer(Course::Follow, view, commands);
             }
         }
     }
 
-    /// Nobody leads here, and no pod shows otherwise: others may take the lock.
+    /// Nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
     pub(super) fn release(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
         let Stored::Record(version, record) = stored else { return };
-        if !view.keeping.shared || record.holder.is_some() || shows_leader(view) || !matches!(self.phase, Phase::Idle) {
+        let unsettled = record.holder.is_some() || shows_leader(view) || self.lets_run(Course::Follow, view);
+        if !view.keeping.shared || unsettled || !matches!(self.phase, Phase::Idle) {
+            return;
+        }
+        if let Some(until) = self.winds_down_until(view) {
+            self.winding_down = Some(until);
+            self.wake_at(until);
+            return;
+        }
+        if let Some(ended) = self.ended(record, view) {
+            self.amend(record, *version, ended, view, commands);
             return;
         }
         let op = self.next_op();
@@ -144,7 +171,7 @@ impl Election {
                 self.backoff.reset();
                 if version >= self.newest {
                     self.newest = version;
-                    self.stored = Some(Stored::Free(version, Some(record)));
+                    self.stored = Some(Stored::Free(version, Some(record), None));
                 }
             }
             RecordOutcome::Conflict => {}

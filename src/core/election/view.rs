@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::core::{Instant, Key, Node, NotEligible, Pod, Rival, Rules, Scope, Stored, Tenure, Term, Timestamp, Uid};
+use crate::core::{
+    Instant, JobPlan, Key, Node, NotEligible, Pod, Rival, Rules, Scope, Stored, Tenure, Term, Timestamp, Uid, Workload,
+};
 
 /// What is known of the world around an election when it takes a step.
 pub struct View<'a> {
@@ -26,6 +28,14 @@ pub struct View<'a> {
     pub failover_delay: Duration,
     /// The term that the status names: no term may be below it.
     pub status_term: Term,
+    /// Whether the cluster itself is the candidate, and may lead; `None`: pods are.
+    pub cluster: Option<Result<(), NotEligible>>,
+    /// The workloads that follow the leader, or did; `None`: not known yet.
+    pub workloads: Option<&'a [Workload]>,
+    /// Jobs that are made once for each term.
+    pub jobs: &'a [JobPlan],
+    /// How long what runs of the workloads may take to end, in seconds.
+    pub wind_down: u32,
     /// The pods that this election may have to write to: the selected ones, and those that it wrote to under earlier specs.
     pub pods: &'a [&'a Pod],
     /// The nodes by name.
@@ -47,6 +57,8 @@ pub struct Keeping {
     pub tenure: Tenure,
     /// What becomes of the leader when it is not.
     pub when_lost: WhenLost,
+    /// How long a lock is kept at most whose holder went silent.
+    pub silence: Duration,
     /// How long another cluster, where a pod led by the lock, may go on after the lock has vanished before it knows of that.
     pub grace: Duration,
     /// Until this moment nobody else leads here than who does already: the store was put back to an earlier state, and other
@@ -60,6 +72,7 @@ impl Keeping {
         shared: false,
         tenure: Tenure::Unlimited,
         when_lost: WhenLost::Demote,
+        silence: Duration::ZERO,
         grace: Duration::ZERO,
         not_before: Instant::after_origin(Duration::ZERO),
     };
@@ -84,7 +97,8 @@ impl View<'_> {
         node: &'b dyn Fn(&str) -> Option<&'b Node>,
     ) -> View<'b> {
         let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
-        let &View { failover_delay, status_term, probe_failed, keeping, .. } = self;
+        let &View { failover_delay, status_term, probe_failed, keeping, cluster, workloads, jobs, wind_down, .. } =
+            self;
         View {
             now,
             wall,
@@ -96,6 +110,10 @@ impl View<'_> {
             order,
             failover_delay,
             status_term,
+            cluster,
+            workloads,
+            jobs,
+            wind_down,
             pods,
             node,
             probe_failed,

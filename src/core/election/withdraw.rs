@@ -19,6 +19,16 @@ pub(super) enum Withdrawal {
 }
 
 impl Election {
+    /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
+    pub(super) fn give_up_workloads(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+        let given_up = self.release_workloads(view, commands);
+        if let Some(until) = self.winds_down_until(view).filter(|_| given_up) {
+            self.winding_down = Some(until);
+            self.wake_at(until);
+        }
+        given_up && self.winding_down.is_none()
+    }
+
     /// Takes off all labels, then the record.
     pub(super) fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
         let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.uid);
@@ -39,7 +49,7 @@ impl Election {
         let version = stored.version();
         let fenced = version.is_some() && self.fenced == version;
         match (stored, version) {
-            (Stored::Record(_, record) | Stored::Free(_, Some(record)), _) if record.election != self.uid => {
+            (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.uid => {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
                 self.withdraw_without_record(stored.written(), view, commands);
                 false
@@ -72,9 +82,13 @@ impl Election {
 
     /// With no record of its own to go by: takes off what is found on the pods.
     pub(super) fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
+        let selectors = view.scope.selectors_with(other);
+        if self.withdrawal == Withdrawal::Confirmed && selectors.is_empty() {
+            self.withdrawal = Withdrawal::Listed;
+        }
         if self.withdrawal == Withdrawal::Confirmed {
             let op = self.next_op();
-            commands.push(Command::ListPods { op, selectors: view.scope.selectors_with(other) });
+            commands.push(Command::ListPods { op, selectors });
             self.phase = Phase::Verifying(op, None);
             return;
         }
@@ -113,9 +127,9 @@ impl Election {
         for (key, stray) in view.strays {
             let Some(mut version) = stray.version() else { continue };
             self.highest_term = match stray {
-                Stored::Record(_, record) | Stored::Free(_, Some(record)) => self.highest_term.max(record.term),
+                Stored::Record(_, record) | Stored::Free(_, Some(record), _) => self.highest_term.max(record.term),
                 Stored::Damaged(_, term) => self.highest_term.raised_by_hint(*term),
-                Stored::Absent | Stored::Free(_, None) | Stored::Held(..) | Stored::Foreign(_) => self.highest_term,
+                Stored::Absent | Stored::Free(_, None, _) | Stored::Held(..) | Stored::Foreign(_) => self.highest_term,
             };
             let mut emptied = is_emptied(stray, view.generation);
             match self.cleared.get(key) {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::consul::{Entry, LOCK_FLAGS};
-use crate::core::{Key, Record, Rival, Stored, Term, Version};
+use crate::core::{Holder, Key, Record, Rival, Stored, Term, Version};
 
 /// Below a lock's key: the record, where the key itself holds only the leader's name.
 const BESIDE: &str = "/record";
@@ -47,10 +47,15 @@ impl Layout {
     }
 
     /// What the lock's key holds.
-    pub(super) fn value(self, json: &[u8], record: &Record) -> Vec<u8> {
+    pub(super) fn value(self, json: &[u8], cluster: &str, record: &Record) -> Vec<u8> {
         match self {
             Self::Record => json.to_vec(),
-            Self::LeaderName => record.holder.as_ref().map(|holder| holder.pod.clone()).unwrap_or_default().into(),
+            Self::LeaderName => match &record.holder {
+                // The cluster itself leads.
+                Some(Holder { pod: None, .. }) => cluster.into(),
+                Some(Holder { pod: Some(pod), .. }) => pod.as_str().into(),
+                None => Vec::new(),
+            },
         }
     }
 
@@ -83,16 +88,19 @@ impl Layout {
                             since: record.holder.is_some().then_some(record.since),
                             holder: record.holder,
                             session: session.clone(),
+                            legacy: record.legacy,
                         }
                     }
                     None => Rival { session: describe(session), ..Rival::default() },
                 },
             ),
             None => match content {
-                Some(content) if content.cluster == cluster => Stored::Free(version, Some(content.record.at(version))),
-                Some(_) => Stored::Free(version, None),
+                Some(content) if content.cluster == cluster => {
+                    Stored::Free(version, Some(content.record.at(version)), None)
+                }
+                Some(content) => Stored::Free(version, None, content.record.legacy),
                 // Released by a program with Consul's own library, by its sign.
-                None if lock.flags == LOCK_FLAGS => Stored::Free(version, None),
+                None if lock.flags == LOCK_FLAGS => Stored::Free(version, None, None),
                 None => Stored::Foreign(format!(
                     "the key {} was not made by lictor and is no lock (its flags are {}, and nobody holds it)",
                     lock.key, lock.flags
@@ -109,7 +117,7 @@ impl Layout {
                 let content: Content = serde_json::from_slice(&beside.value).ok()?;
                 // Both are written in one transaction. A lock that lost its session since has a later index, and its old value.
                 let together = beside.modify_index == lock.modify_index || lock.session.is_none();
-                (together && lock.value == self.value(&[], &content.record)).then_some(content)
+                (together && lock.value == self.value(&[], &content.cluster, &content.record)).then_some(content)
             }
         }
     }

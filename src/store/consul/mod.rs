@@ -156,7 +156,7 @@ impl ConsulStore {
         let name = key.name.clone();
         let lock = TxnOp::KvLock {
             key: name.clone(),
-            value: layout.value(&json, record),
+            value: layout.value(&json, cluster, record),
             flags: LOCK_FLAGS,
             session: session.clone(),
         };
