@@ -6,6 +6,7 @@
 
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
+mod clusters;
 mod operator;
 mod prng;
 mod run;
@@ -16,13 +17,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How much of a failed run is printed.
 const SHOWN: usize = 400;
 
+/// Runs a seed: what went wrong, and what happened until then.
+type Run = fn(seed: u64, keep: bool) -> Result<(), (String, Vec<String>)>;
+
 #[test]
 fn no_fault_makes_two_leaders_and_calm_makes_one() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    all(run::run, 2_000);
+}
+
+#[test]
+fn no_fault_lets_a_workload_run_in_two_clusters_and_calm_lets_it_run_in_one() {
+    all(clusters::run, 300);
+}
+
+fn all(run: Run, seeds: u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("LICTOR_SEED") {
-        return fail_with_history(seed);
+        return fail_with_history(run, seed);
     }
-    let seeds = number("LICTOR_SEEDS").unwrap_or(2_000);
+    let seeds = number("LICTOR_SEEDS").unwrap_or(seeds);
     let next = AtomicU64::new(0);
     let failed = AtomicU64::new(u64::MAX);
     std::thread::scope(|scope| {
@@ -33,7 +46,7 @@ fn no_fault_makes_two_leaders_and_calm_makes_one() {
                     if seed >= seeds {
                         return;
                     }
-                    if !matches!(std::panic::catch_unwind(|| run::run(seed, false)), Ok(Ok(()))) {
+                    if !matches!(std::panic::catch_unwind(|| run(seed, false)), Ok(Ok(()))) {
                         failed.fetch_min(seed, Ordering::Relaxed);
                     }
                 }
@@ -42,12 +55,12 @@ fn no_fault_makes_two_leaders_and_calm_makes_one() {
     });
     let failed = failed.into_inner();
     if failed != u64::MAX {
-        fail_with_history(failed);
+        fail_with_history(run, failed);
     }
 }
 
-fn fail_with_history(seed: u64) {
-    if let Err((failure, history)) = run::run(seed, true) {
+fn fail_with_history(run: Run, seed: u64) {
+    if let Err((failure, history)) = run(seed, true) {
         let shown = history.iter().enumerate().skip(history.len().saturating_sub(SHOWN));
         let shown = shown.map(|(at, line)| format!("{at:5} {line}")).collect::<Vec<_>>().join("\n");
         panic!("LICTOR_SEED={seed}: {failure}\n{shown}\nLICTOR_SEED={seed}: {failure}");
