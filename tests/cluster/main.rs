@@ -12,6 +12,7 @@ mod consul_support;
 #[path = "../store/contract.rs"]
 mod contract;
 mod elections;
+mod examples;
 mod late_writer;
 mod operator;
 mod store;
@@ -19,3 +20,4 @@ mod support;
 mod visible;
 #[path = "../support/wait.rs"]
 mod wait;
+mod workloads;

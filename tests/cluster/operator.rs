@@ -45,7 +45,7 @@ impl Lab {
 }
 
 /// Waits until a replica knows the cluster, and acts or not.
-async fn wait_ready(operator: &Operator, acting: bool) {
+pub async fn wait_ready(operator: &Operator, acting: bool) {
     eventually(&format!("it is ready, acting: {acting}"), || async {
         let ready = operator.get("/readyz").await;
         let acts = operator.metric("lictor_acting").await == Some(1.0);

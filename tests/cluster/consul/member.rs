@@ -20,7 +20,11 @@ pub struct Member {
 impl Member {
     /// A cluster of this name; those of the same test share their locks. `consul`: further fields of the class's `consul`.
     pub async fn new(test: &str, cluster: &str, address: &str, consul: Value) -> Self {
-        let lab = Lab::new(&format!("{test}-{cluster}")).await;
+        Self::of(Lab::new(&format!("{test}-{cluster}")).await, test, cluster, address, consul).await
+    }
+
+    /// The same in a lab of the test's own.
+    pub async fn of(lab: Lab, test: &str, cluster: &str, address: &str, consul: Value) -> Self {
         let prefix = format!("{test}-{}", std::process::id());
         let member = Self { class: lab.namespace.clone(), cluster: cluster.into(), prefix, lab };
         let mut fields = json!({"address": address, "cluster": cluster, "sessions": {"ttlSeconds": 10}});
@@ -73,11 +77,17 @@ impl Member {
 
     /// Applies the election `web` with these fields.
     pub async fn elect(&self, spec: Value) -> LeaderElection {
-        let mut full = json!({"className": self.class});
-        for (name, value) in spec.as_object().into_iter().flatten() {
-            full[name] = value.clone();
-        }
-        self.lab.elect(full).await
+        self.lab.elect(self.with_class(spec)).await
+    }
+
+    /// The same without a selector: the cluster itself is the candidate.
+    pub async fn elect_cluster(&self, spec: Value) -> LeaderElection {
+        self.lab.apply_election("web", self.with_class(spec)).await
+    }
+
+    fn with_class(&self, mut spec: Value) -> Value {
+        spec["className"] = json!(self.class);
+        spec
     }
 
     /// The key of the election's lock.
@@ -105,11 +115,18 @@ impl Member {
 
     /// Waits until the status names the leader of another cluster.
     pub async fn wait_led_elsewhere(&self, cluster: &str, pod: &str) {
+        self.wait_led(cluster, Some(pod)).await;
+    }
+
+    /// Waits until the status names this leader; without a pod it is the cluster itself.
+    pub async fn wait_led(&self, cluster: &str, pod: Option<&str>) {
         self.lab
-            .wait_status("web", &format!("{pod} in {cluster} leads"), |election| {
-                election.status.as_ref().and_then(|status| status.leader.as_ref()).is_some_and(|leader| {
-                    leader.cluster.as_deref() == Some(cluster) && leader.pod.as_deref() == Some(pod)
-                })
+            .wait_status("web", &format!("{pod:?} in {cluster} leads"), |election| {
+                election
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.leader.as_ref())
+                    .is_some_and(|leader| leader.cluster.as_deref() == Some(cluster) && leader.pod.as_deref() == pod)
             })
             .await;
     }

@@ -4,6 +4,6 @@ mod alone;
 mod contract;
 mod failures;
 mod login;
-mod member;
+pub mod member;
 mod several;
 mod variants;

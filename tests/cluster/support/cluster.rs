@@ -19,7 +19,8 @@ impl Cluster {
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Cluster> = OnceLock::new();
         SHARED.get_or_init(|| {
-            let cluster = Self::start(&format!("test-{}", std::process::id()), 3);
+            // A node takes 110 pods, and tests leave theirs behind.
+            let cluster = Self::start(&format!("test-{}", std::process::id()), 12);
             cluster.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
             cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
             cluster

@@ -155,8 +155,13 @@ impl Lab {
     pub async fn elect_as(&self, name: &str, spec: Value) -> LeaderElection {
         let mut full = json!({"selector": {"matchLabels": {"app": "web"}}});
         merge(&mut full, &spec);
+        self.apply_election(name, full).await
+    }
+
+    /// Applies an election with this spec as it is.
+    pub async fn apply_election(&self, name: &str, spec: Value) -> LeaderElection {
         let object = json!({
-            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": name}, "spec": full,
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": name}, "spec": spec,
         });
         let parameters = PatchParams::apply("test").force();
         self.elections_api().patch(name, &parameters, &Patch::Apply(object)).await.expect("an election can be applied")

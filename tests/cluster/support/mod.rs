@@ -5,6 +5,9 @@ mod lab;
 mod operator;
 mod proxy;
 mod recorder;
+mod user;
+mod workload_recorder;
+pub mod workloads;
 mod world;
 
 pub use cluster::Cluster;
@@ -12,6 +15,8 @@ pub use lab::{Lab, PodSpec, is_ready};
 pub use operator::Operator;
 pub use proxy::{Answered, Asked, Proxy};
 pub use recorder::Recorder;
+pub use user::User;
+pub use workload_recorder::{Seen, WorkloadRecorder};
 pub use world::slow;
 
 pub use crate::wait::eventually;

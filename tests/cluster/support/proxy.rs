@@ -34,6 +34,14 @@ impl Asked {
         self.writes_pod() && self.body["metadata"]["labels"]["role"] == "leader"
     }
 
+    /// Whether it enables a workload.
+    pub fn enables(&self) -> bool {
+        let enabled = self.body["metadata"]["annotations"]["lictor.dev/enabled"] == "true";
+        self.method == "PATCH"
+            && ["/apis/apps/", "/apis/batch/"].iter().any(|group| self.path.starts_with(group))
+            && enabled
+    }
+
     /// The name of the object that it is about.
     pub fn name(&self) -> &str {
         self.path.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or_default()

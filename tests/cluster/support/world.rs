@@ -145,4 +145,26 @@ impl Lab {
     pub fn nodes_api(&self) -> Api<Node> {
         Api::all(self.client.clone())
     }
+
+    /// Panics unless the API server refuses an election with each of these specs, with these words.
+    pub fn assert_refused<'a>(&self, cases: impl IntoIterator<Item = (Value, &'a str)>) {
+        let mut wrong = Vec::new();
+        for (spec, says) in cases {
+            match self.dry_run(&spec) {
+                Ok(()) => wrong.push(format!("{spec}\n  should say: {says}\n  is accepted")),
+                Err(message) if message.contains(says) => {}
+                Err(message) => wrong.push(format!("{spec}\n  should say: {says}\n  says: {message}")),
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// What the API server says to an election with this spec, which is not kept.
+    pub fn dry_run(&self, spec: &Value) -> Result<(), String> {
+        let object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": "bad"}, "spec": spec,
+        });
+        let text = object.to_string();
+        self.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(&text)).map(drop)
+    }
 }

@@ -1,0 +1,213 @@
+//! Every directory of `examples/`, applied as it stands, but for Consul's address, on a control plane with one operator, which has
+//! the rights that docs/operating.md and docs/workloads.md name, and no others.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use kube::api::{Api, ListParams};
+use kube::{Resource, ResourceExt};
+use lictor::api::LeaderElection;
+use serde_json::{Value, json};
+
+use crate::consul_support::Consul;
+use crate::support::{Cluster, Lab, Operator, eventually};
+
+/// Those that a test below is about.
+const TESTED: [&str; 5] = ["service", "consul", "cronjob-between-clusters", "cold-standby", "job-for-each-term"];
+const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+/// What the classes have in the place of an address.
+const ADDRESS: &str = "http://consul.example:8500";
+
+fn directory(example: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).join(example)
+}
+
+impl Lab {
+    /// Applies an example: once as the API server alone sees it, then for good, with the address of a Consul that is there.
+    fn apply_example(&self, example: &str) {
+        let path = directory(example);
+        let path = path.to_str().expect("the path is text");
+        self.try_kubectl(&["apply", "--dry-run=server", "-f", path], None).unwrap_or_else(|error| panic!("{error}"));
+        let entries = std::fs::read_dir(path).expect("it can be listed");
+        let files: BTreeSet<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
+        let texts = files.iter().map(|file| std::fs::read_to_string(file).expect("a file can be read"));
+        let text = texts.collect::<Vec<_>>().join("\n---\n").replace(ADDRESS, Consul::shared().address());
+        self.try_kubectl(&["apply", "-f", "-"], Some(&text)).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Waits until an election is accepted, has a leader, and its workloads follow.
+    async fn follows(&self, name: &str) -> LeaderElection {
+        self.wait_condition(name, "Accepted", "True", "Accepted").await;
+        self.wait_condition(name, "Elected", "True", "Elected").await;
+        self.wait_condition(name, "WorkloadsFollow", "True", "Follow").await;
+        self.election(name).await
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+}
+
+/// What is written on a workload.
+fn written<'a>(object: &'a impl ResourceExt, annotation: &str) -> Option<&'a str> {
+    object.annotations().get(annotation).map(String::as_str)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_example_does_what_it_says() {
+    let all = std::fs::read_dir(directory("")).expect("examples can be listed");
+    let all = all.map(|entry| entry.expect("examples can be listed").file_name().into_string().expect("a name"));
+    assert_eq!(all.collect::<BTreeSet<_>>(), TESTED.map(str::to_owned).into(), "each has its test");
+    // Classes are the cluster's, and these are served by an operator with the default settings: nobody else is to see them.
+    let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("examples-{}", std::process::id()), 3)));
+    cluster.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
+    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+    let kubeconfig = kubeconfig_with(cluster, &[rights_of_operating(), role_of_workloads()]);
+    let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &[]);
+    tokio::join!(pods(cluster), cron_job(cluster), cold_standby(cluster), job(cluster));
+}
+
+/// A kubeconfig that goes with the test.
+struct Kubeconfig(PathBuf);
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// That of a service account that has these ClusterRoles.
+fn kubeconfig_with(cluster: &Cluster, roles: &[Value]) -> Kubeconfig {
+    cluster.kubectl(&["create", "serviceaccount", "lictor"]);
+    for role in roles {
+        cluster.try_kubectl(&["apply", "-f", "-"], Some(&role.to_string())).unwrap_or_else(|error| panic!("{error}"));
+        let name = role["metadata"]["name"].as_str().expect("a role has a name");
+        let role = format!("--clusterrole={name}");
+        cluster.kubectl(&["create", "clusterrolebinding", name, &role, "--serviceaccount=default:lictor"]);
+    }
+    let token = format!("--token={}", cluster.kubectl(&["create", "token", "lictor", "--duration=1h"]).trim());
+    let file = Kubeconfig(std::env::temp_dir().join(format!("lictor-examples-{}", std::process::id())));
+    std::fs::copy(cluster.kubeconfig(), &file.0).expect("the kubeconfig can be copied");
+    let path = file.0.to_str().expect("the path is text");
+    cluster.kubectl(&["--kubeconfig", path, "config", "set-credentials", "lictor", &token]);
+    cluster.kubectl(&["--kubeconfig", path, "config", "set-context", "--current", "--user=lictor"]);
+    file
+}
+
+/// The table of rights in docs/operating.md.
+fn rights_of_operating() -> Value {
+    let section = include_str!("../../docs/operating.md").split("\n## ").find(|section| section.starts_with("Rights"));
+    let rows = section.expect("there is one").lines().filter_map(|line| line.strip_prefix("| "));
+    let rule = |row: &str| {
+        let (resources, rest) = row.split_once(" | ")?;
+        let verbs: Vec<_> =
+            rest.split_once('|')?.0.split(',').map(str::trim).filter(|verb| VERBS.contains(verb)).collect();
+        let (group, resources) = match resources.strip_prefix('`') {
+            Some(named) => named.split_once("` ")?,
+            None => ("", resources),
+        };
+        let resources: Vec<_> = resources.split(", ").collect();
+        (!verbs.is_empty()).then(|| json!({"apiGroups": [group], "resources": resources, "verbs": verbs}))
+    };
+    let rules: Vec<_> = rows.filter_map(rule).collect();
+    assert!(rules.len() > 5, "{rules:?}");
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "lictor"}, "rules": rules,
+    })
+}
+
+/// The role in docs/workloads.md.
+fn role_of_workloads() -> Value {
+    let blocks = include_str!("../../docs/workloads.md").split("```").filter_map(|block| block.strip_prefix("yaml\n"));
+    let role = blocks.into_iter().find(|block| block.contains("kind: ClusterRole\n")).expect("there is one");
+    serde_yaml::from_str(role).expect("it is YAML")
+}
+
+/// `service`, and `consul` over it.
+async fn pods(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "pods").await;
+    lab.apply_example("service");
+    lab.wait_candidates(3, 3).await;
+    let leader = lab.wait_any_leader().await;
+    eventually("the Service reaches the leader alone", || async {
+        let output = "-ojsonpath={.items[*].endpoints[*].targetRef.name}";
+        let reached = ["get", "endpointslices", "-l", "kubernetes.io/service-name=web-leader", output];
+        let reached = lab.try_kubectl(&reached, None)?;
+        if reached == leader { Ok(()) } else { Err(reached) }
+    })
+    .await;
+    lab.apply_example("consul");
+    lab.wait_status("web", "its lock has moved", |election| {
+        let status = election.status.as_ref();
+        let leader = status.and_then(|status| status.leader.as_ref());
+        leader.and_then(|leader| leader.cluster.as_deref()) == Some("west")
+    })
+    .await;
+    lab.wait_any_leader().await;
+}
+
+async fn cron_job(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "cronjob").await;
+    lab.apply_example("cronjob-between-clusters");
+    let election = lab.follows("nightly").await;
+    let leader = election.status.and_then(|status| status.leader).expect("there is a leader");
+    assert_eq!((leader.cluster.as_deref(), leader.pod), (Some("west"), None));
+    let report = lab.api::<CronJob>().get("report").await.expect("it is there");
+    assert_eq!(report.spec.as_ref().and_then(|spec| spec.suspend), Some(false));
+    assert_eq!(written(&report, "lictor.dev/enabled"), Some("true"));
+}
+
+async fn cold_standby(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "standby").await;
+    lab.apply_example("cold-standby");
+    let election = lab.follows("importer").await;
+    let workloads = election.status.and_then(|status| status.workloads).expect("the status tells of workloads");
+    assert_eq!(workloads.wind_down_seconds, 15, "as the example says");
+    eventually("two replicas run", || async {
+        let importer = lab.api::<Deployment>().get("importer").await.map_err(|error| error.to_string())?;
+        let ready = importer.status.as_ref().and_then(|status| status.ready_replicas);
+        if ready == Some(2) { Ok(()) } else { Err(format!("{:#?}", importer.status)) }
+    })
+    .await;
+}
+
+async fn job(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "job").await;
+    lab.apply_example("job-for-each-term");
+    for _ in 0..2 {
+        let election = lab.follows("ledger").await;
+        let status = election.status.expect("it has a status");
+        let term = status.term.expect("there is a term");
+        eventually("the Job of the term has run, and is the only one", || async {
+            let jobs = lab.api::<Job>().list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+            let done = |job: &Job| job.status.as_ref().and_then(|status| status.succeeded) == Some(1);
+            let told: Vec<_> = jobs.items.iter().map(|job| (job.name_any(), done(job))).collect();
+            if told == [(format!("settle-{term}"), true)] { Ok(()) } else { Err(format!("{told:?}")) }
+        })
+        .await;
+        let leader = status.leader.and_then(|leader| leader.pod).expect("a pod leads");
+        lab.kill_pod(&leader).await;
+        lab.wait_status("ledger", "another pod leads", |election| {
+            let status = election.status.as_ref();
+            let next = status.and_then(|status| status.leader.as_ref()).and_then(|leader| leader.pod.as_ref());
+            next.is_some_and(|next| *next != leader) && status.and_then(|status| status.term) > Some(term)
+        })
+        .await;
+    }
+}
+
+#[test]
+fn the_examples_share_one_class() {
+    let class = |example: &str| -> Value {
+        let text = std::fs::read_to_string(directory(example).join("class.yaml")).expect("it has a class");
+        serde_yaml::from_str(&text).expect("it is YAML")
+    };
+    for example in ["cronjob-between-clusters", "cold-standby"] {
+        assert_eq!(class(example), class("consul"), "{example}");
+    }
+}

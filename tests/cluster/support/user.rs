@@ -1,0 +1,90 @@
+//! A user of the cluster with few rights.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::config::Kubeconfig;
+use serde_json::{Value, json};
+
+use super::{Lab, Operator};
+
+/// A user of the cluster who has the rights that a test gives it, and no more.
+pub struct User<'a> {
+    lab: &'a Lab,
+    kubeconfig: PathBuf,
+}
+
+/// All rights that an operator needs in a namespace: verbs by API group and resource. Those on workloads are the ones in the groups
+/// apps and batch.
+const RIGHTS: [(&str, &str, &[&str]); 11] = [
+    ("", "pods", &["get", "list", "watch", "patch"]),
+    ("lictor.dev", "leaderelections", &["get", "list", "watch", "patch"]),
+    ("lictor.dev", "leaderelections/status", &["patch"]),
+    ("coordination.k8s.io", "leases", &["get", "list", "watch", "create", "patch", "delete"]),
+    ("events.k8s.io", "events", &["create", "patch"]),
+    ("", "events", &["create", "patch"]),
+    ("apps", "deployments", &["get", "list", "watch", "patch"]),
+    ("apps", "statefulsets", &["get", "list", "watch", "patch"]),
+    ("batch", "cronjobs", &["get", "list", "watch", "patch"]),
+    ("batch", "cronjobs/status", &["patch"]),
+    ("batch", "jobs", &["get", "list", "watch", "create", "patch", "delete"]),
+];
+
+impl<'a> User<'a> {
+    /// A service account of the lab's namespace.
+    pub async fn new(lab: &'a Lab) -> Self {
+        let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), &lab.namespace);
+        let account = serde_json::from_value(json!({"metadata": {"name": "lictor"}})).expect("an account");
+        accounts.create(&PostParams::default(), &account).await.expect("an account can be made");
+        let token = lab.try_kubectl(&["create", "token", "lictor"], None).expect("a token can be made");
+        let admin = Kubeconfig::read_from(lab.cluster.kubeconfig()).expect("the kubeconfig can be read");
+        let cluster = admin.clusters.iter().find_map(|named| named.cluster.as_ref()).expect("it has a cluster");
+        let content = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "user",
+            "clusters": [{"name": "user", "cluster": cluster}],
+            "users": [{"name": "user", "user": {"token": token.trim()}}],
+            "contexts": [{"name": "user", "context": {"cluster": "user", "user": "user"}}],
+        });
+        let kubeconfig = std::env::temp_dir().join(format!("lictor-test-user-{}", lab.namespace));
+        std::fs::write(&kubeconfig, content.to_string()).expect("a file can be written");
+        Self { lab, kubeconfig }
+    }
+
+    /// Gives it these rights in the lab's namespace, instead of those that it had.
+    pub async fn may(&self, rights: impl Fn(&str, &str) -> bool) {
+        let (client, namespace) = (self.lab.client.clone(), &self.lab.namespace);
+        let rules: Vec<Value> = RIGHTS
+            .iter()
+            .map(|(group, resource, verbs)| {
+                let verbs: Vec<_> = verbs.iter().filter(|verb| rights(verb, resource)).collect();
+                json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+            })
+            .filter(|rule| rule["verbs"] != json!([]))
+            .collect();
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "lictor"}, "rules": rules,
+        });
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "lictor"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lictor"},
+            "subjects": [{"kind": "ServiceAccount", "name": "lictor", "namespace": namespace}],
+        });
+        let parameters = PatchParams::apply("test").force();
+        let api: Api<Role> = Api::namespaced(client.clone(), namespace);
+        api.patch("lictor", &parameters, &Patch::Apply(role)).await.expect("a role can be applied");
+        let api: Api<RoleBinding> = Api::namespaced(client, namespace);
+        api.patch("lictor", &parameters, &Patch::Apply(binding)).await.expect("a binding can be applied");
+    }
+
+    pub fn operator(&self, arguments: &[&str]) -> Operator {
+        self.lab.operator_at(&self.kubeconfig, arguments)
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.kubeconfig);
+    }
+}

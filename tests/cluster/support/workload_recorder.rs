@@ -1,0 +1,272 @@
+//! Keeps every revision of the workloads of a namespace and of their pods, and says whether the promise was kept at each. It shares
+//! no code with the operator's watches: it reads the API server's own streams line by line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::eventually;
+use super::workloads::{ENABLED, WRITTEN, annotation, idle_pod, job_spec, pod, resource, setting};
+
+const KINDS: [&str; 5] = ["CronJob", "Deployment", "Job", "Pod", "StatefulSet"];
+
+/// One revision of one object.
+#[derive(Clone)]
+pub struct Seen {
+    pub version: u64,
+    /// Kind and name, such as `Deployment/live`.
+    pub key: String,
+    pub object: Value,
+    pub deleted: bool,
+    pub at: Instant,
+}
+
+impl Seen {
+    fn kind(&self) -> &str {
+        self.object["kind"].as_str().unwrap_or_default()
+    }
+
+    fn uid(&self) -> String {
+        self.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// An election has it.
+    pub fn claimed(&self) -> bool {
+        annotation(&self.object, ENABLED).is_some()
+    }
+
+    /// Its spec lets it run, and it has not ended.
+    pub fn may_run(&self) -> bool {
+        let ends = |c: &Value| (c["type"] == "Complete" || c["type"] == "Failed") && c["status"] == "True";
+        let ended = self.object["status"]["conditions"].as_array().into_iter().flatten().any(ends);
+        let allowed = !matches!(setting(&self.object), Value::Bool(true)) && *setting(&self.object) != json!(0);
+        !self.deleted && allowed && !(self.kind() == "Job" && ended)
+    }
+
+    /// A pod of a workload, that has not ended.
+    fn pod_runs(&self) -> bool {
+        let phase = self.object["status"]["phase"].as_str();
+        let owned = !self.object["metadata"]["ownerReferences"].is_null();
+        self.kind() == "Pod" && owned && !self.deleted && !matches!(phase, Some("Succeeded" | "Failed"))
+    }
+
+    /// Who of lictor wrote it last, and the number of that write.
+    pub fn written_by(&self) -> Option<&str> {
+        annotation(&self.object, WRITTEN)
+    }
+}
+
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let annotations = &self.object["metadata"]["annotations"];
+        let deleted = if self.deleted { ", deleted" } else { "" };
+        let (version, key, field) = (self.version, &self.key, setting(&self.object));
+        write!(f, "{version}: {key} {field}{deleted} {annotations}")
+    }
+}
+
+/// Records from the moment at which it is made.
+pub struct WorkloadRecorder {
+    client: Client,
+    namespace: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl WorkloadRecorder {
+    /// Starts with all that there is.
+    pub async fn start(client: Client, namespace: &str) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = Vec::new();
+        for kind in KINDS {
+            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource(kind));
+            let first = api.list(&ListParams::default()).await.expect("workloads can be listed");
+            seen.lock().unwrap().extend(first.items.iter().map(|object| revision(kind, object, false)));
+            let version = first.metadata.resource_version.expect("a list has a version");
+            tasks.push(tokio::spawn(record(kind, api, version, seen.clone())));
+        }
+        Self { client, namespace: namespace.into(), seen, tasks }
+    }
+
+    /// All revisions so far, in the API server's order.
+    pub fn seen(&self) -> Vec<Seen> {
+        let mut seen = self.seen.lock().unwrap().clone();
+        seen.sort_by_key(|seen| seen.version);
+        seen
+    }
+
+    /// Those of one workload.
+    pub fn seen_of(&self, workload: &str) -> Vec<Seen> {
+        self.seen().into_iter().filter(|seen| seen.key == workload).collect()
+    }
+
+    /// How often lictor wrote a workload: each of its writes has a number of its own.
+    pub fn writes(&self, workload: &str) -> usize {
+        let seen = self.seen_of(workload);
+        seen.iter().filter_map(Seen::written_by).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Waits until all that has happened so far is recorded, by an object of each kind that nobody else cares for; returns the
+    /// version of the last one.
+    pub async fn catch_up(&self) -> u64 {
+        let labels = json!({"app": "recorder"});
+        let mut template = pod();
+        template["metadata"]["labels"] = labels.clone();
+        let set =
+            json!({"replicas": 0, "serviceName": "none", "selector": {"matchLabels": labels}, "template": template});
+        let mut deployment = set.clone();
+        deployment.as_object_mut().expect("an object").remove("serviceName");
+        let mut job = job_spec(idle_pod());
+        job["suspend"] = json!(true);
+        let cron_job = json!({"schedule": "0 0 29 2 *", "suspend": true, "jobTemplate": {"spec": job.clone()}});
+        let mut unscheduled = pod()["spec"].clone();
+        unscheduled["schedulerName"] = json!("none");
+        let mut last = 0;
+        for (kind, spec) in KINDS.into_iter().zip([cron_job, deployment, job, unscheduled, set]) {
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind));
+            let object = json!({"metadata": {"generateName": "recorder-"}, "spec": spec});
+            let object = serde_json::from_value(object).expect("an object");
+            let made = api.create(&PostParams::default(), &object).await.expect("it can be made");
+            let key = format!("{kind}/{}", made.name_any());
+            last = revision(kind, &made, false).version;
+            eventually("the recorder catches up", || async {
+                let found = self.seen.lock().unwrap().iter().any(|seen| seen.key == key);
+                found.then_some(()).ok_or_else(|| format!("{key} is not seen"))
+            })
+            .await;
+            let at_once = DeleteParams::background().grace_period(0);
+            api.delete(&made.name_any(), &at_once).await.expect("it can be deleted");
+        }
+        last
+    }
+
+    /// Panics unless at every revision at most one of several clusters had anything enabled, and each enabling had a higher term than
+    /// those of the other clusters before it. They are namespaces of one API server, so its versions tell what came first. A
+    /// workload counts from its first claim on, and as long as it is claimed.
+    pub fn assert_never_both_enabled(all: &[&Self]) {
+        Self::assert_never_both_enabled_but_for(all, 0..0);
+    }
+
+    /// The same but for the versions in this range.
+    pub fn assert_never_both_enabled_but_for(all: &[&Self], exempt: std::ops::Range<u64>) {
+        let mut enabled: Vec<BTreeSet<String>> = vec![BTreeSet::new(); all.len()];
+        let mut terms: BTreeMap<usize, i64> = BTreeMap::new();
+        for (side, seen) in merged(all) {
+            let runs = seen.kind() != "Pod" && seen.claimed() && seen.may_run();
+            let began = !enabled[side].contains(&seen.uid());
+            if runs {
+                enabled[side].insert(seen.uid());
+            } else {
+                enabled[side].remove(&seen.uid());
+            }
+            if exempt.contains(&seen.version) {
+                continue;
+            }
+            let both = enabled.iter().filter(|enabled| !enabled.is_empty()).count() > 1;
+            assert!(!both, "enabled in several clusters at {seen:?}:\n{}", story(all));
+            if runs && began && annotation(&seen.object, ENABLED) == Some("true") {
+                let term = annotation(&seen.object, "lictor.dev/term").and_then(|term| term.parse().ok());
+                let term: i64 = term.expect("an enabled workload carries its term");
+                let others = terms.iter().filter(|(other, _)| **other != side).map(|(_, term)| *term).max();
+                assert!(others.is_none_or(|others| others < term), "the term of {seen:?}:\n{}", story(all));
+                terms.insert(side, term.max(terms.get(&side).copied().unwrap_or_default()));
+            }
+        }
+    }
+
+    /// Panics unless from this version on, pods of workloads ran in at most one of the clusters at every revision.
+    pub fn assert_never_both_run(all: &[&Self], from: u64) {
+        let mut running: Vec<BTreeSet<String>> = vec![BTreeSet::new(); all.len()];
+        for (side, seen) in merged(all) {
+            if seen.kind() != "Pod" || seen.key.starts_with("Pod/gate-") {
+                continue;
+            }
+            if seen.pod_runs() {
+                running[side].insert(seen.uid());
+            } else {
+                running[side].remove(&seen.uid());
+            }
+            let both = seen.version >= from && running.iter().filter(|running| !running.is_empty()).count() > 1;
+            assert!(!both, "pods in several clusters at {seen:?}, {running:?}:\n{}", story(all));
+        }
+    }
+
+    /// How long it took from the last workload of one cluster that was disabled to the first that was then enabled in the other,
+    /// as the recorders' own clock saw it.
+    pub fn gap(from: &Self, to: &Self) -> Duration {
+        let off = from.turns(false).last().copied().expect("it was disabled");
+        let on = to.turns(true).into_iter().find(|on| *on > off).expect("the other was enabled after it");
+        on.duration_since(off)
+    }
+
+    /// When a claimed workload began to be enabled or disabled.
+    pub fn turns(&self, enabled: bool) -> Vec<Instant> {
+        let mut before: BTreeMap<String, bool> = BTreeMap::new();
+        let seen = self.seen().into_iter().filter(|seen| seen.kind() != "Pod" && seen.claimed());
+        seen.filter(|seen| {
+            before.insert(seen.uid(), seen.may_run()) != Some(seen.may_run()) && seen.may_run() == enabled
+        })
+        .map(|seen| seen.at)
+        .collect()
+    }
+}
+
+impl Drop for WorkloadRecorder {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn merged(all: &[&WorkloadRecorder]) -> Vec<(usize, Seen)> {
+    let sides = all.iter().enumerate();
+    let mut merged: Vec<(usize, Seen)> =
+        sides.flat_map(|(side, recorder)| recorder.seen().into_iter().map(move |seen| (side, seen))).collect();
+    merged.sort_by_key(|(_, seen)| seen.version);
+    merged
+}
+
+fn story(all: &[&WorkloadRecorder]) -> String {
+    let lines = merged(all).into_iter().filter(|(_, seen)| seen.claimed() || seen.kind() == "Pod");
+    lines.map(|(side, seen)| format!("{}: {seen:?}", all[side].namespace)).collect::<Vec<_>>().join("\n")
+}
+
+async fn record(kind: &'static str, api: Api<DynamicObject>, mut version: String, kept: Arc<Mutex<Vec<Seen>>>) {
+    use futures::StreamExt;
+    loop {
+        let Ok(stream) = api.watch(&WatchParams::default().disable_bookmarks().timeout(290), &version).await else {
+            // When the test's runtime ends, its client fails at once, every time: here this can be cancelled.
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let mut stream = stream.boxed();
+        while let Some(Ok(event)) = stream.next().await {
+            let (object, deleted) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                WatchEvent::Deleted(object) => (object, true),
+                WatchEvent::Bookmark(_) => continue,
+                WatchEvent::Error(error) => panic!("the recorder lost its place: {error:?}"),
+            };
+            version = object.resource_version().expect("an object has a version");
+            kept.lock().unwrap().push(revision(kind, &object, deleted));
+        }
+    }
+}
+
+fn revision(kind: &str, object: &DynamicObject, deleted: bool) -> Seen {
+    let mut value = serde_json::to_value(object).expect("JSON");
+    // What is listed does not name its kind.
+    value["kind"] = json!(kind);
+    Seen {
+        version: object.resource_version().and_then(|version| version.parse().ok()).expect("a version is a number"),
+        key: format!("{kind}/{}", object.name_any()),
+        object: value,
+        deleted,
+        at: Instant::now(),
+    }
+}

@@ -1,0 +1,276 @@
+//! CronJobs, Deployments, Jobs and StatefulSets of a test. Their controllers are the real ones. Each is named by its kind and its
+//! name, such as `Deployment/live`.
+
+use kube::ResourceExt;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use super::{Lab, WorkloadRecorder, eventually};
+
+/// The annotation that is on each workload that an election has.
+pub const ENABLED: &str = "lictor.dev/enabled";
+/// What it had before.
+pub const KEPT: &str = "lictor.dev/kept";
+/// Who wrote it last, and the number of that write.
+pub const WRITTEN: &str = "lictor.dev/written-by";
+
+/// How the API server serves a kind.
+pub fn resource(kind: &str) -> ApiResource {
+    let group = match kind {
+        "Pod" => "",
+        "Deployment" | "StatefulSet" => "apps",
+        _ => "batch",
+    };
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind))
+}
+
+/// A pod's template. It ends at once when it is deleted.
+pub fn pod() -> Value {
+    pod_with(&json!({}), 1)
+}
+
+/// A pod that takes the whole of its grace period to end.
+pub fn slow_pod(grace: u32) -> Value {
+    pod_with(&json!({"annotations": {"test.lictor.dev/terminate-slowly": "true"}}), grace)
+}
+
+/// A pod that never goes.
+pub fn stuck_pod() -> Value {
+    pod_with(&json!({"finalizers": ["test.lictor.dev/stays"]}), 1)
+}
+
+/// A pod that never begins, so that its Job does not end by itself.
+pub fn idle_pod() -> Value {
+    pod_with(&json!({"annotations": {"test.lictor.dev/hands-off": "true"}}), 1)
+}
+
+fn pod_with(metadata: &Value, grace: u32) -> Value {
+    let containers = json!([{"name": "main", "image": "example/web"}]);
+    json!({"metadata": metadata, "spec": {"containers": containers, "terminationGracePeriodSeconds": grace}})
+}
+
+/// A Job's spec.
+pub fn job_spec(mut pod: Value) -> Value {
+    pod["spec"]["restartPolicy"] = json!("Never");
+    json!({"template": pod})
+}
+
+/// A list for `spec.workloads`, of these.
+pub fn following(workloads: &[&str]) -> Value {
+    let split = |workload: &&str| {
+        let (kind, name) = workload.split_once('/').expect("a kind and a name");
+        json!({"kind": kind, "name": name})
+    };
+    workloads.iter().map(split).collect()
+}
+
+/// What a workload has in the field by which it is enabled.
+pub fn setting(object: &Value) -> &Value {
+    match object["kind"].as_str() {
+        Some("Deployment" | "StatefulSet") => &object["spec"]["replicas"],
+        _ if object["spec"]["suspend"].is_null() => &Value::Bool(false),
+        _ => &object["spec"]["suspend"],
+    }
+}
+
+/// An annotation of an object.
+pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][name].as_str()
+}
+
+/// The field managers of an object.
+pub fn managers(object: &Value) -> Vec<&str> {
+    let fields = object["metadata"]["managedFields"].as_array();
+    fields.into_iter().flatten().filter_map(|entry| entry["manager"].as_str()).collect()
+}
+
+impl Lab {
+    /// Records every revision of the workloads and of their pods from now on.
+    pub async fn record_workloads(&self) -> WorkloadRecorder {
+        WorkloadRecorder::start(self.client.clone(), &self.namespace).await
+    }
+
+    pub fn api_of(&self, kind: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind))
+    }
+
+    /// Makes a workload with this spec.
+    pub async fn make(&self, workload: &str, spec: Value) -> Value {
+        self.create(workload, json!({"metadata": {}, "spec": spec})).await
+    }
+
+    /// The same as its owner's controller makes it.
+    pub async fn make_owned(&self, workload: &str, spec: Value, owner: &Value) -> Value {
+        let metadata = &owner["metadata"];
+        let owners = json!([{
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"], "uid": metadata["uid"],
+            "controller": true,
+        }]);
+        self.create(workload, json!({"metadata": {"ownerReferences": owners}, "spec": spec})).await
+    }
+
+    async fn create(&self, workload: &str, fields: Value) -> Value {
+        let (api, object) = self.named(workload, fields);
+        let object = serde_json::from_value(object).expect("an object");
+        let made = api.create(&PostParams::default(), &object).await.expect("a workload can be made");
+        serde_json::to_value(made).expect("JSON")
+    }
+
+    /// Makes a Deployment.
+    pub async fn deployment(&self, name: &str, replicas: u32, pod: Value) -> Value {
+        self.make(&format!("Deployment/{name}"), set_spec(name, replicas, pod)).await
+    }
+
+    /// Makes a StatefulSet.
+    pub async fn stateful_set(&self, name: &str, replicas: u32, pod: Value) -> Value {
+        let mut spec = set_spec(name, replicas, pod);
+        spec["serviceName"] = json!(name);
+        self.make(&format!("StatefulSet/{name}"), spec).await
+    }
+
+    /// Makes a Job.
+    pub async fn job(&self, name: &str, pod: Value) -> Value {
+        self.make(&format!("Job/{name}"), job_spec(pod)).await
+    }
+
+    /// Makes a CronJob.
+    pub async fn cron_job(&self, name: &str, schedule: &str, pod: Value) -> Value {
+        let spec = json!({"schedule": schedule, "jobTemplate": {"spec": job_spec(pod)}});
+        self.make(&format!("CronJob/{name}"), spec).await
+    }
+
+    /// The API of a workload's kind, and an object of its name with these fields.
+    fn named(&self, workload: &str, mut object: Value) -> (Api<DynamicObject>, Value) {
+        let (kind, name) = workload.split_once('/').expect("a kind and a name");
+        let served = resource(kind);
+        object["apiVersion"] = json!(served.api_version);
+        object["kind"] = json!(kind);
+        object["metadata"]["name"] = json!(name);
+        (self.api_of(kind), object)
+    }
+
+    /// A workload as it is now.
+    pub async fn find(&self, workload: &str) -> Option<Value> {
+        let (kind, name) = workload.split_once('/').expect("a kind and a name");
+        let found = self.api_of(kind).get_opt(name).await.expect("workloads can be read");
+        found.map(|found| serde_json::to_value(found).expect("JSON"))
+    }
+
+    /// Changes a workload by a merge patch.
+    pub async fn patch(&self, workload: &str, patch: Value) {
+        let (api, object) = self.named(workload, json!({}));
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("a workload can be patched");
+    }
+
+    /// Sets a workload's number of replicas by way of its scale, as an autoscaler does.
+    pub async fn scale(&self, workload: &str, replicas: u32, manager: &str) {
+        let (api, object) = self.named(workload, json!({}));
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let parameters = PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        api.patch_scale(name, &parameters, &patch).await.expect("a workload can be scaled");
+    }
+
+    /// Applies these fields of a workload under another manager's name, server-side.
+    pub async fn apply(&self, workload: &str, fields: Value, manager: &str, force: bool) -> Result<Value, String> {
+        let (api, object) = self.named(workload, fields);
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let parameters = PatchParams { force, ..PatchParams::apply(manager) };
+        let applied = api.patch(&name, &parameters, &Patch::Apply(object)).await;
+        applied.map(|applied| serde_json::to_value(applied).expect("JSON")).map_err(|error| error.to_string())
+    }
+
+    /// Deletes a workload, and waits until it and what it made are gone.
+    pub async fn delete(&self, workload: &str) {
+        let (kind, name) = workload.split_once('/').expect("a kind and a name");
+        self.api_of(kind).delete(name, &DeleteParams::foreground()).await.expect("a workload can be deleted");
+        eventually(&format!("{workload} is gone"), || async {
+            match self.find(workload).await {
+                None => Ok(()),
+                Some(found) => Err(found.to_string()),
+            }
+        })
+        .await;
+    }
+
+    /// Waits until a workload exists for which this holds; returns it then.
+    pub async fn wait_workload(&self, workload: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        eventually(&format!("{workload}: {what}"), || async {
+            let found = self.find(workload).await.ok_or_else(|| "there is none".to_owned())?;
+            if holds(&found) { Ok(found) } else { Err(format!("{found:#}")) }
+        })
+        .await
+    }
+
+    /// Waits until a workload is enabled, with this setting: how many replicas, or whether it is suspended.
+    pub async fn wait_enabled(&self, workload: &str, with: Value) {
+        self.wait_workload(workload, &format!("enabled with {with}"), |found| {
+            annotation(found, ENABLED) == Some("true") && *setting(found) == with
+        })
+        .await;
+    }
+
+    /// Waits until a workload is disabled, and this is kept: how many replicas it had, or whether it was suspended.
+    pub async fn wait_disabled(&self, workload: &str, kept: Value) {
+        self.wait_workload(workload, &format!("disabled, {kept} is kept"), |found| {
+            annotation(found, ENABLED) == Some("false")
+                && [json!(0), json!(true)].contains(setting(found))
+                && annotation(found, KEPT) == Some(&kept.to_string())
+        })
+        .await;
+    }
+
+    /// Waits until nothing of lictor is left on a workload, and it has this setting.
+    pub async fn wait_released(&self, workload: &str, with: Value) {
+        self.wait_workload(workload, &format!("released with {with}"), |found| {
+            let annotations = found["metadata"]["annotations"].as_object();
+            let ours = annotations.into_iter().flatten().any(|(name, _)| name.starts_with("lictor.dev/"));
+            !ours && !managers(found).contains(&"lictor") && *setting(found) == with
+        })
+        .await;
+    }
+
+    /// Waits until the status of the election `web` says this of a workload.
+    pub async fn wait_state(&self, workload: &str, state: &str) {
+        let (kind, name) = workload.split_once('/').expect("a kind and a name");
+        self.wait_status("web", &format!("{workload} is {state}"), |election| {
+            let told = election.status.iter().flat_map(|status| &status.workloads).flat_map(|told| &told.items);
+            told.into_iter().any(|item| {
+                (format!("{:?}", item.kind).as_str(), item.name.as_str()) == (kind, name)
+                    && format!("{:?}", item.state) == state
+            })
+        })
+        .await;
+    }
+
+    /// Makes a Deployment of one replica that always runs, and waits until it is available.
+    pub async fn gate(&self) {
+        self.deployment("gate", 1, pod()).await;
+        self.wait_available(true).await;
+    }
+
+    /// Makes the pod of that Deployment ready or not, and with it the Deployment available or not.
+    pub async fn open_gate(&self, open: bool) {
+        let pods = self.pods_api().list(&ListParams::default().labels("app=gate")).await.expect("pods can be listed");
+        for pod in pods {
+            self.set_condition(&pod.name_any(), "Ready", open).await;
+        }
+        self.wait_available(open).await;
+    }
+
+    async fn wait_available(&self, available: bool) {
+        self.wait_workload("Deployment/gate", &format!("available: {available}"), |found| {
+            let conditions = found["status"]["conditions"].as_array();
+            let fits = |c: &Value| c["type"] == "Available" && (c["status"] == "True") == available;
+            conditions.into_iter().flatten().any(fits)
+        })
+        .await;
+    }
+}
+
+fn set_spec(name: &str, replicas: u32, mut pod: Value) -> Value {
+    pod["metadata"]["labels"] = json!({"app": name});
+    json!({"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pod})
+}

@@ -1,0 +1,71 @@
+//! Operators that are killed: what they had enabled stays so until another one of their cluster acts.
+
+use serde_json::json;
+
+use super::{never_both_enabled, settled, two};
+use crate::operator::wait_ready;
+use crate::support::WorkloadRecorder;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_an_operator_of_its_cluster_lives_nothing_is_enabled_twice_and_one_that_comes_back_disables_first() {
+    let (mut west, east) = two("wl-killed", json!({})).await;
+    west.recorder.catch_up().await;
+    let bound = east.member.bound().await;
+    let wind_down = wind_down(&west).await;
+    assert!(wind_down >= 6, "{wind_down} s");
+    let killed = west.recorder.catch_up().await;
+    let began = std::time::Instant::now();
+    west.operator.signal("KILL");
+    // The east has the lock, and waits for what it can't see to end.
+    let message = east.lab().wait_condition("web", "WorkloadsFollow", "False", "Waiting").await;
+    assert!(message.contains(&format!("at most {wind_down} s")), "{message}");
+    east.member.wait_led("east", None).await;
+    let led = std::time::Instant::now();
+    east.lab().wait_state("Deployment/live", "Waiting").await;
+    east.wait_all_enabled().await;
+    let waited = led.elapsed().as_secs_f64();
+    assert!(waited > f64::from(wind_down) - 2.0, "{waited} s, and the pods in the west may take {wind_down} s");
+    let took = began.elapsed();
+    assert!(took < bound, "{took:?}, and the status said {bound:?}");
+    east.lab().wait_condition("web", "WorkloadsFollow", "True", "Follow").await;
+    super::all_enabled(west.lab(), west.replicas).await;
+
+    west.operator = west.member.operator(&[]);
+    west.wait_all_disabled().await;
+    west.member.wait_led("east", None).await;
+    settled(&west).await;
+    let back = west.recorder.catch_up().await;
+    east.recorder.catch_up().await;
+    // Nobody could disable in the west between these.
+    WorkloadRecorder::assert_never_both_enabled_but_for(&[&west.recorder, &east.recorder], killed..back);
+    assert_eq!(west.recorder.turns(true).len(), 4, "what came back enabled nothing");
+    east.wait_all_enabled().await;
+}
+
+/// What the status says of how long the workloads may take to end.
+async fn wind_down(side: &super::Side) -> u32 {
+    let told =
+        |election: &lictor::api::LeaderElection| Some(election.status.as_ref()?.workloads.as_ref()?.wind_down_seconds);
+    let election = side.lab().wait_status("web", "the status names a time", |found| told(found).is_some()).await;
+    told(&election).expect("it does")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_one_of_two_replicas_is_killed_the_other_goes_on_and_disturbs_nothing() {
+    let (west, east) = two("wl-replicas", json!({})).await;
+    let second = west.member.operator(&[]);
+    wait_ready(&second, false).await;
+    west.recorder.catch_up().await;
+    west.operator.signal("KILL");
+    second.acts().await;
+    west.lab().wait_condition("web", "WorkloadsFollow", "True", "Follow").await;
+    // It acts for both sides: what it enabled or found enabled can be disabled by it.
+    west.wait_all_enabled().await;
+    assert_eq!(west.recorder.turns(true).len(), 4, "nothing was disabled meanwhile");
+    let from = east.recorder.catch_up().await;
+    west.lab().open_gate(false).await;
+    east.wait_all_enabled().await;
+    west.wait_all_disabled().await;
+    never_both_enabled(&west, &east).await;
+    WorkloadRecorder::assert_never_both_run(&[&west.recorder, &east.recorder], from);
+}

@@ -1,0 +1,66 @@
+//! A cluster that is cut off from Consul: it disables before the other one may enable.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Side, both, never_both_run};
+use crate::consul::member::Member;
+use crate::consul_support::{Consul, ToxicProxy, Toxiproxy};
+use crate::support::Cluster;
+
+/// The TTL of the sessions.
+const TTL: Duration = Duration::from_secs(10);
+
+/// The west's way to Consul can be cut; the east's can't.
+async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, Side) {
+    let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
+    let west = Member::new(test, "west", &format!("http://{}", proxy.address()), json!({})).await;
+    let east = Member::new(test, "east", Consul::shared().address(), json!({})).await;
+    (proxy, Side::new(west, (3, 2)).await, Side::new(east, (2, 1)).await)
+}
+
+async fn cut(toxiproxy: &Toxiproxy) {
+    let (proxy, west, east) = west_by_proxy(toxiproxy, "wl-cut").await;
+    both(&west, &east, json!({})).await;
+    let bound = east.member.bound().await;
+    let from = east.recorder.catch_up().await;
+    let began = Instant::now();
+    proxy.disable().await;
+    west.lab().wait_condition("web", "Elected", "False", "StoreLost").await;
+    west.wait_all_disabled().await;
+    west.recorder.catch_up().await;
+    let disabled = west.recorder.turns(false).last().expect("it was disabled").duration_since(began);
+    assert!(disabled < TTL, "disabled after {disabled:?}");
+    east.wait_all_enabled().await;
+    let took = began.elapsed();
+    assert!(took < bound, "{took:?}, and the status said {bound:?}");
+
+    proxy.enable().await;
+    west.member.wait_led("east", None).await;
+    west.wait_all_disabled().await;
+    never_both_run(&west, &east, from).await;
+}
+
+/// By the user's wish the workloads stay enabled, and what that gives up is seen here.
+async fn keep(toxiproxy: &Toxiproxy) {
+    let (proxy, west, east) = west_by_proxy(toxiproxy, "wl-keep").await;
+    both(&west, &east, json!({"whenStoreIsLost": "Keep"})).await;
+    proxy.disable().await;
+    west.member.wait_class("False", "NoAnswer").await;
+    east.wait_all_enabled().await;
+    west.wait_all_enabled().await;
+    west.recorder.catch_up().await;
+    assert_eq!(west.recorder.turns(true).len(), 4, "nothing was disabled meanwhile");
+    proxy.enable().await;
+    west.wait_all_disabled().await;
+    west.member.wait_led("east", None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_cut_off_from_consul_disables_before_another_enables() {
+    let toxiproxy = Toxiproxy::start();
+    // Their start holds this thread up.
+    let _ = (Consul::shared(), Cluster::shared());
+    tokio::join!(cut(&toxiproxy), keep(&toxiproxy));
+}

@@ -1,0 +1,148 @@
+//! Workloads that an election does not concern any more.
+
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use super::{FOUR, all_disabled, all_enabled, four};
+use crate::support::workloads::{annotation, following, managers, setting};
+use crate::support::{Lab, Operator};
+
+/// One workload of each kind that follow a pod `a`, each with this of `onRelease`.
+async fn led(test: &str, on_release: Option<&str>) -> (Lab, Operator) {
+    let lab = Lab::new(test).await;
+    let operator = lab.operator(&[]);
+    four(&lab, (3, 2)).await;
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({"workloads": list(&FOUR, on_release)})).await;
+    all_enabled(&lab, (3, 2)).await;
+    (lab, operator)
+}
+
+fn list(workloads: &[&str], on_release: Option<&str>) -> Value {
+    let mut list = following(workloads);
+    for workload in list.as_array_mut().into_iter().flatten() {
+        if let Some(on_release) = on_release {
+            workload["onRelease"] = json!(on_release);
+        }
+    }
+    list
+}
+
+/// Nothing of lictor is left on them, and they have these settings, in the order of [`FOUR`].
+async fn all_released(lab: &Lab, settings: [Value; 4]) {
+    for (workload, with) in FOUR.into_iter().zip(settings) {
+        lab.wait_released(workload, with).await;
+    }
+}
+
+/// Waits until the election notes these workloads, and no others, as those that have to be given back.
+async fn tracks(lab: &Lab, workloads: &[&str]) {
+    lab.wait_status("web", &format!("the election notes {workloads:?}"), |election| {
+        let noted = election.annotations().get("lictor.dev/workloads").cloned().unwrap_or_default();
+        FOUR.iter().all(|workload| noted.contains(workload) == workloads.contains(workload))
+    })
+    .await;
+}
+
+async fn wait_election_gone(lab: &Lab) {
+    crate::support::eventually("the election is gone", || async {
+        match lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())? {
+            None => Ok(()),
+            Some(found) => Err(format!("{:?}", found.metadata)),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_out_of_the_list_is_put_back_to_what_it_was() {
+    let (lab, _operator) = led("wl-unlist", None).await;
+    // Enabled: it keeps the number that it has now.
+    lab.scale("Deployment/live", 4, "test").await;
+    lab.elect(json!({"workloads": list(&FOUR[2..], None)})).await;
+    lab.wait_released("CronJob/nightly", json!(false)).await;
+    lab.wait_released("Deployment/live", json!(4)).await;
+    lab.wait_enabled("Job/import", json!(false)).await;
+    lab.wait_enabled("StatefulSet/queue", json!(2)).await;
+    tracks(&lab, &FOUR[2..]).await;
+    // Disabled: it gets what it had before.
+    lab.kill_pod("a").await;
+    lab.wait_disabled("Job/import", json!(false)).await;
+    lab.wait_disabled("StatefulSet/queue", json!(2)).await;
+    lab.elect(json!({"workloads": []})).await;
+    all_released(&lab, [json!(false), json!(4), json!(false), json!(2)]).await;
+    tracks(&lab, &[]).await;
+
+    // And it can be taken up again.
+    lab.elect(json!({"workloads": list(&FOUR, None)})).await;
+    all_disabled(&lab, (4, 2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_election_puts_its_workloads_back_to_what_they_were() {
+    let (lab, operator) = led("wl-delete", None).await;
+    lab.kill_pod("a").await;
+    all_disabled(&lab, (3, 2)).await;
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    wait_election_gone(&lab).await;
+    all_released(&lab, [json!(false), json!(3), json!(false), json!(2)]).await;
+
+    // What was suspended before is so afterwards, though it was enabled meanwhile.
+    lab.patch("CronJob/nightly", json!({"spec": {"suspend": true}})).await;
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({"workloads": list(&FOUR, None)})).await;
+    all_enabled(&lab, (3, 2)).await;
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    wait_election_gone(&lab).await;
+    all_released(&lab, [json!(true), json!(3), json!(false), json!(2)]).await;
+    drop(operator);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_that_is_to_be_left_as_it_is_stays_so() {
+    let (lab, _operator) = led("wl-leave", Some("LeaveAsIs")).await;
+    lab.kill_pod("a").await;
+    all_disabled(&lab, (3, 2)).await;
+    lab.elect(json!({"workloads": list(&FOUR[2..], Some("LeaveAsIs"))})).await;
+    lab.wait_released("CronJob/nightly", json!(true)).await;
+    lab.wait_released("Deployment/live", json!(0)).await;
+    lab.ready_pods(&["a"]).await;
+    lab.wait_enabled("Job/import", json!(false)).await;
+    lab.wait_enabled("StatefulSet/queue", json!(2)).await;
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    wait_election_gone(&lab).await;
+    // Whether the end of the leadership disabled them first is not promised; that nothing of lictor is left, is.
+    for workload in &FOUR[2..] {
+        let found = lab.find(workload).await.expect("it exists");
+        let claimed = ["election", "enabled", "kept", "written-by"]
+            .iter()
+            .any(|name| annotation(&found, &format!("lictor.dev/{name}")).is_some());
+        assert!(!claimed && !managers(&found).contains(&"lictor"), "{workload} {}: {found:#}", setting(&found));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_that_is_gone_does_not_hold_up_the_end_of_its_election() {
+    let (lab, _operator) = led("wl-gone", None).await;
+    lab.delete("Deployment/live").await;
+    lab.delete("Job/import").await;
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    wait_election_gone(&lab).await;
+    lab.wait_released("CronJob/nightly", json!(false)).await;
+    lab.wait_released("StatefulSet/queue", json!(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_that_was_killed_could_not_put_back_the_next_one_does() {
+    let (lab, operator) = led("wl-restore-late", None).await;
+    lab.kill_pod("a").await;
+    all_disabled(&lab, (3, 2)).await;
+    drop(operator);
+    lab.elect(json!({"workloads": list(&FOUR[2..], None)})).await;
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    assert!(lab.elections_api().get_opt("web").await.expect("it can be read").is_some(), "its finalizer keeps it");
+    let _operator = lab.operator(&[]);
+    wait_election_gone(&lab).await;
+    all_released(&lab, [json!(false), json!(3), json!(false), json!(2)]).await;
+}

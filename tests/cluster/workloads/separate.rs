@@ -1,0 +1,57 @@
+//! Two clusters with an API server each, and one Consul. What came first is judged by one observer's own clock.
+
+use serde_json::json;
+
+use crate::consul::member::Member;
+use crate::consul_support::Consul;
+use crate::support::workloads::{following, pod};
+use crate::support::{Cluster, Lab, Operator, WorkloadRecorder};
+
+const WORKLOADS: [&str; 2] = ["CronJob/nightly", "Deployment/live"];
+
+/// A cluster with a CronJob and a Deployment, and with an election for them.
+async fn side(cluster: &'static Cluster, name: &str) -> (Member, Operator, WorkloadRecorder) {
+    let lab = Lab::of(cluster, &format!("wl-apart-{name}")).await;
+    let fields = json!({"whenOperatorStops": "Release"});
+    let member = Member::of(lab, "wl-apart", name, Consul::shared().address(), fields).await;
+    let (recorder, operator) = (member.lab.record_workloads().await, member.operator(&[]));
+    member.lab.cron_job("nightly", super::NEVER, pod()).await;
+    member.lab.deployment("live", 3, pod()).await;
+    member.elect_cluster(json!({"workloads": following(&WORKLOADS)})).await;
+    (member, operator, recorder)
+}
+
+async fn enabled(member: &Member) {
+    member.lab.wait_enabled("CronJob/nightly", json!(false)).await;
+    member.lab.wait_enabled("Deployment/live", json!(3)).await;
+}
+
+async fn disabled(member: &Member) {
+    member.lab.wait_disabled("CronJob/nightly", json!(false)).await;
+    member.lab.wait_disabled("Deployment/live", json!(3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workloads_move_between_separate_control_planes() {
+    let other: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("apart-{}", std::process::id()), 1)));
+    other.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
+    other.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+    let (west, mut operator, west_seen) = side(Cluster::shared(), "west").await;
+    enabled(&west).await;
+    let (east, _other, east_seen) = side(other, "east").await;
+    disabled(&east).await;
+    east.wait_led("west", None).await;
+    let before = east_seen.turns(true).len();
+
+    operator.stop().await;
+    enabled(&east).await;
+    disabled(&west).await;
+    east.wait_led("east", None).await;
+    for recorder in [&west_seen, &east_seen] {
+        recorder.catch_up().await;
+    }
+    let off = *west_seen.turns(false).last().expect("it was disabled");
+    let on = east_seen.turns(true);
+    assert_eq!((before, on.len()), (0, 2), "the east enabled each once");
+    assert!(on.iter().all(|on| *on > off), "{:?} before the west's last, {:#?}", on.iter().min(), west_seen.seen());
+}

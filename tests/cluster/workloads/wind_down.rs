@@ -1,0 +1,169 @@
+//! What was disabled may take its time to end: the lock is let go of only then, but not later than the status says.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::consul::member::{Member, entry};
+use crate::consul_support::Consul;
+use crate::support::workloads::{annotation, idle_pod, job_spec, pod, slow_pod, stuck_pod};
+use crate::support::{Operator, WorkloadRecorder};
+
+/// A cluster with these workloads.
+struct Side {
+    member: Member,
+    recorder: WorkloadRecorder,
+    operator: Operator,
+}
+
+/// Two clusters with a Deployment `live` of such pods, and with the Deployment `gate`; the west leads.
+async fn two(test: &str, template: Value) -> (Side, Side) {
+    let mut sides = Vec::new();
+    for (cluster, replicas) in [("west", 2), ("east", 1)] {
+        let fields = json!({"whenOperatorStops": "Release"});
+        let member = Member::new(test, cluster, Consul::shared().address(), fields).await;
+        let (recorder, operator) = (member.lab.record_workloads().await, member.operator(&[]));
+        member.lab.gate().await;
+        // In the east nothing runs before it leads.
+        let first = if cluster == "west" { replicas } else { 0 };
+        member.lab.deployment("live", first, template.clone()).await;
+        elect(&member, json!([{"kind": "Deployment", "name": "live", "replicas": replicas}])).await;
+        match cluster {
+            "west" => member.lab.wait_enabled("Deployment/live", json!(replicas)).await,
+            _ => member.lab.wait_disabled("Deployment/live", json!(0)).await,
+        }
+        sides.push(Side { member, recorder, operator });
+    }
+    let [west, east] = sides.try_into().ok().expect("there are two");
+    all_pods(&west, "live", 2).await;
+    east.member.wait_led("west", None).await;
+    (west, east)
+}
+
+async fn elect(member: &Member, workloads: Value) {
+    let gate = json!({"availableDeployment": "gate"});
+    member.elect_cluster(json!({"workloads": workloads, "eligibility": gate})).await;
+}
+
+/// Waits until so many pods of a Deployment are ready.
+async fn all_pods(side: &Side, name: &str, count: u32) {
+    let ready = |found: &Value| found["status"]["readyReplicas"] == json!(count);
+    side.member.lab.wait_workload(&format!("Deployment/{name}"), &format!("{count} pods are ready"), ready).await;
+}
+
+fn wind_down(election: &lictor::api::LeaderElection) -> Option<u32> {
+    Some(election.status.as_ref()?.workloads.as_ref()?.wind_down_seconds)
+}
+
+async fn never_both(west: &Side, east: &Side) {
+    for side in [west, east] {
+        side.recorder.catch_up().await;
+    }
+    WorkloadRecorder::assert_never_both_enabled(&[&west.recorder, &east.recorder]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_is_kept_until_pods_that_end_slowly_are_gone() {
+    let (west, east) = two("wl-slow", slow_pod(8)).await;
+    west.member.lab.wait_status("web", "the time to end is told", |found| wind_down(found) == Some(13)).await;
+    let before = entry(Consul::shared(), &west.member.key()).await.expect("the key is there");
+    assert_eq!(before["Value"]["legacy"]["windDownSeconds"], 13, "{before}");
+    let from = east.recorder.catch_up().await;
+    west.member.lab.open_gate(false).await;
+    west.member.lab.wait_state("Deployment/live", "WindingDown").await;
+    let message = west.member.lab.wait_condition("web", "WorkloadsFollow", "False", "WindingDown").await;
+    assert!(message.contains("live"), "{message}");
+    let held = entry(Consul::shared(), &west.member.key()).await.expect("the key is there");
+    assert_eq!((&held["Session"], &held["Value"]["holder"]), (&before["Session"], &Value::Null), "{held}");
+
+    east.member.lab.wait_enabled("Deployment/live", json!(1)).await;
+    west.member.lab.wait_state("Deployment/live", "Disabled").await;
+    never_both(&west, &east).await;
+    WorkloadRecorder::assert_never_both_run(&[&west.recorder, &east.recorder], from);
+    let gap = WorkloadRecorder::gap(&west.recorder, &east.recorder);
+    assert!((Duration::from_secs(6)..Duration::from_secs(13)).contains(&gap), "{gap:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_releases_at_its_end_waits_for_pods_that_end_slowly() {
+    let (mut west, east) = two("wl-slow-stop", slow_pod(8)).await;
+    let from = east.recorder.catch_up().await;
+    let status = west.operator.stop().await;
+    assert!(status.success(), "{status}: {}", west.operator.log());
+    let lock = entry(Consul::shared(), &west.member.key()).await.expect("the key is there");
+    let next = lock["Value"]["cluster"] == "east" || lock["Value"]["legacy"]["ended"] == true;
+    assert!(next, "all had ended when it did: {lock}");
+    east.member.lab.wait_enabled("Deployment/live", json!(1)).await;
+    never_both(&west, &east).await;
+    WorkloadRecorder::assert_never_both_run(&[&west.recorder, &east.recorder], from);
+    let gap = WorkloadRecorder::gap(&west.recorder, &east.recorder);
+    assert!((Duration::from_secs(6)..Duration::from_secs(13)).contains(&gap), "{gap:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_never_go_hold_the_lock_no_longer_than_the_status_says() {
+    let (west, east) = two("wl-stuck", stuck_pod()).await;
+    west.member.lab.wait_status("web", "the time to end is told", |found| wind_down(found) == Some(6)).await;
+    west.member.lab.open_gate(false).await;
+    east.member.lab.wait_enabled("Deployment/live", json!(1)).await;
+    never_both(&west, &east).await;
+    let gap = WorkloadRecorder::gap(&west.recorder, &east.recorder);
+    assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&gap), "{gap:?}");
+}
+
+/// A CronJob whose Job runs, with this of `onDisable`.
+async fn with_running_job(test: &str, on_disable: &str) -> (Side, Side) {
+    let mut sides = Vec::new();
+    for cluster in ["west", "east"] {
+        let member = Member::new(test, cluster, Consul::shared().address(), json!({})).await;
+        let (recorder, operator) = (member.lab.record_workloads().await, member.operator(&[]));
+        member.lab.gate().await;
+        member.lab.cron_job("nightly", super::NEVER, pod()).await;
+        elect(&member, json!([{"kind": "CronJob", "name": "nightly", "onDisable": on_disable}])).await;
+        match cluster {
+            "west" => member.lab.wait_enabled("CronJob/nightly", json!(false)).await,
+            _ => member.lab.wait_disabled("CronJob/nightly", json!(false)).await,
+        }
+        sides.push(Side { member, recorder, operator });
+    }
+    let [west, east] = sides.try_into().ok().expect("there are two");
+    // As `kubectl create job --from=cronjob/nightly` makes it.
+    let lab = &west.member.lab;
+    let owner = lab.find("CronJob/nightly").await.expect("it exists");
+    lab.make_owned("Job/nightly-1", job_spec(idle_pod()), &owner).await;
+    lab.wait_workload("Job/nightly-1", "it has a pod", |found| found["status"]["active"] == 1).await;
+    east.member.wait_led("west", None).await;
+    (west, east)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_cron_jobs_jobs_go_on_unless_they_are_to_be_deleted() {
+    // Their start holds this thread up.
+    let _ = (Consul::shared(), crate::support::Cluster::shared());
+    tokio::join!(jobs_go_on(), jobs_are_deleted());
+}
+
+async fn jobs_go_on() {
+    let (west, east) = with_running_job("wl-jobs-on", "Suspend").await;
+    west.member.lab.open_gate(false).await;
+    east.member.lab.wait_enabled("CronJob/nightly", json!(false)).await;
+    west.member.lab.wait_disabled("CronJob/nightly", json!(false)).await;
+    let job = west.member.lab.find("Job/nightly-1").await.expect("it is still there");
+    assert_eq!((&job["status"]["active"], &job["spec"]["suspend"]), (&json!(1), &json!(false)), "{job}");
+    assert_eq!(annotation(&job, "lictor.dev/enabled"), None, "{job}");
+    never_both(&west, &east).await;
+}
+
+async fn jobs_are_deleted() {
+    let (west, east) = with_running_job("wl-jobs-off", "DeleteRunning").await;
+    west.member.lab.wait_status("web", "the time to end is told", |found| wind_down(found) == Some(6)).await;
+    let from = east.recorder.catch_up().await;
+    west.member.lab.open_gate(false).await;
+    east.member.lab.wait_enabled("CronJob/nightly", json!(false)).await;
+    assert_eq!(west.member.lab.find("Job/nightly-1").await, None);
+    never_both(&west, &east).await;
+    WorkloadRecorder::assert_never_both_run(&[&west.recorder, &east.recorder], from);
+    let gone = west.recorder.seen_of("Job/nightly-1").into_iter().find(|seen| seen.deleted).expect("it was deleted");
+    let enabled = east.recorder.seen_of("CronJob/nightly").into_iter().find(|seen| seen.may_run() && seen.claimed());
+    assert!(gone.version < enabled.expect("it was enabled").version);
+}
