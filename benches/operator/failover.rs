@@ -13,19 +13,13 @@ use serde_json::{Value, json};
 use crate::consul::Consul;
 use crate::figures::{Report, Sample};
 use crate::floor::{Floor, Took};
-use crate::machine::{self, Busy};
+use crate::machine;
 use crate::observer::{Id, Observer, Sight};
 use crate::record::Record;
 use crate::world::World;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Nothing is measured until nothing was written anywhere for this long.
-const QUIET: Duration = Duration::from_millis(150);
-/// While this control plane does nothing, who works more than this share of the cores is somebody else.
-const BUSY: f64 = 0.3;
-/// For how long such a neighbour is waited for before each run. A run that then had to begin beside it is counted as disturbed.
-const FORBEARANCE: Duration = Duration::from_secs(45);
 /// Runs before those that count: the first handover of an operator in a group does more, see "late writers" in the design.
 const WARM_UP: u32 = 3;
 const NAMESPACE: &str = "failover";
@@ -105,9 +99,9 @@ pub async fn measure(runs: u32, consul: Option<&Consul>, report: &mut Report) ->
     let mut loads = Vec::new();
     for run in 0..WARM_UP + runs {
         for (cause, figures) in &mut figures {
-            let mut calm = group.calm().await?;
+            let mut calm = group.observer.calm().await?;
             let bottom = floor.write().await.context("the floor")?;
-            calm &= group.calm().await?;
+            calm &= group.observer.calm().await?;
             let seen = group.fail(*cause).await.with_context(|| format!("run {run}, {cause:?}"))?;
             if run >= WARM_UP {
                 figures.disturbed += u32::from(!calm);
@@ -143,19 +137,6 @@ impl Group<'_> {
         let settled = |observer: &Observer| settled(observer).is_some();
         self.observer.until("the group has settled", PATIENCE, settled).await?;
         settled_leader(&self.observer)
-    }
-
-    /// Waits until nothing is written and nobody else keeps the cores busy; returns whether that became so.
-    async fn calm(&mut self) -> anyhow::Result<bool> {
-        let end = Instant::now() + FORBEARANCE;
-        loop {
-            let busy = Busy::look()?;
-            self.observer.quiet(QUIET).await?;
-            let calm = busy.share()? <= BUSY;
-            if calm || Instant::now() > end {
-                return Ok(calm);
-            }
-        }
     }
 
     /// One failover; the group has settled again afterwards.
@@ -198,7 +179,7 @@ async fn bring_about(pods: &Api<Pod>, leader: &str, cause: Cause) -> anyhow::Res
     }
 }
 
-async fn set_ready(pods: &Api<Pod>, pod: &str, ready: bool) -> anyhow::Result<()> {
+pub async fn set_ready(pods: &Api<Pod>, pod: &str, ready: bool) -> anyhow::Result<()> {
     let now = k8s_openapi::jiff::Timestamp::from_second(k8s_openapi::jiff::Timestamp::now().as_second())?;
     let status = if ready { "True" } else { "False" };
     let patch = json!({"status": {"conditions": [

@@ -46,7 +46,7 @@ struct Options {
     #[arg(value_enum)]
     parts: Vec<Part>,
 
-    /// Failovers of each kind.
+    /// Failovers of each kind; also moves of a CronJob to another cluster.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
@@ -82,6 +82,10 @@ struct Options {
     #[arg(long, default_value_t = 5)]
     consul_kills: u32,
 
+    /// Moves of a CronJob to another cluster after SIGTERM.
+    #[arg(long, default_value_t = 20)]
+    workload_terminations: u32,
+
     /// Where the figures go as JSON.
     #[arg(long, env = "LICTOR_BENCH_JSON", value_name = "FILE",
           default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/operator.json"))]
@@ -106,6 +110,8 @@ enum Part {
     ConsulIdle,
     /// From the end of all operators of a cluster to another cluster's leader, and the same by `consul lock`.
     ConsulTakeover,
+    /// From the loss of a cluster to its CronJob resumed in another one.
+    ConsulWorkloads,
 }
 
 fn main() -> ExitCode {
@@ -174,6 +180,15 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
             consul::takeover::measure(&consul, terminations, kills, &mut report).await.context("consul-takeover")?;
         figures["load"] = json!([before, machine::load()?]);
         all.insert("consulTakeover".into(), figures);
+    }
+    if asked(Part::ConsulWorkloads) {
+        let before = machine::load()?;
+        let consul = Consul::start(options.consul);
+        let (runs, terminations) = (options.runs, options.workload_terminations);
+        let mut figures =
+            consul::workloads::measure(&consul, runs, terminations, &mut report).await.context("consul-workloads")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("consulWorkloads".into(), figures);
     }
     if asked(Part::ConsulIdle) {
         let before = machine::load()?;

@@ -8,6 +8,8 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::api::events::v1::Event;
@@ -23,6 +25,14 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::consul_support::Api as Consul;
+use crate::machine::Busy;
+
+/// Nothing is measured until nothing was written anywhere for this long.
+const QUIET: Duration = Duration::from_millis(150);
+/// While this control plane does nothing, who works more than this share of the cores is somebody else.
+const BUSY: f64 = 0.3;
+/// For how long such a neighbour is waited for before each run. A run that then had to begin beside it is counted as disturbed.
+const FORBEARANCE: Duration = Duration::from_secs(45);
 
 /// Namespace and name.
 pub type Id = (String, String);
@@ -49,6 +59,10 @@ pub enum Sight {
     Key { session: Option<String>, holder: Option<String> },
     /// The status of an election.
     Election(Id, Box<LeaderElectionStatus>),
+    /// Whether a CronJob is suspended.
+    CronJob(Id, bool),
+    /// Whether a Deployment has the condition Available.
+    Deployment(Id, bool),
     /// Something else was written.
     Other,
 }
@@ -62,6 +76,10 @@ pub struct Observer {
     pub elections: BTreeMap<Id, LeaderElectionStatus>,
     /// The holders of Leases as seen last.
     pub leases: BTreeMap<Id, Option<String>>,
+    /// Whether CronJobs are suspended, as seen last.
+    pub cron_jobs: BTreeMap<Id, bool>,
+    /// Whether Deployments are available, as seen last.
+    pub deployments: BTreeMap<Id, bool>,
     _watches: JoinSet<()>,
 }
 
@@ -106,10 +124,6 @@ impl Observer {
             Some(Sight::Pod(id(pod), (!gone).then_some(sight)))
         })
         .await?;
-        follow(&mut watches, &sender, Api::all(client.clone()), |election: &LeaderElection, _| {
-            Some(Sight::Election(id(election), Box::new(election.status.clone().unwrap_or_default())))
-        })
-        .await?;
         follow(&mut watches, &sender, Api::all(client.clone()), |lease: &Lease, _| {
             // The heartbeats of nodes say nothing.
             (lease.namespace().as_deref() != Some("kube-node-lease")).then(|| {
@@ -121,11 +135,51 @@ impl Observer {
         if events {
             follow(&mut watches, &sender, Api::all(client.clone()), |_: &Event, _| Some(Sight::Other)).await?;
         }
+        Self::with_elections(client, key, sender, sights, watches).await
+    }
+
+    /// Watches elections, CronJobs and Deployments, and a key of Consul.
+    pub async fn of_workloads(client: &Client, key: (Consul, String)) -> anyhow::Result<Self> {
+        let (sender, sights) = mpsc::unbounded_channel();
+        let mut watches = JoinSet::new();
+        follow(&mut watches, &sender, Api::all(client.clone()), |job: &CronJob, _| {
+            let suspended = job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or_default();
+            Some(Sight::CronJob(id(job), suspended))
+        })
+        .await?;
+        follow(&mut watches, &sender, Api::all(client.clone()), |deployment: &Deployment, _| {
+            let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let available = conditions.into_iter().any(|c| c.type_ == "Available" && c.status == "True");
+            Some(Sight::Deployment(id(deployment), available))
+        })
+        .await?;
+        follow(&mut watches, &sender, Api::all(client.clone()), |_: &Event, _| Some(Sight::Other)).await?;
+        Self::with_elections(client, Some(key), sender, sights, watches).await
+    }
+
+    async fn with_elections(
+        client: &Client,
+        key: Option<(Consul, String)>,
+        sender: mpsc::UnboundedSender<(Instant, Sight)>,
+        sights: mpsc::UnboundedReceiver<(Instant, Sight)>,
+        mut watches: JoinSet<()>,
+    ) -> anyhow::Result<Self> {
+        follow(&mut watches, &sender, Api::all(client.clone()), |election: &LeaderElection, _| {
+            Some(Sight::Election(id(election), Box::new(election.status.clone().unwrap_or_default())))
+        })
+        .await?;
         if let Some((consul, key)) = key {
-            watches.spawn(follow_key(sender.clone(), consul, key));
+            watches.spawn(follow_key(sender, consul, key));
         }
-        let (pods, elections, leases) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { sights, pods, elections, leases, _watches: watches })
+        Ok(Self {
+            sights,
+            pods: BTreeMap::new(),
+            elections: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            cron_jobs: BTreeMap::new(),
+            deployments: BTreeMap::new(),
+            _watches: watches,
+        })
     }
 
     /// The next sight, and when it was seen.
@@ -136,6 +190,8 @@ impl Observer {
             Sight::Pod(id, None) => _ = self.pods.remove(id),
             Sight::Election(id, status) => _ = self.elections.insert(id.clone(), (**status).clone()),
             Sight::Lease(id, holder) => _ = self.leases.insert(id.clone(), holder.clone()),
+            Sight::CronJob(id, suspended) => _ = self.cron_jobs.insert(id.clone(), *suspended),
+            Sight::Deployment(id, available) => _ = self.deployments.insert(id.clone(), *available),
             Sight::Key { .. } | Sight::Other => {}
         }
         Ok((at, sight))
@@ -168,6 +224,19 @@ impl Observer {
             anyhow::Ok(())
         });
         found.await.with_context(|| format!("not within {patience:?}: {what}"))?
+    }
+
+    /// Waits until nothing is written and nobody else keeps the cores busy; returns whether that became so.
+    pub async fn calm(&mut self) -> anyhow::Result<bool> {
+        let end = Instant::now() + FORBEARANCE;
+        loop {
+            let busy = Busy::look()?;
+            self.quiet(QUIET).await?;
+            let calm = busy.share()? <= BUSY;
+            if calm || Instant::now() > end {
+                return Ok(calm);
+            }
+        }
     }
 
     /// Waits until nothing was seen for this long.

@@ -1,9 +1,11 @@
 //! Consul's servers, and the classes that keep their locks there.
 
+mod by_hand;
 mod cli;
 pub mod idle;
 pub mod takeover;
 mod telemetry;
+pub mod workloads;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use crate::support::Operator;
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(90);
-const CLUSTERS: [&str; 2] = ["west", "east"];
+pub const CLUSTERS: [&str; 2] = ["west", "east"];
 const APP: &str = "web";
 const PODS: usize = 2;
 const TTL: u32 = 10;
@@ -127,11 +127,11 @@ pub async fn measure(consul: &Consul, terminations: u32, kills: u32, report: &mu
     Ok(Value::Object(all))
 }
 
-fn controller(cluster: &str) -> String {
+pub fn controller(cluster: &str) -> String {
     format!("bench/{cluster}")
 }
 
-fn operator(world: &World, cluster: &str) -> Operator {
+pub fn operator(world: &World, cluster: &str) -> Operator {
     let arguments = ["--namespaces", cluster, "--lease-namespace", cluster, "--controller", &controller(cluster)];
     world.operator_with(&arguments)
 }

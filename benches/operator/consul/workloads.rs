@@ -1,0 +1,297 @@
+//! A CronJob that moves to another cluster: from the loss of the first one, as an independent watcher sees it, to the CronJob
+//! resumed in the other, beside the same requests by hand.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+use lictor::api::{LeaderElectionStatus, WorkloadState};
+use serde_json::{Value, json};
+
+use super::Consul;
+use super::by_hand::{ByHand, Took, cron_job};
+use super::takeover::{CLUSTERS, controller, operator};
+use crate::failover::set_ready;
+use crate::figures::{Report, Sample};
+use crate::machine;
+use crate::observer::{Id, Observer, Sight};
+use crate::support::Operator;
+use crate::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+const NAME: &str = "nightly";
+/// The Deployment that must be available where the CronJob runs.
+const GATE: &str = "gate";
+/// Until so long after a full minute a CronJob's controller may be making what was due, and the lock is kept meanwhile.
+const TICK: Duration = Duration::from_secs(2);
+/// That begins 1 s before the minute, and a run takes less than another one: until here one may begin.
+const LAST: Duration = Duration::from_secs(58);
+/// Runs before those that count.
+const WARM_UP: u32 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The Deployment of the eligibility is not available any more.
+    Unavailable,
+    /// The operator is asked to end, and releases its locks.
+    Terminated,
+}
+
+/// When what was seen.
+struct Seen {
+    cause: Instant,
+    suspended: Instant,
+    free: Instant,
+    resumed: Instant,
+}
+
+#[derive(Default)]
+struct Figures {
+    total: Sample,
+    to_suspended: Sample,
+    to_free: Sample,
+    to_resumed: Sample,
+    floor: Sample,
+    floor_disabled: Sample,
+    floor_free: Sample,
+    floor_enabled: Sample,
+    /// How many runs began beside a busy neighbour.
+    disturbed: u32,
+    /// In the order of the runs, each with its floor.
+    runs: Vec<(f64, f64)>,
+}
+
+/// Measures as many moves of each kind.
+pub async fn measure(consul: &Consul, runs: u32, terminations: u32, report: &mut Report) -> anyhow::Result<Value> {
+    let world = World::start("consul-workloads").await?;
+    let key = format!("workloads/{NAME}");
+    let mut observer = Observer::of_workloads(&world.another_client().await, (consul.api(), key.clone())).await?;
+    for cluster in CLUSTERS {
+        world.namespace(cluster).await?;
+        let spec =
+            json!({"controller": controller(cluster), "keyTemplate": "workloads/{name}", "keyPattern": "workloads/*"});
+        consul.class(&world, cluster, &spec, &json!({"whenOperatorStops": "Release"}))?;
+        apply(&world, cluster, gate())?;
+        apply(&world, cluster, cron_job(NAME))?;
+    }
+    let mut operators = CLUSTERS.map(|cluster| operator(&world, cluster));
+    for cluster in CLUSTERS {
+        apply(&world, cluster, election(cluster))?;
+        observer.until("the first cluster leads", PATIENCE, |observer| follows(observer, 0, 0)).await?;
+    }
+    world.namespace("floor").await?;
+    let mut floor = ByHand::new(consul.client()?, &world.operators_client().await?, "floor", &key).await?;
+
+    let mut all = serde_json::Map::new();
+    for (cause, times) in [(Cause::Unavailable, runs), (Cause::Terminated, terminations)] {
+        let (mut figures, mut loads) = (Figures::default(), Vec::new());
+        for run in 0..WARM_UP + times {
+            let from = settle(&mut observer, &operators).await?;
+            let mut calm = observer.calm().await?;
+            let bottom = floor.write().await.context("the floor")?;
+            calm &= observer.calm().await?;
+            away_from_the_minute(&mut observer).await?;
+            let seen = fail(&world.client, &mut observer, &mut operators[from], from, cause).await;
+            let seen = seen.with_context(|| format!("run {run}, {cause:?}"))?;
+            if cause == Cause::Terminated {
+                // It has to have let go of its own Lease.
+                operators[from].stop().await;
+                operators[from] = operator(&world, CLUSTERS[from]);
+            }
+            if run >= WARM_UP {
+                figures.disturbed += u32::from(!calm);
+                figures.add(&seen, &bottom);
+            }
+            if run % 20 == 19 || run + 1 == WARM_UP + times {
+                let (median, floor, load) = (figures.total.median(), figures.floor.median(), machine::load()?);
+                let of = run + 1;
+                eprintln!(
+                    "consul-workloads: {cause:?}: {of} runs, median {median:.2} (floor {floor:.2}) ms, load {load}"
+                );
+                loads.push(load);
+            }
+        }
+        if times > 0 {
+            figures.report(cause, report);
+        }
+        all.insert(format!("{cause:?}").to_lowercase(), json!({"loads": loads, "figures": figures.to_json()}));
+    }
+    Ok(Value::Object(all))
+}
+
+fn apply(world: &World, namespace: &str, mut object: Value) -> anyhow::Result<()> {
+    object["metadata"]["namespace"] = json!(namespace);
+    world.apply(&object)
+}
+
+fn gate() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": GATE},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": GATE}},
+            "template": {
+                "metadata": {"labels": {"app": GATE}},
+                "spec": {"containers": [{"name": "main", "image": "example/gate"}]},
+            },
+        },
+    })
+}
+
+fn election(class: &str) -> Value {
+    json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": NAME},
+        "spec": {
+            "className": class, "eligibility": {"availableDeployment": GATE},
+            "workloads": [{"kind": "CronJob", "name": NAME}],
+        },
+    })
+}
+
+fn id(cluster: usize, name: &str) -> Id {
+    (CLUSTERS[cluster].to_owned(), name.to_owned())
+}
+
+/// The CronJob of a cluster is as it should be while one of them leads, and lictor says the same.
+fn follows(observer: &Observer, cluster: usize, leader: usize) -> bool {
+    let (suspend, state) =
+        if cluster == leader { (false, WorkloadState::Enabled) } else { (true, WorkloadState::Disabled) };
+    let told = |status: &LeaderElectionStatus| {
+        let items = status.workloads.iter().flat_map(|workloads| &workloads.items);
+        status.leader.as_ref().and_then(|leader| leader.cluster.as_deref()) == Some(CLUSTERS[leader])
+            && items.into_iter().map(|item| item.state).eq([state])
+    };
+    observer.cron_jobs.get(&id(cluster, NAME)) == Some(&suspend)
+        && observer.elections.get(&id(cluster, NAME)).is_some_and(told)
+}
+
+/// The cluster could lead.
+fn able(observer: &Observer, cluster: usize) -> bool {
+    let counted = observer.elections.get(&id(cluster, NAME)).and_then(|status| status.candidates.as_ref());
+    observer.deployments.get(&id(cluster, GATE)) == Some(&true) && counted.is_some_and(|count| count.eligible == 1)
+}
+
+/// Waits until each operator is ready, each cluster could lead and one does; which.
+async fn settle(observer: &mut Observer, operators: &[Operator; 2]) -> anyhow::Result<usize> {
+    for operator in operators {
+        crate::support::eventually("the operator is ready", || async {
+            let (status, body) = operator.get("/readyz").await;
+            if status == 200 { Ok(()) } else { Err(body) }
+        })
+        .await;
+    }
+    let told = |observer: &Observer| {
+        let settled =
+            |leader: usize| (0..2).all(|cluster| follows(observer, cluster, leader) && able(observer, cluster));
+        (0..2).find(|leader| settled(*leader))
+    };
+    observer.until("the clusters have settled", PATIENCE, |observer| told(observer).is_some()).await?;
+    observer.quiet(Duration::from_millis(500)).await?;
+    told(observer).context("the clusters are not settled any more")
+}
+
+/// Waits until no run would be on a full minute.
+async fn away_from_the_minute(observer: &mut Observer) -> anyhow::Result<()> {
+    let minute = Duration::from_secs(60);
+    let into = Duration::from_millis(u64::try_from(Timestamp::now().as_millisecond())? % 60_000);
+    // From here to the end of the next span in which a run would be on it, if it is one now.
+    let until = if into < LAST { TICK } else { minute + TICK };
+    let end = Instant::now() + until.saturating_sub(into);
+    while let Ok(seen) = tokio::time::timeout_at(end.into(), observer.next()).await {
+        seen?;
+    }
+    Ok(())
+}
+
+/// One move; the cluster that was left could lead again afterwards, as soon as its operator is there.
+async fn fail(
+    client: &Client,
+    observer: &mut Observer,
+    operator: &mut Operator,
+    from: usize,
+    cause: Cause,
+) -> anyhow::Result<Seen> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), CLUSTERS[from]);
+    if cause == Cause::Terminated {
+        let start = Instant::now();
+        operator.signal("TERM");
+        return watch(observer, from, Some(start)).await;
+    }
+    let pod = pods.list(&ListParams::default().labels(&format!("app={GATE}"))).await?;
+    let pod = pod.items.first().context("the gate has a pod")?.name_any();
+    let (asked, seen) = tokio::join!(set_ready(&pods, &pod, false), watch(observer, from, None));
+    asked?;
+    set_ready(&pods, &pod, true).await?;
+    seen
+}
+
+/// Watches a move; without a `start`, from the moment at which the Deployment is seen not to be available.
+async fn watch(observer: &mut Observer, from: usize, start: Option<Instant>) -> anyhow::Result<Seen> {
+    let (gate, here, there) = (id(from, GATE), id(from, NAME), id(1 - from, NAME));
+    let (mut cause, mut suspended, mut free, mut resumed) = (start, None, None, None);
+    // They come by several connections, so the order among them is not certain.
+    let all = |at: Instant, sight: &Sight| {
+        match sight {
+            Sight::Deployment(which, false) if *which == gate => _ = cause.get_or_insert(at),
+            Sight::CronJob(which, true) if *which == here => _ = suspended.get_or_insert(at),
+            Sight::CronJob(which, false) if *which == there => _ = resumed.get_or_insert(at),
+            Sight::Key { session: None, .. } => _ = free.get_or_insert(at),
+            _ => {}
+        }
+        let resumed = resumed?;
+        // Whoever asks for a key is told of its last state only.
+        Some(Seen { cause: cause?, suspended: suspended?, free: free.unwrap_or(resumed), resumed })
+    };
+    observer.find("the CronJob resumed in the other cluster", PATIENCE, all).await
+}
+
+impl Figures {
+    fn add(&mut self, seen: &Seen, floor: &Took) {
+        let between = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1000.0;
+        let took = |duration: Duration| duration.as_secs_f64() * 1000.0;
+        let (total, least) = (between(seen.cause, seen.resumed), took(floor.total()));
+        self.total.push(total);
+        self.to_suspended.push(between(seen.cause, seen.suspended));
+        self.to_free.push(between(seen.suspended, seen.free));
+        self.to_resumed.push(between(seen.free, seen.resumed));
+        self.floor.push(least);
+        self.floor_disabled.push(took(floor.disabled));
+        self.floor_free.push(took(floor.free));
+        self.floor_enabled.push(took(floor.enabled));
+        self.runs.push((total, least));
+    }
+
+    fn report(&self, cause: Cause, report: &mut Report) {
+        let what = match cause {
+            Cause::Unavailable => "Deployment not available",
+            Cause::Terminated => "operator's SIGTERM",
+        };
+        for percent in [50, 99] {
+            let (total, floor) = (self.total.percentile(percent), self.floor.percentile(percent));
+            report.figure(format!("CronJob resumed elsewhere, {what}: p{percent}"), total, "ms");
+            report.figure(format!("the same requests by hand ({what}): p{percent}"), floor, "ms");
+            report.figure(format!("CronJob resumed elsewhere / by hand, {what}: p{percent}"), total / floor, "");
+        }
+        report.figure(format!("CronJob suspended, {what}: p50"), self.to_suspended.median(), "ms");
+        report.figure(format!("from suspended to the free lock, {what}: p50"), self.to_free.median(), "ms");
+        report.figure(format!("from the free lock to resumed, {what}: p50"), self.to_resumed.median(), "ms");
+        report.figure(format!("runs beside a busy neighbour, {what}"), self.disturbed.into(), "");
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "total": self.total.to_json(), "floor": self.floor.to_json(), "disturbed": self.disturbed,
+            "stages": {
+                "causeToSuspended": self.to_suspended.to_json(), "suspendedToFree": self.to_free.to_json(),
+                "freeToResumed": self.to_resumed.to_json(),
+            },
+            "floorStages": {
+                "disabled": self.floor_disabled.to_json(), "free": self.floor_free.to_json(),
+                "enabled": self.floor_enabled.to_json(),
+            },
+            "runs": self.runs,
+        })
+    }
+}
