@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::consul::{ConsulStatus, ConsulStore};
+use super::lenient::lenient;
 
 /// The class of elections that name none, where no class is marked as the default.
 pub const BUILT_IN_CLASS: &str = "lease";
@@ -138,15 +139,15 @@ pub struct LeaseStore {}
 #[serde(rename_all = "camelCase")]
 pub struct ElectionClassStatus {
     /// The metadata.generation that this status is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
     /// The Consul that answered last; absent for Leases, and until Consul has answered once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub consul: Option<ConsulStatus>,
 
     /// Ready: the store answers, and lictor has the rights that it needs there. The message says what is wrong and what to do.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

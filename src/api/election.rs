@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::lenient::lenient;
 use super::workload::{Workload, WorkloadsStatus};
 
 /// The labels in a rule, where the user may have left them out. There is no default in the schema on purpose: it would be kept in
@@ -396,43 +397,43 @@ pub struct TcpSocket {
 #[serde(rename_all = "camelCase")]
 pub struct LeaderElectionStatus {
     /// The metadata.generation that this status is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
     /// The class that serves this election.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub class_name: Option<String>,
 
     /// The present leader; absent while there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub leader: Option<Leader>,
 
     /// The number of the present leadership. It only ever rises; the leader's pod carries it as the annotation lictor.dev/term.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub term: Option<i64>,
 
     /// How many pods the selector matches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub candidates: Option<CandidateCount>,
 
     /// Upper limit of the seconds from the moment at which a leader's loss can be seen (in the API server or by the probe) to
     /// the next leader's label, if an eligible pod exists, even if the acting operator is killed at that moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub worst_case_failover_seconds: Option<i64>,
 
     /// The workloads that follow the leader, if there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub workloads: Option<WorkloadsStatus>,
 
     /// Accepted: the spec is valid and served. Elected: there is a leader. StoreReachable: the lock's store answers.
     /// WorkloadsFollow: the workloads are as the leadership wants them; present with spec.workloads. Paused: present while
     /// spec.paused is set.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
     /// The last ten changes of leader, the newest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
 }
 

@@ -6,6 +6,7 @@ mod conditions;
 mod consul;
 mod crd;
 mod election;
+mod lenient;
 mod resolve;
 mod workload;
 

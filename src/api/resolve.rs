@@ -298,12 +298,15 @@ fn refused_key(message: String) -> Refusal {
 
 /// Whether a text fits a pattern in which `*` stands for any characters.
 fn fits(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((start, rest)) => text
-            .strip_prefix(start)
-            .is_some_and(|text| (0..=text.len()).any(|at| text.is_char_boundary(at) && fits(rest, &text[at..]))),
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(first) else { return false };
+    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    // Each part where it comes first leaves the most for those after it.
+    for part in middle.split('*') {
+        let Some((_, after)) = text.split_once(part) else { return false };
+        text = after;
     }
+    text.ends_with(last)
 }
 
 fn is_lease_name(name: &str) -> bool {
@@ -481,7 +484,22 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_any_characters() {
-        assert!(fits("a*c*", "abbc") && fits("*", "") && fits("a", "a"));
-        assert!(!fits("a*c", "ab") && !fits("a", "ab"));
+        for (pattern, text) in [
+            ("a*c*", "abbc"),
+            ("*", ""),
+            ("**", ""),
+            ("a", "a"),
+            ("a*", "a"),
+            ("*ab", "aab"),
+            ("a*b*b", "abb"),
+            ("*a*b*", "xayb"),
+            ("é*", "éx"),
+        ] {
+            assert!(fits(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("a*c", "ab"), ("a", "ab"), ("a*a", "a"), ("a*b*b", "ab"), ("*a*b*", "xbya"), ("", "a")]
+        {
+            assert!(!fits(pattern, text), "{pattern} {text}");
+        }
     }
 }

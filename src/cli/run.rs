@@ -12,9 +12,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::api::DEFAULT_CONTROLLER;
-use crate::controller::{Controller, Parameters, monotonic};
+use crate::consul;
+use crate::controller::{Controller, Parameters};
 use crate::core::ClaimParameters;
 use crate::kubernetes::{LeaseClaim, Namespaces, connect};
+use crate::process::{monotonic, spawn};
 use crate::store::LeaseStore;
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs, serve};
 
@@ -84,7 +86,7 @@ impl Run {
             controller = self.controller, version = env!("CARGO_PKG_VERSION"), "lictor starts"
         );
         let (health, metrics) = (Health::default(), Metrics::default());
-        let server = tokio::spawn(serve(listener, health.clone(), metrics.clone()));
+        let server = spawn(serve(listener, health.clone(), metrics.clone()));
         let (claim, acting) = LeaseClaim::new(
             client.clone(),
             &lease_namespace,
@@ -104,14 +106,15 @@ impl Run {
             own_namespace: lease_namespace,
             request_timeout,
             leases,
+            consul: Arc::new(consul::Client::new),
         };
         let controller = Controller::new(parameters, acting, metrics, health)?;
 
         // First the handovers that are under way are finished, then the claim is given back.
         let (stop, stopping) = watch::channel(false);
         let (release, releasing) = watch::channel(false);
-        let claim = tokio::spawn(claim.run(releasing));
-        let controller = tokio::spawn(controller.run(stopping));
+        let claim = spawn(claim.run(releasing));
+        let controller = spawn(controller.run(stopping));
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         tokio::select! {
@@ -160,7 +163,7 @@ fn controller(name: &str) -> Result<String, String> {
 fn lease_duration(text: &str) -> Result<Duration, String> {
     let seconds =
         text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| "write seconds, for example 15s".to_owned())?;
-    if (3..=300).contains(&seconds) {
+    if (3..=ClaimParameters::LONGEST.as_secs()).contains(&seconds) {
         Ok(Duration::from_secs(seconds))
     } else {
         Err("it must be from 3s to 300s".into())

@@ -1,17 +1,16 @@
 //! The connection to Consul, and how each request is sent.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use reqwest::{Certificate, Identity, Method, StatusCode, Url};
+use reqwest::header::HeaderValue;
+use reqwest::{Method, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::Error;
 use super::error::Purpose;
+use super::transport::{Http, Received, Sent};
+use super::{Error, Transport};
 
 /// How to reach Consul.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +73,9 @@ pub enum SettingsError {
     System(String),
 }
 
+/// How a client is made of settings.
+pub type Connect = Arc<dyn Fn(&Settings) -> Result<Client, SettingsError> + Send + Sync>;
+
 /// A client of one Consul cluster. Cheap to clone; clones share connections and the token.
 #[derive(Clone)]
 pub struct Client {
@@ -81,7 +83,7 @@ pub struct Client {
 }
 
 struct Shared {
-    http: reqwest::Client,
+    transport: Arc<dyn Transport>,
     base: Url,
     /// `dc`, `ns`, `partition`.
     scope: Vec<(&'static str, String)>,
@@ -97,52 +99,25 @@ impl Client {
     /// # Errors
     /// If a setting is not what it should be.
     pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
-        let wrong = || SettingsError::Address(settings.address.clone());
-        let mut base = Url::parse(settings.address.trim()).map_err(|_| wrong())?;
-        let plain = matches!(base.path(), "" | "/") && base.query().is_none() && base.username().is_empty();
-        if !matches!(base.scheme(), "http" | "https") || !base.has_host() || !plain {
-            return Err(wrong());
-        }
-        let mut builder = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            // Whether to try again is decided by who knows what the request does.
-            .retry(reqwest::retry::never())
-            .no_proxy()
-            .timeout(settings.timeout)
-            // Shorter than the whole: what ends by it was certainly not sent.
-            .connect_timeout(settings.timeout * 4 / 5)
-            .tcp_keepalive(Duration::from_secs(15))
-            .user_agent(concat!("lictor/", env!("CARGO_PKG_VERSION")));
-        if let Some(ca) = &settings.ca {
-            let certificates = Certificate::from_pem_bundle(ca).map_err(|error| SettingsError::Ca(causes(&error)))?;
-            if certificates.is_empty() {
-                return Err(SettingsError::Ca("there is no certificate in it".into()));
-            }
-            builder = builder.tls_certs_only(certificates);
-        } else if base.scheme() == "http" {
-            // No need to have any on the system.
-            builder = builder.tls_certs_only([]);
-        }
-        if let Some((certificate, key)) = &settings.identity {
-            let pem = [certificate.as_slice(), b"\n", key.as_slice()].concat();
-            let identity = Identity::from_pem(&pem).map_err(|error| SettingsError::Identity(causes(&error)))?;
-            builder = builder.identity(identity);
-        }
-        if let Some(name) = settings.server_name.as_deref().filter(|_| base.scheme() == "https") {
-            let wrong = || SettingsError::ServerName(name.to_owned());
-            let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-            base.set_host(Some(name)).map_err(|_| wrong())?;
-            if base.domain().is_none() {
-                return Err(wrong());
-            }
-            builder = builder.dns_resolver(Always(host));
-        }
-        let http = builder.build().map_err(|error| SettingsError::System(causes(&error)))?;
+        let mut base = base_of(settings)?;
+        let http = Http::new(settings, &mut base)?;
+        Ok(Self::over(settings, base, Arc::new(http)))
+    }
+
+    /// A client over something else than HTTP, for simulations.
+    ///
+    /// # Errors
+    /// If the address is none.
+    pub fn simulated(settings: &Settings, transport: Arc<dyn Transport>) -> Result<Self, SettingsError> {
+        Ok(Self::over(settings, base_of(settings)?, transport))
+    }
+
+    fn over(settings: &Settings, base: Url, transport: Arc<dyn Transport>) -> Self {
         let scope = [("dc", &settings.datacenter), ("ns", &settings.namespace), ("partition", &settings.partition)];
         let scope = scope.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
         let (rejections, _) = watch::channel(0);
-        let shared = Shared { http, base, scope, token: RwLock::default(), rejections, timeout: settings.timeout };
-        Ok(Self { shared: Arc::new(shared) })
+        let shared = Shared { transport, base, scope, token: RwLock::default(), rejections, timeout: settings.timeout };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The token for all requests from now on, of all clones; none: Consul's anonymous token.
@@ -190,22 +165,10 @@ impl Client {
             Token::None => None,
             Token::Other(token) => Some(token),
         };
-        let mut request = self.shared.http.request(method, url);
-        if let Some(token) = token {
-            request = request.header("x-consul-token", token);
-        }
-        if let Some(body) = body {
-            // A body that is there as a whole has its length in the header; Consul ignores some that do not.
-            request = request.header(CONTENT_TYPE, "application/json").body(body);
-        }
-        if let Some(timeout) = timeout {
-            request = request.timeout(timeout);
-        }
-        let answer = request.send().await.map_err(|error| purpose.broken(&error))?;
-        let status = answer.status();
-        let index = answer.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
-        let body = answer.bytes().await.map_err(|error| purpose.broken(&error))?;
-        let answer = Answer { status, index, body: body.into(), purpose };
+        let sent = Sent { method, url, token, body, timeout };
+        let received = self.shared.transport.send(sent).await.map_err(|broken| purpose.broken(&broken))?;
+        let Received { status, index, body } = received;
+        let answer = Answer { status, index, body, purpose };
         if status.is_success() || expected.contains(&status) {
             return Ok(answer);
         }
@@ -329,28 +292,12 @@ pub(super) fn token_header(token: &str) -> Result<HeaderValue, Error> {
     Ok(header)
 }
 
-/// Finds the addresses of one host, whatever name is asked for.
-struct Always(String);
-
-impl Resolve for Always {
-    fn resolve(&self, _: Name) -> Resolving {
-        let host = self.0.clone();
-        Box::pin(async move {
-            // The port is that of the URL.
-            let found = tokio::task::spawn_blocking(move || (host.as_str(), 0).to_socket_addrs()).await??;
-            Ok(Box::new(found.collect::<Vec<SocketAddr>>().into_iter()) as Addrs)
-        })
-    }
-}
-
-fn causes(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = cause.to_string();
-        source = cause.source();
-    }
-    text
+/// The server's address: no path, no query, no password.
+fn base_of(settings: &Settings) -> Result<Url, SettingsError> {
+    let wrong = || SettingsError::Address(settings.address.clone());
+    let base = Url::parse(settings.address.trim()).map_err(|_| wrong())?;
+    let plain = matches!(base.path(), "" | "/") && base.query().is_none() && base.username().is_empty();
+    if matches!(base.scheme(), "http" | "https") && base.has_host() && plain { Ok(base) } else { Err(wrong()) }
 }
 
 #[cfg(test)]

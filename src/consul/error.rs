@@ -3,10 +3,9 @@
 //! Consul hands errors on as text, so it is by their text that they are told apart (`agent/structs/errors.go`,
 //! `acl/errors.go`).
 
-use std::error::Error as _;
-
 use reqwest::StatusCode;
 
+use super::Broken;
 use crate::core::Failure;
 
 /// Why a request did not come to a result. Only [`Unknown`](Self::Unknown) may have been carried out.
@@ -68,18 +67,13 @@ impl Purpose {
     }
 
     /// No answer, or not all of it.
-    pub(super) fn broken(&self, error: &reqwest::Error) -> Error {
+    pub(super) fn broken(&self, broken: &Broken) -> Error {
         let what = &self.what;
-        let text = chain(error);
-        if error.is_builder() {
-            Error::Refused(format!("can't {what}: {text}"))
-        } else if error.is_connect() {
-            // Only a connection that never came to be is one: it may have timed out while it was made.
-            Error::Unreachable(format!("can't {what}: Consul can't be reached: {text}"))
-        } else if error.is_timeout() {
-            Error::Unknown(format!("can't {what}: no answer from Consul in time: {text}"))
-        } else {
-            Error::Unknown(format!("can't {what}: the connection to Consul broke: {text}"))
+        match broken {
+            Broken::Unsendable(text) => Error::Refused(format!("can't {what}: {text}")),
+            Broken::Unreachable(text) => Error::Unreachable(format!("can't {what}: Consul can't be reached: {text}")),
+            Broken::Late(text) => Error::Unknown(format!("can't {what}: no answer from Consul in time: {text}")),
+            Broken::Unanswered(text) => Error::Unknown(format!("can't {what}: the connection to Consul broke: {text}")),
         }
     }
 
@@ -150,20 +144,6 @@ fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(MOST)]);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if body.len() > MOST { format!("{line}…") } else { line }
-}
-
-/// An error's causes; the outermost only says "error sending request".
-fn chain(error: &reqwest::Error) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        if texts.last().is_none_or(|last| !last.contains(&text)) {
-            texts.push(text);
-        }
-        source = cause.source();
-    }
-    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
 }
 
 #[cfg(test)]

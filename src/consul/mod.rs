@@ -11,11 +11,13 @@ mod go_duration;
 mod keys;
 mod sessions;
 mod transaction;
+mod transport;
 
 pub use access::Login;
 pub use catalog::{Agent, CatalogNode, Service};
-pub use client::{Client, Settings, SettingsError};
+pub use client::{Client, Connect, Settings, SettingsError};
 pub use error::Error;
 pub use keys::{Entry, LOCK_FLAGS};
 pub use sessions::{Bound, NewSession, Renewal, Session};
 pub use transaction::{Applied, OpError, Transaction, TxnOp};
+pub use transport::{Broken, Received, Sent, Transport};

@@ -9,10 +9,11 @@ use kube::Resource;
 
 use super::entry::Entry;
 use super::execute::Executor;
+use super::wall;
 use crate::api::{HistoryEntry, LeaderElection};
 use crate::core::{
-    Announcement, Failure, Holder, NotEligible, Pod, Reason, Rival, Transition, Uid, WorkloadChange, WorkloadId,
-    annotation_defect,
+    Announcement, Failure, Holder, NotEligible, Pod, Reason, Rival, Timestamp, Transition, Uid, WorkloadChange,
+    WorkloadId, annotation_defect,
 };
 use crate::kubernetes::Event;
 
@@ -119,7 +120,7 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
             leader: new,
             previous: before,
             reason: reason.word().into(),
-            at: Some(Time(in_seconds(Wall::now()))),
+            at: Some(Time(in_seconds(wall()))),
             took_milliseconds: milliseconds,
         },
     );
@@ -175,8 +176,8 @@ fn tell_transition(
 }
 
 /// Kubernetes keeps whole seconds: with more, what is read back would differ from what was written.
-pub(super) fn in_seconds(time: Wall) -> Wall {
-    Wall::from_second(time.as_second()).unwrap_or(time)
+pub(super) fn in_seconds(time: Timestamp) -> Wall {
+    Wall::from_second(time.0.div_euclid(1000)).unwrap_or_default()
 }
 
 /// Why a leader changed, as half a sentence.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::jiff::Timestamp as Wall;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -15,12 +14,12 @@ use tokio::time::{Instant as TokioInstant, sleep_until};
 
 use super::announce::{in_seconds, text};
 use super::input::Input;
-use super::monotonic;
+use super::{monotonic, wall};
 use crate::api::{
     Classes, ConsulClass, ConsulRecord, ConsulStatus, Credentials, ElectionClass, ElectionClassStatus, READY, Refusal,
     SecretId, SecretKey, SessionNode, condition, consul_class, with_transition_times,
 };
-use crate::consul::{self, Settings};
+use crate::consul::{self, Connect, Settings};
 use crate::core::{ClaimState, StoreId};
 use crate::kubernetes::{ClaimUpdate, ElectionClasses, SecretChange, SecretData, watch_secrets};
 use crate::store::{
@@ -48,6 +47,7 @@ pub(super) struct World {
     pub(super) stores: Stores,
     pub(super) inputs: mpsc::UnboundedSender<Input>,
     pub(super) claim: watch::Receiver<ClaimUpdate>,
+    pub(super) connect: Connect,
 }
 
 /// The stores in Consul, one for each class.
@@ -93,7 +93,7 @@ impl ConsulStores {
             let (leave, leaving) = watch::channel(None);
             let runner = Runner::new(store_id(name), self.world.clone(), receiver, leaving);
             let release_on_stop = consul.release_on_stop;
-            let running = Running { class: sender, leave, task: tokio::spawn(runner.run()), release_on_stop };
+            let running = Running { class: sender, leave, task: crate::process::spawn(runner.run()), release_on_stop };
             self.runners.insert(name.clone(), running);
             new.push(store_id(name));
         }
@@ -104,7 +104,7 @@ impl ConsulStores {
             self.world.stores.remove(&store_id(&name));
             if let Some(mut running) = self.runners.remove(&name) {
                 let _ = running.leave.send(Some(true));
-                tokio::spawn(async move {
+                crate::process::spawn(async move {
                     let _ = (&mut running.task).await;
                     // Its channels are open until it has ended.
                     drop(running);
@@ -281,6 +281,7 @@ impl Runner {
         let store = async {
             match &mut self.store {
                 Some(store) => tokio::select! {
+                    biased;
                     watched = store.watched.recv() => Happened::Watched(match watched {
                         None => Watched::Ended,
                         Some(None) => Watched::Works,
@@ -293,11 +294,12 @@ impl Runner {
             }
         };
         tokio::select! {
-            happened = store => happened,
-            changed = self.classes.changed() => if changed.is_ok() { Happened::Class } else { Happened::Orphaned },
-            Some((secret, change)) = self.secrets.next() => Happened::Secret(secret, change),
-            changed = self.claim.changed() => if changed.is_ok() { Happened::Claim } else { Happened::Orphaned },
+            biased;
             _ = self.leave.changed() => Happened::Leave,
+            changed = self.claim.changed() => if changed.is_ok() { Happened::Claim } else { Happened::Orphaned },
+            changed = self.classes.changed() => if changed.is_ok() { Happened::Class } else { Happened::Orphaned },
+            happened = store => happened,
+            Some((secret, change)) = self.secrets.next() => Happened::Secret(secret, change),
             () = sleep_until(self.check), if asks => Happened::CheckDue,
             () = sleep_until(until), if waits => Happened::DutyDue,
             () = sleep_until(renew.unwrap_or(until)), if renew.is_some() => Happened::LoginDue,
@@ -391,7 +393,8 @@ impl Runner {
             },
             Credentials::Login { method, token_path } => {
                 if self.login.is_none() {
-                    self.login = Some(log_in(&resolved.name, &made.settings, method, token_path).await?);
+                    self.login =
+                        Some(log_in(&resolved.name, &self.world.connect, &made.settings, method, token_path).await?);
                 }
                 self.login.as_ref().map(|login| login.secret.clone())
             }
@@ -406,7 +409,7 @@ impl Runner {
             }
             return Ok(());
         }
-        let client = consul::Client::new(&made.settings).map_err(|error| invalid(error.to_string()))?;
+        let client = (self.world.connect)(&made.settings).map_err(|error| invalid(error.to_string()))?;
         client.set_token(token.as_deref()).map_err(|error| invalid(error.to_string()))?;
         let short: String = installation.0.chars().take(8).collect();
         let (role, roles) = watch::channel(role);
@@ -440,10 +443,10 @@ impl Runner {
         let locks = ConsulStore::new(parameters, sessions.clone());
         let (heard, watched) = mpsc::unbounded_channel();
         // Not by way of this task, which may wait for a server: what is told of the tenure must not be late.
-        let forwarder = tokio::spawn(forward(locks.watch(), heard, self.world.inputs.clone()));
+        let forwarder = crate::process::spawn(forward(locks.watch(), heard, self.world.inputs.clone()));
         self.world.stores.insert(self.id.clone(), std::sync::Arc::new(locks));
         tracing::info!(class = self.name(), address = made.settings.address, "keeps locks in Consul");
-        let (rejections, keeper) = (client.rejections(), tokio::spawn(keeper.run(roles)));
+        let (rejections, keeper) = (client.rejections(), crate::process::spawn(keeper.run(roles)));
         self.store = Some(Store { made, client, token, rejections, sessions, watched, forwarder, keeper, role });
         Ok(())
     }
@@ -461,7 +464,7 @@ impl Runner {
             Some(Trouble { reason, message }) => condition(READY, false, reason, message, generation),
             None => condition(READY, true, "Answers", "Consul answers, and the sessions are kept", generation),
         };
-        let now = in_seconds(Wall::now());
+        let now = in_seconds(wall());
         let mut status = ElectionClassStatus {
             observed_generation: Some(generation),
             conditions: with_transition_times(vec![ready], &before.conditions, now),
@@ -509,13 +512,19 @@ async fn ask(client: &consul::Client) -> Result<consul::Agent, consul::Error> {
     client.agent_self().await
 }
 
-async fn log_in(class: &str, settings: &Settings, method: &str, path: &Path) -> Result<Login, Trouble> {
+async fn log_in(
+    class: &str,
+    connect: &Connect,
+    settings: &Settings,
+    method: &str,
+    path: &Path,
+) -> Result<Login, Trouble> {
     let trouble = |reason, message| Trouble { reason, message };
     let bearer = std::fs::read_to_string(path).map_err(|error| {
         let message = format!("the service account's token {} can't be read: {error}", path.display());
         trouble("NoServiceAccountToken", message)
     })?;
-    let client = consul::Client::new(settings).map_err(|error| trouble("InvalidSettings", error.to_string()))?;
+    let client = connect(settings).map_err(|error| trouble("InvalidSettings", error.to_string()))?;
     let login = client
         .login(method, bearer.trim())
         .await

@@ -12,8 +12,8 @@ use super::input::{ElectionId, Input};
 use super::monotonic;
 use crate::api::{Claims, JobTemplate, LeaderElection, LeaderElectionStatus};
 use crate::core::{
-    ClaimState, Command, Failure, Key, OpId, Outcome, PodChange, PodOutcome, Record, RecordOutcome, StoreId, Stored,
-    Tenure, Version, WorkloadId, WorkloadOutcome,
+    ClaimState, Command, Failure, Key, OpId, Outcome, PodChange, Record, RecordOutcome, StoreId, Stored, Tenure,
+    Version, WorkloadId, WorkloadOutcome,
 };
 use crate::kubernetes::{Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, Workloads, version_of};
 use crate::store::{Owner, Registration, StoreEvent, Stores};
@@ -78,25 +78,7 @@ impl Executor {
     /// Carries out a command; its outcome comes back as an input. Nobody is promoted after the tenure under which it was decided.
     /// `stores`: where the election may have locks.
     pub(super) fn perform(&self, id: ElectionId, stores: BTreeSet<StoreId>, tenure: Tenure, command: Command) {
-        let (op, refused) = match &command {
-            Command::ReadRecord { op, .. } => (*op, Outcome::RecordRead(Err(not_acting()))),
-            Command::WriteRecord { op, .. } | Command::ReleaseRecord { op, .. } | Command::DeleteRecord { op, .. } => {
-                (*op, Outcome::RecordWritten(RecordOutcome::Failed(not_acting())))
-            }
-            Command::ReadElection { op } => (*op, Outcome::ElectionRead(Err(not_acting()))),
-            Command::ListLocks { op } => (*op, Outcome::LocksListed(Err(not_acting()))),
-            Command::ListPods { op, .. } => (*op, Outcome::PodsListed(Err(not_acting()))),
-            Command::ReadPod { op, .. } => (*op, Outcome::PodRead(Err(not_acting()))),
-            Command::WritePod(write) => (write.op, Outcome::PodWritten(PodOutcome::Failed(not_acting()))),
-            Command::WriteWorkload(write) => {
-                (write.op, Outcome::WorkloadWritten(WorkloadOutcome::Failed(not_acting())))
-            }
-            Command::DeleteRunning { op, .. } | Command::DeleteJob { op, .. } => {
-                (*op, Outcome::WorkloadWritten(WorkloadOutcome::Failed(not_acting())))
-            }
-            // These need more than the command says.
-            Command::CreateJob { .. } | Command::NoteJob { .. } | Command::Announce(_) => return,
-        };
+        let (Some(op), Some(refused)) = (command.op(), command.failed(not_acting())) else { return };
         let this = self.clone();
         let turn = match &command {
             Command::ReadRecord { key, .. }
@@ -118,7 +100,9 @@ impl Executor {
         self.spawn(turn.clone(), move || async move {
             // The claim may have ended while this waited for its turn, and so may the tenure.
             let may = this.acts() && (!promotes || tenure.lasts(monotonic()));
+            let asked = command.to_string();
             let outcome = if may { this.request(&id, &stores, tenure, command).await } else { refused };
+            tracing::trace!(election = %format!("{}/{}", id.namespace, id.name), "{asked} -> {outcome}");
             this.metrics.count_failure(&outcome);
             let _ = this.inputs.send(Input::Outcome(id, op, outcome));
         });
@@ -305,7 +289,7 @@ impl Executor {
     fn spawn<W: Future<Output = ()> + Send>(&self, turn: Arc<Semaphore>, work: impl FnOnce() -> W + Send + 'static) {
         let pending = self.pending.clone();
         pending.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move {
+        crate::process::spawn(async move {
             if let Ok(_turn) = turn.acquire_owned().await {
                 Box::pin(work()).await;
             }

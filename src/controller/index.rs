@@ -442,7 +442,7 @@ impl Index {
                 let present: BTreeSet<Key> = records.iter().map(|(key, ..)| key.clone()).collect();
                 for (key, version) in self.locks.within(&scope) {
                     if !present.contains(&key) {
-                        self.put_record(&key, Version(version.0 + 1), &Stored::Absent);
+                        self.put_record(&key, Version(version.0.saturating_add(1)), &Stored::Absent);
                     }
                 }
                 for (key, version, stored) in records {

@@ -20,20 +20,4 @@ mod workloads;
 pub use input::Input;
 pub use run::{Controller, Parameters};
 
-use std::sync::LazyLock;
-
-use k8s_openapi::jiff::Timestamp as Wall;
-
-use crate::core::{Instant, Timestamp};
-
-static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
-
-/// This process's monotonic clock.
-pub fn monotonic() -> Instant {
-    Instant::after_origin(ORIGIN.elapsed())
-}
-
-/// This machine's wall clock, for people.
-pub fn wall() -> Timestamp {
-    Timestamp(Wall::now().as_millisecond())
-}
+use crate::process::{monotonic, wall};

@@ -29,7 +29,7 @@ impl Prober {
         http: reqwest::Client,
         inputs: mpsc::UnboundedSender<Input>,
     ) -> Self {
-        let task = tokio::spawn(ask_on(id, leader.clone(), ip, probe.clone(), http, inputs));
+        let task = crate::process::spawn(ask_on(id, leader.clone(), ip, probe.clone(), http, inputs));
         Self { leader, probe, ip, task }
     }
 }

@@ -23,6 +23,7 @@ use super::status::status;
 use super::workloads::{WorkloadWatches, followed, noted, template};
 use super::{monotonic, wall};
 use crate::api::{Claims, ConsulClass, LeaderElection, Refusal};
+use crate::consul::Connect;
 use crate::core::{
     ClaimState, Command, Desired, Election, Failure, HandoverOrder, Instant, Keeping, Key, OpId, Outcome, Pod,
     PodOutcome, Situation, StoreId, Stored, Tenure, Term, Version, View, WhenLost, WorkloadKind,
@@ -31,6 +32,7 @@ use crate::kubernetes::{
     Change, ClaimUpdate, Namespaces, WatchFailure, resource_name, watch_classes, watch_elections, watch_nodes,
     watch_pods,
 };
+use crate::process::spawn;
 use crate::store::{LockStore, StoreEvent, Stores};
 use crate::telemetry::{ElectionFigures, Health, Metrics};
 
@@ -66,6 +68,8 @@ pub struct Parameters {
     pub request_timeout: Duration,
     /// The locks in Leases.
     pub leases: Arc<dyn LockStore>,
+    /// How the locks in Consul are reached.
+    pub consul: Connect,
 }
 
 /// The operator.
@@ -122,6 +126,7 @@ impl Controller {
             own_namespace,
             request_timeout,
             leases,
+            consul: connect,
         } = parameters;
         let (sender, inputs) = mpsc::unbounded_channel();
         let stores = Stores::default();
@@ -143,6 +148,7 @@ impl Controller {
             stores,
             inputs: sender.clone(),
             claim: claim.clone(),
+            connect,
         });
         let scopes = namespaces.scopes();
         let missing = scopes
@@ -719,7 +725,7 @@ pub(super) fn forward(
     inputs: impl futures::Stream<Item = Input> + Send + 'static,
 ) {
     let sender = sender.clone();
-    tokio::spawn(async move {
+    spawn(async move {
         let mut inputs = std::pin::pin!(inputs);
         while let Some(input) = inputs.next().await {
             if sender.send(input).is_err() {

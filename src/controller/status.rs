@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::jiff::Timestamp as Wall;
 
 use super::announce::{in_seconds, led_elsewhere, not_eligible, text, told_holder};
 use super::entry::Entry;
+use super::wall;
 use super::workloads::told;
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
@@ -75,7 +75,7 @@ pub(super) fn status(
             conditions.push(condition(PAUSED, true, "Paused", message, generation));
         }
     }
-    status.conditions = with_transition_times(conditions, &before.conditions, in_seconds(Wall::now()));
+    status.conditions = with_transition_times(conditions, &before.conditions, in_seconds(wall()));
     Some(status)
 }
 
@@ -109,7 +109,7 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
         session: None,
         node: holder.node.clone(),
         ip: holder.ip.clone(),
-        since: since.and_then(|since| Wall::from_millisecond(since.0).ok()).map(in_seconds).map(Time),
+        since: since.map(in_seconds).map(Time),
     }
 }
 

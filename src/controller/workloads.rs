@@ -173,7 +173,10 @@ pub(super) fn followed(
     let jobs = spec.map(|spec| &spec.jobs).into_iter().flatten();
     let mut followed = Followed {
         jobs: jobs.clone().map(|(name, _)| plan(entry, name)).collect(),
-        wind_down: jobs.map(|(_, template)| template_grace(template) + CONTROLLERS).max().unwrap_or_default(),
+        wind_down: jobs
+            .map(|(_, template)| template_grace(template).saturating_add(CONTROLLERS))
+            .max()
+            .unwrap_or_default(),
         cluster: spec.and_then(|spec| spec.cluster.as_ref()).map(|_| cluster(entry, content)),
         ..Followed::default()
     };
@@ -284,8 +287,8 @@ fn wind_down(object: &WorkloadObject, rule: WorkloadRule) -> u32 {
 /// That of a Job's pods, in seconds.
 fn template_grace(template: &JobTemplate) -> u32 {
     let pod = template.spec.get("template").and_then(|template| template.get("spec"));
-    let grace = pod.and_then(|spec| spec.get("terminationGracePeriodSeconds")?.as_u64());
-    grace.and_then(|grace| grace.try_into().ok()).unwrap_or(30)
+    let grace = pod.and_then(|spec| spec.get("terminationGracePeriodSeconds")?.as_i64());
+    grace.map_or(30, |seconds| u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
 }
 
 /// What is told about the workloads; `None`: there are none, or nothing is known yet.
@@ -392,4 +395,28 @@ pub(super) fn noted(entry: &Entry, plan: &str, term: Term) -> Claims {
     let mut claims = entry.claims.clone();
     claims.started.insert(plan.into(), term.0);
     claims
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_grace_period_of_any_length_is_one() {
+        for (given, seconds) in [
+            (json!(7), 7),
+            (json!(0), 0),
+            (json!(-1), 0),
+            (json!(5_000_000_000_i64), u32::MAX),
+            (json!(u32::MAX), u32::MAX),
+            (json!("7"), 30),
+            (json!(null), 30),
+        ] {
+            let template = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": given}}}});
+            assert_eq!(template_grace(&serde_json::from_value(template).unwrap()), seconds, "{given}");
+        }
+        assert_eq!(template_grace(&JobTemplate::default()), 30);
+    }
 }

@@ -6,7 +6,7 @@ use super::Instant;
 
 /// Exponential back-off. The jitter comes from the owner's id, so that the elections of a broken cluster do not try again all at
 /// once, and the same run gives the same times.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Backoff {
     seed: u64,
     failures: u32,

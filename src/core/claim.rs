@@ -17,6 +17,9 @@ pub struct ClaimParameters {
 }
 
 impl ClaimParameters {
+    /// No replica is given a longer one. What is beyond, somebody wrote by hand: nobody would act for as long.
+    pub const LONGEST: Duration = Duration::from_secs(300);
+
     /// From one renewal to the next.
     pub fn renewal(self) -> Duration {
         self.duration / 3
@@ -91,7 +94,10 @@ impl Claim {
         match lease {
             None => self.seen = None,
             Some((version, ..)) if self.seen.as_ref().is_some_and(|seen| seen.version >= version) => {}
-            Some((version, holder, duration)) => self.seen = Some(Seen { version, holder, duration, at: now }),
+            Some((version, holder, duration)) => {
+                let duration = duration.min(ClaimParameters::LONGEST);
+                self.seen = Some(Seen { version, holder, duration, at: now });
+            }
         }
         if !self.is_mine() {
             self.renewed = None;
@@ -210,6 +216,55 @@ mod tests {
         assert_eq!(claim.next(at(125)), write(Some(8), true));
         claim.failed(at(125));
         assert_eq!(claim.next(at(125)), ClaimCommand::Wait(at(126)));
+    }
+
+    #[test]
+    fn a_duration_that_no_replica_has_is_not_waited_for() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        let years = Duration::from_secs(2_147_483_647);
+        claim.observe(Some((Version(7), Some("other".into()), years)), at(100));
+        assert_eq!(claim.next(at(100)), ClaimCommand::Wait(at(400)));
+    }
+
+    #[test]
+    fn what_was_seen_already_is_not_waited_for_anew() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.observe(Some(theirs(7)), at(100));
+        claim.observe(Some(theirs(7)), at(110));
+        assert_eq!(claim.next(at(114)), ClaimCommand::Wait(at(115)));
+    }
+
+    #[test]
+    fn a_late_answer_to_a_write_that_somebody_replaced_is_no_right_to_act() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.observe(Some(theirs(8)), at(1));
+        claim.written(Version(7), at(0), at(2));
+        assert_eq!(claim.state(at(2)), ClaimState::Standby);
+        assert!(claim.is_others());
+    }
+
+    #[test]
+    fn a_claim_that_was_seen_to_be_others_is_not_its_own_again_without_a_write() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.written(Version(1), at(0), at(0));
+        claim.observe(Some(theirs(2)), at(1));
+        claim.observe(Some((Version(3), Some("me".into()), PARAMETERS.duration)), at(2));
+        assert_eq!(claim.state(at(2)), ClaimState::Standby);
+        claim.written(Version(4), at(3), at(4));
+        assert_eq!(claim.state(at(4)), ClaimState::Acting(at(15)));
+        claim.observe(Some((Version(4), Some("me".into()), PARAMETERS.duration)), at(5));
+        assert_eq!(claim.state(at(5)), ClaimState::Acting(at(15)));
+    }
+
+    #[test]
+    fn a_claim_that_has_ended_is_taken_anew_at_once() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.written(Version(1), at(0), at(1));
+        claim.failed(at(11));
+        assert_eq!(claim.next(at(12)), write(Some(1), false));
+        let mut claim = Claim::new("me".into(), ClaimParameters { duration: Duration::from_secs(15) });
+        claim.written(Version(1), at(0), at(11));
+        assert_eq!(claim.next(at(12)), write(Some(1), false), "it was answered late");
     }
 
     #[test]

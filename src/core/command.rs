@@ -119,6 +119,50 @@ pub enum Command {
     Announce(Announcement),
 }
 
+impl Command {
+    /// The number under which its outcome comes back; none: nothing does.
+    pub fn op(&self) -> Option<OpId> {
+        Some(match self {
+            Self::ReadRecord { op, .. }
+            | Self::WriteRecord { op, .. }
+            | Self::ReleaseRecord { op, .. }
+            | Self::DeleteRecord { op, .. }
+            | Self::ReadElection { op }
+            | Self::ListLocks { op }
+            | Self::ListPods { op, .. }
+            | Self::ReadPod { op, .. }
+            | Self::DeleteRunning { op, .. }
+            | Self::DeleteJob { op, .. }
+            | Self::CreateJob { op, .. }
+            | Self::NoteJob { op, .. } => *op,
+            Self::WritePod(write) => write.op,
+            Self::WriteWorkload(write) => write.op,
+            Self::Announce(_) => return None,
+        })
+    }
+
+    /// Its outcome where it came to no result; none: nothing comes back.
+    pub fn failed(&self, failure: Failure) -> Option<Outcome> {
+        Some(match self {
+            Self::ReadRecord { .. } => Outcome::RecordRead(Err(failure)),
+            Self::WriteRecord { .. } | Self::ReleaseRecord { .. } | Self::DeleteRecord { .. } => {
+                Outcome::RecordWritten(RecordOutcome::Failed(failure))
+            }
+            Self::ReadElection { .. } => Outcome::ElectionRead(Err(failure)),
+            Self::ListLocks { .. } => Outcome::LocksListed(Err(failure)),
+            Self::ListPods { .. } => Outcome::PodsListed(Err(failure)),
+            Self::ReadPod { .. } => Outcome::PodRead(Err(failure)),
+            Self::WritePod(_) => Outcome::PodWritten(PodOutcome::Failed(failure)),
+            Self::WriteWorkload(_)
+            | Self::DeleteRunning { .. }
+            | Self::DeleteJob { .. }
+            | Self::CreateJob { .. }
+            | Self::NoteJob { .. } => Outcome::WorkloadWritten(WorkloadOutcome::Failed(failure)),
+            Self::Announce(_) => return None,
+        })
+    }
+}
+
 /// A patch of a pod, valid for this uid and this version only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePod {

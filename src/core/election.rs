@@ -32,7 +32,7 @@ use super::{
 };
 
 /// One group's election.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Election {
     name: String,
     uid: Uid,
@@ -63,8 +63,8 @@ pub struct Election {
     /// The leader that is being demoted because the lock is not surely held any more.
     losing: Option<Losing>,
     unconfirmed: bool,
-    /// Whether a pod led in another cluster when its lock was last seen.
-    led_by_rival: bool,
+    /// By which session a pod led in another cluster, when its lock was last seen.
+    led_by_rival: Option<String>,
     /// Since when there is no such lock any more, though that cluster did not let go of it.
     vanished: Option<Instant>,
     /// Locks under other keys that a fresh listing has shown, and the watch perhaps not yet.
@@ -97,7 +97,7 @@ pub struct Election {
     wake: Option<Instant>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Phase {
     Idle,
     Reading(OpId),
@@ -149,7 +149,7 @@ impl Election {
             last: None,
             losing: None,
             unconfirmed: false,
-            led_by_rival: false,
+            led_by_rival: None,
             vanished: None,
             listed_locks: BTreeMap::new(),
             cleared: BTreeMap::new(),
@@ -489,8 +489,7 @@ impl Election {
             && record.election == self.uid
             && record.generation > view.generation
         {
-            self.situation = Situation::Stale;
-            return false;
+            return self.idle_behind_record(stored, commands);
         }
         if let (Stored::Held(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
             return false;
@@ -515,6 +514,20 @@ impl Election {
         let op = self.next_op();
         commands.push(Command::ReadElection { op });
         self.phase = Phase::AskingElection(op, version);
+    }
+
+    /// The record was written for a generation of the election that is not seen yet. Or for one that never was: somebody edited
+    /// the record, or the cluster was put back to an earlier state, and the lock is in a store that was not.
+    fn idle_behind_record(&mut self, stored: Stored, commands: &mut Vec<Command>) -> bool {
+        self.situation = Situation::Stale;
+        let version = stored.version();
+        if version.is_some() && self.confirmed == version {
+            // The API server was asked since, and knows of none that is later than this view's.
+            self.stored = Some(stored.disbelieved());
+            return true;
+        }
+        self.ask_election(version, commands);
+        false
     }
 
     fn idle_beside_foreign(&mut self, what: String, view: &View, commands: &mut Vec<Command>) -> bool {

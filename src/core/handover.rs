@@ -50,7 +50,7 @@ pub(super) enum Progress {
 }
 
 /// A handover under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Handover {
     /// The record's version: if the store has another one, the handover is over.
     pub(super) version: Version,
@@ -71,7 +71,7 @@ pub(super) struct Handover {
 }
 
 /// What the answers of a handover tell beyond itself.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     /// Pods that are no more, whatever the cache shows.
     pub(super) gone: Vec<Uid>,
@@ -83,7 +83,7 @@ pub(super) struct Found {
     pub(super) generation: Option<i64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Listing {
     Due,
     Sent(OpId),
@@ -91,7 +91,7 @@ enum Listing {
 }
 
 /// Whether the election's locks under other keys are known.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Locks {
     Due,
     Sent(OpId),
@@ -99,13 +99,13 @@ enum Locks {
 }
 
 /// A pod that must be written to, and the write acknowledged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Fence {
     name: String,
     state: FenceState,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum FenceState {
     Due(Box<Pod>),
     Sent(OpId, Box<Pod>),
@@ -114,14 +114,14 @@ enum FenceState {
 }
 
 /// The pod that becomes the leader; or the cluster itself, without a version.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Target {
     holder: Holder,
     version: Version,
     state: TargetState,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum TargetState {
     /// Rule 5.
     ElectionUnread,

@@ -91,6 +91,12 @@ impl Term {
         Self(self.0.saturating_add(1))
     }
 
+    /// Whether a group may have come so far. What is beyond, somebody wrote by hand, and it would soon leave no term for anybody.
+    /// `by_version`: the terms are versions of a store, not counted in a Lease.
+    pub fn is_credible(self, by_version: bool) -> bool {
+        self.0 <= if by_version { i64::MAX / 2 } else { i64::from(i32::MAX - (1 << 20)) }
+    }
+
     /// The larger of this term and `hint`, unless the hint is too far ahead to be true.
     #[must_use]
     pub fn raised_by_hint(self, hint: Self) -> Self {
@@ -107,3 +113,34 @@ impl fmt::Display for Term {
 /// Ties the outcome of a command to the command. Unique for one [`super::Election`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys() {
+        assert_eq!(StoreId::leases().0, "leases");
+        assert!(Key::none().is_none() && !Key::lease("shop", "web").is_none());
+        assert_eq!(Key::lease("shop", "web").to_string(), "web");
+        assert_eq!(
+            (Uid("u".into()).to_string(), Version(5).to_string(), Term(7).to_string()),
+            ("u".into(), "5".into(), "7".into())
+        );
+    }
+
+    #[test]
+    fn a_hint_is_believed_up_to_a_limit() {
+        let limit = Term(7 + Term::CREDIBLE_LEAD);
+        assert_eq!(Term(7).raised_by_hint(limit), limit);
+        assert_eq!(Term(7).raised_by_hint(limit.next()), Term(7));
+        assert_eq!(Term(7).raised_by_hint(Term(3)), Term(7));
+    }
+
+    #[test]
+    fn a_term_that_leaves_none_for_others_is_not_credible() {
+        assert!(Term(2_000_000_000).is_credible(false) && !Term(i32::MAX.into()).is_credible(false));
+        assert!(Term(i64::MAX / 2).is_credible(true) && !Term(i64::MAX).is_credible(true));
+        assert_eq!(Term(i64::MAX).next(), Term(i64::MAX));
+    }
+}

@@ -65,11 +65,6 @@ impl Markings {
             && superfluous(&self.leader, &self.follower).all(|key| key.is_off(pod))
     }
 
-    /// Whether a pod carries any of the labels that are written here, by name alone.
-    pub fn touches(&self, pod: &Pod) -> bool {
-        self.label_keys().any(|key| pod.labels.contains_key(key))
-    }
-
     /// Marks a pod as leader. `former` are the markings of earlier specs, whose leftovers go with it.
     pub fn promotion(&self, election: &str, term: Term, former: &[Self]) -> PodPatch {
         Self::patch(&self.leader, &self.follower, election, term, former)
@@ -214,6 +209,57 @@ mod tests {
         let patch = Markings::removal(&[&markings], &pod(&[("role", "custom")], &[(TERM_ANNOTATION, "3")]));
         assert_eq!(patch.labels, BTreeMap::new());
         assert_eq!(patch.annotations, BTreeMap::from([(TERM_ANNOTATION.into(), None)]));
+    }
+
+    #[test]
+    fn who_carries_what_only_the_other_role_has_is_not_wholly_marked() {
+        let mut markings = markings(&[("role", "leader"), ("hot", "")], &[("role", "follower"), ("cold", "")]);
+        markings.leader.annotations = map(&[("since", "election")]);
+        markings.follower.annotations = map(&[("waits", "yes")]);
+        let follower = pod(&[("role", "follower"), ("cold", "")], &[("waits", "yes")]);
+        assert!(markings.is_follower(&follower));
+        let leader = pod(&[("role", "leader"), ("hot", "")], &[("since", "election"), (TERM_ANNOTATION, "3")]);
+        assert!(markings.is_leader(&leader, Term(3)));
+        let with = |pod: &Pod, label: Option<&str>, annotation: Option<&str>| {
+            let mut pod = pod.clone();
+            pod.labels.extend(label.map(|key| (key.to_owned(), String::new())));
+            pod.annotations.extend(annotation.map(|key| (key.to_owned(), "yes".to_owned())));
+            pod
+        };
+        assert!(!markings.is_follower(&with(&follower, Some("hot"), None)));
+        assert!(!markings.is_follower(&with(&follower, None, Some("since"))));
+        assert!(!markings.is_leader(&with(&leader, Some("cold"), None), Term(3)));
+        assert!(!markings.is_leader(&with(&leader, None, Some("waits")), Term(3)));
+        assert!(markings.is_leader(&with(&leader, Some("tier"), Some("own")), Term(3)), "what is the pod's own");
+    }
+
+    #[test]
+    fn a_leftover_is_what_the_present_markings_do_not_write_themselves() {
+        let earlier = Markings {
+            leader: Marking { labels: map(&[("role", "leader")]), annotations: map(&[("a", "1")]) },
+            follower: Marking { labels: map(&[("role", "follower")]), annotations: map(&[("b", "1")]) },
+        };
+        let other = markings(&[("active", "yes")], &[]);
+        for (labels, annotations) in [
+            (&[("role", "leader")][..], &[][..]),
+            (&[("role", "follower")], &[]),
+            (&[], &[("a", "1")]),
+            (&[], &[("b", "1")]),
+        ] {
+            let pod = pod(labels, annotations);
+            assert!(earlier.has_leftover(&pod, &other), "{pod:?}");
+            assert!(!earlier.has_leftover(&pod, &earlier), "{pod:?}");
+        }
+        assert!(!earlier.has_leftover(&pod(&[("role", "own")], &[("a", "2")]), &other), "it has another value");
+        assert_eq!(earlier.label_keys().collect::<Vec<_>>(), ["role", "role"]);
+    }
+
+    #[test]
+    fn a_patch_is_empty_if_it_says_nothing_of_either() {
+        let one = BTreeMap::from([("a".to_owned(), None)]);
+        assert!(PodPatch::default().is_empty());
+        assert!(!PodPatch { labels: one.clone(), ..PodPatch::default() }.is_empty());
+        assert!(!PodPatch { annotations: one, ..PodPatch::default() }.is_empty());
     }
 
     #[test]

@@ -13,11 +13,14 @@ mod marking;
 mod node;
 mod pod;
 mod probe;
+#[cfg(test)]
+mod properties;
 mod record;
 mod selector;
 mod session;
 mod tenure;
 mod time;
+mod words;
 mod workload;
 
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};

@@ -145,11 +145,63 @@ impl Stored {
         }
     }
 
+    /// The same without this cluster's record, which can't be true.
+    pub(super) fn disbelieved(self) -> Self {
+        match self {
+            Self::Record(version, record) => Self::Damaged(version, record.term),
+            Self::Free(version, Some(record), legacy) => Self::Free(version, None, record.legacy.or(legacy)),
+            other => other,
+        }
+    }
+
     /// What this cluster wrote last, whether or not it still holds the lock.
     pub fn written(&self) -> Option<&Record> {
         match self {
             Self::Record(_, record) | Self::Free(_, Some(record), _) => Some(record),
             Self::Absent | Self::Free(_, None, _) | Self::Held(..) | Self::Damaged(..) | Self::Foreign(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn scope(app: &str) -> Scope {
+        let match_labels = BTreeMap::from([("app".to_owned(), app.to_owned())]);
+        Scope { selector: Selector { match_labels, ..Selector::default() }, ..Scope::default() }
+    }
+
+    fn record(scope: Scope, former: Vec<Scope>) -> Record {
+        Record {
+            term: Term(7),
+            term_by_version: true,
+            holder: None,
+            elector: String::new(),
+            since: Timestamp(0),
+            election: Uid::default(),
+            generation: 1,
+            scope,
+            former,
+            legacy: None,
+        }
+    }
+
+    #[test]
+    fn selectors_are_named_once_and_never_one_for_all_pods() {
+        let record = record(scope("b"), vec![scope("a"), Scope::default(), scope("c")]);
+        let selectors = scope("a").selectors_with(Some(&record));
+        assert_eq!(selectors, [scope("a").selector, scope("b").selector, scope("c").selector]);
+        assert_eq!(Scope::default().selectors_with(None), []);
+    }
+
+    #[test]
+    fn a_term_by_version_is_the_version_unless_the_store_was_put_back() {
+        let term = |version| record(scope("a"), Vec::new()).at(Version(version)).term;
+        assert_eq!((term(9), term(3), term(u64::MAX)), (Term(9), Term(7), Term(i64::MAX)));
+        let counted = Record { term_by_version: false, ..record(scope("a"), Vec::new()) };
+        assert_eq!(counted.at(Version(9)).term, Term(7));
     }
 }

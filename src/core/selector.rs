@@ -46,11 +46,6 @@ impl Selector {
             && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|requirement| requirement.holds(labels.get(&requirement.key)))
     }
-
-    /// The names of all labels that the selector looks at.
-    pub fn keys(&self) -> impl Iterator<Item = &String> {
-        self.match_labels.keys().chain(self.match_expressions.iter().map(|requirement| &requirement.key))
-    }
 }
 
 impl Requirement {

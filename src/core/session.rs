@@ -59,7 +59,7 @@ pub enum SessionCommand {
 }
 
 /// The life of one session, under one name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SessionLife {
     parameters: SessionParameters,
     seed: u64,

@@ -250,3 +250,82 @@ pub struct Legacy {
 fn is_zero(seconds: &u32) -> bool {
     *seconds == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(enabled: bool, kept: Setting) -> Claim {
+        let (election, writer) = ("web".into(), "lictor.dev/operator#me/1".into());
+        Claim { election, enabled, term: Term(7), writer, write: OpId(4), kept }
+    }
+
+    #[test]
+    fn a_claim_is_read_as_it_was_written() {
+        for (kept, now) in [
+            (Setting::Suspend(true), Setting::Suspend(false)),
+            (Setting::Suspend(false), Setting::Suspend(true)),
+            (Setting::Replicas(3), Setting::Replicas(0)),
+        ] {
+            for enabled in [true, false] {
+                let claim = claim(enabled, kept);
+                assert_eq!(Claim::read(&claim.annotations(), now), Some(claim));
+            }
+        }
+    }
+
+    #[test]
+    fn what_somebody_wrote_into_a_claim_counts_for_nothing() {
+        let mut annotations = claim(true, Setting::Replicas(3)).annotations();
+        for key in [ENABLED_ANNOTATION, TERM_ANNOTATION, WRITTEN_ANNOTATION, KEPT_ANNOTATION] {
+            annotations.insert(key.into(), "🦀".into());
+        }
+        let read = Claim::read(&annotations, Setting::Replicas(2)).unwrap();
+        assert_eq!((read.enabled, read.term, read.write, read.kept), (false, Term(0), OpId(0), Setting::Replicas(2)));
+        annotations.remove(ELECTION_ANNOTATION);
+        assert_eq!(Claim::read(&annotations, Setting::Replicas(2)), None);
+    }
+
+    #[test]
+    fn a_finished_job_does_not_run_whatever_its_setting() {
+        let workload = |setting, finished| Workload {
+            id: WorkloadId { kind: WorkloadKind::Job, name: "a".into() },
+            uid: Uid::default(),
+            version: Version(1),
+            setting,
+            claim: None,
+            deleting: false,
+            finished,
+            remains: false,
+            deletable: false,
+            last_tick: None,
+            wish: Wish::Follow { replicas: None },
+        };
+        assert!(workload(Setting::Suspend(false), false).runs());
+        assert!(!workload(Setting::Suspend(false), true).runs());
+        assert!(!workload(Setting::Suspend(true), false).runs());
+    }
+
+    #[test]
+    fn only_a_claim_that_says_so_enables() {
+        let write = |claim| WriteWorkload {
+            op: OpId(1),
+            id: WorkloadId { kind: WorkloadKind::Job, name: "a".into() },
+            uid: Uid::default(),
+            version: Version(1),
+            setting: Setting::Suspend(false),
+            claim,
+            after_tick: None,
+        };
+        assert!(write(Some(claim(true, Setting::Suspend(true)))).enables());
+        assert!(!write(Some(claim(false, Setting::Suspend(true)))).enables());
+        assert!(!write(None).enables());
+    }
+
+    #[test]
+    fn a_legacy_without_a_wait_does_not_mention_one() {
+        let text = |waits_seconds| serde_json::to_string(&Legacy { waits_seconds, ..Legacy::default() }).unwrap();
+        assert_eq!(text(0), r#"{"windDownSeconds":0}"#);
+        assert_eq!(text(5), r#"{"windDownSeconds":0,"waitsSeconds":5}"#);
+    }
+}

@@ -26,15 +26,24 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     if status.is_forbidden() {
         return Failure::Refused(format!(
             "not allowed to {verb} {resource}: {}; grant it to the operator's service account",
-            status.message
+            said(status)
         ));
     }
-    let text = format!("can't {verb} {resource}: {}", status.message);
+    let text = format!("can't {verb} {resource}: {}", said(status));
     match status.code {
         // The request was not carried out.
         400..=499 => Failure::Refused(text),
         _ => Failure::Unknown(text),
     }
+}
+
+/// What a refusal says, but no whole page of a proxy. It says nothing where something else was read as one: an event of a watch that
+/// can't be understood.
+fn said(status: &kube::core::Status) -> String {
+    const MOST: usize = 1000;
+    let words = [status.message.as_str(), status.reason.as_str()].map(str::trim);
+    let words = words.into_iter().find(|text| !text.is_empty()).unwrap_or("the answer can't be understood");
+    words.chars().take(MOST).collect()
 }
 
 /// What became of a patch that has the object's version as its precondition.

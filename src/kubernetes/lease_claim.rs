@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::{failure, version_of, watch_config, watch_failure, within};
 use crate::core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Uid, Version};
+use crate::process::wall;
 
 /// Whether this replica acts, and what keeps it from finding out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +85,9 @@ impl LeaseClaim {
                 ClaimState::Standby => wait,
             };
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+                biased;
                 _ = stop.changed() => {}
+                () = tokio::time::sleep(wait) => {}
                 event = watch.next() => match event {
                     Some(Ok(Event::Init)) => present = false,
                     Some(Ok(Event::InitApply(lease) | Event::Apply(lease))) => {
@@ -139,7 +141,7 @@ impl LeaseClaim {
 
     async fn write(&self, claim: &mut Claim, expected: Option<Version>, takes_over: bool) {
         let sent = (self.clock)();
-        let wall = MicroTime(Timestamp::now());
+        let wall = MicroTime(Timestamp::from_millisecond(wall().0).unwrap_or_default());
         let limit = self.parameters.margin();
         let written = match expected {
             None => {

@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp as Wall;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::watch::changes;
@@ -78,14 +79,6 @@ pub struct WorkloadObject {
     pub setter: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Slim {
-    #[serde(default)]
-    spec: SlimSpec,
-    #[serde(default)]
-    status: SlimStatus,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimSpec {
@@ -118,7 +111,15 @@ struct SlimTemplate {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimGrace {
-    termination_grace_period_seconds: Option<u32>,
+    /// Any number: the API server lets in what no pod would be given.
+    termination_grace_period_seconds: Value,
+}
+
+impl SlimGrace {
+    fn seconds(&self) -> u32 {
+        let given = self.termination_grace_period_seconds.as_i64();
+        given.map_or(DEFAULT_GRACE, |seconds| u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -147,9 +148,8 @@ impl WorkloadObject {
 
     fn read(kind: WorkloadKind, object: &DynamicObject) -> Self {
         let version = version_of(object);
-        let slim = serde_json::from_value::<Slim>(object.data.clone());
-        let Slim { spec, status } =
-            slim.unwrap_or_else(|_| Slim { spec: SlimSpec::default(), status: SlimStatus::default() });
+        let spec: SlimSpec = part(object, "spec");
+        let status: SlimStatus = part(object, "status");
         let annotations = object.annotations();
         let holds = |types: &[&str]| {
             status.conditions.iter().any(|found| found.status == "True" && types.contains(&found.type_.as_str()))
@@ -171,7 +171,7 @@ impl WorkloadObject {
             claim: WorkloadClaim::read(annotations, setting),
             template: annotations.get(TEMPLATE_ANNOTATION).cloned(),
             selector: spec.selector.unwrap_or_default(),
-            grace: template.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE),
+            grace: template.spec.seconds(),
             one_by_one: kind == WorkloadKind::StatefulSet && spec.pod_management_policy.as_deref() != Some("Parallel"),
             deleting: object.metadata.deletion_timestamp.is_some(),
             finished: kind == WorkloadKind::Job && holds(&["Complete", "Failed"]),
@@ -195,6 +195,11 @@ impl WorkloadObject {
             namespace: object.namespace().unwrap_or_default(),
         }
     }
+}
+
+/// What matters of one part of an object.
+fn part<T: DeserializeOwned + Default>(object: &DynamicObject, name: &str) -> T {
+    object.data.get(name).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }
 
 /// Who wrote a field of the spec last, but for this program.
@@ -503,7 +508,7 @@ pub fn resource_name(kind: WorkloadKind) -> &'static str {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use axum::http::{Method, StatusCode};
+    use axum::http::{Method, StatusCode, Uri};
 
     use super::*;
     use crate::core::{OpId, Term};
@@ -514,7 +519,7 @@ mod tests {
     async fn server(answers: Vec<(u16, Value)>) -> (Workloads, Requests) {
         let (requests, answers) = (Requests::default(), Arc::new(Mutex::new(answers.into_iter())));
         let seen = requests.clone();
-        let app = axum::Router::new().fallback(move |method: Method, uri: axum::http::Uri, body: String| async move {
+        let app = axum::Router::new().fallback(move |method: Method, uri: Uri, body: String| async move {
             seen.lock().unwrap().push((method, uri.path().into(), serde_json::from_str(&body).unwrap_or_default()));
             let (code, answer) = answers.lock().unwrap().next().unwrap_or_default();
             (StatusCode::from_u16(code).unwrap_or(StatusCode::GONE), answer.to_string())

@@ -428,6 +428,38 @@ async fn a_lease_that_somebody_else_made_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_somebody_wrote_nonsense_into_keeps_nobody_from_being_served() {
+    let lab = Lab::new("odd-status").await;
+    let mut operator = Some(lab.operator(&[]));
+    lab.healthy_neighbour().await;
+    // All of the type that the definition asks for, and nothing that could be meant.
+    let nonsense = json!({"status": {
+        "term": i64::MAX, "candidates": {"total": 5_000_000_000_i64, "eligible": 0, "summary": ""},
+        "leader": {"since": "2026-01-01T00:00:00x5Z"},
+        "workloads": {"windDownSeconds": 5_000_000_000_i64},
+        "conditions": [{
+            "type": "Elected", "status": "True", "reason": "Elected", "message": "", "lastTransitionTime": "2026-01-01T00:00:00+99:99",
+        }],
+    }});
+    for name in ["while-it-runs", "before-it-starts"] {
+        if name == "before-it-starts" {
+            operator = None;
+        }
+        let elections = lab.elections_api();
+        let written = elections.patch_status("web", &PatchParams::default(), &Patch::Merge(&nonsense)).await;
+        // What is written can't be read by this client either.
+        assert!(!matches!(written, Err(kube::Error::Api(_))), "{written:?}");
+        operator = operator.or_else(|| Some(lab.operator(&[])));
+        lab.other_pod(name).await;
+        lab.elect_other(name, json!({})).await;
+        lab.wait_condition(name, "Elected", "True", "Elected").await;
+        elections.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
+        lab.assert_fails_over().await;
+        lab.wait_condition("web", "Elected", "True", "Elected").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_malformed_priority_counts_as_none_and_is_told() {
     let lab = Lab::new("malformed").await;
     let _operator = lab.operator(&[]);

@@ -13,8 +13,11 @@ mod consul_support;
 mod contract;
 mod elections;
 mod examples;
+mod exchanges;
 mod late_writer;
 mod operator;
+#[path = "../support/exchanges.rs"]
+mod recorded;
 mod store;
 mod support;
 mod visible;

@@ -7,7 +7,7 @@ use super::{Election, Phase};
 use crate::core::{Command, Instant, Legacy, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
 
 /// What is known of other clusters' workloads, and for how long they have to be waited for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Inheritance {
     /// Of the cluster that holds the lock.
     rival: Option<Legacy>,
@@ -17,7 +17,7 @@ pub(super) struct Inheritance {
 }
 
 /// What another cluster left with the lock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Left {
     /// The version of the lock that is free; none: it has vanished.
     version: Option<Version>,

@@ -11,7 +11,7 @@ use crate::core::{
 };
 
 /// A record to be written, and what follows when it is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Intent {
     pub(super) key: Key,
     pub(super) record: Record,
@@ -192,7 +192,12 @@ impl Election {
     pub(super) fn learn_terms(&mut self, view: &View) {
         let written = self.stored.as_ref().and_then(Stored::written);
         let recorded = written.map_or(Term::default(), |record| record.term);
-        let sure = self.highest_term.max(view.status_term).max(recorded);
+        let mut sure = self.highest_term.max(recorded);
+        // A lock that moves here from another store may have come too far for this one: that is for its user to know.
+        let only_source = sure == Term::default() && self.stored.is_some() && !view.keeping.shared;
+        if view.status_term.is_credible(view.keeping.shared) || only_source {
+            sure = sure.max(view.status_term);
+        }
         let mut highest = sure;
         if let Some(Stored::Damaged(_, hint)) = &self.stored {
             highest = highest.max(sure.raised_by_hint(*hint));

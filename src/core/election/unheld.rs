@@ -11,7 +11,7 @@ use super::{Election, Phase};
 use crate::core::{Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Transition};
 
 /// A leader that is being demoted because the lock is not surely held any more.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Losing {
     holder: Holder,
     since: Instant,
@@ -43,10 +43,19 @@ impl Election {
     /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
     pub(super) fn note_rival(&mut self, view: &View) {
         match &self.stored {
-            Some(Stored::Held(_, rival)) => (self.led_by_rival, self.vanished) = (rival.holder.is_some(), None),
-            Some(Stored::Absent) if self.led_by_rival => drop(self.vanished.get_or_insert(view.now)),
+            // What a person has written there does not tell that it leads no more.
+            Some(Stored::Held(_, rival))
+                if rival.cluster.is_none() && self.led_by_rival.as_ref() == Some(&rival.session) =>
+            {
+                self.vanished = None;
+            }
+            Some(Stored::Held(_, rival)) => {
+                let leads = rival.holder.is_some().then(|| rival.session.clone());
+                (self.led_by_rival, self.vanished) = (leads, None);
+            }
+            Some(Stored::Absent) if self.led_by_rival.is_some() => drop(self.vanished.get_or_insert(view.now)),
             // Consul has its own delay for a lock whose session has ended.
-            Some(_) => (self.led_by_rival, self.vanished) = (false, None),
+            Some(_) => (self.led_by_rival, self.vanished) = (None, None),
             None => {}
         }
     }

@@ -10,8 +10,15 @@ use crate::core::{
 };
 
 /// A write to a pod outside of a handover, whose outcome is awaited.
-#[derive(Debug)]
-pub(super) enum Upkeep {
+#[derive(Clone, Debug)]
+pub(super) struct Upkeep {
+    /// Whether the pod shows the leader's label.
+    demotes: bool,
+    state: UpkeepState,
+}
+
+#[derive(Clone, Debug)]
+enum UpkeepState {
     Writing(OpId, String),
     /// The pod is not what the cache shows.
     Unread(String),
@@ -19,8 +26,13 @@ pub(super) enum Upkeep {
 }
 
 impl Upkeep {
+    /// A write that was just sent.
+    pub(super) fn new(op: OpId, pod: &Pod, demotes: bool) -> Self {
+        Self { demotes, state: UpkeepState::Writing(op, pod.name.clone()) }
+    }
+
     pub(super) fn awaits(&self, op: OpId) -> bool {
-        matches!(self, Self::Writing(expected, _) | Self::Reading(expected) if *expected == op)
+        matches!(&self.state, UpkeepState::Writing(expected, _) | UpkeepState::Reading(expected) if *expected == op)
     }
 }
 
@@ -116,7 +128,7 @@ impl Election {
                 commands.push(drift(pod));
             }
             let op = self.next_op();
-            self.maintenance.insert(pod.uid.clone(), Upkeep::Writing(op, pod.name.clone()));
+            self.maintenance.insert(pod.uid.clone(), Upkeep::new(op, pod, markings.shows_leader(pod)));
             commands.push(Command::WritePod(WritePod::new(op, change, pod, patch)));
         }
         clean
@@ -126,25 +138,25 @@ impl Election {
     pub(super) fn reread(&mut self, commands: &mut Vec<Command>) -> bool {
         let ops = &mut self.ops;
         for upkeep in self.maintenance.values_mut() {
-            if let Upkeep::Unread(name) = upkeep {
+            if let UpkeepState::Unread(name) = &mut upkeep.state {
                 *ops += 1;
                 commands.push(Command::ReadPod { op: OpId(*ops), name: std::mem::take(name) });
-                *upkeep = Upkeep::Reading(OpId(*ops));
+                upkeep.state = UpkeepState::Reading(OpId(*ops));
             }
         }
         !self.maintenance.is_empty()
     }
 
     pub(super) fn take_maintenance(&mut self, uid: Uid, outcome: Outcome, now: Instant) {
-        let Some(upkeep) = self.maintenance.remove(&uid) else { return };
-        match (upkeep, outcome) {
-            (Upkeep::Writing(..), Outcome::PodWritten(PodOutcome::Written(_))) => {
+        let Some(Upkeep { demotes, state }) = self.maintenance.remove(&uid) else { return };
+        match (state, outcome) {
+            (UpkeepState::Writing(..), Outcome::PodWritten(PodOutcome::Written(_))) => {
                 self.upkeep_backoff.reset();
                 self.demotion_backoff.reset();
             }
-            (Upkeep::Writing(..), Outcome::PodWritten(PodOutcome::Gone)) => drop(self.gone.insert(uid)),
-            (Upkeep::Writing(_, name), Outcome::PodWritten(PodOutcome::Conflict)) => {
-                self.maintenance.insert(uid, Upkeep::Unread(name));
+            (UpkeepState::Writing(..), Outcome::PodWritten(PodOutcome::Gone)) => drop(self.gone.insert(uid)),
+            (UpkeepState::Writing(_, name), Outcome::PodWritten(PodOutcome::Conflict)) => {
+                self.maintenance.insert(uid, Upkeep { demotes, state: UpkeepState::Unread(name) });
             }
             (_, Outcome::PodRead(Ok(read))) => {
                 self.upkeep_backoff.reset();
@@ -155,7 +167,9 @@ impl Election {
             (_, Outcome::PodWritten(PodOutcome::Failed(failure)) | Outcome::PodRead(Err(failure))) => {
                 self.failure = Some(failure);
                 self.upkeep_backoff.delay(now);
-                self.demotion_backoff.delay_shortly(now);
+                if demotes {
+                    self.demotion_backoff.delay_shortly(now);
+                }
             }
             _ => {}
         }

@@ -110,7 +110,7 @@ impl Election {
             let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
             let patch = Markings::removal(&all, pod);
             let op = self.next_op();
-            self.maintenance.insert(pod.uid.clone(), Upkeep::Writing(op, pod.name.clone()));
+            self.maintenance.insert(pod.uid.clone(), Upkeep::new(op, pod, false));
             commands.push(Command::WritePod(WritePod::new(op, PodChange::Remove, pod, patch)));
         }
     }

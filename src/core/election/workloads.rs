@@ -22,7 +22,7 @@ use crate::core::{
 };
 
 /// What is under way with the workloads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Steering {
     pending: BTreeMap<WorkloadId, Pending>,
     /// Writes that let them run and may still be on their way.

@@ -110,7 +110,7 @@ impl Layout {
     }
 
     fn content(self, lock: &Entry, beside: Option<&Entry>) -> Option<Content> {
-        match self {
+        let content = match self {
             Self::Record => serde_json::from_slice(&lock.value).ok(),
             Self::LeaderName => {
                 let beside = beside?;
@@ -119,7 +119,9 @@ impl Layout {
                 let together = beside.modify_index == lock.modify_index || lock.session.is_none();
                 (together && lock.value == self.value(&[], &content.cluster, &content.record)).then_some(content)
             }
-        }
+        };
+        // Somebody wrote it by hand; the terms that this cluster gives would stop to rise.
+        content.filter(|content| content.record.term.is_credible(true))
     }
 }
 

@@ -157,6 +157,7 @@ impl SessionKeeper {
             let now = *role.borrow_and_update();
             match now {
                 Role::Acting => tokio::select! {
+                    biased;
                     changed = role.changed() => if changed.is_err() { return },
                     () = self.act() => {}
                 },
@@ -178,6 +179,7 @@ impl SessionKeeper {
             let next = self.send();
             self.publish();
             tokio::select! {
+                biased;
                 Some(done) = self.under_way.next() => self.take(done),
                 () = self.suspicion.notified() => self.each.iter_mut().for_each(|kept| kept.life.suspect()),
                 () = sleep(next.since((self.clock)())) => {}

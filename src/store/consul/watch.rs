@@ -4,15 +4,17 @@
 //! sessions are this cluster's own: its locks would be taken for somebody else's.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::Stream;
 use futures::channel::mpsc;
+use tokio::time::Instant;
 
 use super::content::{find, key};
 use super::{ConsulStore, Sessions};
 use crate::consul::{Entry, Error};
 use crate::core::{Stored, Tenure, Version};
+use crate::process::spawn;
 use crate::store::StoreEvent;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -27,7 +29,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Follows the store for as long as somebody listens.
 pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
     let (told, events) = mpsc::unbounded();
-    tokio::spawn(Watch { store, told, index: 0, entries: Vec::new(), listed: false, broken: false, own: None }.run());
+    spawn(Watch { store, told, index: 0, entries: Vec::new(), listed: false, broken: false, own: None }.run());
     events
 }
 
@@ -62,7 +64,7 @@ impl Watch {
             let mut query = std::pin::pin!(query);
             let answer = loop {
                 tokio::select! {
-                    answer = &mut query => break answer,
+                    biased;
                     changed = sessions.changed() => {
                         let now = sessions.borrow_and_update().clone();
                         if changed.is_err() {
@@ -70,6 +72,7 @@ impl Watch {
                         }
                         self.take_sessions(&now).await;
                     }
+                    answer = &mut query => break answer,
                 }
             };
             if self.told.is_closed() {
@@ -155,7 +158,7 @@ impl Watch {
             }
             let (version, stored) = match self.version(&name) {
                 Some(version) => (version, self.store.stored(&self.entries, &name, own).await),
-                None => (Version(index.max(old.get(&name).map_or(0, |old| old + 1))), Stored::Absent),
+                None => (Version(index.max(old.get(&name).map_or(0, |old| old.saturating_add(1)))), Stored::Absent),
             };
             self.tell(StoreEvent::Changed(key(&id, &name), version, stored));
         }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lictor::consul::{Client, Settings};
-use lictor::controller::monotonic;
 use lictor::core::{Key, StoreId, Tenure, Uid};
+use lictor::process::monotonic;
 use lictor::store::{
     ConsulParameters, ConsulStore, Home, Layout, LockStore, Owner, Role, SessionKeeper, SessionSettings,
 };

@@ -70,7 +70,7 @@ struct Shared {
     client: Client,
     asked: Mutex<Vec<Asked>>,
     holds: Mutex<Rule>,
-    held: Mutex<Vec<(Asked, axum::http::Request<Vec<u8>>)>>,
+    held: Mutex<Vec<(Asked, http::Request<Vec<u8>>)>>,
 }
 
 impl Proxy {
@@ -167,7 +167,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     for own in ["host", "connection"] {
         parts.headers.remove(own);
     }
-    let request = axum::http::Request::from_parts(parts, body);
+    let request = http::Request::from_parts(parts, body);
     shared.asked.lock().unwrap().push(asked.clone());
     let holds = (*shared.holds.lock().unwrap())(&asked);
     if holds {

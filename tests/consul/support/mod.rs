@@ -8,6 +8,7 @@ mod servers;
 mod toxiproxy;
 
 pub use api::{Answer, Api};
+pub use held::Held;
 pub use servers::{Consul, Kind, Server};
 pub use toxiproxy::{ToxicProxy, Toxiproxy};
 

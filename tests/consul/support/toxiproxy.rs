@@ -58,6 +58,11 @@ impl ToxicProxy {
         self.post("", json!({"enabled": true})).await;
     }
 
+    /// Leads to another server from now on; connections end.
+    pub async fn lead_to(&self, upstream: &str) {
+        self.post("", json!({"upstream": upstream})).await;
+    }
+
     /// Adds a toxic, also to connections that there are, as Toxiproxy's API wants it:
     /// `{"type": "latency", "stream": "upstream", "attributes": {"latency": 1000}}`. Without a `stream` it is for what comes
     /// from the server.

@@ -662,3 +662,155 @@ fn the_job_of_a_deleted_election_is_suspended_when_the_store_is_lost() {
     lab.run();
     assert_eq!(lab.settings(), [Setting::Suspend(true)]);
 }
+
+#[test]
+fn what_is_contested_is_told_for_half_a_minute_after_it_was_put_right() {
+    let mut lab = leading();
+    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.run();
+    assert_eq!(lab.election.contested_workloads(lab.now).count(), 0);
+    let began = lab.now;
+    lab.workload("worker").setting = Setting::Replicas(7);
+    lab.run();
+    let contested: Vec<String> = lab.election.contested_workloads(lab.now).map(ToString::to_string).collect();
+    assert_eq!(contested, ["Deployment/worker"]);
+    assert_eq!(lab.election.wake(), Some(began + Duration::from_secs(30)));
+    lab.later(29);
+    assert_eq!(lab.election.contested_workloads(lab.now).count(), 1);
+    lab.later(1);
+    assert_eq!(lab.election.contested_workloads(lab.now).count(), 0);
+    lab.run();
+    assert_eq!(lab.election.wake(), None);
+    // From then on it is told anew.
+    lab.workload("worker").setting = Setting::Replicas(7);
+    assert!(lab.run().contains(&"Contested Deployment/worker".into()));
+}
+
+#[test]
+fn it_is_unfinished_while_workloads_are_written_or_end() {
+    let mut lab = leading();
+    assert!(!lab.election.is_unfinished());
+    lab.store(|version| Stored::Held(version, rival(None)));
+    let sent = lab.step();
+    assert!(!lab.election.is_busy() && lab.election.is_unfinished(), "they are written");
+    for command in sent {
+        if let Some((op, outcome)) = lab.answer(&command, &in_words(&command)) {
+            lab.election.take(op, outcome, lab.now);
+        }
+    }
+    lab.run();
+    assert!(!lab.election.is_unfinished());
+
+    let mut lab = leading();
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.workload("worker").remains = true;
+    lab.run();
+    assert!(!lab.election.is_busy() && lab.election.is_unfinished(), "they end");
+    lab.workload("worker").remains = false;
+    lab.run();
+    assert!(!lab.election.is_unfinished());
+}
+
+#[test]
+fn what_still_runs_although_it_is_disabled_is_looked_at_again() {
+    let mut lab = leading();
+    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.workload("worker").remains = true;
+    lab.run();
+    assert!(lab.election.wake().is_some_and(|wake| wake > lab.now && wake.since(lab.now) < Duration::from_secs(30)));
+    lab.workload("worker").remains = false;
+    lab.run();
+    assert_eq!(lab.election.wake(), None);
+}
+
+#[test]
+fn a_failure_is_told_for_as_long_as_the_workload_is_known() {
+    let mut lab = leading();
+    lab.workload("worker").uid = uid("mute");
+    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.run();
+    assert_eq!(lab.election.workload_failures().len(), 1);
+    lab.workloads.as_mut().unwrap().retain(|workload| workload.id.name != "worker");
+    lab.run();
+    assert_eq!(lab.election.workload_failures().len(), 0);
+}
+
+#[test]
+fn what_is_amended_of_the_workloads_in_a_record_begins_no_term() {
+    let mut lab = leading().restarted();
+    let before = lab.record();
+    lab.wind_down = 50;
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("WriteRecord")), "{all:#?}");
+    let record = lab.record();
+    assert_eq!((record.term, record.term_by_version, record.holder.clone()), (before.term, false, before.holder));
+    assert_eq!((record.elector.as_str(), record.legacy.unwrap().wind_down_seconds), ("other", 50));
+}
+
+#[test]
+fn an_election_that_is_deleted_keeps_its_record_until_what_it_let_run_has_ended() {
+    let mut lab = leading();
+    lab.desired = Desired::Withdraw;
+    lab.workload("nightly").wish = Wish::FollowTerm(Term(1));
+    lab.workload("nightly").remains = true;
+    let all = lab.run();
+    assert!(!all.contains(&"DeleteRecord".to_owned()), "{all:#?}");
+    assert_eq!(lab.election.winding_down(), Some(lab.now + Duration::from_secs(35)));
+    lab.workload("nightly").remains = false;
+    for _ in 0..3 {
+        lab.workload("worker").wish = Wish::Release { restore: true };
+        lab.run();
+    }
+    assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+}
+
+#[test]
+fn a_cluster_that_leads_has_the_failover_delay_to_recover() {
+    let mut lab = leading();
+    lab.failover_delay = Duration::from_secs(5);
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    assert_eq!(lab.run(), [] as [&str; 0]);
+    let until = lab.now + Duration::from_secs(5);
+    assert_eq!(*lab.election.situation(), Situation::Recovering(NotEligible::Unavailable, until));
+    lab.later(5);
+    assert!(lab.run().contains(&"Transition nobody Unavailable".to_owned()));
+}
+
+#[test]
+fn while_the_workloads_are_not_known_a_record_does_not_say_that_they_have_ended() {
+    let mut lab = super::shared(2);
+    let ended = Record { legacy: Some(legacy(true, &[("nightly", 60_000)])), ..lab.record() };
+    lab.store(|version| Stored::Record(version, ended));
+    lab.workloads = None;
+    lab.unready("p0");
+    lab.run();
+    assert_eq!(lab.leader(), Some("p1"));
+    assert_eq!(lab.record().legacy, Some(legacy(false, &[("nightly", 60_000)])));
+}
+
+#[test]
+fn what_is_given_back_as_it_is_stays_as_it_is() {
+    let mut lab = leading();
+    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.run();
+    for name in ["nightly", "worker"] {
+        lab.workload(name).wish = Wish::Release { restore: false };
+    }
+    let all = lab.run();
+    assert_eq!(
+        all[..2],
+        ["Release CronJob/nightly Suspend(true)", "Release Deployment/worker Replicas(0)"],
+        "{all:#?}"
+    );
+}
+
+#[test]
+fn what_had_no_replicas_gets_one() {
+    let mut lab = cluster();
+    lab.workload("worker").setting = Setting::Replicas(0);
+    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.run();
+    assert_eq!(lab.workload("worker").claim.as_ref().unwrap().kept, Setting::Replicas(0));
+    lab.store(|version| Stored::Free(version, None, None));
+    assert!(lab.run().contains(&"Enable Deployment/worker Replicas(1)".to_owned()));
+}

@@ -1,13 +1,14 @@
 //! The real core in a world that goes wrong: operators with stale caches, late writers, lost answers, crashes, and people who
 //! edit what they should not. A seed decides everything, so a failure can be run again.
 //!
-//!     LICTOR_SEEDS=100000 cargo test --test simulation      that many seeds
-//!     LICTOR_SEED=17 cargo test --test simulation           one seed
+//!     LICTOR_SEEDS=100000 cargo test --test decisions      that many seeds
+//!     LICTOR_SEED=17 cargo test --test decisions           one seed
 
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
 mod clusters;
 mod operator;
+#[path = "../support/prng.rs"]
 mod prng;
 mod run;
 mod world;

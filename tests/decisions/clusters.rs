@@ -1,13 +1,12 @@
 //! Two clusters that share a lock, and what runs only where the leader is. The store keeps the lock of a session for a while after
 //! its last renewal, the operators are cut off from it, crash, and leave requests behind that are carried out long after.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lictor::core::{
     Command, Desired, Election, ElectionRead, Failure, HandoverOrder, Instant, Keeping, Key, NotEligible, OpId,
     Outcome, Record, RecordOutcome, Rival, Rules, Scope, Setting, Situation, StoreId, Stored, Tenure, Term, Timestamp,
-    Uid, Version, View, WhenLost, Wish, Workload, WorkloadId, WorkloadKind, WorkloadOutcome, WriteWorkload,
+    Uid, Version, View, WhenLost, Wish, Workload, WorkloadId, WorkloadKind, WorkloadOutcome, WriteWorkload, invariants,
 };
 
 use super::operator::instant;
@@ -377,7 +376,7 @@ impl Simulated {
         for request in due {
             let (op, outcome) = self.carry_out(&request);
             let outcome = if request.answered { outcome } else { unknown(&outcome) };
-            self.note(&format!("{} {:?} → {outcome:?}", NAMES[request.cluster], request.command));
+            self.note(&format!("{} {} -> {outcome}", NAMES[request.cluster], request.command));
             let now = instant(self.now);
             let cluster = &mut self.clusters[request.cluster];
             if let Some(operator) = cluster.operator.as_mut().filter(|operator| operator.start == request.start) {
@@ -485,20 +484,17 @@ impl Simulated {
 
     fn judge(&self) -> Result<(), String> {
         for which in 0..2 {
-            let runs: Vec<&str> = (0..2)
-                .filter(|number| {
-                    let workload = &self.clusters[*number].workloads[which];
-                    let ends = which == 1 && self.now < self.clusters[*number].pods_until;
-                    workload.setting.runs() || ends
-                })
-                .map(|number| NAMES[number])
-                .collect();
-            if runs.len() > 1 {
+            let runs = (0..2).map(|number| {
+                let workload = &self.clusters[number].workloads[which];
+                let ends = which == 1 && self.now < self.clusters[number].pods_until;
+                workload.setting.runs() || ends
+            });
+            if !invariants::at_most_one(runs) {
                 return Err(format!("{} runs in both", self.clusters[0].workloads[which].id));
             }
         }
-        let leads: BTreeSet<usize> = (0..2).filter(|number| self.leads(*number)).collect();
-        if leads.len() > 1 { Err("both lead".into()) } else { Ok(()) }
+        let alone = invariants::at_most_one((0..2).map(|number| self.leads(number)));
+        if alone { Ok(()) } else { Err("both lead".into()) }
     }
 
     /// Everything is enabled.

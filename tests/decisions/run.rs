@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lictor::core::{
-    Command, Election, Failure, Key, NEVER_LEADER_ANNOTATION, OpId, Outcome, PRIORITY_ANNOTATION, Pod, PodOutcome,
-    RecordOutcome, Situation, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, eligible, standing,
+    Command, Election, Failure, Key, NEVER_LEADER_ANNOTATION, Outcome, PRIORITY_ANNOTATION, Pod, Situation, Stored,
+    TERM_ANNOTATION, Term, Timestamp, Uid, eligible, standing,
 };
 
 use super::operator::{Operator, instant};
@@ -385,7 +385,7 @@ impl Run {
         let (election, commands) = self.operators[operator].step(self.world.now);
         let start = self.operators[operator].start;
         for command in &commands {
-            note!(self, "o{operator}/{start} wants {}", in_words(command));
+            note!(self, "o{operator}/{start} wants {}", command);
         }
         let sent = commands.len();
         self.requests.extend(commands.into_iter().map(|command| Request {
@@ -439,8 +439,8 @@ impl Run {
             "o{}/{}: {late}{} -> {}",
             request.operator,
             request.start,
-            in_words(&request.command),
-            outcome.as_ref().map_or_else(Clone::clone, outcome_in_words)
+            request.command,
+            outcome.as_ref().map_or_else(Clone::clone, ToString::to_string)
         );
         request.answer = Some(outcome?);
         Ok(())
@@ -451,7 +451,7 @@ impl Run {
         let Request { operator, start, election, command, answer, lost } = self.requests.swap_remove(index);
         let operator = &mut self.operators[operator];
         if let (Some(answer), false) = (answer, lost || start != operator.start) {
-            operator.take(&election, op(&command), answer, self.world.now);
+            operator.take(&election, command.op().unwrap_or_default(), answer, self.world.now);
         }
     }
 
@@ -459,11 +459,13 @@ impl Run {
     fn lose(&mut self, index: usize) {
         let now = self.world.now;
         let request = &mut self.requests[index];
-        note!(self, "o{}: the answer is lost: {}", request.operator, in_words(&request.command));
+        note!(self, "o{}: the answer is lost: {}", request.operator, request.command);
         let operator = &mut self.operators[request.operator];
         if !request.lost && request.start == operator.start {
-            let outcome = failed(&request.command, Failure::Unknown("no answer".into()));
-            operator.take(&request.election, op(&request.command), outcome, now);
+            let lost = Failure::Unknown("no answer".into());
+            if let (Some(op), Some(outcome)) = (request.command.op(), request.command.failed(lost)) {
+                operator.take(&request.election, op, outcome, now);
+            }
         }
         request.lost = true;
         if request.answer.is_some() || self.prng.percent(20) {
@@ -474,8 +476,8 @@ impl Run {
     fn refuse(&mut self, index: usize) {
         let request = &mut self.requests[index];
         if request.answer.is_none() && !request.lost {
-            note!(self, "o{}: refused: {}", request.operator, in_words(&request.command));
-            request.answer = Some(failed(&request.command, Failure::Refused("not now".into())));
+            note!(self, "o{}: refused: {}", request.operator, request.command);
+            request.answer = request.command.failed(Failure::Refused("not now".into()));
             self.answer(index);
         }
     }
@@ -631,85 +633,5 @@ impl Run {
             }
         }
         Ok(())
-    }
-}
-
-fn op(command: &Command) -> OpId {
-    match command {
-        Command::ReadRecord { op, .. }
-        | Command::WriteRecord { op, .. }
-        | Command::ReleaseRecord { op, .. }
-        | Command::DeleteRecord { op, .. }
-        | Command::ReadElection { op }
-        | Command::ListLocks { op }
-        | Command::ListPods { op, .. }
-        | Command::ReadPod { op, .. } => *op,
-        Command::WritePod(write) => write.op,
-        Command::Announce(_) => OpId(0),
-        other => unreachable!("no workloads are simulated: {other:?}"),
-    }
-}
-
-fn failed(command: &Command, failure: Failure) -> Outcome {
-    match command {
-        Command::ReadRecord { .. } => Outcome::RecordRead(Err(failure)),
-        Command::WriteRecord { .. } | Command::ReleaseRecord { .. } | Command::DeleteRecord { .. } => {
-            Outcome::RecordWritten(RecordOutcome::Failed(failure))
-        }
-        Command::ReadElection { .. } => Outcome::ElectionRead(Err(failure)),
-        Command::ListLocks { .. } => Outcome::LocksListed(Err(failure)),
-        Command::ListPods { .. } => Outcome::PodsListed(Err(failure)),
-        Command::ReadPod { .. } | Command::Announce(_) => Outcome::PodRead(Err(failure)),
-        Command::WritePod(_) => Outcome::PodWritten(PodOutcome::Failed(failure)),
-        other => unreachable!("no workloads are simulated: {other:?}"),
-    }
-}
-
-fn in_words(command: &Command) -> String {
-    match command {
-        Command::ReadRecord { key, .. } => format!("read record {key}"),
-        Command::WriteRecord { key, expected, record, .. } => {
-            let holder = record.holder.as_ref().map_or("nobody", |holder| holder.uid.0.as_str());
-            let expected = expected.map_or("none".into(), |version| version.to_string());
-            format!(
-                "write record {key} at {expected}: term {}, {holder}, for {} generation {}, {} former",
-                record.term,
-                record.election,
-                record.generation,
-                record.former.len()
-            )
-        }
-        Command::ReleaseRecord { key, version, .. } => format!("release record {key} at {version}"),
-        Command::DeleteRecord { key, version, .. } => format!("delete record {key} at {version}"),
-        Command::ReadElection { .. } => "read the election".into(),
-        Command::ListLocks { .. } => "list the locks".into(),
-        Command::ListPods { .. } => "list the pods".into(),
-        Command::ReadPod { name, .. } => format!("read {name}"),
-        Command::WritePod(write) => {
-            let term = write.patch.annotations.get(TERM_ANNOTATION).cloned().flatten().unwrap_or_default();
-            let labels: Vec<String> = write
-                .patch
-                .labels
-                .iter()
-                .map(|(key, value)| format!("{key}={}", value.as_deref().unwrap_or("-")))
-                .collect();
-            format!("{:?} {} at {}, {}, term {term}", write.change, write.uid, write.version, labels.join(","))
-        }
-        other => format!("{other:?}"),
-    }
-}
-
-fn outcome_in_words(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::PodWritten(PodOutcome::Written(pod)) => format!("{} at {}", pod.uid, pod.version),
-        Outcome::PodRead(Ok(Some(pod))) => format!("{} at {} {:?}", pod.uid, pod.version, pod.labels),
-        Outcome::PodsListed(Ok(pods)) => {
-            pods.iter().map(|pod| format!("{} at {}", pod.uid, pod.version)).collect::<Vec<_>>().join(", ")
-        }
-        Outcome::RecordRead(Ok(Stored::Record(version, record))) => {
-            let holder = record.holder.as_ref().map_or("nobody", |holder| holder.uid.0.as_str());
-            format!("record at {version}: term {}, {holder}, by {}", record.term, record.elector)
-        }
-        other => format!("{other:?}"),
     }
 }
