@@ -1,0 +1,103 @@
+//! The rules of the protocol, each of which can be switched off by tampering with what passes between the core and the world; and
+//! what was seen of a model, to know that it gets anywhere.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A rule that can be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Rule 4: candidates that show no leader are stamped; off: that is answered and not done.
+    Stamps,
+    /// Rule 3: a write is for one version of a pod; off: the API server does not look at it.
+    PodVersions,
+    /// A write is for one pod and not for its name; off: the API server does not look at the uid.
+    PodUids,
+    /// Rule 1: the record is written by compare-and-swap; off: whoever comes last has it.
+    CompareAndSwap,
+    /// Rule 1: the record is written before anybody is promoted; off: it is answered and not done yet.
+    RecordFirst,
+    /// Rule 2: others are demoted before; off: the promotion is sent first.
+    DemoteFirst,
+    /// Rule 2: what is demoted is awaited; off: it is answered and not done yet.
+    DemotionAwaited,
+    /// Rule 2: who the replaced record named, is demoted whatever the cache shows; off: only if it shows a leader there.
+    PreviousDemoted,
+    /// Rule 3: after a conflict the record is read again; off: it is taken from the cache.
+    Confirmation,
+    /// Rule 4: candidates are listed afresh; off: they are taken from the cache.
+    FreshPods,
+    /// Of the controller: what was read or written is shown before the outcome is taken; off: only the watch tells.
+    AnswersShown,
+    /// Between clusters: what is held is relied on only up to a margin before its end; off: up to its end.
+    Margin,
+    /// A tenure counts from when a renewal was sent; off: from its answer.
+    FromSending,
+    /// Of the controller: nobody is promoted after the tenure under which that was decided; off: whenever its turn comes.
+    SentInTenure,
+    /// A holder's record says for how long its workloads may take to end; off: others do not see that.
+    Published,
+    /// What is assumed: a request that has not reached its API server in time never will; off: it may at any time.
+    PromptOrNever,
+}
+
+/// What is worth counting.
+#[derive(Clone, Copy)]
+pub enum Counted {
+    /// A promotion was refused: its pod had changed.
+    RefusedPromotion,
+    /// A promotion was done for which nobody waited any more.
+    LatePromotion,
+    /// The second operator took over from the first.
+    TakenOver,
+    /// A record had another version than its writer thought.
+    Conflict,
+    /// Nothing was left to do.
+    Quiet,
+    /// The first cluster wrote the record.
+    Written,
+    /// A lock was let go of.
+    Released,
+    /// A lock was lost with its session.
+    Expired,
+    /// A promotion was not sent, since the tenure was over.
+    TooLate,
+}
+
+pub const COUNTED: [(Counted, &str); 9] = [
+    (Counted::RefusedPromotion, "promotions refused"),
+    (Counted::LatePromotion, "promotions done that nobody waited for"),
+    (Counted::TakenOver, "records written by the second"),
+    (Counted::Conflict, "compare-and-swaps refused"),
+    (Counted::Quiet, "quiet states"),
+    (Counted::Written, "records written by the first cluster"),
+    (Counted::Released, "locks let go of"),
+    (Counted::Expired, "locks lost with their session"),
+    (Counted::TooLate, "promotions not sent after the tenure"),
+];
+
+/// How often.
+#[derive(Debug, Default)]
+pub struct Seen {
+    counts: [AtomicUsize; COUNTED.len()],
+    found: AtomicBool,
+}
+
+impl Seen {
+    pub fn count(&self, what: Counted) {
+        self.counts[what as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn get(&self, what: Counted) -> usize {
+        self.counts[what as usize].load(Ordering::Relaxed)
+    }
+
+    /// A broken promise was found; returns whether another one was before. The first one that is found has the shortest history.
+    pub fn found(&self) -> bool {
+        self.found.swap(true, Ordering::Relaxed)
+    }
+
+    /// Then nothing else is looked for.
+    pub fn is_found(&self) -> bool {
+        self.found.load(Ordering::Relaxed)
+    }
+}
