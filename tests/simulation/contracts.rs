@@ -1,0 +1,165 @@
+//! The contract of all stores, on the simulated servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lictor::consul::Settings;
+use lictor::core::{Key, StoreId, Tenure, Uid};
+use lictor::kubernetes::Namespaces;
+use lictor::process::monotonic;
+use lictor::store::{
+    ConsulParameters, ConsulStore, Home, Layout, LeaseStore, LockStore, Owner, Role, SessionKeeper, SessionSettings,
+};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::contract::World;
+use crate::servers::api::ApiServer;
+use crate::servers::client::{connect, kubernetes};
+use crate::servers::consul::{Consul, Request};
+use crate::servers::link::Link;
+
+fn owner() -> Owner {
+    Owner { namespace: "shop".into(), name: "web".into(), uid: Uid("uid of web".into()) }
+}
+
+struct Leases {
+    api: Arc<ApiServer>,
+    store: LeaseStore,
+}
+
+impl Leases {
+    #[allow(clippy::unused_async, reason = "as the contract wants it")]
+    async fn new() -> Self {
+        let api = ApiServer::new("west");
+        let client = kubernetes(api.clone(), Link::new(1), Arc::new(|_, _, _, _| {}));
+        Self { api, store: LeaseStore::new(client, Namespaces::default(), Duration::from_secs(5)) }
+    }
+}
+
+impl World for Leases {
+    fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn key(&self, name: &str) -> Key {
+        Key::lease("shop", name)
+    }
+
+    fn owner(&self) -> Owner {
+        owner()
+    }
+
+    async fn put_foreign(&self, key: &Key) {
+        self.api.edit("leases", "shop", &key.name, |lease| lease["spec"] = json!({"holderIdentity": "somebody"}));
+    }
+
+    async fn damage(&self, key: &Key, way: usize) {
+        self.api.edit("leases", "shop", &key.name, |lease| {
+            let annotations = &mut lease["metadata"]["annotations"];
+            match way {
+                0 => annotations["lictor.dev/record"] = json!("{\"term\": 5, \"holder\""),
+                1 => *annotations = json!({}),
+                2 => lease["spec"]["holderIdentity"] = json!("b"),
+                _ => lease["spec"]["leaseTransitions"] = json!(6),
+            }
+        });
+    }
+
+    const WAYS: usize = 4;
+}
+
+mod leases {
+    use super::*;
+    crate::contract!(|_test| Leases::new());
+}
+
+struct InConsul {
+    consul: Arc<Consul>,
+    store: ConsulStore,
+    layout: Layout,
+    _role: watch::Sender<Role>,
+}
+
+impl InConsul {
+    async fn new(layout: Layout) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let consul = Consul::new(NUMBER.fetch_add(1, Ordering::Relaxed).into(), 1000);
+        let connect = connect(consul.clone(), Link::new(2), Arc::new(|_, _, _, _| {}));
+        let client = connect(&Settings::new("http://consul.example:8500")).unwrap();
+        let settings = SessionSettings {
+            prefix: "contract".into(),
+            home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: BTreeMap::default() },
+            count: 1,
+            ttl: Duration::from_secs(10),
+            lock_delay: Duration::ZERO,
+        };
+        let (role, roles) = watch::channel(Role::Acting);
+        let (keeper, mut sessions) = SessionKeeper::new(client.clone(), settings, monotonic);
+        let suspicion = keeper.suspicion();
+        tokio::spawn(keeper.run(roles));
+        sessions.wait_for(|sessions| matches!(sessions.tenure, Tenure::Until(_))).await.unwrap();
+        let parameters = ConsulParameters {
+            id: StoreId("consul/test".into()),
+            client,
+            cluster: "west".into(),
+            prefix: String::from("locks/"),
+            layout,
+            wait: Duration::from_secs(10),
+            suspicion,
+        };
+        Self { consul, store: ConsulStore::new(parameters, sessions), layout, _role: role }
+    }
+
+    async fn put(&self, path: &str, flags: &str, value: &[u8]) {
+        let query = BTreeMap::from([("flags".to_owned(), flags.to_owned())]);
+        let path = format!("kv/{path}");
+        self.consul.handle(&Request { method: "PUT".into(), path, query, body: value.into() }).await;
+    }
+}
+
+impl World for InConsul {
+    fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn key(&self, name: &str) -> Key {
+        Key { store: StoreId("consul/test".into()), namespace: String::new(), name: format!("locks/{name}") }
+    }
+
+    fn owner(&self) -> Owner {
+        owner()
+    }
+
+    async fn put_foreign(&self, key: &Key) {
+        self.put(&key.name, "0", b"somebody's").await;
+    }
+
+    async fn damage(&self, key: &Key, way: usize) {
+        let raw = self.consul.value(&key.name).unwrap_or_default();
+        match way {
+            0 => self.put(&key.name, "0", b"mine").await,
+            1 => self.put(&key.name, "7", &raw).await,
+            2 => self.put(&key.name, "3304740253564472344", b"").await,
+            _ if self.layout == Layout::LeaderName => {
+                self.put(&format!("{}/record", key.name), "0", b"{}").await;
+                self.put(&key.name, "0", &raw).await;
+            }
+            _ => self.put(&key.name, "0", &raw).await,
+        }
+    }
+
+    const WAYS: usize = 4;
+}
+
+mod consul {
+    use super::*;
+    crate::contract!(|_test| InConsul::new(Layout::Record));
+}
+
+mod consul_by_leader_name {
+    use super::*;
+    crate::contract!(|_test| InConsul::new(Layout::LeaderName));
+}

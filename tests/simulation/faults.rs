@@ -1,0 +1,368 @@
+//! What goes wrong, and when: drawn from a seed before a run begins, so that a failure can be run again with fewer of them.
+
+use std::fmt;
+
+use serde_json::json;
+
+use crate::prng::Prng;
+use crate::servers::link::{Link, Weather};
+use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World};
+
+/// Something that goes wrong at a moment, and is over some time later. All times are in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub at: u64,
+    pub lasts: u64,
+    pub what: What,
+    pub cluster: usize,
+    pub replica: usize,
+    pub pod: String,
+    pub number: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A replica is killed, and started again.
+    Kill,
+    /// A replica is stopped, and continued.
+    Stop,
+    /// A replica is asked to end, and started again.
+    Terminate,
+    /// Of a replica's machine.
+    WallClock,
+    /// Of a replica's way to the API server.
+    Api(Trouble),
+    /// Of a replica's way to Consul.
+    Consul(Trouble),
+    /// Of all replicas of a cluster.
+    ConsulOfAll(Trouble),
+    /// Another server leads Consul.
+    ConsulLeader,
+    SessionEnds,
+    /// The API server forgets what happened: watches have a gap.
+    Compaction,
+    Unready,
+    /// A pod is deleted, and made anew by the same name.
+    Deletion,
+    Relabelled,
+    NodeLost,
+    Excluded,
+    Priority,
+    LeaderByHand,
+    NoRoleByHand,
+    NoTermByHand,
+    /// The Lease with a lock is edited or deleted.
+    LeaseByHand,
+    /// The key with a lock is edited or deleted.
+    KeyByHand,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    RequestsCut,
+    AnswersCut,
+    BothCut,
+    Refused,
+    Slow,
+    VerySlow,
+    Late,
+    Twice,
+    Errors,
+}
+
+const TROUBLES: [Trouble; 9] = [
+    Trouble::Late,
+    Trouble::RequestsCut,
+    Trouble::AnswersCut,
+    Trouble::BothCut,
+    Trouble::Refused,
+    Trouble::Slow,
+    Trouble::VerySlow,
+    Trouble::Twice,
+    Trouble::Errors,
+];
+
+const KINDS: [What; 21] = [
+    What::Kill,
+    What::Stop,
+    What::Terminate,
+    What::WallClock,
+    What::Api(Trouble::Slow),
+    What::Consul(Trouble::Slow),
+    What::ConsulOfAll(Trouble::Slow),
+    What::ConsulLeader,
+    What::SessionEnds,
+    What::Compaction,
+    What::Unready,
+    What::Deletion,
+    What::Relabelled,
+    What::NodeLost,
+    What::Excluded,
+    What::Priority,
+    What::LeaderByHand,
+    What::NoRoleByHand,
+    What::NoTermByHand,
+    What::LeaseByHand,
+    What::KeyByHand,
+];
+
+/// Of the sessions.
+const TTL: u64 = 15_000;
+
+/// What goes wrong so soon after a person took a lock away, keeps its holder from hearing of that in time.
+const SOON: u64 = 3_000;
+
+/// What was sent while the way was bad, may be on it for so long.
+const ON_THE_WAY: u64 = 40_000;
+
+/// What hurts no operator and no API server: then the promise between clusters holds without an exception.
+const HARMLESS: [What; 9] = [
+    What::Consul(Trouble::Slow),
+    What::ConsulOfAll(Trouble::Slow),
+    What::ConsulOfAll(Trouble::Slow),
+    What::ConsulLeader,
+    What::SessionEnds,
+    What::Unready,
+    What::Deletion,
+    What::NodeLost,
+    What::WallClock,
+];
+
+/// What makes late writers: leaders change without a write to any pod, and operators do not get to the end of what they began.
+const LATE: [What; 7] = [
+    What::Kill,
+    What::Stop,
+    What::Terminate,
+    What::Api(Trouble::Late),
+    What::Api(Trouble::Late),
+    What::NodeLost,
+    What::NodeLost,
+];
+
+/// The faults of a seed, in order. Every seed has a mixture of its own and leaves many kinds out, so that long chains of the
+/// others come up (Groce and others, "Swarm testing", 2012).
+pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let base: &[What] = match prng.below(10) {
+        0..4 => &HARMLESS,
+        4..7 => &LATE,
+        _ => &KINDS,
+    };
+    let share = [30, 50, 80][prng.below(3)];
+    let kinds: Vec<What> = base.iter().copied().filter(|_| prng.percent(share)).collect();
+    let between = [2_000, 6_000, 15_000][prng.below(3)];
+    let (mut at, mut faults) = (10_000, Vec::new());
+    loop {
+        at += draw(prng, 2 * between);
+        if at >= until {
+            return faults;
+        }
+        let mut what = prng.pick(&kinds).copied().unwrap_or(What::Unready);
+        if let What::Api(trouble) | What::Consul(trouble) | What::ConsulOfAll(trouble) = &mut what {
+            let late = base == LATE && prng.percent(70);
+            *trouble = prng.pick(&TROUBLES).copied().filter(|_| !late).unwrap_or(Trouble::Late);
+        }
+        let longest = [1_500, 8_000, 45_000][prng.below(3)];
+        let lasts = draw(prng, longest).min(until - at);
+        faults.push(Fault {
+            at,
+            lasts,
+            what,
+            cluster: prng.below(CLUSTERS.len()),
+            replica: prng.below(REPLICAS),
+            pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
+            number: prng.below(1_000),
+        });
+    }
+}
+
+fn draw(prng: &mut Prng, below: u64) -> u64 {
+    u64::try_from(prng.below(usize::try_from(below).unwrap_or(1).max(1))).unwrap_or(0)
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, lasts, what, cluster, replica, pod, .. } = self;
+        let cluster = CLUSTERS[*cluster];
+        write!(f, "{:4}.{:03} s, for {}.{:03} s: {what:?} ", at / 1000, at % 1000, lasts / 1000, lasts % 1000)?;
+        match what {
+            What::ConsulLeader | What::KeyByHand => Ok(()),
+            What::Compaction | What::LeaseByHand | What::SessionEnds | What::ConsulOfAll(_) => {
+                write!(f, "of {cluster}")
+            }
+            What::Kill | What::Stop | What::Terminate | What::WallClock | What::Api(_) | What::Consul(_) => {
+                write!(f, "of {cluster}/o{replica}")
+            }
+            _ => write!(f, "of {cluster}/{pod}"),
+        }
+    }
+}
+
+impl Fault {
+    /// Whether it keeps a cluster from demoting in time.
+    fn hurts(&self) -> bool {
+        matches!(self.what, What::Kill | What::Stop | What::Terminate | What::Api(_))
+    }
+
+    pub fn begin(&self, world: &mut World) {
+        world.log.note(|| format!("--- {self}"));
+        if self.hurts() {
+            world.judge.lock().unwrap().hurt(self.cluster, self.at + self.lasts);
+        }
+        let troubled = matches!(self.what, What::Consul(_) | What::ConsulOfAll(_) | What::ConsulLeader);
+        if troubled {
+            world.troubled_until = world.troubled_until.max(self.at + self.lasts + ON_THE_WAY);
+        }
+        if troubled && self.at < world.robbed + SOON {
+            (0..CLUSTERS.len()).for_each(|cluster| world.judge.lock().unwrap().rob(cluster, self.at + TTL));
+        }
+        let (cluster, replica) = (self.cluster, self.replica);
+        match self.what {
+            What::Kill => world.kill(cluster, replica),
+            What::Stop => world.freeze(cluster, replica, true),
+            What::Terminate => world.terminate(cluster, replica),
+            What::WallClock => {
+                let by = i64::try_from(self.number).unwrap_or(0) * 1_000 - 500_000;
+                world.jump(cluster, replica, by);
+            }
+            What::Api(_) | What::Consul(_) | What::ConsulOfAll(_) => self.make_trouble(world, true),
+            What::ConsulLeader => {
+                world.consul.change_leader(std::time::Duration::from_millis(self.lasts.min(6_000)));
+            }
+            What::SessionEnds => self.end_session(world),
+            What::LeaseByHand => self.spoil_lease(world),
+            What::KeyByHand => self.spoil_key(world),
+            What::Compaction => world.clusters[cluster].api.compact(),
+            _ => self.touch(world, true),
+        }
+    }
+
+    pub fn end(&self, world: &mut World) {
+        let (cluster, replica) = (self.cluster, self.replica);
+        match self.what {
+            What::Kill | What::Terminate => {
+                // Whoever was asked to end, has, or is made to.
+                world.kill(cluster, replica);
+                world.start(cluster, replica);
+            }
+            What::Stop => world.freeze(cluster, replica, false),
+            What::Api(_) | What::Consul(_) | What::ConsulOfAll(_) => self.make_trouble(world, false),
+            What::WallClock | What::ConsulLeader | What::SessionEnds | What::Compaction | What::LeaseByHand => {}
+            // Where nobody held the lock, what is there is somebody else's, and left alone.
+            What::KeyByHand => world.consul.clear(&key()),
+            _ => self.touch(world, false),
+        }
+    }
+
+    /// Somebody ends a cluster's session. Where the way to Consul is bad, that cluster hears of it too late, as docs/consul.md says.
+    fn end_session(&self, world: &mut World) {
+        self.rob(world, self.cluster);
+        world.consul.end_session(&format!("lictor/{}/", CLUSTERS[self.cluster]));
+    }
+
+    /// A cluster's lock is taken by hand: it can't hear of that in time while its way to Consul is bad.
+    fn rob(&self, world: &mut World, cluster: usize) {
+        world.robbed = self.at;
+        if self.at < world.troubled_until {
+            world.judge.lock().unwrap().rob(cluster, self.at + TTL);
+        }
+    }
+
+    fn spoil_lease(&self, world: &World) {
+        let api = &world.clusters[self.cluster].api;
+        if api.get("leases", NAMESPACE, "web").is_none() {
+            return;
+        }
+        // What is not written anywhere else, nobody can know any more.
+        world.judge.lock().unwrap().forget_term(self.cluster, world.clusters[self.cluster].known_term("web"));
+        match self.number % 3 {
+            0 => api.remove("leases", NAMESPACE, "web"),
+            1 => api.edit("leases", NAMESPACE, "web", |lease| lease["spec"]["holderIdentity"] = json!("web-9")),
+            _ => api.edit("leases", NAMESPACE, "web", |lease| {
+                lease["metadata"]["annotations"]["lictor.dev/record"] = json!("{\"term\": 5, \"holder\"");
+            }),
+        }
+    }
+
+    fn spoil_key(&self, world: &mut World) {
+        (0..CLUSTERS.len()).for_each(|cluster| self.rob(world, cluster));
+        world.consul.spoil(&key(), self.number.is_multiple_of(2));
+    }
+
+    fn make_trouble(&self, world: &World, begins: bool) {
+        let replicas = &world.clusters[self.cluster].replicas;
+        let (trouble, links): (Trouble, Vec<&std::sync::Arc<Link>>) = match self.what {
+            What::Api(trouble) => (trouble, vec![&replicas[self.replica].to_api]),
+            What::Consul(trouble) => (trouble, vec![&replicas[self.replica].to_consul]),
+            What::ConsulOfAll(trouble) => (trouble, replicas.iter().map(|replica| &replica.to_consul).collect()),
+            _ => return,
+        };
+        for link in links {
+            link.change(|weather| change(weather, trouble, begins));
+        }
+    }
+
+    /// What happens to a pod.
+    fn touch(&self, world: &World, begins: bool) {
+        let cluster = &world.clusters[self.cluster];
+        let pod = self.pod.as_str();
+        match self.what {
+            What::Unready => cluster.set_ready(pod, !begins),
+            What::Deletion if begins => {
+                cluster.edit_pod(pod, |pod| {
+                    pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:01Z");
+                    pod["status"]["conditions"][0]["status"] = json!("False");
+                });
+            }
+            What::Deletion => {
+                cluster.api.remove("pods", NAMESPACE, pod);
+                cluster.create_pod(pod);
+            }
+            What::Relabelled => {
+                let app = if begins { "other" } else { pod.split('-').next().unwrap_or_default() };
+                cluster.edit_pod(pod, |pod| pod["metadata"]["labels"]["app"] = json!(app));
+            }
+            What::NodeLost => cluster.set_lost(&format!("n{}", self.number % 2), begins),
+            What::Excluded => annotate(world, self, "lictor.dev/never-leader", begins.then_some("true")),
+            What::Priority => annotate(world, self, "lictor.dev/priority", begins.then_some("10")),
+            What::LeaderByHand if begins => {
+                cluster.edit_pod(pod, |pod| pod["metadata"]["labels"]["role"] = json!("leader"));
+            }
+            What::NoRoleByHand if begins => {
+                cluster.edit_pod(pod, |pod| take_off(&mut pod["metadata"]["labels"], "role"));
+            }
+            What::NoTermByHand if begins => annotate(world, self, "lictor.dev/term", None),
+            _ => {}
+        }
+    }
+}
+
+fn key() -> String {
+    format!("services/{NAMESPACE}/db/leader")
+}
+
+fn annotate(world: &World, fault: &Fault, name: &str, value: Option<&str>) {
+    world.clusters[fault.cluster].edit_pod(&fault.pod, |pod| match value {
+        Some(value) => pod["metadata"]["annotations"][name] = json!(value),
+        None => take_off(&mut pod["metadata"]["annotations"], name),
+    });
+}
+
+fn take_off(from: &mut serde_json::Value, name: &str) {
+    if let Some(from) = from.as_object_mut() {
+        from.remove(name);
+    }
+}
+
+fn change(weather: &mut Weather, trouble: Trouble, begins: bool) {
+    match trouble {
+        Trouble::RequestsCut => weather.requests_cut = begins,
+        Trouble::AnswersCut => weather.answers_cut = begins,
+        Trouble::BothCut => (weather.requests_cut, weather.answers_cut) = (begins, begins),
+        Trouble::Refused => weather.refused = begins,
+        Trouble::Slow => weather.slow = if begins { 1_000 } else { 0 },
+        Trouble::VerySlow => weather.slow = if begins { 15_000 } else { 0 },
+        Trouble::Late => weather.late = if begins { 30 } else { 0 },
+        Trouble::Twice => weather.twice = if begins { 40 } else { 0 },
+        Trouble::Errors => weather.errors = if begins { 40 } else { 0 },
+    }
+}

@@ -1,0 +1,132 @@
+//! The operator's real loop, with kube's real client, over simulated API servers, a simulated Consul and simulated clocks, in
+//! virtual time. A seed decides everything, so a failure can be run again; it is shown with as few faults as it takes.
+//!
+//!     make simulate SEEDS=100000
+//!     LICTOR_SEED=17 cargo test --test simulation     one seed
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../store/contract.rs"]
+mod contract;
+mod contracts;
+mod exchanges;
+mod faults;
+mod judge;
+mod log;
+#[path = "../support/prng.rs"]
+mod prng;
+mod process;
+#[path = "../support/exchanges.rs"]
+mod recorded;
+mod run;
+mod servers;
+mod words;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use faults::Fault;
+use run::{Report, faults_of, run};
+
+const SEEDS: u64 = 2_000;
+/// How often a failure is run again with fewer faults.
+const ATTEMPTS: usize = 200;
+
+#[test]
+fn whatever_goes_wrong_no_group_has_two_leaders_and_each_has_one_in_the_end() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("LICTOR_SEED") {
+        return show(seed);
+    }
+    let seeds = number("LICTOR_SEEDS").unwrap_or(SEEDS);
+    let (next, failed, begun) = (AtomicU64::new(0), AtomicU64::new(u64::MAX), Instant::now());
+    let totals = Mutex::new((0, 0, 0, 0, 0, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while failed.load(Ordering::Relaxed) == u64::MAX {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        return;
+                    }
+                    let report = run(seed, &faults_of(seed), false);
+                    if report.failure.is_some() {
+                        failed.fetch_min(seed, Ordering::Relaxed);
+                    }
+                    let mut totals = totals.lock().unwrap();
+                    totals.0 += report.faults;
+                    totals.1 += report.figures.revisions;
+                    totals.2 += report.figures.leaderships;
+                    totals.3 += report.figures.excused;
+                    totals.4 = totals.4.max(report.recovery);
+                    totals.5 += report.lasted;
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner();
+    if failed != u64::MAX {
+        return show(failed);
+    }
+    let (faults, revisions, leaderships, excused, recovery, lasted) = totals.into_inner().unwrap();
+    println!(
+        "{seeds} seeds, {:.1} simulated hours in {:.1} s: {faults} faults, {revisions} revisions of pods, {leaderships} \
+         leaderships, {excused} excused, longest recovery {:.1} s",
+        hours(lasted),
+        begun.elapsed().as_secs_f64(),
+        hours(recovery) * 3600.0,
+    );
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for people")]
+fn hours(milliseconds: u64) -> f64 {
+    milliseconds as f64 / 3_600_000.0
+}
+
+/// Runs a seed, and shows its failure with as few faults as it takes.
+fn show(seed: u64) {
+    let all = faults_of(seed);
+    let report = run(seed, &all, true);
+    let Some(failure) = report.failure.clone() else {
+        println!("LICTOR_SEED={seed}: nothing wrong\n{}", report.history.join("\n"));
+        return;
+    };
+    let (faults, report) = shrink(seed, all, report, &failure);
+    let listed: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    panic!(
+        "LICTOR_SEED={seed}: {failure}\n\n{}\n\nThe faults that it takes:\n{}\nLICTOR_SEED={seed}: {}",
+        report.history.join("\n"),
+        listed.join("\n"),
+        report.failure.as_deref().unwrap_or_default(),
+    );
+}
+
+/// Leaves out faults for as long as it still fails (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input",
+/// 2002).
+fn shrink(seed: u64, mut faults: Vec<Fault>, mut report: Report, failure: &str) -> (Vec<Fault>, Report) {
+    let kind = |failure: &str| failure.chars().filter(|c| !c.is_ascii_digit()).take(24).collect::<String>();
+    let (mut chunk, mut attempts) = (faults.len().div_ceil(2), 0);
+    while chunk > 0 && attempts < ATTEMPTS {
+        let mut start = 0;
+        while start < faults.len() && attempts < ATTEMPTS {
+            let fewer: Vec<Fault> = faults
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| !(start..start + chunk).contains(at))
+                .map(|(_, f)| f.clone())
+                .collect();
+            let again = run(seed, &fewer, true);
+            attempts += 1;
+            if again.failure.as_deref().is_some_and(|again| kind(again) == kind(failure)) {
+                (faults, report) = (fewer, again);
+            } else {
+                start += chunk;
+            }
+        }
+        chunk /= 2;
+    }
+    (faults, report)
+}

@@ -1,0 +1,142 @@
+//! One run: faults as they were planned, then calm, in which everything has to be as it should in time.
+
+use std::time::Duration;
+
+use lictor::core::{Instant, invariants};
+use tokio::time::sleep;
+
+use crate::faults::{Fault, plan};
+use crate::judge::{Figures, WORKLOAD};
+use crate::log::Log;
+use crate::prng::Prng;
+use crate::world::{CLUSTERS, NAMESPACE, REPLICAS, World};
+
+/// How long things go wrong.
+const FAULTS_UNTIL: u64 = 180_000;
+/// How soon each group has a leader again after all that was wrong is over: the operator's own Lease, a lost session's TTL twice
+/// over with its lock delay, a dead watch, and each attempt's pause.
+const RECOVERY: Duration = Duration::from_secs(75);
+/// The same where nothing else is wrong, and the API server shows that a leader is gone.
+const FAILOVER: Duration = Duration::from_millis(500);
+
+/// What became of a run.
+pub struct Report {
+    pub failure: Option<String>,
+    pub history: Vec<String>,
+    pub figures: Figures,
+    pub faults: usize,
+    /// The longest time until there was a leader again after all was repaired, in milliseconds.
+    pub recovery: u64,
+    /// The simulated time, in milliseconds.
+    pub lasted: u64,
+}
+
+/// The faults of a seed.
+pub fn faults_of(seed: u64) -> Vec<Fault> {
+    plan(&mut Prng::new(seed), FAULTS_UNTIL)
+}
+
+/// Runs a seed with these faults.
+pub fn run(seed: u64, faults: &[Fault], keeps_history: bool) -> Report {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true);
+    #[cfg(tokio_unstable)]
+    builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
+    builder.build().unwrap().block_on(live(seed, faults, keeps_history))
+}
+
+async fn live(seed: u64, faults: &[Fault], keeps_history: bool) -> Report {
+    let log = Log::new(keeps_history);
+    let mut world = World::new(seed, log.clone());
+    for cluster in 0..CLUSTERS.len() {
+        for replica in 0..REPLICAS {
+            world.start(cluster, replica);
+        }
+    }
+    let failure = happen(&mut world, faults).await;
+    let (failure, recovery) = match failure {
+        None => calm(&mut world).await,
+        failure => (failure, 0),
+    };
+    world.shutdown();
+    let judge = world.judge.lock().unwrap();
+    Report { failure, history: log.lines(), figures: judge.figures, faults: faults.len(), recovery, lasted: log.now() }
+}
+
+async fn happen(world: &mut World, faults: &[Fault]) -> Option<String> {
+    // Each has a beginning and an end.
+    let mut moments: Vec<(u64, bool, &Fault)> =
+        faults.iter().flat_map(|fault| [(fault.at, true, fault), (fault.at + fault.lasts, false, fault)]).collect();
+    moments.sort_by_key(|(at, begins, fault)| (*at, !*begins, fault.at));
+    for (at, begins, fault) in moments {
+        wait_until(world, at).await;
+        if let Some(failure) = verdict(world) {
+            return Some(failure);
+        }
+        if begins { fault.begin(world) } else { fault.end(world) }
+    }
+    wait_until(world, FAULTS_UNTIL).await;
+    verdict(world)
+}
+
+async fn wait_until(world: &World, at: u64) {
+    sleep(Duration::from_millis(at.saturating_sub(world.log.now()))).await;
+}
+
+fn verdict(world: &World) -> Option<String> {
+    for line in world.consul.told() {
+        world.log.note(|| format!("consul: {line}"));
+    }
+    world.judge.lock().unwrap().verdict.clone()
+}
+
+/// All is repaired. Every group has a leader in time, keeps it, and has another one at once when it is deleted.
+async fn calm(world: &mut World) -> (Option<String>, u64) {
+    world.log.note(|| "--- calm".into());
+    world.repair();
+    let begun = world.log.now();
+    let (mut vacant, mut recovery) = (Some(begun), 0);
+    while world.log.now() < begun + u64::try_from(RECOVERY.as_millis()).unwrap_or(0) + 20_000 {
+        sleep(Duration::from_millis(500)).await;
+        if let Some(failure) = verdict(world) {
+            return (Some(failure), recovery);
+        }
+        let now = world.log.now();
+        let led = World::groups().iter().all(|group| world.judge.lock().unwrap().leaders(group).len() == 1);
+        match (led, vacant) {
+            (true, Some(_)) => {
+                recovery = now - begun;
+                vacant = None;
+            }
+            (false, None) => vacant = Some(now),
+            _ => {}
+        }
+        if !invariants::led_in_time(vacant.map(at), at(now), RECOVERY) {
+            return (Some(format!("not every group has a leader {} ms after all is well", now - begun)), recovery);
+        }
+    }
+    if let Some(since) = vacant {
+        return (Some(format!("a leader was lost again {} ms after all was well", since - begun)), recovery);
+    }
+    (fail_over(world).await, recovery)
+}
+
+fn at(milliseconds: u64) -> Instant {
+    Instant::after_origin(Duration::from_millis(milliseconds))
+}
+
+async fn fail_over(world: &World) -> Option<String> {
+    for group in World::groups().into_iter().filter(|group| group.app != WORKLOAD) {
+        let before = world.judge.lock().unwrap().leaders(&group);
+        let (cluster, pod) = before.first()?.split_once('/')?;
+        world.log.note(|| format!("--- {} is deleted", before[0]));
+        let cluster: usize = cluster.parse().ok()?;
+        world.clusters[cluster].api.remove("pods", NAMESPACE, pod);
+        sleep(FAILOVER).await;
+        let after = world.judge.lock().unwrap().leaders(&group);
+        if after.len() != 1 || after == before {
+            return Some(format!("{} was deleted, and {} ms later {after:?} lead", before[0], FAILOVER.as_millis()));
+        }
+    }
+    verdict(world)
+}

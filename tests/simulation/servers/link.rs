@@ -1,0 +1,143 @@
+//! The way between a process and a server: requests and answers take their time, are lost, held up, carried out twice.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::{oneshot, watch};
+use tokio::time::sleep;
+
+use crate::prng::Prng;
+
+/// What may happen on the way; percentages of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weather {
+    /// Nothing gets to the server.
+    pub requests_cut: bool,
+    /// Nothing gets back.
+    pub answers_cut: bool,
+    /// No connection is made.
+    pub refused: bool,
+    /// The longest that each way takes, in milliseconds.
+    pub slow: usize,
+    /// On their way for up to 20 seconds.
+    pub late: usize,
+    /// Carried out a second time, some seconds later.
+    pub twice: usize,
+    /// Answered with an error, whether or not they were carried out.
+    pub errors: usize,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Nothing was sent.
+    Refused,
+    /// The connection broke.
+    Broken,
+}
+
+/// What a server answers out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    None,
+    /// An error, and nothing is done.
+    Before(usize),
+    /// It is done, and the answer is an error.
+    After,
+}
+
+/// A way.
+pub struct Link {
+    prng: Mutex<Prng>,
+    changed: watch::Sender<Weather>,
+}
+
+impl Link {
+    pub fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self { prng: Mutex::new(Prng::new(seed)), changed: watch::channel(Weather::default()).0 })
+    }
+
+    /// From now on it is like this.
+    pub fn change(&self, change: impl FnOnce(&mut Weather)) {
+        self.changed.send_modify(change);
+    }
+
+    fn weather(&self) -> Weather {
+        *self.changed.borrow()
+    }
+
+    fn below(&self, limit: usize) -> usize {
+        self.prng.lock().unwrap().below(limit.max(1))
+    }
+
+    fn percent(&self, percent: usize) -> bool {
+        self.prng.lock().unwrap().percent(percent)
+    }
+
+    /// How long one way takes.
+    fn delay(&self) -> Duration {
+        let most = self.weather().slow.max(3);
+        Duration::from_millis(u64::try_from(self.below(most)).unwrap_or(0))
+    }
+
+    /// Carries a request to the server, and its answer back. What is on its way, stays so when nobody waits any more.
+    pub async fn carry<A: Send + 'static>(
+        self: &Arc<Self>,
+        serve: impl Fn(Mishap) -> BoxFuture<'static, A> + Send + 'static,
+    ) -> Result<A, Lost> {
+        if self.weather().refused {
+            sleep(Duration::from_millis(1)).await;
+            return Err(Lost::Refused);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let link = self.clone();
+        // Not a task of the process: it goes on without it.
+        tokio::spawn(async move {
+            sleep(link.delay()).await;
+            if link.percent(link.weather().late) {
+                sleep(Duration::from_millis(u64::try_from(link.below(20_000)).unwrap_or(0))).await;
+            }
+            // What waits for a dead connection, is sent again when it lives, or given up.
+            if !link.open(|weather| weather.requests_cut).await {
+                return;
+            }
+            let weather = link.weather();
+            let mishap = match link.below(100) {
+                at if at >= weather.errors => Mishap::None,
+                at if at % 3 == 0 => Mishap::After,
+                at => Mishap::Before(at % 3),
+            };
+            let twice = link.percent(weather.twice);
+            let answer = serve(mishap).await;
+            if twice {
+                let later = Duration::from_millis(u64::try_from(link.below(20_000)).unwrap_or(0));
+                tokio::spawn(async move {
+                    sleep(later).await;
+                    drop(serve(Mishap::None).await);
+                });
+            }
+            sleep(link.delay()).await;
+            if link.open(|weather| weather.answers_cut).await {
+                let _ = sender.send(answer);
+            }
+        });
+        receiver.await.map_err(|_| Lost::Broken)
+    }
+
+    /// Holds up what is on its way while it is cut; returns whether it arrives then.
+    async fn open(&self, cut: impl Fn(&Weather) -> bool) -> bool {
+        if !cut(&self.weather()) {
+            return true;
+        }
+        let arrives = self.percent(50);
+        let _ = self.changed.subscribe().wait_for(|weather| !cut(weather)).await;
+        arrives
+    }
+
+    /// Something that a server tells on its own: it takes its time, and nothing is left out.
+    pub async fn bring(&self) {
+        sleep(self.delay()).await;
+        let _ = self.changed.subscribe().wait_for(|weather| !weather.answers_cut).await;
+    }
+}

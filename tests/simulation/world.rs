@@ -1,0 +1,340 @@
+//! Two clusters with two replicas of the operator each, which share a Consul: in each an election whose lock is in a Lease, and a
+//! part of one whose lock is in Consul.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lictor::controller::{Controller, Parameters};
+use lictor::core::{ClaimParameters, Term};
+use lictor::kubernetes::{LeaseClaim, Namespaces};
+use lictor::process::{Process, monotonic, spawn, spawn_in};
+use lictor::store::LeaseStore;
+use lictor::telemetry::{Health, Metrics};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::judge::{Group, Judge, WORKLOAD};
+use crate::log::Log;
+use crate::prng::Prng;
+use crate::process::Simulated;
+use crate::servers::api::ApiServer;
+use crate::servers::client::{Listener, connect, kubernetes};
+use crate::servers::consul::Consul;
+use crate::servers::link::{Link, Weather};
+use crate::words;
+
+pub const CLUSTERS: [&str; 2] = ["west", "east"];
+pub const NAMESPACE: &str = "shop";
+/// The elections; that of "db" spans both clusters.
+pub const APPS: [&str; 2] = ["web", "db"];
+pub const PODS: usize = 3;
+pub const REPLICAS: usize = 2;
+const NODES: usize = 2;
+const CONTROLLER: &str = "lictor.dev/operator";
+/// How long the workload's pods may take to end, in seconds.
+const GRACE: u64 = 10;
+const LEASE: Duration = Duration::from_secs(15);
+
+pub struct World {
+    pub log: Log,
+    pub judge: Arc<Mutex<Judge>>,
+    pub consul: Arc<Consul>,
+    pub clusters: Vec<Cluster>,
+    /// Until when it is not sure that a change in Consul is heard of at once.
+    pub troubled_until: u64,
+    /// When a person took a lock away last.
+    pub robbed: u64,
+    begun: Instant,
+}
+
+pub struct Cluster {
+    pub api: Arc<ApiServer>,
+    pub replicas: Vec<Replica>,
+}
+
+/// A replica of the operator, and its ways to the servers.
+pub struct Replica {
+    pub name: String,
+    rate: u32,
+    pub to_api: Arc<Link>,
+    pub to_consul: Arc<Link>,
+    starts: u32,
+    running: Option<Running>,
+}
+
+struct Running {
+    process: Arc<Simulated>,
+    stop: watch::Sender<bool>,
+}
+
+impl World {
+    pub fn new(seed: u64, log: Log) -> Self {
+        let mut prng = Prng::new(seed);
+        let judge = Arc::new(Mutex::new(Judge::new(log.clone())));
+        // Clocks that differ by up to a hundredth, which is far more than real ones do.
+        let mut rate = |around: u64| around - 5 + u64::try_from(prng.below(11)).unwrap_or(0);
+        let consul = Consul::new(seed ^ 0xc0, rate(1000));
+        tokio::spawn(consul.clone().keep_time());
+        let mut clusters = Vec::new();
+        for (number, name) in CLUSTERS.into_iter().enumerate() {
+            let api = ApiServer::new(name);
+            let (judge, told) = (judge.clone(), log.clone());
+            api.observe(move |change| {
+                told.note_some(|| words::change(name, change));
+                judge.lock().unwrap().see(number, change);
+            });
+            let replicas = (0..REPLICAS).map(|replica| {
+                let seed = seed.wrapping_mul(31) + u64::try_from(number * 16 + replica * 4).unwrap_or(0);
+                Replica {
+                    name: format!("{name}/o{replica}"),
+                    rate: u32::try_from(rate(1000)).unwrap_or(1000),
+                    to_api: Link::new(seed + 1),
+                    to_consul: Link::new(seed + 2),
+                    starts: 0,
+                    running: None,
+                }
+            });
+            let cluster = Cluster { api, replicas: replicas.collect() };
+            cluster.furnish(name);
+            tokio::spawn(run_deployment(cluster.api.clone(), Prng::new(seed + 7)));
+            clusters.push(cluster);
+        }
+        Self { log, judge, consul, clusters, troubled_until: 0, robbed: 0, begun: Instant::now() }
+    }
+
+    /// All groups: what has to have one leader.
+    pub fn groups() -> [Group; 4] {
+        let group = |app: &str, cluster| Group { app: app.into(), cluster };
+        [group("web", Some(0)), group("web", Some(1)), group("db", None), group(WORKLOAD, None)]
+    }
+
+    // The replicas
+
+    /// Starts a replica, unless it runs.
+    pub fn start(&mut self, cluster: usize, replica: usize) {
+        let api = self.clusters[cluster].api.clone();
+        let (consul, log, begun) = (self.consul.clone(), self.log.clone(), self.begun);
+        let replica = &mut self.clusters[cluster].replicas[replica];
+        if replica.running.is_some() {
+            return;
+        }
+        replica.starts += 1;
+        let identity = format!("{}#{}", replica.name, replica.starts);
+        log.note(|| format!("{identity} starts"));
+        let process = Simulated::new(replica.rate, begun);
+        let (stop, stopping) = watch::channel(false);
+        let told = identity.clone();
+        let listener: Listener = Arc::new(move |method, path, body, status| {
+            log.note_some(|| words::request(&told, method, path, body, status));
+        });
+        let client = kubernetes(api, replica.to_api.clone(), listener.clone());
+        let connect = connect(consul, replica.to_consul.clone(), listener);
+        let first: Arc<dyn Process> = process.clone();
+        spawn_in(&first, async move {
+            let claim_parameters = ClaimParameters { duration: LEASE };
+            let timeout = claim_parameters.margin().clamp(Duration::from_secs(2), Duration::from_secs(10));
+            let (claim, acting) = LeaseClaim::new(
+                client.clone(),
+                "lictor",
+                CONTROLLER.replace('/', "-"),
+                identity.clone(),
+                claim_parameters,
+                monotonic,
+            );
+            let namespaces = Namespaces::default();
+            let parameters = Parameters {
+                leases: Arc::new(LeaseStore::new(client.clone(), namespaces.clone(), timeout)),
+                client,
+                namespaces,
+                controller: CONTROLLER.into(),
+                identity,
+                lease_duration: LEASE,
+                own_namespace: "lictor".into(),
+                request_timeout: timeout,
+                consul: connect,
+            };
+            let controller = Controller::new(parameters, acting, Metrics::default(), Health::default()).unwrap();
+            let (release, releasing) = watch::channel(false);
+            let claim = spawn(claim.run(releasing));
+            controller.run(stopping).await;
+            let _ = release.send(true);
+            let _ = claim.await;
+        });
+        replica.running = Some(Running { process, stop });
+    }
+
+    /// As SIGKILL.
+    pub fn kill(&mut self, cluster: usize, replica: usize) {
+        let replica = &mut self.clusters[cluster].replicas[replica];
+        if let Some(running) = replica.running.take() {
+            self.log.note(|| format!("{}#{} is killed", replica.name, replica.starts));
+            running.process.kill();
+        }
+    }
+
+    /// As SIGTERM.
+    pub fn terminate(&self, cluster: usize, replica: usize) {
+        let replica = &self.clusters[cluster].replicas[replica];
+        if let Some(running) = &replica.running {
+            self.log.note(|| format!("{}#{} is asked to end", replica.name, replica.starts));
+            let _ = running.stop.send(true);
+        }
+    }
+
+    /// As SIGSTOP, or SIGCONT.
+    pub fn freeze(&self, cluster: usize, replica: usize, stopped: bool) {
+        let replica = &self.clusters[cluster].replicas[replica];
+        if let Some(running) = &replica.running {
+            let what = if stopped { "is stopped" } else { "goes on" };
+            self.log.note(|| format!("{}#{} {what}", replica.name, replica.starts));
+            if stopped { running.process.stop() } else { running.process.go_on() }
+        }
+    }
+
+    /// The wall clock of a replica's machine jumps.
+    pub fn jump(&self, cluster: usize, replica: usize, by: i64) {
+        let replica = &self.clusters[cluster].replicas[replica];
+        if let Some(running) = &replica.running {
+            self.log.note(|| format!("the wall clock of {} jumps by {by} ms", replica.name));
+            running.process.jump(by);
+        }
+    }
+
+    /// All ways are open, and all replicas run.
+    pub fn repair(&mut self) {
+        for cluster in 0..CLUSTERS.len() {
+            for number in 0..REPLICAS {
+                self.freeze(cluster, number, false);
+                let replica = &self.clusters[cluster].replicas[number];
+                replica.to_api.change(|weather| *weather = Weather::default());
+                replica.to_consul.change(|weather| *weather = Weather::default());
+                self.start(cluster, number);
+            }
+        }
+    }
+
+    pub fn shutdown(&mut self) {
+        for cluster in 0..CLUSTERS.len() {
+            for replica in 0..REPLICAS {
+                self.kill(cluster, replica);
+            }
+        }
+    }
+}
+
+/// The controller of the Deployment, whose pods take up to their grace period to end.
+async fn run_deployment(api: Arc<ApiServer>, mut prng: Prng) {
+    let mut newest = api.newest();
+    loop {
+        let _ = newest.borrow_and_update();
+        let Some(object) = api.get("deployments", NAMESPACE, WORKLOAD) else { return };
+        let (wanted, present) = (object["spec"]["replicas"].as_u64(), object["status"]["replicas"].as_u64());
+        let generation = object["metadata"]["generation"].clone();
+        if object["status"]["observedGeneration"] != generation {
+            api.edit("deployments", NAMESPACE, WORKLOAD, |deployment| {
+                deployment["status"]["observedGeneration"] = generation;
+            });
+        }
+        if wanted == present {
+            let _ = newest.changed().await;
+            continue;
+        }
+        let takes = if wanted > present { 300 } else { GRACE * 1_000 };
+        let takes = prng.below(usize::try_from(takes).unwrap_or(1));
+        tokio::time::sleep(Duration::from_millis(u64::try_from(takes).unwrap_or(0))).await;
+        api.edit("deployments", NAMESPACE, WORKLOAD, |deployment| {
+            let wanted = deployment["spec"]["replicas"].clone();
+            deployment["status"]["replicas"] = wanted;
+        });
+    }
+}
+
+impl Cluster {
+    fn furnish(&self, cluster: &str) {
+        for node in 0..NODES {
+            self.api.edit("nodes", "", &format!("n{node}"), |node| {
+                node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+            });
+        }
+        self.api.edit("electionclasses", "", "consul", |class| {
+            class["spec"] = json!({
+                "controller": CONTROLLER,
+                "consul": {"address": "http://consul.example:8500", "cluster": cluster},
+            });
+        });
+        self.api.edit("deployments", NAMESPACE, WORKLOAD, |deployment| {
+            deployment["spec"] = json!({
+                "replicas": 0,
+                "selector": {"matchLabels": {"app": WORKLOAD}},
+                "template": {"spec": {"terminationGracePeriodSeconds": GRACE}},
+            });
+        });
+        self.api.edit("leaderelections", NAMESPACE, WORKLOAD, |election| {
+            let workload = json!({"kind": "Deployment", "name": WORKLOAD, "replicas": 2});
+            election["spec"] = json!({"className": "consul", "workloads": [workload]});
+        });
+        for app in APPS {
+            for pod in 0..PODS {
+                self.create_pod(&format!("{app}-{pod}"));
+            }
+            self.api.edit("leaderelections", NAMESPACE, app, |election| {
+                election["spec"] = json!({"selector": {"matchLabels": {"app": app}}});
+                if app == "db" {
+                    election["spec"]["className"] = json!("consul");
+                }
+            });
+        }
+    }
+
+    /// A pod that is ready.
+    pub fn create_pod(&self, name: &str) {
+        let app = name.split('-').next().unwrap_or_default();
+        let node = usize::from(name.ends_with('1')) % NODES;
+        self.api.edit("pods", NAMESPACE, name, |pod| {
+            pod["metadata"]["labels"] = json!({"app": app});
+            pod["spec"] = json!({"nodeName": format!("n{node}"), "containers": []});
+            pod["status"] = json!({
+                "phase": "Running", "podIP": "10.0.0.1",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            });
+        });
+    }
+
+    /// The highest term that pods or the status of an election tell of.
+    pub fn known_term(&self, app: &str) -> Term {
+        let term = |value: &Value| value.as_str().and_then(|text| text.parse().ok()).map(Term);
+        let pods = (0..PODS).filter_map(|number| self.pod(&format!("{app}-{number}")));
+        let told = pods.filter_map(|pod| term(&pod["metadata"]["annotations"]["lictor.dev/term"]));
+        let election = self.api.get("leaderelections", NAMESPACE, app);
+        let status = election.and_then(|election| election["status"]["term"].as_i64()).map(Term);
+        told.chain(status).max().unwrap_or_default()
+    }
+
+    pub fn pod(&self, name: &str) -> Option<Value> {
+        self.api.get("pods", NAMESPACE, name)
+    }
+
+    /// Changes a pod that is there, as a person or its kubelet would.
+    pub fn edit_pod(&self, name: &str, edit: impl FnOnce(&mut Value)) {
+        if self.pod(name).is_some() {
+            self.api.edit("pods", NAMESPACE, name, edit);
+        }
+    }
+
+    pub fn set_ready(&self, name: &str, ready: bool) {
+        let ready = if ready { "True" } else { "False" };
+        self.edit_pod(name, |pod| pod["status"]["conditions"][0]["status"] = json!(ready));
+    }
+
+    /// As the node controller taints a node that it has lost.
+    pub fn set_lost(&self, node: &str, lost: bool) {
+        self.api.edit("nodes", "", node, |node| {
+            node["spec"] = if lost {
+                json!({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]})
+            } else {
+                json!({})
+            };
+        });
+    }
+}
