@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
 # A real Kubernetes control plane with simulated nodes (kwok), for the tests, the demo and the benchmarks.
 #
-#   hack/cluster.sh hold NAME [NODES]     makes it (3 nodes unless told otherwise) and prints one line, KUBECONFIG=/path, when
-#                                         it is usable; deletes it when its standard input ends
+#   hack/cluster.sh hold NAME [NODES] [torture]     makes it (3 nodes unless told otherwise) and prints one line, KUBECONFIG=/path,
+#                                                   when it is usable; deletes it when its standard input ends
+#
+# With `torture`, etcd keeps all as JSON, and a second line, ETCD=http://…, tells where that can be read. It also takes orders,
+# a line each, and answers each by one line, PID=…, the process that there is then, or none:
+#
+#   kill etcd      SIGKILL; start etcd starts it again, with its data. The other one is kube-apiserver
+#   pause etcd     SIGSTOP; resume etcd lets it go on
 #
 # Whoever holds the pipe to it holds the cluster, and need not live to let it go. SIGINT is ignored, because Ctrl-C also goes to
 # whoever holds the pipe; SIGTERM deletes the cluster at once. Several may run side by side, under names of their own.
@@ -14,10 +20,11 @@ cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}
 # shellcheck source=hack/hold.sh
 . "$here/hold.sh"
 
-usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 keep() {
-  name=$1 nodes=$2
+  name=$1 nodes=$2 storage=$3 order='' component=''
+  declare -A commands=() locks=() # of what is killed: how kwokctl started it, and what keeps its port
   trap '' PIPE # a reader that went away is an error of printf's, and the cluster is still to be deleted
   trap 'exit 143' TERM HUP
   local tools
@@ -33,13 +40,73 @@ keep() {
   # kwokctl takes the first ports on which nobody listens: until this cluster does, another one would take the same.
   (flock 9; create 9>&-) 9>"$cache/.cluster.lock" || { complain; exit 1; }
   printf 'KUBECONFIG=%s\n' "$KUBECONFIG"
-  while read -r _; do :; done
+  [ -z "$storage" ] || printf 'ETCD=http://127.0.0.1:%s\n' "$(port etcdPort)"
+  while read -r order component; do
+    [ -n "$storage" ] || continue
+    [[ $component =~ ^(etcd|kube-apiserver)$ ]] || { echo "hack/cluster.sh: there is no '$component'" >&2; exit 1; }
+    case $order in
+      kill) [ ! -s "$(pid_file)" ] || stop ;;
+      start) [ -s "$(pid_file)" ] || start ;;
+      pause) signal STOP ;;
+      resume) signal CONT ;;
+      *) echo "hack/cluster.sh: there is no order '$order'" >&2; exit 1 ;;
+    esac
+    printf 'PID=%s\n' "$(pid)"
+  done
+}
+
+pid_file() { echo "$directory/clusters/$name/pids/$component.pid"; }
+
+pid() { cat "$(pid_file)" 2>/dev/null || true; }
+
+# While nobody listens at its port, no other cluster is made, which would take it. Several may wait like this: a shared lock.
+stop() {
+  local lock
+  exec {lock}>"$cache/.cluster.lock"
+  flock --shared "$lock"
+  locks[$component]=$lock
+  commands[$component]=$(tr '\0' '\n' <"/proc/$(pid)/cmdline")
+  signal KILL
+  rm -f "$(pid_file)"
+}
+
+# The API server does not listen before etcd does, which may be started later: whoever ordered this sees when it answers.
+start() {
+  local command key lock=${locks[$component]}
+  case $component in
+    etcd) key=etcdPort ;;
+    kube-apiserver) key=kubeApiserverPort ;;
+  esac
+  mapfile -t command <<<"${commands[$component]}"
+  (
+    for lock in "${locks[@]}"; do exec {lock}>&-; done
+    cd "$directory/clusters/$name"
+    exec setpriv --pdeathsig KILL "${command[@]}" </dev/null >>"logs/$component.log" 2>&1
+  ) &
+  echo $! >"$(pid_file)"
+  within 30 listens "$(port "$key")" </dev/null >/dev/null 2>&1 & # this holds the lock, too
+  exec {lock}>&-
+  unset "locks[$component]"
+}
+
+port() { sed -nE "s/^  $1: //p" "$directory/clusters/$name/kwok.yaml"; }
+
+# A process that is gone is gone for good: it may be a child of this one, or not.
+signal() {
+  local pid
+  pid=$(pid)
+  [ -n "$pid" ] || return 0
+  kill "-$1" "$pid" 2>/dev/null || true
+  [ "$1" = KILL ] || return 0
+  wait "$pid" 2>/dev/null || true
+  while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
 }
 
 create() {
   # kwokctl asks the API server by a kubectl of its own choice, the one on the PATH or a download.
   PATH=$(dirname "$kubectl"):$PATH KWOK_KUBECTL_BINARY=$kubectl "$kwokctl" create cluster --name "$name" --runtime binary \
     --config "$here/kwok/cluster.yaml" --config "$here/kwok/stages.yaml" --config "$here/kwok/slow-deletion.yaml" \
+    ${storage:+--config "$here/kwok/$storage.yaml"} \
     --etcd-binary "$etcd" --kube-apiserver-binary "$apiserver" --kube-controller-manager-binary "$controllers" \
     --kube-scheduler-binary "$scheduler" --kwok-controller-binary "$kwok" \
     --secure-port=true --kube-authorization=true --kubeconfig "$KUBECONFIG" --timeout 60s >>"$log" 2>&1 || return
@@ -87,8 +154,8 @@ delete() {
 
 case ${1:-} in
   hold | keep)
-    [[ ${2:-} =~ ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$ && ${3:-3} =~ ^[0-9]+$ && $# -le 3 ]] || usage
-    "$1" "$2" "${3:-3}"
+    [[ ${2:-} =~ ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$ && ${3:-3} =~ ^[0-9]+$ && ${4:-torture} = torture && $# -le 4 ]] || usage
+    "$1" "$2" "${3:-3}" "${4:-}"
     exit ;;
   *) usage ;;
 esac

@@ -1,0 +1,252 @@
+//! Decides, from the record alone, whether every promise was kept.
+
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lictor::core::{Instant, Pod, Term, invariants};
+
+use super::picture::{Leader, Picture};
+use super::record::{Group, Kind, Line, Millis, PodSeen, What};
+use super::windows::{Reliable, Windows};
+
+/// Beside what an election's status states: a connection that died silently is noticed after 20 s, and the machine is busy.
+pub const SLACK: Millis = 25_000;
+/// Stated bound of a group whose status was never seen.
+const UNSTATED: u64 = 60;
+/// By how much what two recorders saw, one of etcd and one of Consul, may be in another order than it happened in.
+const BETWEEN_RECORDERS: Millis = 2_000;
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub at: Millis,
+    pub group: String,
+    pub text: String,
+}
+
+/// What a record shows.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub violations: Vec<Violation>,
+    /// Two leaders in two clusters, where the documents promise nothing.
+    pub excuses: Vec<Violation>,
+    pub groups: usize,
+    pub leaderships: usize,
+    pub pod_revisions: usize,
+    pub lock_versions: usize,
+    pub calms: usize,
+    pub faults: BTreeMap<String, usize>,
+    /// By group, how long there was nobody who led although somebody could: at all, and while nothing was spoilt.
+    pub vacancies: BTreeMap<String, (Millis, Millis)>,
+}
+
+/// A group as it is judged.
+struct Judged {
+    group: Group,
+    reliable: Reliable,
+    /// Who led after the last line, by id, and with which term.
+    leading: BTreeMap<String, Option<i64>>,
+    /// Highest term so far, and whose it was.
+    last: Option<(i64, String)>,
+    vacant_since: Option<Millis>,
+    /// To which cluster its lock was given, and when.
+    granted: Option<(String, Millis)>,
+    /// Whether two that lead now were told of, and excused.
+    told_two: Option<bool>,
+    told_vacant: bool,
+    told_late: bool,
+}
+
+/// Judges a record, which may end at any line.
+pub fn check(lines: &[Line]) -> Verdict {
+    let windows = Windows::of(lines);
+    let (mut picture, mut verdict) = (Picture::default(), Verdict::default());
+    let mut groups: BTreeMap<String, Judged> = BTreeMap::new();
+    for line in lines {
+        picture.apply(line);
+        count(&mut verdict, &line.what);
+        let concerned: Vec<&str> = match &line.what {
+            What::Group(group) => {
+                let reliable = windows.reliable(&group.clusters, group.kind != Kind::Leases);
+                groups.insert(group.name.clone(), Judged::new(group.clone(), reliable));
+                continue;
+            }
+            What::Pod(pod) => vec![pod.group()],
+            What::Workload { name, .. } => vec![name],
+            What::Lock { key, cluster, .. } => {
+                let name = key.rsplit('/').next().unwrap_or_default();
+                if let (Some(judged), Some(cluster)) = (groups.get_mut(name), cluster) {
+                    judged.lock_held(cluster, line.at);
+                }
+                vec![]
+            }
+            What::Node { .. } => groups.keys().map(String::as_str).collect(),
+            What::Bound { .. } | What::Fault { .. } | What::Hand { .. } | What::Calm { .. } => vec![],
+        };
+        let concerned: Vec<String> = concerned.into_iter().map(str::to_owned).collect();
+        for judged in groups.values_mut() {
+            // Of an open vacancy, time alone decides.
+            judged.vacancy(&picture, line.at, &mut verdict);
+            // So it does of two that are excused.
+            if concerned.contains(&judged.group.name) || judged.told_two == Some(true) {
+                judged.step(&picture, line.at, &mut verdict);
+            }
+            judged.stops(&picture, line.at, &mut verdict);
+        }
+    }
+    verdict
+}
+
+fn count(verdict: &mut Verdict, what: &What) {
+    match what {
+        What::Group(_) => verdict.groups += 1,
+        What::Pod(_) => verdict.pod_revisions += 1,
+        What::Lock { .. } => verdict.lock_versions += 1,
+        What::Calm { begins: false } => verdict.calms += 1,
+        What::Fault { fault, begins: true, .. } => *verdict.faults.entry(format!("{:?}", fault.kind)).or_default() += 1,
+        _ => {}
+    }
+}
+
+impl Judged {
+    fn new(group: Group, reliable: Reliable) -> Self {
+        Self {
+            group,
+            reliable,
+            leading: BTreeMap::new(),
+            last: None,
+            vacant_since: None,
+            granted: None,
+            told_two: None,
+            told_vacant: false,
+            told_late: false,
+        }
+    }
+
+    fn violation(&self, at: Millis, text: String) -> Violation {
+        Violation { at, group: self.group.name.clone(), text }
+    }
+
+    /// What changed in the group.
+    fn step(&mut self, picture: &Picture, at: Millis, verdict: &mut Verdict) {
+        let leaders = picture.leaders(&self.group);
+        self.terms(&leaders, at, verdict);
+        self.leading = leaders.iter().map(|leader| (leader.id.clone(), leader.term)).collect();
+        self.one_at_most(picture, &leaders, at, verdict);
+        let vacant = leaders.is_empty() && picture.has_eligible(&self.group);
+        if !vacant {
+            (self.vacant_since, self.told_vacant) = (None, false);
+        } else if self.vacant_since.is_none() {
+            self.vacant_since = Some(at);
+        }
+    }
+
+    /// The term strictly increases. A label that is put back under its own term is the same leadership.
+    fn terms(&mut self, leaders: &[Leader], at: Millis, verdict: &mut Verdict) {
+        for leader in leaders.iter().filter(|leader| self.leading.get(&leader.id) != Some(&leader.term)) {
+            if self.group.kind == Kind::Workload {
+                verdict.leaderships += 1;
+                continue;
+            }
+            let Some(term) = leader.term else {
+                verdict.violations.push(self.violation(at, format!("{} leads without a term", leader.name)));
+                continue;
+            };
+            let leadership = (term, leader.id.clone());
+            if self.last.as_ref() == Some(&leadership) {
+                continue;
+            }
+            verdict.leaderships += 1;
+            let before = self.last.as_ref().map(|(term, _)| *term);
+            if invariants::term_rises(before.map(Term), Term(term)) {
+                self.last = Some(leadership);
+            } else {
+                let text = format!("{} leads with term {term} after {:?}", leader.name, self.last);
+                verdict.violations.push(self.violation(at, text));
+            }
+        }
+    }
+
+    /// Never two, at any revision.
+    fn one_at_most(&mut self, picture: &Picture, leaders: &[Leader], at: Millis, verdict: &mut Verdict) {
+        let pods: Vec<Pod> = picture.pods_of(&self.group).map(PodSeen::to_core).collect();
+        let one = match self.group.kind {
+            Kind::Workload => invariants::at_most_one(leaders.iter().map(|_| true)),
+            Kind::Leases | Kind::Consul => invariants::at_most_one_leader(&pods, &self.group.markings),
+        };
+        if one {
+            self.told_two = None;
+            return;
+        }
+        // An excuse may end while the two go on.
+        let excused = self.excused_two(leaders, at);
+        if self.told_two.is_none_or(|told| told && !excused) {
+            let found = self.violation(at, format!("two lead: {leaders:?}"));
+            if excused { &mut verdict.excuses } else { &mut verdict.violations }.push(found);
+            self.told_two = Some(excused);
+        }
+    }
+
+    /// Whether all but the newest leader are in clusters of which the documents promise nothing now; in one cluster it always holds.
+    fn excused_two(&self, leaders: &[Leader], at: Millis) -> bool {
+        let clusters: BTreeSet<&String> = leaders.iter().map(|leader| &leader.cluster).collect();
+        let newest = leaders.iter().max_by_key(|leader| leader.term).map(|leader| &leader.cluster);
+        let excused = |cluster: &&String| self.is_excused(cluster, at);
+        clusters.len() == leaders.len()
+            && match self.group.kind {
+                Kind::Workload => clusters.iter().any(excused),
+                Kind::Leases | Kind::Consul => clusters.iter().filter(|cluster| Some(**cluster) != newest).all(excused),
+            }
+    }
+
+    fn is_excused(&self, cluster: &str, at: Millis) -> bool {
+        self.reliable.excused.get(cluster).is_some_and(|spans| spans.at(at).is_some())
+    }
+
+    /// Never none for long.
+    fn vacancy(&mut self, picture: &Picture, at: Millis, verdict: &mut Verdict) {
+        let Some(since) = self.vacant_since else { return };
+        let (longest, judged) = verdict.vacancies.entry(self.group.name.clone()).or_default();
+        *longest = (*longest).max(at - since);
+        let Some((calm_since, _)) = self.reliable.undisturbed.at(at) else { return };
+        let since = since.max(calm_since);
+        *judged = (*judged).max(at - since);
+        let stated = picture.bounds.get(&self.group.name).copied().unwrap_or(UNSTATED);
+        let bound = Duration::from_secs(stated) + Duration::from_millis(SLACK);
+        if !self.told_vacant && !invariants::led_in_time(Some(moment(since)), moment(at), bound) {
+            self.told_vacant = true;
+            let text = format!("nobody led for {} ms, and the bound is {bound:?}", at - since);
+            verdict.violations.push(self.violation(at, text));
+        }
+    }
+
+    fn lock_held(&mut self, cluster: &str, at: Millis) {
+        if self.granted.as_ref().is_none_or(|(holder, _)| holder != cluster) {
+            (self.granted, self.told_late) = (Some((cluster.to_owned(), at)), false);
+        }
+    }
+
+    /// A holder stops before anyone else may start: when the lock is another cluster's, no label is left in this one.
+    fn stops(&mut self, picture: &Picture, at: Millis, verdict: &mut Verdict) {
+        let Some((holder, granted)) = &self.granted else { return };
+        if self.told_late
+            || self.group.kind == Kind::Leases
+            || invariants::stops_in_time(moment(at), moment(granted + BETWEEN_RECORDERS))
+        {
+            return;
+        }
+        let leaders = if self.leading.is_empty() { Vec::new() } else { picture.leaders(&self.group) };
+        let late = leaders.iter().find(|leader| leader.cluster != *holder && !self.is_excused(&leader.cluster, at));
+        if let Some(late) = late {
+            let text = format!("{late:?} still leads {} ms after {holder} has the lock", at - granted);
+            verdict.violations.push(self.violation(at, text));
+            self.told_late = true;
+        }
+    }
+}
+
+fn moment(millis: Millis) -> Instant {
+    Instant::after_origin(Duration::from_millis(millis))
+}

@@ -1,0 +1,292 @@
+//! Each way to break a promise once, on small records made by hand; and what is no breach.
+#![cfg(test)]
+
+use super::super::faults::{Fault, Kind as Harm};
+use super::super::record::BY_HAND;
+use super::*;
+use lictor::core::{Marking, Markings};
+
+/// A record as it is made here: what happens, second by second.
+#[derive(Default)]
+struct Story {
+    lines: Vec<Line>,
+    version: u64,
+}
+
+impl Story {
+    /// Of the groups `web`, in the west with a Lease, and `shared`, in both clusters with Consul; each is led within 10 s, as stated.
+    fn new() -> Self {
+        let marking = |role: &str| Marking { labels: [("role".into(), role.into())].into(), ..Marking::default() };
+        let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+        let group = |name: &str, kind, clusters: &[&str]| {
+            let clusters = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
+            What::Group(Group { name: name.into(), kind, clusters, markings: markings.clone() })
+        };
+        let stated = |election: &str| What::Bound { namespace: "west".into(), election: election.into(), seconds: 10 };
+        let mut story = Self::default();
+        for what in [
+            group("web", Kind::Leases, &["west"]),
+            group("shared", Kind::Consul, &["west", "east"]),
+            group("importer", Kind::Workload, &["west", "east"]),
+            stated("web"),
+            stated("shared"),
+            stated("importer"),
+        ] {
+            story.at(0.0, what);
+        }
+        story.workload(0.0, "west", true);
+        story
+    }
+
+    fn at(&mut self, seconds: f64, what: What) -> &mut Self {
+        let at = u64::try_from(Duration::from_secs_f64(seconds).as_millis()).expect("a short time");
+        self.lines.push(Line { at, what });
+        self
+    }
+
+    fn pod_seen(&mut self, cluster: &str, name: &str, role: &str, term: &str) -> PodSeen {
+        self.version += 1;
+        let app = name.rsplit_once('-').map_or(name, |(group, _)| group);
+        let pairs = [("app", app), ("role", role)].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        PodSeen {
+            version: self.version,
+            cluster: cluster.into(),
+            name: name.into(),
+            uid: name.into(),
+            labels: pairs.into(),
+            annotations: [("lictor.dev/term".to_owned(), term.to_owned())].into(),
+            node: Some("node".into()),
+            ready: true,
+            ..PodSeen::default()
+        }
+    }
+
+    fn pod(&mut self, seconds: f64, cluster: &str, name: &str, role: &str, term: &str) -> &mut Self {
+        let pod = self.pod_seen(cluster, name, role, term);
+        self.at(seconds, What::Pod(pod))
+    }
+
+    fn workload(&mut self, seconds: f64, cluster: &str, enabled: bool) -> &mut Self {
+        let (namespace, name) = (cluster.to_owned(), "importer".to_owned());
+        self.at(seconds, What::Workload { version: 0, namespace, name, enabled })
+    }
+
+    /// Something goes wrong with the west.
+    fn fault(&mut self, seconds: f64, kind: Harm, begins: bool) -> &mut Self {
+        let fault = Fault { kind, target: 0, millis: 0 };
+        self.at(seconds, What::Fault { number: 0, fault, begins, detail: String::new() })
+    }
+
+    fn lock(&mut self, seconds: f64, cluster: &str) -> &mut Self {
+        let key = "torture/shared".to_owned();
+        self.at(seconds, What::Lock { version: 0, key, cluster: Some(cluster.into()), holder: None, term: None })
+    }
+
+    fn end(&mut self, seconds: f64) -> Verdict {
+        self.at(seconds, What::Calm { begins: false });
+        check(&self.lines)
+    }
+}
+
+/// The violations of one record, as text.
+fn broken(verdict: &Verdict) -> Vec<&str> {
+    verdict.violations.iter().map(|violation| violation.text.as_str()).collect()
+}
+
+#[test]
+fn a_handover_in_order_breaks_nothing() {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "leader", "1").pod(2.0, "west", "web-b", "follower", "1");
+    story.pod(3.0, "west", "web-a", "follower", "2").pod(3.1, "west", "web-b", "leader", "2");
+    // A label that is put back under its own term is the same leadership.
+    story.pod(4.0, "west", "web-b", "", "2").pod(4.1, "west", "web-b", "leader", "2");
+    let verdict = story.end(5.0);
+    assert_eq!(broken(&verdict), [""; 0]);
+    assert_eq!((verdict.leaderships, verdict.pod_revisions), (3, 6), "that of the workload is one");
+}
+
+#[test]
+fn two_leaders_at_one_revision_are_one_too_many() {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "leader", "1").pod(2.0, "west", "web-b", "leader", "2");
+    story.pod(2.1, "west", "web-a", "follower", "2");
+    let verdict = story.end(3.0);
+    assert!(broken(&verdict)[0].starts_with("two lead") && verdict.violations.len() == 1, "{verdict:?}");
+}
+
+#[test]
+fn a_leader_outside_of_its_group_counts_as_one() {
+    let mut story = Story::new();
+    let mut gone = story.pod_seen("west", "web-a", "leader", "1");
+    gone.labels.insert("app".into(), "elsewhere".into());
+    story.at(1.0, What::Pod(gone)).pod(2.0, "west", "web-b", "leader", "2");
+    assert_eq!(story.end(3.0).violations.len(), 1);
+}
+
+#[test]
+fn a_term_must_rise() {
+    for term in ["1", "2"] {
+        let mut story = Story::new();
+        story.pod(1.0, "west", "web-a", "leader", "2").pod(2.0, "west", "web-a", "follower", "3");
+        story.pod(3.0, "west", "web-b", "leader", term);
+        assert!(broken(&story.end(4.0))[0].contains(&format!("with term {term} after")));
+    }
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "leader", "2").pod(2.0, "west", "web-a", "leader", "3");
+    story.pod(3.0, "west", "web-a", "leader", "2");
+    assert!(broken(&story.end(4.0))[0].contains("with term 2 after"), "it may not fall while a pod leads, either");
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "leader", "none");
+    assert_eq!(broken(&story.end(2.0)), ["web-a leads without a term"]);
+}
+
+#[test]
+fn nobody_may_lead_for_no_longer_than_the_bound() {
+    let bound = 10.0 + 25.0;
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "follower", "1");
+    assert_eq!(broken(&story.end(1.0 + bound)), [""; 0]);
+    let verdict = story.end(1.1 + bound);
+    assert!(broken(&verdict)[0].starts_with("nobody led for"), "{verdict:?}");
+    assert_eq!(verdict.vacancies["web"], (35_100, 35_100));
+}
+
+#[test]
+fn while_a_cluster_is_not_served_no_bound_holds_and_afterwards_it_begins_anew() {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "follower", "1").fault(2.0, Harm::EtcdKilled, true);
+    story.fault(60.0, Harm::EtcdKilled, false);
+    assert_eq!(broken(&story.end(60.0 + 12.0 + 35.0)), [""; 0]);
+    assert_eq!(story.end(60.0 + 12.1 + 35.0).violations.len(), 1);
+}
+
+#[test]
+fn a_cluster_with_one_replica_left_is_served() {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "follower", "1").fault(1.0, Harm::OperatorKilled, true);
+    assert_eq!(story.end(40.0).violations.len(), 1);
+}
+
+#[test]
+fn without_an_eligible_pod_nobody_need_lead() {
+    let spoil: [fn(&mut PodSeen); 5] = [
+        |pod| pod.ready = false,
+        |pod| pod.leaving = true,
+        |pod| pod.node = None,
+        |pod| drop(pod.labels.insert("app".into(), "elsewhere".into())),
+        |pod| drop(pod.annotations.insert("lictor.dev/never-leader".into(), "true".into())),
+    ];
+    for spoil in spoil {
+        let mut story = Story::new();
+        let mut pod = story.pod_seen("west", "web-a", "follower", "1");
+        spoil(&mut pod);
+        story.at(1.0, What::Pod(pod));
+        assert_eq!(broken(&story.end(100.0)), [""; 0]);
+    }
+    let mut story = Story::new();
+    story.at(0.5, What::Node { version: 0, name: "node".into(), cordoned: true });
+    story.pod(1.0, "west", "web-a", "follower", "1");
+    assert_eq!(broken(&story.end(100.0)), [""; 0]);
+}
+
+#[test]
+fn what_a_person_wrote_counts_only_when_it_was_not_declared() {
+    for declared in [true, false] {
+        let mut story = Story::new();
+        story.pod(1.0, "west", "web-a", "leader", "1").pod(1.0, "west", "web-b", "follower", "1");
+        if declared {
+            story.at(2.0, What::Hand { mark: "7".into() });
+        }
+        let mut written = story.pod_seen("west", "web-b", "leader", "1");
+        written.annotations.insert(BY_HAND.into(), "7".into());
+        story.at(2.1, What::Pod(written.clone()));
+        // The next revision of it is the kubelet's.
+        story.at(2.2, What::Pod(written.clone()));
+        assert_eq!(story.end(3.0).violations.is_empty(), declared);
+        // What the operator writes then counts, whatever it is.
+        written.annotations.insert("lictor.dev/term".into(), "2".into());
+        story.at(4.0, What::Pod(written));
+        assert!(!story.end(5.0).violations.is_empty(), "declared: {declared}");
+    }
+}
+
+#[test]
+fn what_a_person_wrote_twice_is_still_by_hand() {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "leader", "1").pod(1.0, "west", "web-b", "follower", "1");
+    for mark in ["7", "8"] {
+        story.at(2.0, What::Hand { mark: mark.into() });
+        let mut written = story.pod_seen("west", "web-b", "leader", "1");
+        written.annotations.insert(BY_HAND.into(), mark.into());
+        story.at(2.0, What::Pod(written));
+    }
+    assert_eq!(broken(&story.end(3.0)), [""; 0]);
+}
+
+#[test]
+fn what_a_person_wrote_on_the_leader_itself_changes_nothing() {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "web-a", "leader", "1").at(2.0, What::Hand { mark: "7".into() });
+    let mut written = story.pod_seen("west", "web-a", "leader", "1");
+    written.annotations.insert(BY_HAND.into(), "7".into());
+    story.at(2.1, What::Pod(written));
+    assert_eq!(broken(&story.end(100.0)), [""; 0]);
+    story.pod(101.0, "west", "web-b", "leader", "2");
+    assert_eq!(story.end(102.0).violations.len(), 1);
+}
+
+#[test]
+fn two_clusters_have_one_leader_together() {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "shared-a", "leader", "1").pod(2.0, "east", "shared-c", "leader", "2");
+    let verdict = story.end(3.0);
+    assert!(broken(&verdict)[0].starts_with("two lead"), "{verdict:?}");
+    assert_eq!(verdict.excuses, []);
+    let mut story = Story::new();
+    story.workload(1.0, "east", true);
+    assert!(broken(&story.end(2.0))[0].starts_with("two lead"));
+}
+
+/// The leader of the west stays from second 1 on, and the east has one at `second`.
+fn overtaken(kind: Harm, ends: f64, second: f64) -> Story {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "shared-a", "leader", "1").fault(10.0, kind, true);
+    for (at, begins) in [(second, None), (ends, Some(false))] {
+        match begins {
+            None => story.lock(at, "east").pod(at, "east", "shared-c", "leader", "2"),
+            Some(begins) => story.fault(at, kind, begins),
+        };
+    }
+    story.lines.sort_by_key(|line| line.at);
+    story
+}
+
+#[test]
+fn two_are_excused_only_while_nobody_serves_the_older_ones_cluster() {
+    let verdict = overtaken(Harm::OperatorsKilled, 60.0, 22.1).end(60.0);
+    assert_eq!((broken(&verdict).len(), verdict.excuses.len()), (0, 1), "{verdict:?}");
+    // Sooner than Consul may give the lock away.
+    assert_eq!(overtaken(Harm::OperatorsKilled, 60.0, 21.9).end(21.95).violations.len(), 1);
+    // One of two replicas is left.
+    assert!(!overtaken(Harm::OperatorKilled, 60.0, 30.0).end(30.1).violations.is_empty());
+    // The operators renew while only the API server is away.
+    assert!(!overtaken(Harm::ApiServerKilled, 60.0, 30.0).end(30.1).violations.is_empty());
+    // The two go on when somebody could put it right.
+    let mut story = overtaken(Harm::OperatorsKilled, 40.0, 30.0);
+    assert_eq!(broken(&story.end(51.9)), [""; 0]);
+    assert!(!story.end(52.1).violations.is_empty());
+    // It is the east's leader that is new, and so the west that would need the excuse.
+    let mut story = Story::new();
+    story.pod(1.0, "east", "shared-c", "leader", "1").fault(10.0, Harm::OperatorsKilled, true);
+    story.pod(30.0, "west", "shared-a", "leader", "2");
+    assert_eq!(story.end(31.0).violations.len(), 1);
+}
+
+#[test]
+fn a_holder_stops_before_another_has_the_lock() {
+    let mut story = Story::new();
+    story.pod(1.0, "west", "shared-a", "leader", "1").lock(1.0, "west").lock(2.0, "east");
+    assert_eq!(broken(&story.end(4.0)), [""; 0]);
+    let verdict = story.end(4.1);
+    assert!(broken(&verdict)[0].contains("still leads"), "{verdict:?}");
+}

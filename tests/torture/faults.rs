@@ -1,0 +1,252 @@
+//! The faults, and their order: from a seed alone, so that it can be repeated.
+
+use serde::{Deserialize, Serialize};
+
+use super::prng::Prng;
+use super::windows::REPLICAS;
+
+/// The namespaces, each of which stands for a cluster.
+pub const CLUSTERS: [&str; 2] = ["west", "east"];
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// SIGKILL of an operator, which is started again.
+    OperatorKilled,
+    /// SIGSTOP for longer than its lease, then SIGCONT.
+    OperatorStopped,
+    /// The same in the middle of handovers, whose last requests arrive only when another replica has acted for long.
+    OperatorStoppedAtWork,
+    /// SIGTERM, and a start.
+    OperatorEnded,
+    /// SIGKILL of all operators of a cluster, for longer than Consul waits.
+    OperatorsKilled,
+    /// SIGSTOP of all operators of a cluster, for longer than Consul waits.
+    OperatorsStopped,
+    /// SIGKILL of the API server, and a start.
+    ApiServerKilled,
+    /// SIGSTOP of the API server.
+    ApiServerStopped,
+    EtcdKilled,
+    EtcdStopped,
+    /// SIGKILL of one of three servers.
+    ConsulKilled,
+    ConsulStopped,
+    /// The same of the one that leads.
+    ConsulLeaderKilled,
+    ConsulLeaderStopped,
+    /// Two of three hang.
+    ConsulWithoutQuorum,
+    /// A link is cut: connections end, and new ones are refused.
+    ApiLinkCut,
+    /// What an operator sends is lost, and its connections stay.
+    ApiLinkDeaf,
+    /// What it is answered is lost.
+    ApiLinkMute,
+    /// Each connection is reset after a while.
+    ApiLinkReset,
+    ApiLinkSlow,
+    /// In the middle of handovers, what an operator writes arrives seconds later, each request after a time of its own.
+    ApiLinkLate,
+    ConsulLinkCut,
+    ConsulLinkDeaf,
+    ConsulLinkMute,
+    ConsulLinkReset,
+    ConsulLinkSlow,
+    /// A leader is deleted, as kubectl does by default.
+    LeaderDeleted,
+    /// A leader is deleted with a grace period of 0.
+    LeaderForced,
+    /// A leader goes on terminating.
+    LeaderTerminates,
+    LeaderUnready,
+    LeaderRelabelled,
+    /// `lictor.dev/never-leader`.
+    LeaderExcluded,
+    PodDeleted,
+    PodUnready,
+    PodRelabelled,
+    /// All pods of a group in all clusters are deleted at once.
+    GroupDeleted,
+    NodeDrained,
+    /// A person writes the leader's label on another pod.
+    LabelByHand,
+    /// A person takes the leader's label off.
+    UnlabelByHand,
+    LeaseEdited,
+    LeaseDeleted,
+    /// A key's value is overwritten, and its flags are kept.
+    KeyEdited,
+    /// The flags, too. If nobody held it, it would be nobody's to touch any more.
+    KeyOverwritten,
+    KeyDeleted,
+    SessionDestroyed,
+    PriorityChanged,
+    PreferenceChanged,
+}
+
+/// A fault, with what it is about: which of those that there are then, by this number.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Fault {
+    pub kind: Kind,
+    pub target: usize,
+    pub millis: u64,
+}
+
+/// A time in which faults begin, and then calm.
+pub struct Storm {
+    /// In the calm before: what a person should not do to a lock of a cluster that can't react.
+    pub before: Fault,
+    /// With the time at which each begins.
+    pub faults: Vec<(u64, Fault)>,
+}
+
+/// How often each kind is dealt, and how many milliseconds it lasts, from and to.
+const DECK: [(Kind, usize, u64, u64); 44] = [
+    (Kind::OperatorKilled, 6, 500, 8_000),
+    (Kind::OperatorStopped, 6, 5_000, 14_000),
+    (Kind::OperatorStoppedAtWork, 8, 9_000, 13_000),
+    (Kind::OperatorEnded, 2, 500, 3_000),
+    (Kind::OperatorsKilled, 1, 28_000, 38_000),
+    (Kind::OperatorsStopped, 1, 28_000, 38_000),
+    (Kind::ApiServerKilled, 1, 500, 6_000),
+    (Kind::ApiServerStopped, 1, 2_000, 9_000),
+    (Kind::EtcdKilled, 1, 500, 4_000),
+    (Kind::EtcdStopped, 1, 1_000, 6_000),
+    (Kind::ConsulKilled, 1, 1_000, 12_000),
+    (Kind::ConsulStopped, 1, 2_000, 12_000),
+    (Kind::ConsulLeaderKilled, 1, 1_000, 12_000),
+    (Kind::ConsulLeaderStopped, 1, 2_000, 12_000),
+    (Kind::ConsulWithoutQuorum, 1, 2_000, 18_000),
+    (Kind::ApiLinkCut, 1, 1_000, 12_000),
+    (Kind::ApiLinkDeaf, 1, 1_000, 12_000),
+    (Kind::ApiLinkMute, 1, 1_000, 12_000),
+    (Kind::ApiLinkReset, 1, 2_000, 12_000),
+    (Kind::ApiLinkSlow, 2, 4_000, 12_000),
+    (Kind::ApiLinkLate, 3, 5_000, 12_000),
+    (Kind::ConsulLinkCut, 1, 1_000, 34_000),
+    (Kind::ConsulLinkDeaf, 1, 1_000, 24_000),
+    (Kind::ConsulLinkMute, 1, 1_000, 24_000),
+    (Kind::ConsulLinkReset, 1, 2_000, 12_000),
+    (Kind::ConsulLinkSlow, 2, 4_000, 12_000),
+    (Kind::LeaderDeleted, 10, 0, 4_000),
+    (Kind::LeaderForced, 10, 0, 4_000),
+    (Kind::LeaderTerminates, 4, 1_000, 8_000),
+    (Kind::LeaderUnready, 8, 300, 6_000),
+    (Kind::LeaderRelabelled, 4, 300, 6_000),
+    (Kind::LeaderExcluded, 4, 300, 6_000),
+    (Kind::PodDeleted, 4, 0, 4_000),
+    (Kind::PodUnready, 2, 300, 6_000),
+    (Kind::PodRelabelled, 2, 300, 6_000),
+    (Kind::GroupDeleted, 2, 0, 3_000),
+    (Kind::NodeDrained, 3, 1_000, 8_000),
+    (Kind::LabelByHand, 4, 0, 0),
+    (Kind::UnlabelByHand, 3, 0, 0),
+    (Kind::LeaseEdited, 2, 0, 0),
+    (Kind::LeaseDeleted, 2, 0, 0),
+    (Kind::KeyEdited, 2, 0, 0),
+    (Kind::PriorityChanged, 3, 0, 0),
+    (Kind::PreferenceChanged, 2, 0, 0),
+];
+
+/// All storms of a seed, without end.
+pub struct Plan {
+    random: Prng,
+    cards: Vec<(Kind, u64, u64)>,
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Self {
+        Self { random: Prng::new(seed), cards: Vec::new() }
+    }
+
+    /// The next storm, whose faults begin within so many milliseconds.
+    pub fn storm(&mut self, millis: u64) -> Storm {
+        let by_hand = [Kind::KeyOverwritten, Kind::KeyDeleted, Kind::SessionDestroyed];
+        let kind = *self.random.pick(&by_hand).expect("there are some");
+        let before = Fault { kind, target: self.random.below(1000), millis: 0 };
+        let (mut at, mut faults) = (0, Vec::new());
+        while at < millis {
+            faults.push((at, self.fault()));
+            at += 50 + self.number(600);
+        }
+        Storm { before, faults }
+    }
+
+    fn fault(&mut self) -> Fault {
+        if self.cards.is_empty() {
+            let times = |(kind, times, from, to): &(Kind, usize, u64, u64)| vec![(*kind, *from, *to); *times];
+            self.cards = DECK.iter().flat_map(times).collect();
+        }
+        let card = self.random.below(self.cards.len());
+        let (kind, from, to) = self.cards.swap_remove(card);
+        Fault { kind, target: self.random.below(1000), millis: from + self.number(to - from + 1) }
+    }
+
+    fn number(&mut self, below: u64) -> u64 {
+        self.random.below(usize::try_from(below).expect("a small number")).try_into().expect("a small number")
+    }
+}
+
+impl Fault {
+    /// The cluster that it is about, where it is about one.
+    pub fn cluster(&self) -> &'static str {
+        CLUSTERS[self.target % CLUSTERS.len()]
+    }
+
+    /// The replica of that cluster.
+    pub fn replica(&self) -> usize {
+        self.target / CLUSTERS.len() % REPLICAS
+    }
+
+    /// One of Consul's servers.
+    pub fn server(&self) -> usize {
+        self.target % 3
+    }
+
+    /// What has to be sound when it begins, and is left alone while it is on.
+    pub fn needs(&self) -> Vec<String> {
+        let cluster = self.cluster();
+        let of = |replica| [format!("operator {cluster} {replica}"), format!("api link {cluster} {replica}")];
+        match self.kind {
+            // The other replica is to act meanwhile.
+            Kind::OperatorStoppedAtWork | Kind::ApiLinkLate => (0..REPLICAS).flat_map(of).collect(),
+            Kind::NodeDrained => vec!["a node".into()],
+            _ => self.spoils(),
+        }
+    }
+
+    /// What does not work while it is on.
+    pub fn spoils(&self) -> Vec<String> {
+        let (cluster, replica) = (self.cluster(), self.replica());
+        match self.kind {
+            Kind::OperatorKilled | Kind::OperatorStopped | Kind::OperatorEnded => {
+                vec![format!("operator {cluster} {replica}")]
+            }
+            Kind::OperatorStoppedAtWork => {
+                vec![format!("operator {cluster} {replica}"), format!("api link {cluster} {replica}")]
+            }
+            Kind::OperatorsKilled | Kind::OperatorsStopped => {
+                (0..REPLICAS).map(|replica| format!("operator {cluster} {replica}")).collect()
+            }
+            Kind::ApiServerKilled | Kind::ApiServerStopped => vec!["api server".into()],
+            Kind::EtcdKilled | Kind::EtcdStopped => vec!["etcd".into()],
+            Kind::ConsulKilled | Kind::ConsulStopped => vec![format!("consul {}", self.server())],
+            Kind::ConsulLeaderKilled | Kind::ConsulLeaderStopped | Kind::ConsulWithoutQuorum => {
+                (0..3).map(|server| format!("consul {server}")).collect()
+            }
+            Kind::ApiLinkCut
+            | Kind::ApiLinkDeaf
+            | Kind::ApiLinkMute
+            | Kind::ApiLinkReset
+            | Kind::ApiLinkSlow
+            | Kind::ApiLinkLate => vec![format!("api link {cluster} {replica}")],
+            Kind::ConsulLinkCut
+            | Kind::ConsulLinkDeaf
+            | Kind::ConsulLinkMute
+            | Kind::ConsulLinkReset
+            | Kind::ConsulLinkSlow => vec![format!("consul link {cluster}")],
+            _ => Vec::new(),
+        }
+    }
+}

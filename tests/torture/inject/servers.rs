@@ -1,0 +1,211 @@
+//! Faults of processes and links.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Course, cluster_at, patch};
+use crate::consul_support::ToxicProxy;
+use crate::faults::{Fault, Kind};
+use crate::operator::Replica;
+use crate::picture::Leader;
+use crate::record::{Group, Kind as Store};
+use crate::wait::eventually;
+use crate::windows::REPLICAS;
+use crate::world::World;
+
+impl Course<'_> {
+    pub(super) async fn operators(&self, numbers: &[usize]) {
+        let replicas = || numbers.iter().map(|number| &self.world.replicas[cluster_at(&self.fault)][*number]);
+        self.begins(&format!("{} {numbers:?}", self.fault.cluster()));
+        if self.fault.kind == Kind::OperatorStoppedAtWork {
+            let (cluster, replica) = (cluster_at(&self.fault), self.fault.replica());
+            self.stopped_at_work(&self.world.replicas[cluster][replica], &self.world.api_links[cluster][replica]).await;
+            return self.ends();
+        }
+        let stops = [Kind::OperatorStopped, Kind::OperatorsStopped].contains(&self.fault.kind);
+        for replica in replicas() {
+            match self.fault.kind {
+                _ if stops => replica.signal("STOP"),
+                Kind::OperatorEnded => replica.end().await,
+                _ => replica.kill(),
+            }
+        }
+        self.lasts().await;
+        for replica in replicas() {
+            if stops {
+                replica.signal("CONT");
+            } else {
+                replica.start();
+            }
+        }
+        self.ends();
+    }
+
+    /// Up to ten groups that are led in the cluster.
+    fn ten_groups(&self) -> Vec<Group> {
+        self.world.book.look(|picture| {
+            let led =
+                |group: &&Group| picture.leaders(group).iter().any(|leader| leader.cluster == self.fault.cluster());
+            let pods = |group: &&Group| group.kind != Store::Workload;
+            let all: Vec<&Group> = picture.groups.values().filter(pods).filter(led).collect();
+            all.iter()
+                .cycle()
+                .skip(self.fault.target / 4)
+                .take(all.len().min(10))
+                .map(|group| (*group).clone())
+                .collect()
+        })
+    }
+
+    /// The leaders of these, in the cluster.
+    fn leaders(&self, groups: &[Group]) -> Vec<Leader> {
+        let all =
+            self.world.book.look(|picture| groups.iter().flat_map(|group| picture.leaders(group)).collect::<Vec<_>>());
+        all.into_iter().filter(|leader| leader.cluster == self.fault.cluster()).collect()
+    }
+
+    /// These may not lead, or may again: they live on, so that a late promotion would find them.
+    async fn exclude(&self, pods: &[Leader], excluded: bool) {
+        let value = if excluded { json!("true") } else { Value::Null };
+        let change = json!({"metadata": {"annotations": {"lictor.dev/never-leader": value}}});
+        let all = pods.iter().map(|pod| {
+            let (pods, change) = (self.world.pods(&pod.cluster), change.clone());
+            async move { patch(&pods, &pod.name, &change).await }
+        });
+        futures::future::join_all(all).await;
+    }
+
+    /// Ten groups get one leader after the other while the fault is on: `spoil` comes in the middle of a handover, `heal` while the
+    /// next ones are under way.
+    async fn at_work(&self, spoil: impl Future<Output = ()>, heal: impl Future<Output = ()>) {
+        let groups = self.ten_groups();
+        let mut excluded = self.leaders(&groups);
+        let soon = async {
+            tokio::time::sleep(Duration::from_millis(self.fault.millis % 120)).await;
+            spoil.await;
+        };
+        tokio::join!(self.exclude(&excluded, true), soon);
+        let end = Instant::now() + Duration::from_millis(self.fault.millis);
+        while Instant::now() < end {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            self.exclude(&excluded, false).await;
+            excluded = self.leaders(&groups);
+            self.exclude(&excluded, true).await;
+        }
+        heal.await;
+        self.exclude(&excluded, false).await;
+    }
+
+    /// An operator is stopped in the middle of handovers; what it sent last arrives eight seconds later, when another replica has
+    /// long been acting.
+    async fn stopped_at_work(&self, replica: &Replica, link: &ToxicProxy) {
+        let late = json!({"type": "latency", "stream": "upstream", "attributes": {"latency": 8000}});
+        let spoil = async {
+            link.toxic(late).await;
+            replica.signal("STOP");
+        };
+        let heal = async {
+            replica.signal("CONT");
+            link.clear().await;
+        };
+        self.at_work(spoil, heal).await;
+    }
+
+    /// Of the control plane. It has ended when the API server answers from etcd again.
+    pub(super) async fn component(&self, name: &str) {
+        let (harm, heal) = match self.fault.kind {
+            Kind::ApiServerStopped | Kind::EtcdStopped => ("pause", "resume"),
+            _ => ("kill", "start"),
+        };
+        self.begins(name);
+        self.world.control_plane(format!("{harm} {name}")).await;
+        self.lasts().await;
+        self.world.control_plane(format!("{heal} {name}")).await;
+        eventually("the API server answers", || async {
+            self.world.nodes().get("node-000000").await.map_err(|error| error.to_string())
+        })
+        .await;
+        self.ends();
+    }
+
+    /// Consul's servers. In one of two cases what stands before Consul notices, and leads to another one.
+    pub(super) async fn consul(&self, numbers: Vec<usize>) {
+        let servers = || numbers.iter().map(|number| &self.world.consul.servers()[*number]);
+        let kills = matches!(self.fault.kind, Kind::ConsulKilled | Kind::ConsulLeaderKilled);
+        self.begins(&format!("{numbers:?}"));
+        servers().for_each(|server| if kills { server.kill() } else { server.pause() });
+        if self.fault.target.is_multiple_of(2) {
+            self.world.balance(&numbers).await;
+        }
+        self.lasts().await;
+        servers().for_each(|server| if kills { server.start() } else { server.resume() });
+        for server in self.world.consul.servers() {
+            server.usable().await;
+        }
+        self.ends();
+    }
+
+    pub(super) async fn link(&self, link: &ToxicProxy) {
+        self.begins(link.address());
+        let latency = json!({"latency": 100 + self.fault.millis % 300, "jitter": 100});
+        match self.fault.kind {
+            Kind::ApiLinkCut | Kind::ConsulLinkCut => link.disable().await,
+            Kind::ApiLinkDeaf | Kind::ConsulLinkDeaf => {
+                link.toxic(json!({"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}})).await;
+            }
+            Kind::ApiLinkMute | Kind::ConsulLinkMute => {
+                link.toxic(json!({"type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}})).await;
+            }
+            Kind::ApiLinkLate => {
+                let late =
+                    json!({"type": "latency", "stream": "upstream", "attributes": {"latency": 3000, "jitter": 3000}});
+                self.at_work(link.toxic(late), link.clear()).await;
+                return self.ends();
+            }
+            Kind::ApiLinkReset | Kind::ConsulLinkReset => {
+                link.toxic(json!({"type": "reset_peer", "stream": "downstream", "attributes": {"timeout": 300}})).await;
+            }
+            _ => {
+                for stream in ["upstream", "downstream"] {
+                    link.toxic(json!({"type": "latency", "stream": stream, "attributes": latency})).await;
+                }
+            }
+        }
+        self.lasts().await;
+        link.clear().await;
+        link.enable().await;
+        self.ends();
+    }
+}
+
+impl World {
+    /// The same fault, at the replica that acts.
+    pub(super) async fn of_the_acting(&self, fault: Fault) -> Fault {
+        let leases = self.api_of("Lease", Some(fault.cluster()));
+        let lease = leases.get(&format!("torture-{}", fault.cluster())).await;
+        let holder = lease.ok().and_then(|lease| Some(lease.data["spec"]["holderIdentity"].as_str()?.to_owned()));
+        let acts = |replica: &usize| {
+            holder.as_ref().is_some_and(|name| name.starts_with(&format!("{}-{replica}-", fault.cluster())))
+        };
+        let replica = (0..REPLICAS).find(acts).unwrap_or(fault.replica());
+        Fault { target: fault.target % 2 + 2 * replica + fault.target / 4 * 4, ..fault }
+    }
+
+    /// What stands before Consul leads to a server that is none of these.
+    async fn balance(&self, away: &[usize]) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let next = (0..3).find(|server| !away.contains(server)).expect("not all are away");
+        for (at, link) in self.consul_links.iter().enumerate() {
+            let moved = {
+                let mut leads_to = self.consul_servers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let moved = away.contains(&leads_to[at]);
+                leads_to[at] = if moved { next } else { leads_to[at] };
+                moved
+            };
+            if moved {
+                link.lead_to(self.consul.servers()[next].socket()).await;
+            }
+        }
+    }
+}

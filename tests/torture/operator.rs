@@ -1,0 +1,92 @@
+//! A replica of the operator: the real program, started again and again.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use super::wait::eventually;
+
+/// One replica.
+pub struct Replica {
+    program: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+    child: Mutex<Option<Child>>,
+}
+
+impl Replica {
+    /// One that serves a namespace which stands for a cluster, by way of this kubeconfig; it does not run yet.
+    pub fn new(cluster: &str, number: usize, kubeconfig: &Path, directory: &Path) -> Self {
+        // A copy: what is built meanwhile is another program.
+        let program = directory.join("lictor");
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_lictor"), &program).expect("the program can be copied");
+        }
+        let controller = format!("torture/{cluster}");
+        let identity = format!("{cluster}-{number}");
+        let arguments = [
+            ["--kubeconfig", kubeconfig.to_str().expect("a path in UTF-8")],
+            ["--namespaces", cluster],
+            ["--lease-namespace", cluster],
+            ["--lease-duration", "4s"],
+            ["--controller", &controller],
+            ["--identity", &identity],
+            ["--listen", "127.0.0.1:0"],
+            ["--log-format", "json"],
+        ];
+        let arguments = arguments.concat().into_iter().map(str::to_owned).collect();
+        Self { program, arguments, log: directory.join(format!("operator-{identity}.log")), child: Mutex::default() }
+    }
+
+    /// Starts it. It ends when this process does.
+    pub fn start(&self) {
+        let log = File::options().create(true).append(true).open(&self.log).expect("a log can be made");
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(&self.program)
+            .arg("run")
+            .args(&self.arguments)
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("the log can be shared"))
+            .stderr(log)
+            .spawn()
+            .expect("lictor starts");
+        *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
+    }
+
+    /// Sends it a signal, such as "STOP".
+    pub fn signal(&self, name: &str) {
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = child.as_ref().expect("it runs").id().to_string();
+        assert!(Command::new("kill").args([format!("-{name}"), pid]).status().expect("kill runs").success());
+    }
+
+    /// SIGKILL.
+    pub fn kill(&self) {
+        if let Some(mut child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            child.kill().expect("it is ours");
+            child.wait().expect("it is ours");
+        }
+    }
+
+    /// SIGTERM, and its end.
+    pub async fn end(&self) {
+        self.signal("TERM");
+        eventually("the operator ends", || async { if self.ended() { Ok(()) } else { Err("it runs".to_owned()) } })
+            .await;
+    }
+
+    /// Whether it has ended, although nobody killed it.
+    pub fn ended(&self) -> bool {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        child.as_mut().is_some_and(|child| child.try_wait().expect("it is ours").is_some())
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

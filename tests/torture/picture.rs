@@ -1,0 +1,141 @@
+//! The state of everything, as the lines up to one of them tell it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lictor::core::NEVER_LEADER_ANNOTATION;
+
+use super::record::{BY_HAND, Group, Kind, Line, PodSeen, What};
+
+/// What is known at a line.
+#[derive(Default)]
+pub struct Picture {
+    pub groups: BTreeMap<String, Group>,
+    /// By namespace and name.
+    pub pods: BTreeMap<(String, String), PodSeen>,
+    /// Whether a workload is enabled, by namespace and name.
+    workloads: BTreeMap<(String, String), bool>,
+    cordoned: BTreeSet<String>,
+    /// By election, the larger one of what the clusters state.
+    pub bounds: BTreeMap<String, u64>,
+    declared: BTreeSet<String>,
+    /// Pods that show what the test wrote on them, as it was written then.
+    by_hand: BTreeMap<String, PodSeen>,
+}
+
+/// Who leads.
+#[derive(Clone, Debug)]
+pub struct Leader {
+    pub cluster: String,
+    /// A pod's uid, or the cluster's name.
+    pub id: String,
+    pub name: String,
+    pub term: Option<i64>,
+}
+
+impl Picture {
+    /// Takes a line in.
+    pub fn apply(&mut self, line: &Line) {
+        match &line.what {
+            What::Group(group) => drop(self.groups.insert(group.name.clone(), group.clone())),
+            What::Pod(pod) => self.pod(pod),
+            What::Node { name, cordoned, .. } => {
+                if *cordoned {
+                    self.cordoned.insert(name.clone());
+                } else {
+                    self.cordoned.remove(name);
+                }
+            }
+            What::Bound { election, seconds, .. } => {
+                let bound = self.bounds.entry(election.clone()).or_default();
+                *bound = (*bound).max(*seconds);
+            }
+            What::Workload { namespace, name, enabled, .. } => {
+                self.workloads.insert((namespace.clone(), name.clone()), *enabled);
+            }
+            What::Hand { mark } => drop(self.declared.insert(mark.clone())),
+            What::Lock { .. } | What::Fault { .. } | What::Calm { .. } => {}
+        }
+    }
+
+    fn pod(&mut self, pod: &PodSeen) {
+        let key = (pod.cluster.clone(), pod.name.clone());
+        let before = self.pods.get(&key).filter(|before| before.uid == pod.uid);
+        let mark = pod.annotations.get(BY_HAND);
+        let marked = mark.is_some_and(|mark| self.declared.contains(mark))
+            && mark != before.and_then(|before| before.annotations.get(BY_HAND));
+        // On top of what was written by hand, or a change by itself.
+        let changed = self.by_hand.contains_key(&pod.uid) || before.is_none_or(|before| self.shows_other(before, pod));
+        let rewritten = |then: &PodSeen| then.annotations != pod.annotations || self.shows_other(then, pod);
+        if !pod.deleted && marked && changed {
+            self.by_hand.insert(pod.uid.clone(), pod.clone());
+        } else if pod.deleted || self.by_hand.get(&pod.uid).is_some_and(rewritten) {
+            self.by_hand.remove(&pod.uid);
+        }
+        if pod.deleted {
+            self.pods.remove(&key);
+        } else {
+            self.pods.insert(key, pod.clone());
+        }
+    }
+
+    /// Whether two revisions of a pod differ in what the product writes as labels.
+    fn shows_other(&self, one: &PodSeen, other: &PodSeen) -> bool {
+        let Some(group) = self.groups.get(one.group()) else { return true };
+        group.markings.label_keys().any(|key| one.labels.get(key) != other.labels.get(key))
+    }
+
+    /// Whether what a pod shows is what the test wrote on it.
+    fn is_by_hand(&self, pod: &PodSeen) -> bool {
+        self.by_hand.contains_key(&pod.uid)
+    }
+
+    /// Whether nothing new should be on this node.
+    pub fn is_cordoned(&self, node: &str) -> bool {
+        self.cordoned.contains(node)
+    }
+
+    /// The pods of a group that count: all but those that show what the test wrote on them.
+    pub fn pods_of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a PodSeen> {
+        let own = move |pod: &&PodSeen| pod.group() == group.name && group.clusters.contains(&pod.cluster);
+        self.pods.values().filter(own).filter(|pod| !self.is_by_hand(pod))
+    }
+
+    /// All of a group who show that they lead.
+    pub fn leaders(&self, group: &Group) -> Vec<Leader> {
+        let of_pod = |pod: &PodSeen| Leader {
+            cluster: pod.cluster.clone(),
+            id: pod.uid.clone(),
+            name: pod.name.clone(),
+            term: pod.term(),
+        };
+        let of_cluster = |cluster: &String| Leader {
+            cluster: cluster.clone(),
+            id: cluster.clone(),
+            name: group.name.clone(),
+            term: None,
+        };
+        match group.kind {
+            Kind::Leases | Kind::Consul => {
+                let leads = |pod: &&PodSeen| group.markings.shows_leader(&pod.to_core());
+                self.pods_of(group).filter(leads).map(of_pod).collect()
+            }
+            Kind::Workload => {
+                let enabled =
+                    |cluster: &&String| self.workloads.get(&((*cluster).clone(), group.name.clone())) == Some(&true);
+                group.clusters.iter().filter(enabled).map(of_cluster).collect()
+            }
+        }
+    }
+
+    /// Whether somebody in a group may surely be elected. A cluster may always.
+    pub fn has_eligible(&self, group: &Group) -> bool {
+        group.kind == Kind::Workload || self.pods_of(group).any(|pod| self.eligible(pod))
+    }
+
+    fn eligible(&self, pod: &PodSeen) -> bool {
+        let bound = pod.node.as_ref().is_some_and(|node| !self.cordoned.contains(node));
+        let never = pod.annotations.contains_key(NEVER_LEADER_ANNOTATION);
+        let selected = pod.labels.get("app").is_some_and(|app| app == pod.group());
+        bound && selected && !never && pod.ready && !pod.leaving
+    }
+}

@@ -1,0 +1,173 @@
+//! What is written down: one line of JSON for each thing that was seen or done. The checker knows nothing else.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use lictor::core::{self, Markings, Uid, Version};
+use serde::{Deserialize, Serialize};
+
+use super::faults::Fault;
+
+/// On a pod that the test wrote a leader's label on, or took it off: the number under which that was declared before.
+pub const BY_HAND: &str = "torture/by-hand";
+
+/// Milliseconds since the record began.
+pub type Millis = u64;
+
+/// One line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Line {
+    pub at: Millis,
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What a line tells.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "camelCase")]
+pub enum What {
+    /// A group that is judged from here on.
+    Group(Group),
+    /// One revision of a pod, in the order of the API server's own storage.
+    Pod(PodSeen),
+    Node {
+        version: u64,
+        name: String,
+        cordoned: bool,
+    },
+    /// Within how many seconds a group has a leader again, as an election's status states it.
+    Bound {
+        namespace: String,
+        election: String,
+        seconds: u64,
+    },
+    /// One revision of a workload.
+    Workload {
+        version: u64,
+        namespace: String,
+        name: String,
+        enabled: bool,
+    },
+    /// One version of a lock: a Lease, or a key in Consul. `cluster`: who holds it there, as far as can be read.
+    Lock {
+        version: u64,
+        key: String,
+        cluster: Option<String>,
+        holder: Option<String>,
+        term: Option<i64>,
+    },
+    /// A fault begins, or has ended: what it spoilt works again.
+    Fault {
+        number: usize,
+        fault: Fault,
+        begins: bool,
+        detail: String,
+    },
+    /// The test is about to change a leader's label, and marks the pod with this number.
+    Hand {
+        mark: String,
+    },
+    /// No fault is on from here, until all groups were led.
+    Calm {
+        begins: bool,
+    },
+}
+
+/// How a group shows who leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// By its pods, with the lock in a Lease.
+    Leases,
+    /// By its pods in all clusters, with the lock in Consul.
+    Consul,
+    /// By the Deployment of its name in all clusters, with the lock in Consul.
+    Workload,
+}
+
+/// A group: its pods are those in these namespaces whose names begin with its own, whatever labels they have.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Group {
+    pub name: String,
+    pub kind: Kind,
+    pub clusters: Vec<String>,
+    pub markings: Markings,
+}
+
+/// One revision of one pod: what it showed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub struct PodSeen {
+    pub version: u64,
+    /// The namespace, which is named as the cluster that it stands for.
+    pub cluster: String,
+    pub name: String,
+    pub uid: String,
+    pub labels: BTreeMap<String, String>,
+    /// Those of the product and of the test.
+    pub annotations: BTreeMap<String, String>,
+    pub node: Option<String>,
+    pub ready: bool,
+    /// Nobody would elect it: it is being deleted, has finished, or its eviction is announced.
+    pub leaving: bool,
+    pub deleted: bool,
+}
+
+impl PodSeen {
+    /// The group that it was made for.
+    pub fn group(&self) -> &str {
+        self.name.rsplit_once('-').map_or("", |(group, _)| group)
+    }
+
+    /// The term that it carries.
+    pub fn term(&self) -> Option<i64> {
+        self.annotations.get(core::TERM_ANNOTATION)?.parse().ok()
+    }
+
+    /// As the predicates want it.
+    pub fn to_core(&self) -> core::Pod {
+        core::Pod {
+            name: self.name.clone(),
+            uid: Uid(self.uid.clone()),
+            version: Version(self.version),
+            labels: self.labels.clone(),
+            ..core::Pod::default()
+        }
+    }
+}
+
+/// Where the lines go.
+pub struct Log {
+    began: Instant,
+    file: BufWriter<File>,
+}
+
+impl Log {
+    /// A new file.
+    pub fn create(path: &Path) -> Self {
+        Self { began: Instant::now(), file: BufWriter::new(File::create(path).expect("the record can be made")) }
+    }
+
+    /// Adds a line that is true now; returns it.
+    pub fn write(&mut self, what: What) -> Line {
+        let at = u64::try_from(self.began.elapsed().as_millis()).expect("a short time");
+        let line = Line { at, what };
+        serde_json::to_writer(&mut self.file, &line).expect("the record can be written");
+        writeln!(self.file).expect("the record can be written");
+        line
+    }
+
+    /// Everything so far can be read.
+    pub fn flush(&mut self) {
+        self.file.flush().expect("the record can be written");
+    }
+}
+
+/// Reads a record.
+pub fn read(path: &Path) -> Vec<Line> {
+    let file = BufReader::new(File::open(path).expect("the record can be read"));
+    let parse = |line: String| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    file.lines().map(|line| parse(line.expect("the record can be read"))).collect()
+}

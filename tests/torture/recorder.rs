@@ -1,0 +1,234 @@
+//! Sees everything and writes it down. It shares no code with the operator, and reads what the servers themselves keep: etcd's own
+//! watch, which survives its restarts without a gap, and blocking queries at Consul.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use super::consul_support::{Api, Consul};
+use super::faults::CLUSTERS;
+use super::picture::Picture;
+use super::record::{Line, Log, PodSeen, What};
+
+/// What all keys in Consul begin with.
+pub const PREFIX: &str = "torture/";
+
+/// The record as it grows, and the state that it tells of.
+pub struct Book {
+    inner: Mutex<(Log, Picture)>,
+    failure: Mutex<Option<String>>,
+}
+
+impl Book {
+    pub fn create(path: &Path) -> Arc<Self> {
+        Arc::new(Self { inner: Mutex::new((Log::create(path), Picture::default())), failure: Mutex::default() })
+    }
+
+    /// Adds a line.
+    pub fn write(&self, what: What) -> Line {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = inner.0.write(what);
+        inner.1.apply(&line);
+        line
+    }
+
+    /// Looks at the present state.
+    pub fn look<T>(&self, at: impl FnOnce(&Picture) -> T) -> T {
+        at(&self.inner.lock().unwrap_or_else(PoisonError::into_inner).1)
+    }
+
+    /// The file has all lines so far.
+    pub fn flush(&self) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).0.flush();
+    }
+
+    /// Why the record may have a gap, if so.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fail(&self, why: String) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+}
+
+/// Records all revisions of etcd, from the first one on, until it is cancelled.
+pub async fn watch_etcd(book: Arc<Book>, etcd: String) {
+    let api = Api::at(&etcd);
+    let (mut from, mut said) = (1_u64, BTreeMap::new());
+    let encode = |key: &str| BASE64.encode(key);
+    loop {
+        let range = json!({"key": encode("/registry/"), "range_end": encode("/registry0"), "start_revision": from});
+        let request = api.request(reqwest::Method::POST, "/v3/watch").timeout(Duration::from_secs(86_400));
+        if let Ok(mut answer) = request.body(json!({"create_request": range}).to_string()).send().await {
+            let mut buffer = Vec::new();
+            while let Ok(Some(chunk)) = answer.chunk().await {
+                let mut rest = chunk.as_ref();
+                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    buffer.extend_from_slice(&rest[..end]);
+                    rest = &rest[end + 1..];
+                    let message: Value = serde_json::from_slice(&buffer).unwrap_or_default();
+                    buffer.clear();
+                    if !message.is_object() {
+                        return book.fail("etcd's watch says what is no JSON".into());
+                    }
+                    if let Err(why) = take(&book, &message["result"], &mut from, &mut said) {
+                        return book.fail(format!("{why}: {message}"));
+                    }
+                }
+                buffer.extend_from_slice(rest);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Takes an answer of etcd's watch; `from`: the first revision that was not seen yet.
+fn take(book: &Book, result: &Value, from: &mut u64, said: &mut BTreeMap<String, String>) -> Result<(), String> {
+    if number(&result["compact_revision"]).is_some_and(|revision| revision > 0) {
+        return Err("revisions are gone that were not seen".into());
+    }
+    let mut last = *from;
+    for event in result["events"].as_array().into_iter().flatten() {
+        let decode = |value: &Value| BASE64.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
+        let revision = number(&event["kv"]["mod_revision"]).ok_or("an event without a revision")?;
+        if revision < *from {
+            return Err(format!("revision {revision} comes again, after {from}"));
+        }
+        last = last.max(revision + 1);
+        let key = String::from_utf8_lossy(&decode(&event["kv"]["key"])).into_owned();
+        let object = match event["type"].as_str() {
+            Some("DELETE") => None,
+            _ => Some(serde_json::from_slice(&decode(&event["kv"]["value"])).unwrap_or(Value::Null)),
+        };
+        let Some((what, once)) = seen(book, &key, revision, object.as_ref()) else { continue };
+        // Of some only what is of interest here: it seldom changes.
+        if once.is_none_or(|state| said.insert(key, state.clone()) != Some(state)) {
+            book.write(what);
+        }
+    }
+    *from = last;
+    Ok(())
+}
+
+/// What a change of an object in etcd is to the record, if anything; and where only changes count, what is compared.
+fn seen(book: &Book, key: &str, version: u64, object: Option<&Value>) -> Option<(What, Option<String>)> {
+    let path: Vec<&str> = key.strip_prefix("/registry/")?.split('/').collect();
+    let own = |namespace: &str| CLUSTERS.contains(&namespace);
+    match (path.as_slice(), object) {
+        (["pods", namespace, name], object) if own(namespace) => {
+            let before = || book.look(|picture| picture.pods.get(&((*namespace).into(), (*name).into())).cloned());
+            let pod = object.map_or_else(
+                || PodSeen { version, deleted: true, ..before().unwrap_or_default() },
+                |object| pod(namespace, name, version, object),
+            );
+            Some((What::Pod(pod), None))
+        }
+        (["minions", name], Some(node)) => {
+            let cordoned = node["spec"]["unschedulable"] == true;
+            Some((What::Node { version, name: (*name).into(), cordoned }, Some(cordoned.to_string())))
+        }
+        (["lictor.dev", "leaderelections", namespace, name], Some(election)) if own(namespace) => {
+            let seconds = election["status"]["worstCaseFailoverSeconds"].as_u64()?;
+            let (namespace, election) = ((*namespace).into(), (*name).into());
+            Some((What::Bound { namespace, election, seconds }, Some(seconds.to_string())))
+        }
+        (["deployments", namespace, name], Some(workload)) if own(namespace) => {
+            let enabled = workload["metadata"]["annotations"]["lictor.dev/enabled"] == "true";
+            let (namespace, name) = ((*namespace).into(), (*name).into());
+            Some((What::Workload { version, namespace, name, enabled }, Some(enabled.to_string())))
+        }
+        // The others are the operators' own.
+        (["leases", namespace, name], object) if own(namespace) && name.starts_with("lease") => {
+            let spec = object.map_or(&Value::Null, |object| &object["spec"]);
+            let what = What::Lock {
+                version,
+                key: format!("leases/{namespace}/{name}"),
+                cluster: object.is_some().then(|| (*namespace).into()),
+                holder: spec["holderIdentity"].as_str().map(str::to_owned),
+                term: spec["leaseTransitions"].as_i64(),
+            };
+            Some((what, None))
+        }
+        _ => None,
+    }
+}
+
+fn pod(namespace: &str, name: &str, version: u64, object: &Value) -> PodSeen {
+    let (metadata, status) = (&object["metadata"], &object["status"]);
+    let map = |value: &Value| -> BTreeMap<String, String> { serde_json::from_value(value.clone()).unwrap_or_default() };
+    let ours = |key: &str| key.starts_with("lictor.dev/") || key.starts_with("torture/");
+    let condition = |type_: &str| {
+        let all = status["conditions"].as_array().into_iter().flatten();
+        all.into_iter().any(|condition| condition["type"] == type_ && condition["status"] == "True")
+    };
+    let finished = ["Succeeded", "Failed"].iter().any(|phase| status["phase"] == *phase);
+    PodSeen {
+        version,
+        cluster: namespace.into(),
+        name: name.into(),
+        uid: metadata["uid"].as_str().unwrap_or_default().into(),
+        labels: map(&metadata["labels"]),
+        annotations: map(&metadata["annotations"]).into_iter().filter(|(key, _)| ours(key)).collect(),
+        node: object["spec"]["nodeName"].as_str().map(str::to_owned),
+        ready: condition("Ready"),
+        leaving: finished || metadata["deletionTimestamp"].is_string() || condition("DisruptionTarget"),
+        deleted: false,
+    }
+}
+
+/// etcd writes large numbers as text.
+fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// Records each state of the locks that Consul shows, until it is cancelled. A state that lasts for less than an answer takes is
+/// not seen: Consul keeps no history.
+pub async fn watch_consul(book: Arc<Book>, consul: &'static Consul) {
+    let mut known: BTreeMap<String, u64> = BTreeMap::new();
+    let mut index = 0;
+    for server in consul.servers().iter().cycle() {
+        let api = server.api();
+        loop {
+            let path = format!("/v1/kv/{PREFIX}?recurse=true&index={index}&wait=3s");
+            let request = api.request(reqwest::Method::GET, &path);
+            let Ok(answer) = Api::send(request).await else { break };
+            let (200 | 404, Some(now)) = (answer.status, answer.index) else { break };
+            index = now;
+            let entries = answer.json();
+            let mut gone: Vec<String> = known.keys().cloned().collect();
+            for entry in entries.as_array().into_iter().flatten() {
+                let key = entry["Key"].as_str().unwrap_or_default().to_owned();
+                gone.retain(|name| *name != key);
+                let version = entry["ModifyIndex"].as_u64().unwrap_or_default();
+                if known.insert(key.clone(), version) != Some(version) {
+                    book.write(lock(key, version, entry));
+                }
+            }
+            for key in gone {
+                known.remove(&key);
+                book.write(lock(key, index, &Value::Null));
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn lock(key: String, version: u64, entry: &Value) -> What {
+    let value = BASE64.decode(entry["Value"].as_str().unwrap_or_default()).unwrap_or_default();
+    let record: Value = serde_json::from_slice(&value).unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let held = entry["Session"].is_string();
+    What::Lock {
+        version,
+        key,
+        cluster: text(&record["cluster"]).filter(|_| held),
+        holder: text(&record["holder"]["pod"]),
+        term: record["term"].as_i64(),
+    }
+}

@@ -1,0 +1,148 @@
+//! From the log of faults alone: when which cluster can be relied on, and when the documents themselves promise nothing.
+
+use std::collections::BTreeMap;
+
+use super::record::{Line, Millis, What};
+
+/// Replicas of the operator in each cluster.
+pub const REPLICAS: usize = 2;
+/// A cluster is served when one of its replicas has run, and reached the API server, for so long: the Lease of the one before (4 s),
+/// the wait for Consul (5 s), and 3 s for a start on a busy machine.
+pub const SERVED_AFTER: Millis = 12_000;
+/// The soonest that Consul may give away the lock of a cluster that nobody serves: two TTLs (20 s) after the last renewal, which was
+/// at most four fifths of a TTL (8 s) before, since until then the cluster would have demoted by itself.
+pub const GIVEN_AWAY_AFTER: Millis = 12_000;
+
+/// Stretches of time, in order and apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans(Vec<(Millis, Millis)>);
+
+impl Spans {
+    /// Of these, which may overlap.
+    pub fn of(mut all: Vec<(Millis, Millis)>) -> Self {
+        all.sort_unstable();
+        let mut spans: Vec<(Millis, Millis)> = Vec::new();
+        for (from, to) in all {
+            match spans.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => spans.push((from, to)),
+            }
+        }
+        Self(spans)
+    }
+
+    fn union(all: impl IntoIterator<Item = Self>) -> Self {
+        Self::of(all.into_iter().flat_map(|spans| spans.0).collect())
+    }
+
+    fn complement(&self) -> Self {
+        let mut from = 0;
+        let mut spans = Vec::new();
+        for (begin, end) in &self.0 {
+            if from < *begin {
+                spans.push((from, *begin));
+            }
+            from = *end;
+        }
+        if from < Millis::MAX {
+            spans.push((from, Millis::MAX));
+        }
+        Self(spans)
+    }
+
+    /// Each begins so much later, except at the very beginning, before which all was well.
+    fn delayed(&self, by: Millis) -> Self {
+        let later = |(from, to): &(Millis, Millis)| (if *from == 0 { 0 } else { from.saturating_add(by) }, *to);
+        Self(self.0.iter().map(later).filter(|(from, to)| from < to).collect())
+    }
+
+    /// The span that a moment is in.
+    pub fn at(&self, moment: Millis) -> Option<(Millis, Millis)> {
+        let next = self.0.partition_point(|(from, _)| *from <= moment);
+        let span = *self.0.get(next.checked_sub(1)?)?;
+        (moment < span.1).then_some(span)
+    }
+}
+
+/// The windows of all clusters.
+pub struct Windows {
+    down: BTreeMap<String, Spans>,
+}
+
+/// What a group relies on.
+pub struct Reliable {
+    /// When its clusters are served and its store works.
+    pub undisturbed: Spans,
+    /// By cluster, when the documents promise nothing between clusters.
+    pub excused: BTreeMap<String, Spans>,
+}
+
+impl Windows {
+    /// Of all faults in a record.
+    pub fn of(lines: &[Line]) -> Self {
+        let mut open: BTreeMap<(usize, String), Millis> = BTreeMap::new();
+        let mut down: BTreeMap<String, Vec<(Millis, Millis)>> = BTreeMap::new();
+        for line in lines {
+            let What::Fault { number, fault, begins, .. } = &line.what else { continue };
+            for part in fault.spoils() {
+                if *begins {
+                    open.insert((*number, part), line.at);
+                } else if let Some(from) = open.remove(&(*number, part.clone())) {
+                    down.entry(part).or_default().push((from, line.at));
+                }
+            }
+        }
+        for ((_, part), from) in open {
+            down.entry(part).or_default().push((from, Millis::MAX));
+        }
+        Self { down: down.into_iter().map(|(part, spans)| (part, Spans::of(spans))).collect() }
+    }
+
+    fn down(&self, parts: &[String]) -> Spans {
+        Spans::union(parts.iter().filter_map(|part| self.down.get(part).cloned()))
+    }
+
+    /// When one of a cluster's replicas runs and reaches the API server, and has done so for a while.
+    fn served(&self, cluster: &str) -> Spans {
+        let able = |replica| {
+            let parts = [
+                format!("operator {cluster} {replica}"),
+                format!("api link {cluster} {replica}"),
+                "api server".into(),
+                "etcd".into(),
+            ];
+            self.down(&parts).complement().delayed(SERVED_AFTER)
+        };
+        Spans::union((0..REPLICAS).map(able))
+    }
+
+    fn consul_away(&self, cluster: &str) -> Spans {
+        let servers = (0..3).map(|server| format!("consul {server}"));
+        self.down(&servers.chain([format!("consul link {cluster}")]).collect::<Vec<_>>())
+    }
+
+    /// When nobody could take a cluster's label off, and its lock may have passed to another: it is not served, and beside that a
+    /// replica was gone or Consul away, so that the lock was perhaps not renewed either. (While only the API server is away, the
+    /// replica that acted last goes on renewing.)
+    fn excused(&self, cluster: &str) -> Spans {
+        let replicas = (0..REPLICAS).map(|replica| format!("operator {cluster} {replica}")).collect::<Vec<_>>();
+        let unkept = Spans::union([self.down(&replicas), self.consul_away(cluster)]);
+        let window = |(from, to): &(Millis, Millis)| {
+            let near = unkept.0.iter().find(|(begin, end)| begin < to && *end > from.saturating_sub(GIVEN_AWAY_AFTER));
+            let begin = near.map(|(begin, _)| begin.max(from).saturating_add(GIVEN_AWAY_AFTER))?;
+            (begin < *to).then_some((begin, *to))
+        };
+        Spans(self.served(cluster).complement().0.iter().filter_map(window).collect())
+    }
+
+    /// For a group of these clusters, with its lock in Consul or not.
+    pub fn reliable(&self, clusters: &[String], consul: bool) -> Reliable {
+        let mut disturbed: Vec<Spans> = clusters.iter().map(|cluster| self.served(cluster).complement()).collect();
+        if consul {
+            disturbed.extend(clusters.iter().map(|cluster| self.consul_away(cluster)));
+        }
+        let excused =
+            |cluster: &String| (cluster.clone(), if consul { self.excused(cluster) } else { Spans::default() });
+        Reliable { undisturbed: Spans::union(disturbed).complement(), excused: clusters.iter().map(excused).collect() }
+    }
+}

@@ -1,0 +1,345 @@
+//! The real servers, the operators, the links between them, and the groups.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::{Client, Config};
+use lictor::core::{Marking, Markings};
+use serde_json::{Value, json};
+
+use super::consul_support::{Consul, Held, Kind as Servers, ToxicProxy, Toxiproxy};
+use super::faults::CLUSTERS;
+use super::operator::Replica;
+use super::record::{Group, Kind, What};
+use super::recorder::{Book, PREFIX};
+use super::wait::eventually;
+use super::windows::REPLICAS;
+
+/// How many groups have their lock in a Lease, half of them in each cluster, and how many have theirs in Consul, in both.
+const IN_LEASES: usize = 12;
+const IN_CONSUL: usize = 12;
+const NODES: usize = 5;
+
+/// Everything.
+pub struct World {
+    pub book: Arc<Book>,
+    pub client: Client,
+    pub consul: &'static Consul,
+    pub etcd: String,
+    /// By cluster and replica.
+    pub replicas: Vec<Vec<Replica>>,
+    pub api_links: Vec<Vec<ToxicProxy>>,
+    /// By cluster.
+    pub consul_links: Vec<ToxicProxy>,
+    /// To which of Consul's servers each of these leads.
+    pub consul_servers: Mutex<[usize; 2]>,
+    /// What is spoilt at present.
+    spoilt: Mutex<BTreeSet<String>>,
+    control_plane: Arc<Held>,
+    kubeconfig: PathBuf,
+}
+
+impl World {
+    /// Starts all servers; there are no groups and no operators yet.
+    pub async fn start(book: Arc<Book>, directory: &Path) -> Self {
+        let control_plane =
+            Held::start("cluster.sh", &[&format!("torture-{}", std::process::id()), &NODES.to_string(), "torture"]);
+        let control_plane = Arc::new(control_plane);
+        let kubeconfig = PathBuf::from(control_plane.variable().expect("hack/cluster.sh makes a control plane").1);
+        let etcd = control_plane.variable().expect("it tells where etcd is").1;
+        let consul: &'static Consul = Box::leak(Box::new(Consul::start(Servers::Three)));
+        let toxiproxy = Toxiproxy::start();
+        let given = Kubeconfig::read_from(&kubeconfig).expect("the kubeconfig can be read");
+        let mut config =
+            Config::from_custom_kubeconfig(given, &KubeConfigOptions::default()).await.expect("it is right");
+        (config.default_retry, config.read_timeout) = (false, Some(Duration::from_secs(5)));
+        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let socket = server.strip_prefix("https://").expect("TLS").to_owned();
+        let client = Client::try_from(config).expect("a client can be made");
+        let (mut replicas, mut api_links, mut consul_links) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, cluster) in CLUSTERS.into_iter().enumerate() {
+            consul_links.push(toxiproxy.proxy(consul.servers()[at].socket()).await);
+            let (mut processes, mut links) = (Vec::new(), Vec::new());
+            for number in 0..REPLICAS {
+                let link = toxiproxy.proxy(&socket).await;
+                let direct = std::fs::read_to_string(&kubeconfig).expect("the kubeconfig can be read");
+                let own = directory.join(format!("kubeconfig-{cluster}-{number}"));
+                let by_link = direct.replace(&server, &format!("https://{}", link.address()));
+                assert_ne!(by_link, direct, "the kubeconfig names {server}");
+                std::fs::write(&own, by_link).expect("a kubeconfig can be written");
+                processes.push(Replica::new(cluster, number, &own, directory));
+                links.push(link);
+            }
+            replicas.push(processes);
+            api_links.push(links);
+        }
+        let (consul_servers, spoilt) = (Mutex::new([0, 1]), Mutex::default());
+        Self {
+            book,
+            client,
+            consul,
+            etcd,
+            replicas,
+            api_links,
+            consul_links,
+            consul_servers,
+            spoilt,
+            control_plane,
+            kubeconfig,
+        }
+    }
+
+    /// Makes the clusters: definitions, namespaces, classes, operators.
+    pub async fn populate(&self) {
+        self.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
+        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        for (at, cluster) in CLUSTERS.into_iter().enumerate() {
+            let namespaces: Api<Namespace> = Api::all(self.client.clone());
+            let namespace = serde_json::from_value(json!({"metadata": {"name": cluster}})).expect("a namespace");
+            namespaces.create(&PostParams::default(), &namespace).await.expect("a namespace can be made");
+            eventually("the namespace has its service account", || async {
+                self.try_kubectl(&["-n", cluster, "get", "serviceaccount", "default"])
+            })
+            .await;
+            self.class(cluster, self.consul_links[at].address()).await;
+        }
+        self.replicas.iter().flatten().for_each(Replica::start);
+    }
+
+    /// A cluster's class, with its secrets.
+    async fn class(&self, cluster: &str, address: &str) {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), cluster);
+        let variable = |name: &str| self.consul.variable(name).expect("there are three servers");
+        let file = |name: &str| std::fs::read_to_string(variable(name)).expect("a file of the CA can be read");
+        let certificate = json!({"tls.crt": file("CLIENT_CERT"), "tls.key": file("CLIENT_KEY")});
+        for secret in [
+            json!({"metadata": {"name": "ca"}, "stringData": {"ca.crt": file("CACERT")}}),
+            json!({"metadata": {"name": "client"}, "type": "kubernetes.io/tls", "stringData": certificate}),
+            json!({"metadata": {"name": "token"}, "stringData": {"token": variable("HTTP_TOKEN")}}),
+        ] {
+            let secret = serde_json::from_value(secret).expect("a Secret");
+            secrets.create(&PostParams::default(), &secret).await.expect("a Secret can be made");
+        }
+        let consul = json!({
+            "address": format!("https://{address}"), "cluster": cluster, "sessions": {"ttlSeconds": 10},
+            "tls": {"caSecretRef": {"name": "ca"}, "certSecretRef": {"name": "client"}, "serverName": "server.dc1.consul"},
+            "tokenSecretRef": {"name": "token"},
+        });
+        let spec = json!({
+            "controller": format!("torture/{cluster}"), "consul": consul,
+            "keyTemplate": format!("{PREFIX}{{name}}"), "keyPattern": format!("{PREFIX}*"),
+        });
+        self.apply("ElectionClass", None, cluster, json!({"spec": spec})).await;
+    }
+
+    /// Makes all groups and their pods.
+    pub async fn make_groups(&self) {
+        for number in 0..IN_LEASES {
+            let cluster = CLUSTERS[number % CLUSTERS.len()];
+            self.group(number, &format!("lease{number:02}"), Kind::Leases, &[cluster]).await;
+        }
+        for number in 0..IN_CONSUL {
+            self.group(number, &format!("shared{number:02}"), Kind::Consul, &CLUSTERS).await;
+        }
+        self.group(0, "importer", Kind::Workload, &CLUSTERS).await;
+    }
+
+    async fn group(&self, number: usize, name: &str, kind: Kind, clusters: &[&str]) {
+        let (mut spec, markings) = variant(number);
+        let clusters: Vec<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
+        self.book.write(What::Group(Group { name: name.into(), kind, clusters: clusters.clone(), markings }));
+        for cluster in &clusters {
+            if kind != Kind::Leases {
+                spec["className"] = json!(cluster);
+            }
+            if kind == Kind::Workload {
+                let template = json!({
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"containers": [{"name": "main", "image": "example/web"}], "terminationGracePeriodSeconds": 1},
+                });
+                let deployment =
+                    json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template});
+                self.apply("Deployment", Some(cluster), name, json!({"spec": deployment})).await;
+                spec = json!({"className": cluster, "workloads": [{"kind": "Deployment", "name": name}]});
+            } else {
+                spec["selector"] = json!({"matchLabels": {"app": name}});
+            }
+            self.apply("LeaderElection", Some(cluster), name, json!({"spec": spec})).await;
+        }
+        for (cluster, pod) in pods_of(kind, &clusters, name) {
+            self.make_pod(&cluster, &pod).await.expect("a pod can be made");
+        }
+    }
+
+    /// Makes a pod of a group, which becomes ready on a simulated node. No scheduler chooses that: it may take minutes to go on
+    /// after a fault.
+    pub async fn make_pod(&self, cluster: &str, name: &str) -> Result<(), kube::Error> {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let app = name.rsplit_once('-').map_or(name, |(group, _)| group);
+        let nodes: Vec<String> = (0..NODES).map(|node| format!("node-{node:06}")).collect();
+        let open: Vec<&String> =
+            self.book.look(|picture| nodes.iter().filter(|node| !picture.is_cordoned(node)).collect());
+        let node = open.get(MADE.fetch_add(1, Ordering::Relaxed) % open.len().max(1));
+        let object = json!({
+            "metadata": {"name": name, "labels": {"app": app}},
+            "spec": {
+                "containers": [{"name": "main", "image": "example/web"}], "terminationGracePeriodSeconds": 1, "nodeName": node,
+            },
+        });
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), cluster);
+        pods.create(&PostParams::default(), &serde_json::from_value(object).expect("a pod")).await.map(drop)
+    }
+
+    /// Makes again what is deleted, as a controller would, until it is cancelled.
+    pub async fn keep_pods(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            let missing: Vec<(String, String)> = self.book.look(|picture| {
+                let groups = picture.groups.values();
+                let all = groups.flat_map(|group| pods_of(group.kind, &group.clusters, &group.name));
+                all.filter(|pod| !picture.pods.contains_key(pod)).collect()
+            });
+            for (cluster, name) in missing {
+                // It may be there already, or the API server away: the next round sees.
+                let _ = self.make_pod(&cluster, &name).await;
+            }
+        }
+    }
+
+    /// Waits until nothing of this is spoilt, and takes it; not if that is not before this moment.
+    pub async fn take_turn(&self, parts: &[String], before: Instant) -> bool {
+        while Instant::now() < before {
+            {
+                let mut spoilt = self.spoilt.lock().unwrap_or_else(PoisonError::into_inner);
+                if parts.iter().all(|part| !spoilt.contains(part)) {
+                    spoilt.extend(parts.iter().cloned());
+                    return true;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        false
+    }
+
+    /// Gives it back.
+    pub fn end_turn(&self, parts: &[String]) {
+        self.spoilt.lock().unwrap_or_else(PoisonError::into_inner).retain(|part| !parts.contains(part));
+    }
+
+    /// The groups that somebody could lead and nobody does, or that miss a pod.
+    pub fn unsettled(&self) -> Vec<String> {
+        self.book.look(|picture| {
+            let whole = |group: &&Group| {
+                let pods = pods_of(group.kind, &group.clusters, &group.name);
+                let ready =
+                    pods.into_iter().all(|pod| picture.pods.get(&pod).is_some_and(|pod| pod.ready && !pod.leaving));
+                ready && picture.leaders(group).len() == 1
+            };
+            picture.groups.values().filter(|group| !whole(group)).map(|group| group.name.clone()).collect()
+        })
+    }
+
+    /// Waits until the record has all that has happened up to now.
+    pub async fn catch_up(&self) {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let mark = format!("mark-{}", MADE.fetch_add(1, Ordering::Relaxed));
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "west");
+        let at_once = DeleteParams::default().grace_period(0);
+        eventually("the record has a mark", || async {
+            let _ = self.make_pod("west", &mark).await;
+            let seen = self.book.look(|picture| picture.pods.contains_key(&("west".into(), mark.clone())));
+            if seen { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        let _ = pods.delete(&mark, &at_once).await;
+    }
+
+    /// Tells what holds the control plane: `kill etcd`, `start kube-apiserver`, `pause` and `resume`.
+    /// Killing waits while another control plane is being made.
+    pub async fn control_plane(&self, order: String) {
+        let held = self.control_plane.clone();
+        tokio::task::spawn_blocking(move || held.order(&order)).await.expect("it can be ordered");
+    }
+
+    /// The API of a kind, in a namespace where it has one.
+    pub fn api_of(&self, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
+        let (group, version) = match kind {
+            "Deployment" => ("apps", "v1"),
+            "Lease" => ("coordination.k8s.io", "v1"),
+            "Node" => ("", "v1"),
+            _ => ("lictor.dev", "v1alpha1"),
+        };
+        let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        if kind == "ElectionClass" {
+            resource.plural = "electionclasses".into();
+        }
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    async fn apply(&self, kind: &str, namespace: Option<&str>, name: &str, mut object: Value) {
+        let api = self.api_of(kind, namespace);
+        let version = match kind {
+            "Deployment" => "apps/v1",
+            _ => "lictor.dev/v1alpha1",
+        };
+        (object["apiVersion"], object["kind"], object["metadata"]) =
+            (json!(version), json!(kind), json!({"name": name}));
+        let parameters = PatchParams::apply("torture").force();
+        api.patch(name, &parameters, &Patch::Apply(object)).await.expect("it can be applied");
+    }
+
+    fn kubectl(&self, arguments: &[&str]) {
+        self.try_kubectl(arguments).unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"));
+    }
+
+    fn try_kubectl(&self, arguments: &[&str]) -> Result<(), String> {
+        let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
+        let kubectl = std::process::Command::new(tools).arg("kubectl").output().expect("hack/tools.sh runs").stdout;
+        let kubectl = String::from_utf8(kubectl).expect("a path");
+        let mut command = std::process::Command::new(kubectl.trim());
+        let output =
+            command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments).output().expect("kubectl starts");
+        let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(said()) }
+    }
+}
+
+/// What elections differ in: further fields of their spec, and what they write.
+fn variant(number: usize) -> (Value, Markings) {
+    let marking = |key: &str, value: &str| Marking {
+        labels: [(key.to_owned(), value.to_owned())].into(),
+        annotations: std::collections::BTreeMap::new(),
+    };
+    let roles = Markings { leader: marking("role", "leader"), follower: marking("role", "follower") };
+    match number % 4 {
+        0 => (json!({}), roles),
+        1 => (json!({"handover": {"failoverDelaySeconds": 2}}), roles),
+        2 => (json!({"preemption": "HigherPriority"}), roles),
+        _ => {
+            let own = Markings { leader: marking("example.com/active", "yes"), follower: Marking::default() };
+            (json!({"leader": {"labels": {"example.com/active": "yes"}}, "follower": {"labels": {}}}), own)
+        }
+    }
+}
+
+/// The pods that a group has, by cluster: three in one, or two in each of two.
+fn pods_of(kind: Kind, clusters: &[String], name: &str) -> Vec<(String, String)> {
+    let of = |cluster: &String, letters: &[&str]| -> Vec<(String, String)> {
+        letters.iter().map(|letter| (cluster.clone(), format!("{name}-{letter}"))).collect()
+    };
+    match (kind, clusters) {
+        (Kind::Leases, [cluster]) => of(cluster, &["a", "b", "c"]),
+        (Kind::Consul, [one, other]) => [of(one, &["a", "b"]), of(other, &["c", "d"])].concat(),
+        _ => Vec::new(),
+    }
+}
