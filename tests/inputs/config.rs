@@ -1,0 +1,11 @@
+//! How many inputs are made at random, and from which seed; here, and in `src/core/properties`.
+
+use proptest::test_runner::{Config, RngSeed};
+
+/// So many cases, and the same ones every time, unless the environment says otherwise.
+pub fn config(cases: u32) -> Config {
+    let given = Config::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { given.cases } else { cases };
+    let rng_seed = if given.rng_seed == RngSeed::Random { RngSeed::Fixed(1) } else { given.rng_seed };
+    Config { cases, rng_seed, failure_persistence: None, ..given }
+}

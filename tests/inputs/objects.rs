@@ -1,0 +1,153 @@
+//! Sound objects, as the API server has them.
+
+use serde_json::{Value, json};
+
+pub fn metadata(name: &str) -> Value {
+    json!({
+        "name": name, "namespace": "shop", "uid": format!("uid of {name}"), "resourceVersion": "12", "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    })
+}
+
+pub fn pod(name: &str) -> Value {
+    let mut metadata = metadata(name);
+    metadata["labels"] = json!({"app": "web", "role": "leader"});
+    metadata["annotations"] = json!({"lictor.dev/term": "7", "lictor.dev/election": "web", "lictor.dev/priority": "1"});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:02Z"},
+        ]},
+    })
+}
+
+pub fn node(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": metadata(name),
+        "spec": {"unschedulable": true, "taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": null}]},
+    })
+}
+
+/// With each field that there is.
+pub fn election(name: &str) -> Value {
+    json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": metadata(name),
+        "spec": {
+            "className": "gold", "key": "services/shop/web/leader",
+            "selector": {
+                "matchLabels": {"app": "web"},
+                "matchExpressions": [{"key": "canary", "operator": "In", "values": ["a"]}],
+            },
+            "leader": {"labels": {"role": "leader"}, "annotations": {"example.com/since": "election"}},
+            "follower": {"labels": {"role": "follower"}},
+            "eligibility": {"requireReady": true, "minReadySeconds": 3},
+            "preference": [{"weight": 10, "zone": "eu-1a"}, {"weight": 5, "nodeSelector": {"disk": "ssd"}}],
+            "preemption": "HigherPriority",
+            "handover": {"order": "DemoteFirst", "failoverDelaySeconds": 4},
+            "probe": {"httpGet": {"path": "/leader", "port": 8080}, "periodSeconds": 2},
+            "whenStoreIsLost": "Demote",
+            "consulService": {"name": "web", "port": 80},
+            "workloads": [
+                {"kind": "CronJob", "name": "report", "onDisable": "Suspend"},
+                {"kind": "Deployment", "name": "importer", "replicas": 2, "onRelease": "Restore"},
+                {"kind": "Job", "name": "settle", "jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"template": {}}}},
+            ],
+            "paused": false,
+        },
+        "status": election_status(),
+    })
+}
+
+pub fn election_status() -> Value {
+    json!({
+        "observedGeneration": 3, "className": "gold", "term": 7, "worstCaseFailoverSeconds": 15,
+        "leader": {"name": "a", "pod": "a", "uid": "u", "cluster": "west", "node": "n", "ip": "10.0.0.1", "since": "2026-01-01T00:00:00Z"},
+        "candidates": {"total": 3, "eligible": 2, "summary": "2/3"},
+        "workloads": {"windDownSeconds": 30, "items": [{"kind": "CronJob", "name": "report", "state": "Enabled"}]},
+        "conditions": [{
+            "type": "Elected", "status": "True", "reason": "Elected", "message": "", "observedGeneration": 3,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+        "history": [{"term": 7, "leader": "a", "previous": "b", "reason": "Vacant", "at": "2026-01-01T00:00:00Z", "tookMilliseconds": 5}],
+    })
+}
+
+/// With each field that there is.
+pub fn class(name: &str) -> Value {
+    json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {
+            "name": name, "uid": "u", "resourceVersion": "12", "annotations": {"lictor.dev/is-default-class": "true"},
+        },
+        "spec": {
+            "controller": "lictor.dev/operator", "keyTemplate": "services/{namespace}/{name}/leader", "keyPattern": "services/*",
+            "consul": {
+                "address": "https://consul.example:8501", "cluster": "west", "datacenter": "dc1", "namespace": "a", "partition": "b",
+                "tls": {"caSecretRef": {"namespace": "x", "name": "ca", "key": "k"}, "certSecretRef": {"name": "c"}, "serverName": "s"},
+                "tokenSecretRef": {"name": "t"},
+                "node": {"name": "lictor-west", "useAgent": false},
+                "sessions": {"count": 2, "ttlSeconds": 15, "lockDelaySeconds": 1},
+                "record": "Record", "whenClusterIsLost": {"policy": "Release", "releaseAfterSeconds": 60}, "whenOperatorStops": "Hold",
+            },
+        },
+        "status": {
+            "observedGeneration": 3, "consul": {"version": "1.20.0", "node": "n", "sessions": ["s"]},
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        },
+    })
+}
+
+pub fn record() -> Value {
+    json!({
+        "term": 7, "holder": {"pod": "a", "uid": "uid of a", "node": "n", "ip": "10.0.0.1"}, "elector": "lictor.dev/operator#me",
+        "since": 1_700_000_000_000_i64, "election": "uid of web", "generation": 3,
+        "scope": {
+            "selector": {"matchLabels": {"app": "web"}}, "leader": {"labels": {"role": "leader"}},
+            "follower": {"labels": {"role": "follower"}},
+        },
+        "former": [{
+            "selector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["a"]}]},
+            "leader": {"labels": {"active": "true"}, "annotations": {"a": "b"}}, "follower": {},
+        }],
+        "legacy": {"windDownSeconds": 30, "waitsSeconds": 5, "ticks": {"report": 1_700_000_000_000_i64}},
+    })
+}
+
+/// A lock, with this text for its record.
+pub fn lease(name: &str, record: &str) -> Value {
+    let mut metadata = metadata(name);
+    metadata["labels"] = json!({"app.kubernetes.io/managed-by": "lictor", "lictor.dev/election-uid": "uid of web"});
+    metadata["annotations"] = json!({"lictor.dev/record": record});
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
+        "spec": {"holderIdentity": "a", "leaseTransitions": 7, "acquireTime": "2026-01-01T00:00:00.000000Z"},
+    })
+}
+
+pub fn workload(kind: &str, name: &str) -> Value {
+    let mut metadata = metadata(name);
+    metadata["annotations"] = json!({
+        "lictor.dev/election": "web", "lictor.dev/enabled": "true", "lictor.dev/term": "7", "lictor.dev/written-by": "me/4",
+        "lictor.dev/kept": "2", "batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-01-01T00:00:00Z",
+    });
+    let template = json!({"spec": {"terminationGracePeriodSeconds": 30, "containers": []}});
+    json!({
+        "apiVersion": if kind.ends_with("Job") { "batch/v1" } else { "apps/v1" }, "kind": kind, "metadata": metadata,
+        "spec": {
+            "replicas": 3, "suspend": true, "schedule": "* * * * *", "selector": {"matchLabels": {"app": "x"}},
+            "template": template, "jobTemplate": {"spec": {"template": template}}, "podManagementPolicy": "Parallel",
+        },
+        "status": {
+            "observedGeneration": 3, "replicas": 3, "active": 1, "terminating": 0, "lastScheduleTime": "2026-01-01T00:00:00Z",
+            "conditions": [{"type": "Available", "status": "True"}],
+        },
+    })
+}
+
+/// A list, as a watch begins with.
+pub fn list(items: &[Value]) -> Value {
+    json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "20"}, "items": items})
+}
