@@ -5,7 +5,10 @@ SHELL := bash
 
 scripts := $(wildcard hack/*.sh) .ci/run
 
-.PHONY: help demo test verify fix bench audit
+# The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
+optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
+
+.PHONY: help demo test prove simulate torture mutants verify fix bench audit
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,10 +20,25 @@ demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters wi
 test: ## Run all tests, those on a real control plane too; it is built the first time
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	cargo test --locked
+	$(optimised) --no-default-features --test model -- --nocapture
+	$(optimised) --test simulation -- --nocapture
+	LICTOR_TORTURE_MINUTES=3 cargo test --locked --test torture -- --nocapture
+
+simulate: ## Run the operator in a simulated world, faults and all: make simulate [SEEDS=10000] [SEED=17]
+	LICTOR_SEEDS='$(or $(SEEDS),10000)' $(if $(SEED),LICTOR_SEED='$(SEED)') $(optimised) --test simulation -- --nocapture whatever
+
+torture: ## Break real servers and links at random, and judge every revision: make torture [MINUTES=10] [SEED=17]
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul toxiproxy-server >/dev/null
+	rm -rf target/torture
+	LICTOR_TORTURE_MINUTES='$(or $(MINUTES),10)' LICTOR_TORTURE_SEED='$(SEED)' LICTOR_TORTURE_DIR='$(CURDIR)/target/torture' \
+	  cargo test --locked --test torture -- --nocapture no_promise
+
+prove: ## Check the model of the protocol within its long bounds; takes an hour or so, and some GiB
+	$(optimised) --no-default-features --test model -- --include-ignored --nocapture --test-threads 1
 
 verify: ## Check all that needs no cluster: format, lints, layers, dependencies, generated files; writes nothing
 	cargo fmt --check
-	cargo clippy --all-targets --locked -- -D warnings
+	cargo clippy --all-targets --test model --test simulation --test torture --locked -- -D warnings
 	cargo check --lib --no-default-features --locked
 	cargo test --quiet --locked --test architecture
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
@@ -40,3 +58,6 @@ bench: ## Measure the operator against a real control plane
 
 audit: ## Ask the advisory database about the dependencies; needs the network
 	@deny=$$(hack/cargo-deny.sh) && "$$deny" --locked check advisories
+
+mutants: ## Change the core in a thousand ways, and see that its tests notice (hours): make mutants [ARGS='--file src/core/claim.rs']
+	@tool=$$(hack/cargo-mutants.sh) && PATH=$$tool:$$PATH PROPTEST_CASES=32 LICTOR_SEEDS=300 cargo mutants --output "$$tool/.." $(ARGS)
