@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor::core::NEVER_LEADER_ANNOTATION;
+use lictor::core::{ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, TERM_ANNOTATION};
 
 use super::record::{BY_HAND, Group, Kind, Line, PodSeen, What};
 
@@ -65,7 +65,9 @@ impl Picture {
             && mark != before.and_then(|before| before.annotations.get(BY_HAND));
         // On top of what was written by hand, or a change by itself.
         let changed = self.by_hand.contains_key(&pod.uid) || before.is_none_or(|before| self.shows_other(before, pod));
-        let rewritten = |then: &PodSeen| then.annotations != pod.annotations || self.shows_other(then, pod);
+        let written =
+            |pod: &PodSeen| [TERM_ANNOTATION, ELECTION_ANNOTATION].map(|key| pod.annotations.get(key).cloned());
+        let rewritten = |then: &PodSeen| written(then) != written(pod) || self.shows_other(then, pod);
         if !pod.deleted && marked && changed {
             self.by_hand.insert(pod.uid.clone(), pod.clone());
         } else if pod.deleted || self.by_hand.get(&pod.uid).is_some_and(rewritten) {

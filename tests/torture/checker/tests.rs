@@ -200,8 +200,10 @@ fn what_a_person_wrote_counts_only_when_it_was_not_declared() {
         let mut written = story.pod_seen("west", "web-b", "leader", "1");
         written.annotations.insert(BY_HAND.into(), "7".into());
         story.at(2.1, What::Pod(written.clone()));
-        // The next revision of it is the kubelet's.
+        // The next revisions of it are the kubelet's, and a user's.
         story.at(2.2, What::Pod(written.clone()));
+        written.annotations.insert("lictor.dev/priority".into(), "4".into());
+        story.at(2.3, What::Pod(written.clone()));
         assert_eq!(story.end(3.0).violations.is_empty(), declared);
         // What the operator writes then counts, whatever it is.
         written.annotations.insert("lictor.dev/term".into(), "2".into());
