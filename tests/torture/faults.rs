@@ -101,6 +101,9 @@ pub struct Storm {
     pub faults: Vec<(u64, Fault)>,
 }
 
+/// What a person does to a lock promises nothing beside a second fault that keeps its cluster from hearing of it. So long it has.
+const TO_REACT: u64 = 3_000;
+
 /// How often each kind is dealt, and how many milliseconds it lasts, from and to.
 const DECK: [(Kind, usize, u64, u64); 44] = [
     (Kind::OperatorKilled, 6, 500, 8_000),
@@ -165,7 +168,7 @@ impl Plan {
         let by_hand = [Kind::KeyOverwritten, Kind::KeyDeleted, Kind::SessionDestroyed];
         let kind = *self.random.pick(&by_hand).expect("there are some");
         let before = Fault { kind, target: self.random.below(1000), millis: 0 };
-        let (mut at, mut faults) = (0, Vec::new());
+        let (mut at, mut faults) = (TO_REACT, Vec::new());
         while at < millis {
             faults.push((at, self.fault()));
             at += 50 + self.number(600);
