@@ -89,4 +89,14 @@ mod tests {
             assert!(backoff.until.unwrap().since(now) < Duration::from_millis(20_130));
         }
     }
+    #[test]
+    fn what_is_added_differs_from_one_failure_to_the_next() {
+        let (mut backoff, now) = (Backoff::new("a"), Instant::default());
+        let mut added = std::collections::BTreeSet::new();
+        for failures in 0..7 {
+            backoff.delay(now);
+            added.insert(backoff.until.unwrap().since(now) / (1 << failures));
+        }
+        assert!(added.len() > 3, "{added:?}");
+    }
 }

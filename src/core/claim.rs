@@ -133,13 +133,10 @@ impl Claim {
         let due = match &self.seen {
             None => self.not_before,
             Some(seen) if seen.holder.is_none() => self.not_before,
-            Some(seen) if self.is_mine() => match self.renewed {
-                Some(renewed) if self.deadline().is_some_and(|deadline| now < deadline) => {
-                    (renewed + self.parameters.renewal()).max(self.not_before)
-                }
-                // Written by a request whose answer was lost, or not renewed in time: taken anew.
-                _ => seen.at.max(self.not_before),
-            },
+            // Where it is not known to be renewed, a request whose answer was lost has written it: it is taken anew.
+            Some(_) if self.is_mine() => {
+                self.renewed.map_or(self.not_before, |at| (at + self.parameters.renewal()).max(self.not_before))
+            }
             Some(seen) => (seen.at + seen.duration).max(self.not_before),
         };
         if now < due {

@@ -22,8 +22,9 @@ use std::collections::BTreeMap;
 
 use super::marking::term_of;
 use super::{
-    Command, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod, PodChange,
-    PodOutcome, PodPatch, Reason, Record, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version, View, WritePod,
+    Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
+    PodChange, PodOutcome, PodPatch, Reason, Record, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version, View,
+    WritePod,
 };
 
 /// What a handover is for.
@@ -127,6 +128,8 @@ enum TargetState {
     ElectionUnread,
     ReadingElection(OpId),
     Due,
+    /// The same, after a refusal: nothing is under way.
+    Refused,
     Sent(OpId),
     /// Rule 3, first the pod …
     Unread,
@@ -189,7 +192,7 @@ impl Handover {
         commands: &mut Vec<Command>,
     ) -> Progress {
         debug_assert_eq!(&self.record.election, election_uid);
-        if self.abandoned {
+        if self.abandoned || (self.is_refused() && self.is_overtaken(view)) {
             return Progress::Abandoned;
         }
         if let Listing::Due = self.listing {
@@ -278,6 +281,16 @@ impl Handover {
             return result;
         }
         self.take_for_target(op, outcome)
+    }
+
+    fn is_refused(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| matches!(target.state, TargetState::Refused))
+    }
+
+    /// The user wants something else by now than this was begun for. A promotion that is refused may be so because of what it would
+    /// write, and then it is for good.
+    fn is_overtaken(&self, view: &View) -> bool {
+        view.generation > self.record.generation || matches!(view.desired, Desired::Withdraw | Desired::Leave)
     }
 
     /// Rule 6: another lock, under which somebody may still promote.
@@ -407,7 +420,7 @@ impl Handover {
             TargetState::Done => return true,
             // The cluster itself: there is no pod to label.
             TargetState::Due if target.holder.pod.is_none() => return true,
-            TargetState::Due => {
+            TargetState::Due | TargetState::Refused => {
                 let op = next_op();
                 let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
                 commands.push(Command::WritePod(WritePod {
@@ -459,7 +472,7 @@ impl Handover {
                     self.found.gone.push(target.holder.uid.clone());
                     TargetState::Unread
                 }
-                PodOutcome::Failed(Failure::Refused(text)) => failed(Failure::Refused(text), TargetState::Due),
+                PodOutcome::Failed(Failure::Refused(text)) => failed(Failure::Refused(text), TargetState::Refused),
                 PodOutcome::Failed(failure) => failed(failure, TargetState::Unread),
             },
             (TargetState::Reading(expected), Outcome::PodRead(read)) if *expected == op => match read {

@@ -319,6 +319,31 @@ mod tests {
     }
 
     #[test]
+    fn the_jitter_is_that_of_splitmix64() {
+        // What the generator gives from 0 on, as published with it: with its increment as the seed.
+        let published =
+            [0xe220_a839_7b1d_cdaf_u64, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f, 0xf88b_b8a8_724c_81ec];
+        let mut life = SessionLife::with_seed(0x9e37_79b9_7f4a_7c15, PARAMETERS);
+        for (renewals, number) in (0..).zip(published) {
+            life.renewals = renewals;
+            let share = f64::from(u16::try_from(number >> 48).unwrap()) / 65536.0;
+            assert_eq!(life.jitter(Duration::from_secs(5)), Duration::from_secs(5).mul_f64(share / 5.0), "{renewals}");
+        }
+    }
+
+    #[test]
+    fn while_a_renewal_may_still_come_in_time_attempts_are_a_fifteenth_of_the_ttl_apart_or_somewhat_more() {
+        let mut life = SessionLife::with_seed(0x9e37_79b9_7f4a_7c15, PARAMETERS);
+        life.looked_up(vec![], at(0));
+        life.created("a".into(), PARAMETERS.ttl, at(0), at(0));
+        for _ in 0..6 {
+            life.renewal_failed("a", true, at(5));
+        }
+        let wait = waits(&life, at(5)).since(at(5));
+        assert!((PARAMETERS.retry()..PARAMETERS.retry() * 6 / 5).contains(&wait), "{wait:?}");
+    }
+
+    #[test]
     fn one_that_seems_to_be_gone_is_renewed_at_once() {
         let mut life = made();
         assert!(matches!(life.next(at(1)), SessionCommand::Wait(_)));

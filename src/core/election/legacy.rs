@@ -32,8 +32,7 @@ impl Inheritance {
         let rewound = view.now < view.keeping.not_before;
         let leave = |version, legacy: Option<Legacy>, at: Instant| {
             // In a store that was put back, the record may be of long before the last holder.
-            let unknown = || Legacy { wind_down_seconds: view.wind_down, ..Legacy::default() };
-            let mut legacy = if rewound { legacy.unwrap_or_else(unknown) } else { legacy? };
+            let mut legacy = if rewound { legacy.unwrap_or_default() } else { legacy? };
             if rewound {
                 (legacy.ended, legacy.waits_seconds) = (false, 0);
                 legacy.wind_down_seconds = legacy.wind_down_seconds.max(view.wind_down);
@@ -134,7 +133,7 @@ impl Election {
         let told = |legacy: &Option<Legacy>| {
             legacy.as_ref().map(|legacy| (legacy.wind_down_seconds, legacy.ended, legacy.waits_seconds))
         };
-        if !view.keeping.shared || view.workloads.is_none() || told(&wanted) == told(&record.legacy) {
+        if told(&wanted) == told(&record.legacy) {
             return true;
         }
         if matches!(self.phase, Phase::Idle) {

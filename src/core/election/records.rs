@@ -112,13 +112,12 @@ impl Election {
         match written {
             RecordOutcome::Written(version) => {
                 self.backoff.reset();
-                if version > self.newest {
-                    self.newest = version;
-                    self.stored = Some(Stored::Record(version, intent.record.clone().at(version)));
-                } else if version < self.newest {
+                if version < self.newest {
                     // The watch shows already that somebody wrote after us.
                     return Phase::Idle;
                 }
+                self.newest = version;
+                self.stored = Some(Stored::Record(version, intent.record.clone().at(version)));
                 self.begin(version, *intent)
             }
             RecordOutcome::Conflict => {

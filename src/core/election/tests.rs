@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 mod handovers;
+mod keys;
+mod legacy;
 mod odd_input;
+mod steering;
 mod stray_answers;
 mod told;
 mod upkeep;
@@ -1050,6 +1053,25 @@ fn after_the_store_was_put_back_only_who_leads_already_leads() {
     lab.now = lab.now + Duration::from_secs(10);
     lab.run();
     assert_eq!(role(&lab), "leader");
+
+    // A moment that has come is not waited for.
+    let mut lab = shared(1);
+    (lab.keeping.tenure, lab.keeping.not_before) = (Tenure::Lapsed, lab.now);
+    lab.run();
+    assert_eq!((lab.election.situation(), lab.election.wake()), (&Situation::StoreLost, None));
+}
+
+#[test]
+fn after_a_restart_a_lock_that_ran_out_is_taken_again_for_the_same_pod_unless_an_earlier_election_left_it() {
+    for (of, leader) in [("e", "p0"), ("another", "p2")] {
+        let mut lab = shared(3);
+        let record = Record { election: uid(of), ..lab.record() };
+        lab.edit("p2", |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), "9".into())));
+        lab.stored = Stored::Free(lab.next_version(), Some(record), None);
+        let mut lab = lab.restarted();
+        lab.run();
+        assert_eq!(lab.leader(), Some(leader), "of election {of}");
+    }
 }
 
 #[test]

@@ -51,8 +51,7 @@ impl Election {
         match (stored, version) {
             (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.uid => {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
-                self.withdraw_without_record(stored.written(), view, commands);
-                false
+                self.withdraw_without_record(stored.written(), view, commands)
             }
             (Stored::Record(version, record), _) if record.holder.is_none() && record.generation >= view.generation => {
                 self.phase = Phase::HandingOver(Box::new(Handover::withdraw(*version, record.clone(), fenced)));
@@ -73,29 +72,28 @@ impl Election {
                 self.phase = Phase::Writing(op, Box::new(intent));
                 false
             }
-            (_, None) => {
-                self.withdraw_without_record(None, view, commands);
-                false
-            }
+            (_, None) => self.withdraw_without_record(None, view, commands),
         }
     }
 
-    /// With no record of its own to go by: takes off what is found on the pods.
-    pub(super) fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
+    /// With no record of its own to go by: takes off what is found on the pods. Returns whether to look again.
+    fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) -> bool {
+        if self.withdrawal != Withdrawal::Confirmed {
+            self.maintain_removal(other, view, commands);
+            return false;
+        }
         let selectors = view.scope.selectors_with(other);
-        if self.withdrawal == Withdrawal::Confirmed && selectors.is_empty() {
+        if selectors.is_empty() {
             self.withdrawal = Withdrawal::Listed;
+            return true;
         }
-        if self.withdrawal == Withdrawal::Confirmed {
-            let op = self.next_op();
-            commands.push(Command::ListPods { op, selectors });
-            self.phase = Phase::Verifying(op, None);
-            return;
-        }
-        self.maintain_removal(other, view, commands);
+        let op = self.next_op();
+        commands.push(Command::ListPods { op, selectors });
+        self.phase = Phase::Verifying(op, None);
+        false
     }
 
-    pub(super) fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
+    fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
         self.reread(commands);
         if let Some(until) = self.upkeep_backoff.waits(view.now) {
             self.wake_at(until);

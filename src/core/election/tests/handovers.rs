@@ -304,3 +304,91 @@ fn a_withdrawal_of_somebody_elses_record_stamps_who_may_yet_be_promoted() {
     assert!(all.contains(&"Remove p1 1".to_owned()), "{all:#?}");
     assert!(lab.pods["p1"].version > before && lab.pods["p1"].annotations.is_empty(), "and the stamp goes again");
 }
+
+#[test]
+fn the_only_pod_is_not_tried_again_when_it_is_gone() {
+    let mut lab = Lab::new(1);
+    lab.instead("Promote p0", Outcome::PodWritten(PodOutcome::Gone));
+    let all = lab.run();
+    assert_eq!(all.iter().filter(|words| words.starts_with("Promote")).count(), 1, "{all:#?}");
+    assert_eq!(*lab.election.situation(), Situation::Vacant);
+}
+
+#[test]
+fn a_listing_that_is_older_than_the_cache_costs_no_second_demotion() {
+    let mut lab = Lab::led(2).restarted();
+    let before: Vec<Pod> = lab.pods.values().cloned().collect();
+    lab.unready("p0");
+    for _ in ["before the record is written", "after it"] {
+        lab.instead("ListPods", Outcome::PodsListed(Ok(before.clone())));
+    }
+    let all = lab.run();
+    assert!(lab.instead.is_empty());
+    assert!(place(&all, "Demote p0 2") < place(&all, "Promote p1 2"), "{all:#?}");
+    assert!(!all.iter().any(|words| words.starts_with("ReadPod")), "{all:#?}");
+}
+
+#[test]
+fn what_leads_after_a_change_of_the_candidates_is_not_waited_for() {
+    let mut lab = Lab::led(1);
+    lab.scope = Scope::default();
+    lab.generation = 2;
+    lab.failover_delay = Duration::from_secs(5);
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    let all = lab.run();
+    assert_eq!(all[..2], ["WriteRecord 1 nobody, former", "Remove p0 1"], "{all:#?}");
+    assert!(all.contains(&"Transition nobody SpecChanged".to_owned()), "{all:#?}");
+}
+
+#[test]
+fn a_record_that_names_a_pod_where_the_cluster_is_the_candidate_is_replaced() {
+    let mut lab = Lab::new(1);
+    lab.scope = Scope::default();
+    lab.cluster = Some(Ok(()));
+    lab.run();
+    let holder = Holder { pod: Some("p0".into()), uid: uid("p0"), node: None, ip: None };
+    let edited = Record { holder: Some(holder), ..lab.record() };
+    lab.store(|version| Stored::Record(version, edited));
+    let all = lab.run();
+    assert!(all.contains(&"WriteRecord 2 cluster".to_owned()), "{all:#?}");
+    assert_eq!(lab.record().holder.unwrap().uid, uid("e"));
+}
+
+#[test]
+fn a_promotion_that_is_refused_holds_up_neither_a_new_spec_nor_a_deletion_nor_who_leaves() {
+    for (generation, desired) in
+        [(2, Desired::Run), (2, Desired::Withdraw), (1, Desired::Withdraw), (1, Desired::Leave)]
+    {
+        let mut lab = Lab::new(1);
+        let refused = PodOutcome::Failed(Failure::Refused("a policy".into()));
+        lab.instead("Promote p0", Outcome::PodWritten(refused));
+        let before = lab.pods.clone();
+        lab.run();
+        // Nothing was written after all.
+        lab.pods = before;
+        assert_eq!(*lab.election.situation(), Situation::HandingOver);
+        lab.now = lab.now + Duration::from_secs(60);
+        (lab.generation, lab.desired) = (generation, desired);
+        lab.present = ElectionRead::Present { uid: uid("e"), generation };
+        if desired == Desired::Run {
+            lab.scope = scope("other");
+        }
+        let all = lab.run();
+        assert!(!all.contains(&"Promote p0 1".to_owned()), "it would be refused again: {all:#?}");
+        match desired {
+            Desired::Run => assert_eq!(lab.pods["p0"].labels.get("other").map(String::as_str), Some("leader")),
+            Desired::Withdraw => assert_eq!(lab.stored, Stored::Absent),
+            Desired::Leave | Desired::Freeze => assert_eq!(lab.record().holder, None),
+        }
+    }
+}
+
+#[test]
+fn a_promotion_that_is_refused_is_tried_again_while_nothing_else_is_wanted() {
+    let mut lab = Lab::new(1);
+    let refused = Outcome::PodWritten(PodOutcome::Failed(Failure::Refused("a policy".into())));
+    lab.instead("Promote p0", refused);
+    lab.run();
+    lab.now = lab.now + Duration::from_secs(60);
+    assert_eq!(lab.run()[0], "Promote p0 1");
+}

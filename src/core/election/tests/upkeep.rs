@@ -182,3 +182,58 @@ fn what_is_written_after_a_withdrawal_is_taken_off_again() {
     assert_eq!(*lab.election.situation(), Situation::Withdrawn);
     assert!(!lab.pods["p1"].labels.contains_key("role"));
 }
+
+/// An election of this generation that is deleted.
+fn deleted(mut lab: Lab, generation: i64) -> Lab {
+    lab.desired = Desired::Withdraw;
+    lab.generation = generation;
+    lab.present = ElectionRead::Present { uid: uid("e"), generation };
+    lab
+}
+
+#[test]
+fn a_record_names_nobody_and_the_last_generation_before_labels_are_taken_off() {
+    let withdrawn = |holder: bool, generation: i64| {
+        let mut lab = Lab::led(1);
+        let record = lab.record();
+        let holder = record.holder.clone().filter(|_| holder);
+        lab.store(|version| Stored::Record(version, Record { holder, generation, ..record }));
+        deleted(lab, 2).run()
+    };
+    let told = ["ReadElection", "ReadRecord"];
+    let cleaned = ["ListPods", "Remove p0", "DeleteRecord"];
+    for (holder, generation) in [(true, 1), (true, 2), (false, 1)] {
+        let expected = [&told[..], &["WriteRecord 1 nobody"], &cleaned].concat();
+        assert_eq!(withdrawn(holder, generation), expected, "a leader: {holder}, generation {generation}");
+    }
+    assert_eq!(withdrawn(false, 2), [&told[..], &cleaned].concat(), "it is as it must be already");
+}
+
+#[test]
+fn without_a_record_the_pods_are_listed_before_nothing_is_believed_to_be_left() {
+    let mut lab = deleted(Lab::led(1), 2);
+    lab.store(|_| Stored::Absent);
+    assert_eq!(lab.run(), ["ReadElection", "ReadRecord", "ListPods", "Remove p0"]);
+    assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+}
+
+#[test]
+fn where_the_cluster_is_the_candidate_no_pods_are_listed() {
+    let mut lab = Lab::new(0);
+    lab.scope = Scope::default();
+    lab.cluster = Some(Ok(()));
+    lab.run();
+    let mut lab = deleted(lab, 2);
+    lab.store(|_| Stored::Absent);
+    assert_eq!(lab.run(), ["ReadElection", "ReadRecord"]);
+    assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+}
+
+#[test]
+fn a_pod_that_has_just_left_the_group_is_rid_of_its_labels_before_the_record_goes() {
+    let mut lab = deleted(Lab::led(2), 2);
+    lab.edit("p1", |pod| drop(pod.labels.insert("app".into(), "other".into())));
+    let all = lab.run();
+    assert_eq!(all.last().unwrap(), "DeleteRecord", "{all:#?}");
+    assert!(all.contains(&"Remove p1".to_owned()), "{all:#?}");
+}

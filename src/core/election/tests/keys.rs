@@ -1,0 +1,120 @@
+//! Locks that the election has under another key than its present one.
+
+use super::*;
+
+fn old() -> Key {
+    Key::lease("", "old")
+}
+
+/// The lock under the old key, as it is in the store. What the watch shows of it is in [`Lab::strays`].
+struct Old(Stored);
+
+impl Old {
+    /// As [`Lab::answer`], for both keys; returns what was asked for, with the version that it was meant for.
+    fn answer(&mut self, lab: &mut Lab, command: &Command) -> String {
+        let words = in_words(command);
+        let made = lab.next_version();
+        let (op, version, made) = match command {
+            Command::WriteRecord { op, key, expected, record } if *key == old() => {
+                (*op, expected.unwrap_or_default(), Stored::Record(made, record.clone()))
+            }
+            Command::DeleteRecord { op, key, version } if *key == old() => (*op, *version, Stored::Absent),
+            command => {
+                lab.locks = vec![(old(), self.0.clone())];
+                if let Some((op, outcome)) = lab.answer(command, &words) {
+                    lab.election.take(op, outcome, lab.now);
+                }
+                return words;
+            }
+        };
+        let outcome = if self.0.version() == Some(version) {
+            self.0 = made;
+            RecordOutcome::Written(self.0.version().unwrap_or(version))
+        } else {
+            RecordOutcome::Conflict
+        };
+        lab.election.take(op, Outcome::RecordWritten(outcome), lab.now);
+        format!("old at {version}: {words}")
+    }
+
+    /// Steps and answers until nothing more is asked for, or until `until` was; returns all that was.
+    fn run(&mut self, lab: &mut Lab, until: &str) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for _ in 0..30 {
+            let commands = lab.step();
+            for command in &commands {
+                all.push(self.answer(lab, command));
+            }
+            if commands.is_empty() || all.iter().any(|words| words.starts_with(until)) {
+                return all;
+            }
+        }
+        panic!("it goes on and on: {all:#?}")
+    }
+}
+
+/// A record of somebody with another view of the election, who goes on with the old key.
+fn rivals() -> Record {
+    Record { elector: "another".into(), ..Lab::led(2).record() }
+}
+
+fn emptied() -> Record {
+    Record { holder: None, ..rivals() }
+}
+
+/// An operator that was just started, with no lock under the present key.
+fn started() -> Lab {
+    let mut lab = Lab::led(2);
+    (lab.stored, lab.version) = (Stored::Absent, 500);
+    lab.restarted()
+}
+
+#[test]
+fn a_listing_counts_for_as_long_as_the_watch_shows_what_was_before() {
+    let mut lab = started();
+    lab.strays = vec![(old(), Stored::Record(Version(300), emptied()))];
+    let mut other = Old(Stored::Record(Version(400), rivals()));
+    let all = other.run(&mut lab, "Transition");
+    let at = |words: &str| all.iter().position(|found| found.starts_with(words)).unwrap_or_else(|| panic!("{all:#?}"));
+    assert!(at("ListLocks") < at("old at 400: WriteRecord 2 nobody"), "{all:#?}");
+    assert!(at("old at 400: WriteRecord 2 nobody") < at("Promote p0"), "{all:#?}");
+}
+
+#[test]
+fn what_the_watch_shows_later_than_a_listing_counts() {
+    let mut lab = started();
+    let mut other = Old(Stored::Record(Version(400), rivals()));
+    other.run(&mut lab, "ListLocks");
+    other.0 = Stored::Record(Version(450), rivals());
+    lab.strays = vec![(old(), other.0.clone())];
+    let all = other.run(&mut lab, "Transition");
+    let emptying = all.iter().find(|words| words.starts_with("old"));
+    assert_eq!(emptying.map(String::as_str), Some("old at 450: WriteRecord 2 nobody"), "{all:#?}");
+}
+
+#[test]
+fn a_lock_that_somebody_takes_again_after_it_was_emptied_is_emptied_again() {
+    let mut lab = started();
+    let mut other = Old(Stored::Record(Version(400), rivals()));
+    lab.strays = vec![(old(), other.0.clone())];
+    assert_eq!(other.run(&mut lab, "old")[..1], ["old at 400: WriteRecord 1 nobody"]);
+    other.0 = Stored::Record(Version(600), rivals());
+    lab.version = 600;
+    lab.strays = vec![(old(), other.0.clone())];
+    let all = other.run(&mut lab, "Transition");
+    assert_eq!(all[0], "old at 600: WriteRecord 1 nobody", "{all:#?}");
+    assert_eq!(lab.leader(), Some("p0"));
+}
+
+#[test]
+fn an_answer_to_another_request_is_not_taken_for_the_one_to_an_emptying() {
+    let mut lab = started();
+    let mut other = Old(Stored::Record(Version(400), rivals()));
+    lab.strays = vec![(old(), other.0.clone())];
+    let emptying = lab.step();
+    let stray = Outcome::RecordWritten(RecordOutcome::Written(Version(5_000)));
+    lab.election.take(OpId(u64::MAX), stray, lab.now);
+    assert!(lab.step().is_empty(), "its own is awaited");
+    assert_eq!(other.answer(&mut lab, &emptying[0]), "old at 400: WriteRecord 1 nobody");
+    assert!(!lab.step().is_empty());
+}
