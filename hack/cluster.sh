@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # A real Kubernetes control plane with simulated nodes (kwok), for the tests, the demo and the benchmarks.
 #
-#   hack/cluster.sh hold NAME [NODES] [torture]     makes it (3 nodes unless told otherwise) and prints one line, KUBECONFIG=/path,
+#   hack/cluster.sh hold NAME [NODES] [torture | FILE.yaml]
+#                                                   makes it (3 nodes unless told otherwise) and prints one line, KUBECONFIG=/path,
 #                                                   when it is usable; deletes it when its standard input ends
 #
-# With `torture`, etcd keeps all as JSON, and a second line, ETCD=http://…, tells where that can be read. It also takes orders,
-# a line each, and answers each by one line, PID=…, the process that there is then, or none:
+# With FILE.yaml, kwokctl is told what that says, too. With `torture`, etcd keeps all as JSON, and a second line, ETCD=http://…,
+# tells where that can be read. It also takes orders, a line each, and answers each by one line, PID=…, the process that there is
+# then, or none:
 #
 #   kill etcd      SIGKILL; start etcd starts it again, with its data. The other one is kube-apiserver
 #   pause etcd     SIGSTOP; resume etcd lets it go on
@@ -20,11 +22,16 @@ cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}
 # shellcheck source=hack/hold.sh
 . "$here/hold.sh"
 
-usage() { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 keep() {
-  name=$1 nodes=$2 storage=$3 order='' component=''
+  name=$1 nodes=$2 storage='' settings='' order='' component=''
   declare -A commands=() locks=() # of what is killed: how kwokctl started it, and what keeps its port
+  case $3 in
+    '') ;;
+    torture) storage=torture settings=$here/kwok/torture.yaml ;;
+    *) settings=$3 ;;
+  esac
   trap '' PIPE # a reader that went away is an error of printf's, and the cluster is still to be deleted
   trap 'exit 143' TERM HUP
   local tools
@@ -79,7 +86,7 @@ start() {
   esac
   mapfile -t command <<<"${commands[$component]}"
   (
-    for lock in "${locks[@]}"; do exec {lock}>&-; done
+    for held in "${locks[@]}"; do exec {held}>&-; done
     cd "$directory/clusters/$name"
     exec setpriv --pdeathsig KILL "${command[@]}" </dev/null >>"logs/$component.log" 2>&1
   ) &
@@ -106,7 +113,7 @@ create() {
   # kwokctl asks the API server by a kubectl of its own choice, the one on the PATH or a download.
   PATH=$(dirname "$kubectl"):$PATH KWOK_KUBECTL_BINARY=$kubectl "$kwokctl" create cluster --name "$name" --runtime binary \
     --config "$here/kwok/cluster.yaml" --config "$here/kwok/stages.yaml" --config "$here/kwok/slow-deletion.yaml" \
-    ${storage:+--config "$here/kwok/$storage.yaml"} \
+    ${settings:+--config "$settings"} \
     --etcd-binary "$etcd" --kube-apiserver-binary "$apiserver" --kube-controller-manager-binary "$controllers" \
     --kube-scheduler-binary "$scheduler" --kwok-controller-binary "$kwok" \
     --secure-port=true --kube-authorization=true --kubeconfig "$KUBECONFIG" --timeout 60s >>"$log" 2>&1 || return
@@ -154,7 +161,7 @@ delete() {
 
 case ${1:-} in
   hold | keep)
-    [[ ${2:-} =~ ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$ && ${3:-3} =~ ^[0-9]+$ && ${4:-torture} = torture && $# -le 4 ]] || usage
+    [[ ${2:-} =~ ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$ && ${3:-3} =~ ^[0-9]+$ && ${4:-torture} =~ ^(torture|.*\.yaml)$ && $# -le 4 ]] || usage
     "$1" "$2" "${3:-3}" "${4:-}"
     exit ;;
   *) usage ;;

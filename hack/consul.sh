@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Real Consul servers on 127.0.0.1, for the tests, the demo and the benchmarks.
 #
-#   hack/consul.sh hold dev|dev-1.8|three [NAME]     makes them, prints where they are when they are usable, and deletes them when
+#   hack/consul.sh hold dev|dev-1.8|three|small [NAME]     makes them, prints where they are when they are usable, and deletes them when
 #                                                    its standard input ends
 #
 #   dev        one agent as `consul agent -dev` makes it: in memory, without ACLs and TLS
 #   dev-1.8    the same in Consul 1.8.7
 #   three      three servers that keep their data on disk; HTTPS alone, for those with a certificate of their CA; ACLs, which deny
 #              all that no token allows
+#   small      one server that keeps its data on a disk of 80 MiB, which is made anew with each start; only root can make that
 #
 # What it prints is a line NAME=VALUE each, and then an empty line:
 #
@@ -36,7 +37,7 @@ cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}
 # shellcheck source=hack/hold.sh
 . "$here/hold.sh"
 
-usage() { sed -n '2,34s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,35s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 keep() {
   kind=$1 name=$2 count=1 program=consul pids=()
@@ -148,6 +149,7 @@ ports {
   $grpc_tls
 }
 END
+  [ "$kind" != small ] || printf '%s\n' 'server = true' 'bootstrap_expect = 1' "data_dir = \"$directory/$server\""
   [ "$kind" = three ] || return 0
   for ((other = 1; other <= count; other++)); do others+=${others:+, }\"127.0.0.1:$(port "$other" serf_lan)\"; done
   cat <<END
@@ -178,9 +180,12 @@ END
 }
 
 start() {
-  local mode=(-dev)
-  [ "$kind" != three ] || mode=()
-  setpriv --pdeathsig KILL "$consul" agent "${mode[@]}" -config-file "$directory/$1.hcl" </dev/null >>"$directory/$1.log" 2>&1 &
+  local mode=(-dev) disk=()
+  [[ $kind = dev* ]] || mode=()
+  # The disk goes with the process.
+  # shellcheck disable=SC2016  # the inner shell expands it
+  [ "$kind" != small ] || disk=(unshare --mount sh -c 'mkdir -p "$0" && mount -t tmpfs -o size=80m none "$0" && exec "$@"' "$directory/$1")
+  setpriv --pdeathsig KILL "${disk[@]}" "$consul" agent "${mode[@]}" -config-file "$directory/$1.hcl" </dev/null >>"$directory/$1.log" 2>&1 &
   pids[$1]=$!
 }
 
@@ -226,7 +231,7 @@ delete() {
 
 case ${1:-} in
   hold | keep)
-    [[ ${2:-} =~ ^(dev|dev-1\.8|three)$ && ${3:-test} =~ ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$ && $# -le 3 ]] || usage
+    [[ ${2:-} =~ ^(dev|dev-1\.8|three|small)$ && ${3:-test} =~ ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$ && $# -le 3 ]] || usage
     "$1" "$2" "${3:-test}"
     exit ;;
   *) usage ;;

@@ -182,10 +182,8 @@ install_kinds() {
     if kube get "$name" >/dev/null 2>&1; then present=$((present + 1)); else missing=$((missing + 1)); fi
   done
   if [ "$present" = 0 ]; then
-    kube apply -f "$work/crds.yaml" >/dev/null
+    "$lictor" crd --apply --kubeconfig "$kubeconfig" >/dev/null
     undo_in_cluster_later "$kubectl" --kubeconfig "$kubeconfig" delete -f "$work/crds.yaml" --timeout=60s
-    # shellcheck disable=SC2086  # the names are several words
-    kube wait --for=condition=Established $names --timeout=30s >/dev/null
   elif [ "$missing" = 0 ]; then
     say 'they were there already and are left as they are; if an operator serves this cluster, it will take part'
   else

@@ -157,8 +157,7 @@ impl World {
         // From here on, the directory goes with the world.
         let client = cluster.client().await;
         let mut world = Self { cluster, directory, client, nodes: Vec::new() };
-        world.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")], None)?;
-        world.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"], None)?;
+        world.cluster.install_definitions();
         world.apply(&user())?;
         let token = world.kubectl(&["create", "token", "lictor", "-n", SYSTEM, "--duration=12h"], None)?;
         let kubeconfig = world.kubeconfig();

@@ -120,9 +120,19 @@ pub struct ElectionClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub key_pattern: Option<String>,
+
+    /// The namespaces whose elections may use this class. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1000), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
+    pub allowed_namespaces: Option<Vec<String>>,
 }
 
 impl ElectionClassSpec {
+    /// Whether elections of a namespace may use this class.
+    pub fn is_offered_to(&self, namespace: &str) -> bool {
+        self.allowed_namespaces.as_ref().is_none_or(|allowed| allowed.iter().any(|name| name == namespace))
+    }
+
     /// How locks are named: as the class says, or the default of its store.
     pub fn effective_key_template(&self) -> &str {
         let default = if self.consul.is_some() { consul_template!() } else { lease_template!() };

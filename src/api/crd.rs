@@ -7,6 +7,9 @@ use kube::CustomResourceExt;
 
 use super::{ElectionClass, LeaderElection};
 
+/// On a definition: the lictor that it is of.
+pub const VERSION_ANNOTATION: &str = "lictor.dev/version";
+
 /// The definitions of all kinds.
 pub fn definitions() -> [CustomResourceDefinition; 2] {
     [LeaderElection::crd(), ElectionClass::crd()].map(tidied)
@@ -28,6 +31,8 @@ pub fn definitions_as_yaml() -> Result<String, serde_yaml::Error> {
 /// The API server knows no formats of unsigned numbers, and says so to whoever installs the definitions: their limits are in
 /// `minimum` and `maximum`. And `kubectl explain` breaks lines by itself.
 fn tidied(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    definition.metadata.annotations.get_or_insert_default().insert(VERSION_ANNOTATION.into(), version);
     for version in &mut definition.spec.versions {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             tidy(schema);

@@ -21,7 +21,7 @@ pub use consul::{
     ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, LockPolicy,
     LostCluster, SecretKeyRef, SecretRef,
 };
-pub use crd::{definitions, definitions_as_yaml};
+pub use crd::{VERSION_ANNOTATION, definitions, definitions_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, Handover, HandoverOrder, HistoryEntry, HttpGet, Leader, LeaderElection,
     LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator, PodSelectorRequirement,

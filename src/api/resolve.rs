@@ -5,7 +5,7 @@ mod consul;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, ElectionClass, LeaderElection};
+use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, LeaderElection};
 use crate::api;
 use crate::core;
 
@@ -97,12 +97,27 @@ pub struct Refusal {
 /// # Errors
 /// What is wrong with it, for its user.
 pub fn resolve(election: &LeaderElection, classes: &Classes, controller: &str) -> Option<Result<Resolved, Refusal>> {
-    let class = match find_class(election.spec.class_name.as_deref(), classes) {
+    let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
+    let class = match find_class(election.spec.class_name.as_deref(), namespace, classes) {
         Ok(class) => class,
         Err(refusal) => return Some(Err(refusal)),
     };
-    if class.controller.is_some_and(|serving| serving != controller) {
+    if class.controller != controller {
         return None;
+    }
+    if !class.offered {
+        let (name, offered) = (&class.name, offered(namespace, classes));
+        let instead = match offered.as_str() {
+            "" => String::new(),
+            names => format!("write one of {names} into spec.className, or "),
+        };
+        return Some(Err(Refusal {
+            reason: "ClassNotOffered",
+            message: format!(
+                "the ElectionClass {name:?} is not offered to the namespace {namespace:?}: {instead}let an administrator add it to the \
+                 class's spec.allowedNamespaces"
+            ),
+        }));
     }
     Some(resolve_spec(election, &class))
 }
@@ -185,17 +200,18 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
     })
 }
 
-/// What a class says; the built-in one has no controller and serves wherever it is found.
+/// What a class says. The built-in one is the default controller's: of two installations in a cluster, one serves it.
 struct Class<'a> {
     name: String,
-    controller: Option<&'a str>,
+    controller: &'a str,
+    offered: bool,
     key_template: &'a str,
     key_pattern: Option<&'a str>,
     /// Where it keeps its locks in Consul, if it does.
     consul: Option<Result<ConsulClass, Refusal>>,
 }
 
-fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a>, Refusal> {
+fn find_class<'a>(wanted: Option<&str>, namespace: &str, classes: &'a Classes) -> Result<Class<'a>, Refusal> {
     let defaults: Vec<&String> = classes.iter().filter(|(_, class)| is_default(class)).map(|(name, _)| name).collect();
     let name = match (wanted, defaults.as_slice()) {
         (Some(name), _) => name,
@@ -215,20 +231,22 @@ fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a
     match classes.get(name) {
         Some(class) => Ok(Class {
             name: name.into(),
-            controller: Some(&class.spec.controller),
+            controller: &class.spec.controller,
+            offered: class.spec.is_offered_to(namespace),
             key_template: class.spec.effective_key_template(),
             key_pattern: class.spec.key_pattern.as_deref(),
             consul: consul_class(class),
         }),
         None if name == BUILT_IN_CLASS => Ok(Class {
             name: name.into(),
-            controller: None,
+            controller: DEFAULT_CONTROLLER,
+            offered: true,
             key_template: "{name}",
             key_pattern: Some("*"),
             consul: None,
         }),
         None => {
-            let offered = classes.keys().map(String::as_str).chain([BUILT_IN_CLASS]).collect::<Vec<_>>().join(", ");
+            let offered = offered(namespace, classes);
             Err(Refusal {
                 reason: "UnknownClass",
                 message: format!(
@@ -237,6 +255,13 @@ fn find_class<'a>(wanted: Option<&str>, classes: &'a Classes) -> Result<Class<'a
             })
         }
     }
+}
+
+/// The classes that elections of a namespace may use, for a person.
+fn offered(namespace: &str, classes: &Classes) -> String {
+    let names = classes.iter().filter(|(_, class)| class.spec.is_offered_to(namespace)).map(|(name, _)| name.as_str());
+    let built_in = [BUILT_IN_CLASS].into_iter().filter(|name| !classes.contains_key(*name));
+    names.chain(built_in).collect::<Vec<_>>().join(", ")
 }
 
 fn is_default(class: &ElectionClass) -> bool {
@@ -380,7 +405,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::DEFAULT_CONTROLLER;
 
     fn election(spec: serde_json::Value) -> LeaderElection {
         let mut spec = spec;
@@ -426,6 +450,23 @@ mod tests {
         assert_eq!(outcome(json!({}), &two), Err("AmbiguousDefaultClass"));
         let foreign = classes(&[("a", true, json!({"lease": {}, "controller": "example.com/other"}))]);
         assert_eq!(outcome(json!({}), &foreign), Err("elsewhere"));
+        assert_eq!(resolve(&election(json!({})), &Classes::new(), "example.com/other"), None, "one lictor serves it");
+    }
+
+    #[test]
+    fn a_class_serves_the_namespaces_to_which_it_is_offered() {
+        let to = |names: &[&str]| classes(&[("a", true, json!({"lease": {}, "allowedNamespaces": names}))]);
+        assert_eq!(outcome(json!({}), &to(&["bank", "shop"])), Ok(("a".into(), "web".into())));
+        // Not another class in silence: its locks may be elsewhere.
+        assert_eq!(outcome(json!({}), &to(&["bank"])), Err("ClassNotOffered"));
+        assert_eq!(outcome(json!({"className": "a"}), &to(&["bank"])), Err("ClassNotOffered"));
+        let message = resolve(&election(json!({"className": "a"})), &to(&["bank"]), DEFAULT_CONTROLLER);
+        let message = message.and_then(Result::err).map(|refusal| refusal.message).unwrap_or_default();
+        assert!(message.contains("write one of lease into spec.className"), "{message}");
+        let all = classes(&[("lease", false, json!({"lease": {}, "allowedNamespaces": ["bank"]}))]);
+        assert_eq!(outcome(json!({}), &all), Err("ClassNotOffered"), "the built-in class can be taken away");
+        let foreign = json!({"lease": {}, "controller": "example.com/other", "allowedNamespaces": ["bank"]});
+        assert_eq!(outcome(json!({}), &classes(&[("a", true, foreign)])), Err("elsewhere"), "another lictor says it");
     }
 
     #[test]

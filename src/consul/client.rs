@@ -69,7 +69,10 @@ pub enum SettingsError {
     )]
     Identity(String),
     /// The system lacks something, such as root certificates.
-    #[error("no client for Consul can be made: {0}")]
+    #[error(
+        "no client for Consul can be made: {0}; where the system has no certificate authorities, as in lictor's image, \
+         name Consul's by caSecretRef"
+    )]
     System(String),
 }
 

@@ -205,7 +205,9 @@ pub(super) fn led_elsewhere(rival: &Rival) -> String {
         (Some(cluster), Some(Holder { pod: Some(pod), .. })) => format!("the leader is {pod} in the cluster {cluster}"),
         (Some(cluster), Some(Holder { pod: None, .. })) => format!("the leader is the cluster {cluster}"),
         (Some(cluster), None) => format!("the cluster {cluster} holds the lock"),
-        (None, _) => format!("the lock is held by {session}, which is not lictor: its turn comes when that lets go"),
+        (None, _) => format!(
+            "the lock is held by {session}, and lictor did not write what is in it: its turn comes when that lets go"
+        ),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Does in the world what elections ask for.
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -79,6 +81,7 @@ impl Executor {
     /// `stores`: where the election may have locks.
     pub(super) fn perform(&self, id: ElectionId, stores: BTreeSet<StoreId>, tenure: Tenure, command: Command) {
         let (Some(op), Some(refused)) = (command.op(), command.failed(not_acting())) else { return };
+        let lost = command.failed(defect());
         let this = self.clone();
         let turn = match &command {
             Command::ReadRecord { key, .. }
@@ -101,7 +104,13 @@ impl Executor {
             // The claim may have ended while this waited for its turn, and so may the tenure.
             let may = this.acts() && (!promotes || tenure.lasts(monotonic()));
             let asked = command.to_string();
-            let outcome = if may { this.request(&id, &stores, tenure, command).await } else { refused };
+            let outcome = if may {
+                // Without an outcome the election would wait for ever.
+                let request = AssertUnwindSafe(this.request(&id, &stores, tenure, command)).catch_unwind().await;
+                request.unwrap_or_else(|_| lost.unwrap_or(refused))
+            } else {
+                refused
+            };
             tracing::trace!(election = %format!("{}/{}", id.namespace, id.name), "{asked} -> {outcome}");
             this.metrics.count_failure(&outcome);
             let _ = this.inputs.send(Input::Outcome(id, op, outcome));
@@ -290,12 +299,26 @@ impl Executor {
         let pending = self.pending.clone();
         pending.fetch_add(1, Ordering::Relaxed);
         crate::process::spawn(async move {
+            // Also if it panics.
+            let _pending = Pending(pending);
             if let Ok(_turn) = turn.acquire_owned().await {
                 Box::pin(work()).await;
             }
-            pending.fetch_sub(1, Ordering::Relaxed);
         });
     }
+}
+
+/// One less when it goes.
+struct Pending(Arc<AtomicUsize>);
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn defect() -> Failure {
+    Failure::Unknown("a defect of lictor, which its log tells as a panic: please report it".into())
 }
 
 fn not_acting() -> Failure {

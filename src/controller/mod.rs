@@ -18,6 +18,6 @@ mod status;
 mod workloads;
 
 pub use input::Input;
-pub use run::{Controller, Parameters};
+pub use run::{Controller, Parameters, Purpose};
 
 use crate::process::{monotonic, wall};

@@ -79,6 +79,23 @@ pub(super) fn status(
     Some(status)
 }
 
+/// What the status says of an election that lictor has withdrawn from. The term stays, so that the next one is higher.
+pub(super) fn farewell(entry: &Entry) -> LeaderElectionStatus {
+    let before = entry.last_status();
+    let message =
+        "lictor was uninstalled here: what it wrote is taken off, and nobody is elected until it is installed again";
+    let told = |type_| condition(type_, false, "Uninstalled", message, entry.generation());
+    let conditions = vec![told(ACCEPTED), told(ELECTED)];
+    LeaderElectionStatus {
+        observed_generation: Some(entry.generation()),
+        conditions: with_transition_times(conditions, &before.conditions, in_seconds(wall())),
+        leader: None,
+        candidates: None,
+        workloads: None,
+        ..before
+    }
+}
+
 /// The lease of an acting operator that is killed has to end first; then the leader may have time to recover, or its probe has to
 /// fail often enough. In Consul, a lock whose holder went silent is kept for a while.
 fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {

@@ -21,6 +21,12 @@ pub enum ClientError {
     /// No file was named, and none was found where they are looked for.
     #[error("there is no cluster to work in: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod ({0})")]
     NoCluster(String),
+    /// No authority is named, and the system has none: an image has no files but the program.
+    #[error(
+        "no certificate authority is known by which the API server could be trusted: name one in the kubeconfig, as \
+         certificate-authority-data ({0})"
+    )]
+    NoAuthority(String),
     /// The configuration makes no client.
     #[error("the connection can't be set up: {0}")]
     Client(#[from] kube::Error),
@@ -45,7 +51,15 @@ pub async fn connect(kubeconfig: Option<&Path>, request_timeout: Duration) -> Re
     // A repeated write is this program's own decision, and a late answer is of no use to it.
     config.default_retry = false;
     config.connect_timeout = Some(request_timeout);
-    Ok(Client::try_from(config)?)
+    if config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http") {
+        // No certificate is checked, so those of the system need not be there.
+        config.root_cert.get_or_insert_default();
+    }
+    let of_the_system = config.root_cert.is_none() && config.root_cert_file.is_none();
+    Client::try_from(config).map_err(|error| match error {
+        kube::Error::RustlsTls(error) if of_the_system => ClientError::NoAuthority(innermost(&error)),
+        error => ClientError::Client(error),
+    })
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

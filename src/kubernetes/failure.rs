@@ -23,7 +23,9 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else {
         return Failure::Unknown(format!("can't {verb} {resource}: {}", chain(error)));
     };
-    if status.is_forbidden() {
+    // Admission control refuses with the same status what the account has the right to.
+    let admission = ["denied request", "denied the request"].iter().any(|words| status.message.contains(words));
+    if status.is_forbidden() && !admission {
         return Failure::Refused(format!(
             "not allowed to {verb} {resource}: {}; grant it to the operator's service account",
             said(status)

@@ -2,23 +2,27 @@
 
 mod classes;
 mod client;
+mod definitions;
 mod elections;
 mod events;
 mod failure;
 mod lease_claim;
 mod nodes;
 mod pods;
+mod rival;
 mod secrets;
 mod watch;
 mod workloads;
 
 pub use classes::ElectionClasses;
 pub use client::{ClientError, Namespaces, connect};
+pub use definitions::{Definitions, Installed};
 pub use elections::Elections;
 pub use events::{Event, Events};
 pub use failure::{WatchFailure, failure, watch_failure, within};
 pub use lease_claim::{ClaimUpdate, LeaseClaim};
 pub use pods::Pods;
+pub use rival::rival;
 pub use secrets::{SecretChange, SecretData, watch_secrets};
 pub use watch::{Change, Retry, watch_classes, watch_config, watch_elections, watch_nodes, watch_pods};
 pub use workloads::{Answer, FIELD_MANAGER, WorkloadObject, Workloads, resource_name, watch_workloads};

@@ -505,8 +505,7 @@ async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits
         assert_eq!(operator.log().matches(&format!("does not know {kind}")).count(), 1, "{}", operator.log());
     }
 
-    cluster.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
-    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+    cluster.install_definitions();
     lab.healthy_neighbour().await;
     assert_eq!(operator.get("/readyz").await.0, 200);
 

@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
+mod bad_days;
 mod bad_input;
 mod classes;
 mod consul;
@@ -14,6 +15,7 @@ mod contract;
 mod elections;
 mod examples;
 mod exchanges;
+mod installation;
 mod late_writer;
 mod operator;
 #[path = "../support/exchanges.rs"]

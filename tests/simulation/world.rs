@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lictor::controller::{Controller, Parameters};
+use lictor::controller::{Controller, Parameters, Purpose};
 use lictor::core::{ClaimParameters, Term};
 use lictor::kubernetes::{LeaseClaim, Namespaces};
 use lictor::process::{Process, monotonic, spawn, spawn_in};
@@ -144,6 +144,7 @@ impl World {
             );
             let namespaces = Namespaces::default();
             let parameters = Parameters {
+                purpose: Purpose::Serve,
                 leases: Arc::new(LeaseStore::new(client.clone(), namespaces.clone(), timeout)),
                 client,
                 namespaces,

@@ -98,8 +98,11 @@ impl World {
 
     /// Makes the clusters: definitions, namespaces, classes, operators.
     pub async fn populate(&self) {
-        self.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
-        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        eventually("the definitions are served", || async {
+            self.try_kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")])?;
+            self.try_kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
+        })
+        .await;
         for (at, cluster) in CLUSTERS.into_iter().enumerate() {
             let namespaces: Api<Namespace> = Api::all(self.client.clone());
             let namespace = serde_json::from_value(json!({"metadata": {"name": cluster}})).expect("a namespace");
@@ -113,7 +116,7 @@ impl World {
         self.replicas.iter().flatten().for_each(Replica::start);
     }
 
-    /// A cluster's class, with its secrets.
+    /// A cluster's classes, with their secrets.
     async fn class(&self, cluster: &str, address: &str) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), cluster);
         let variable = |name: &str| self.consul.variable(name).expect("there are three servers");
@@ -137,6 +140,8 @@ impl World {
             "keyTemplate": format!("{PREFIX}{{name}}"), "keyPattern": format!("{PREFIX}*"),
         });
         self.apply("ElectionClass", None, cluster, json!({"spec": spec})).await;
+        let spec = json!({"controller": format!("torture/{cluster}"), "lease": {}});
+        self.apply("ElectionClass", None, &format!("leases-{cluster}"), json!({"spec": spec})).await;
     }
 
     /// Makes all groups and their pods.
@@ -156,9 +161,8 @@ impl World {
         let clusters: Vec<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
         self.book.write(What::Group(Group { name: name.into(), kind, clusters: clusters.clone(), markings }));
         for cluster in &clusters {
-            if kind != Kind::Leases {
-                spec["className"] = json!(cluster);
-            }
+            let class = if kind == Kind::Leases { format!("leases-{cluster}") } else { cluster.clone() };
+            spec["className"] = json!(class);
             if kind == Kind::Workload {
                 let template = json!({
                     "metadata": {"labels": {"app": name}},

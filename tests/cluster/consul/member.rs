@@ -113,6 +113,19 @@ impl Member {
         .await
     }
 
+    /// Waits until the class is not ready, for whatever reason; returns reason and message.
+    pub async fn wait_any_trouble(&self) -> String {
+        eventually("the class is not ready", || async {
+            let class = self.classes_api().get(&self.class).await.map_err(|error| error.to_string())?;
+            let found = class.status.unwrap_or_default();
+            let trouble = found.conditions.iter().find(|c| c.type_ == "Ready" && c.status == "False");
+            trouble
+                .map(|trouble| format!("{}: {}", trouble.reason, trouble.message))
+                .ok_or_else(|| format!("{found:?}"))
+        })
+        .await
+    }
+
     /// Waits until the status names the leader of another cluster.
     pub async fn wait_led_elsewhere(&self, cluster: &str, pod: &str) {
         self.wait_led(cluster, Some(pod)).await;

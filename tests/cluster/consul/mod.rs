@@ -2,7 +2,7 @@
 
 mod alone;
 mod contract;
-mod failures;
+pub mod failures;
 mod login;
 pub mod member;
 mod several;

@@ -21,8 +21,7 @@ impl Cluster {
         SHARED.get_or_init(|| {
             // A node takes 110 pods, and tests leave theirs behind.
             let cluster = Self::start(&format!("test-{}", std::process::id()), 12);
-            cluster.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
-            cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+            cluster.install_definitions();
             cluster
         })
     }
@@ -80,6 +79,14 @@ impl Cluster {
         let output = child.wait_with_output().expect("kubectl ends");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// Installs the definitions, and waits until they are served.
+    pub fn install_definitions(&self) {
+        let mut lictor = Command::new(env!("CARGO_BIN_EXE_lictor"));
+        let output =
+            lictor.args(["crd", "--apply", "--kubeconfig"]).arg(&self.kubeconfig).output().expect("lictor starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Runs kubectl, which must succeed; returns what it printed.

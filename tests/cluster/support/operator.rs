@@ -121,6 +121,11 @@ impl Operator {
     /// Ends it with SIGTERM, and waits for that.
     pub async fn stop(&mut self) -> ExitStatus {
         self.signal("TERM");
+        self.ended().await
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&mut self) -> ExitStatus {
         eventually("the operator ends", || {
             let ended = self.child.try_wait().expect("it can be waited for");
             async move { ended.ok_or_else(|| "still running".to_owned()) }

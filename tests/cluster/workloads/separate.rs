@@ -34,8 +34,7 @@ async fn disabled(member: &Member) {
 #[tokio::test(flavor = "multi_thread")]
 async fn workloads_move_between_separate_control_planes() {
     let other: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("apart-{}", std::process::id()), 1)));
-    other.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")]);
-    other.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+    other.install_definitions();
     let (west, mut operator, west_seen) = side(Cluster::shared(), "west").await;
     enabled(&west).await;
     let (east, _other, east_seen) = side(other, "east").await;

@@ -22,6 +22,8 @@ pub enum Kind {
     Old,
     /// Three servers with data on disk, ACLs and TLS.
     Three,
+    /// One server, whose data is on a small disk of its own.
+    Small,
 }
 
 /// One server, or three that belong together.
@@ -52,6 +54,7 @@ impl Consul {
             Kind::Dev => "dev",
             Kind::Old => "dev-1.8",
             Kind::Three => "three",
+            Kind::Small => "small",
         };
         let held = Arc::new(Held::start("consul.sh", &[name, &format!("test-{}", std::process::id())]));
         let variables = held.variables();

@@ -8,11 +8,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::super::member::{Member, entry, sessions};
+use super::servers::at_three;
 use super::{TTL, within};
-use crate::consul_support::Consul;
+use crate::consul_support::{Consul, Kind};
 
 /// The library; from Debian, unpacked beside the other programs that the tests run.
-fn libfaketime() -> PathBuf {
+pub fn libfaketime() -> PathBuf {
     let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
     let output = Command::new(tools).arg("libfaketime").output().expect("hack/tools.sh runs");
     assert!(output.status.success(), "hack/tools.sh has libfaketime");
@@ -75,4 +76,17 @@ async fn a_clock_that_is_set_back_or_forth_changes_nothing() {
     assert_eq!(recorder.assert_promises(), 3);
     assert!(recorder.longest_vacancy() < Duration::from_secs(5), "{:?}", recorder.longest_vacancy());
     let _ = std::fs::remove_file(&file);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_of_consul_is_told_in_the_class() {
+    let consul = Consul::start(Kind::Three);
+    let member = at_three(&consul, consul.server(1), "fail-expired", None).await;
+    let library = libfaketime();
+    // Consul's own program makes certificates for a year, and those of the control plane last for longer.
+    let environment = [("LD_PRELOAD", library.to_str().expect("a path is text")), ("FAKETIME", "+3y")];
+    let _operator = member.operator_in(&environment);
+    let message = member.wait_class("False", "NoAnswer").await;
+    eprintln!("measured: Consul's certificate has expired: {message}");
+    assert!(message.contains("certificate") && message.contains("expired"), "{message}");
 }

@@ -4,6 +4,7 @@
 //! A test's scenarios run side by side where they wait for the same thing: a session's end takes twenty seconds.
 
 mod clock;
+mod disk;
 mod hands;
 mod network;
 mod rewound;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+pub use self::clock::libfaketime;
 use super::member::Member;
 use crate::support::{Operator, Recorder};
 

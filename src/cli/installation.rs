@@ -1,0 +1,65 @@
+//! Which installation a subcommand is about: the options that `run`, `check` and `withdraw` share.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use kube::Client;
+
+use crate::api::DEFAULT_CONTROLLER;
+use crate::kubernetes::Namespaces;
+
+/// One installation of lictor in a cluster.
+#[derive(Debug, Args)]
+pub(super) struct Installation {
+    /// The kubeconfig file. Default: as kubectl finds it; in a pod, the service account.
+    #[arg(long, env = "LICTOR_KUBECONFIG", value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+
+    /// The namespaces to serve, separated by commas. Default: all.
+    #[arg(long, env = "LICTOR_NAMESPACES", value_name = "NAMES", value_delimiter = ',', value_parser = namespace)]
+    namespaces: Vec<String>,
+
+    /// The namespace of the operator's own Lease. Default: that of the pod, else "default".
+    #[arg(long, env = "LICTOR_LEASE_NAMESPACE", value_name = "NAME", value_parser = namespace)]
+    lease_namespace: Option<String>,
+
+    /// The elections to serve: those whose ElectionClass has this spec.controller.
+    #[arg(long, env = "LICTOR_CONTROLLER", value_name = "NAME", default_value = DEFAULT_CONTROLLER, value_parser = controller)]
+    pub(super) controller: String,
+}
+
+impl Installation {
+    pub(super) fn namespaces(&self) -> Namespaces {
+        Namespaces::new(self.namespaces.clone())
+    }
+
+    pub(super) fn lease_namespace(&self, client: &Client) -> String {
+        self.lease_namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned())
+    }
+
+    /// The name of the operator's own Lease.
+    pub(super) fn lease_name(&self) -> String {
+        self.controller.replace('/', "-")
+    }
+}
+
+pub(super) fn namespace(name: &str) -> Result<String, String> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let edge = |c: Option<char>| c.is_some_and(|c| c != '-');
+    if name.len() <= 63 && name.chars().all(legal) && edge(name.chars().next()) && edge(name.chars().last()) {
+        Ok(name.into())
+    } else {
+        Err("a namespace has lower-case letters, digits and '-', for example shop".into())
+    }
+}
+
+/// It names the operator's Lease, so it has to be legal for that.
+fn controller(name: &str) -> Result<String, String> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '/');
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    if name.len() <= 253 && name.chars().all(legal) && edge(name.chars().next()) && edge(name.chars().last()) {
+        Ok(name.into())
+    } else {
+        Err("a controller has lower-case letters, digits, '-', '.' and '/', for example example.com/lictor".into())
+    }
+}

@@ -1,0 +1,124 @@
+//! An operator in this process: a claim on the installation's Lease, and the loop that acts while it is held.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::installation::Installation;
+use crate::consul;
+use crate::controller::{Controller, Parameters, Purpose};
+use crate::core::ClaimParameters;
+use crate::kubernetes::{LeaseClaim, connect, rival};
+use crate::process::{monotonic, spawn};
+use crate::store::LeaseStore;
+use crate::telemetry::{Health, Metrics};
+
+/// What an operator is made with, beside its installation.
+pub(super) struct Role {
+    pub(super) purpose: Purpose,
+    /// Of this start of this replica, unique.
+    pub(super) identity: String,
+    pub(super) lease_duration: Duration,
+    pub(super) metrics: Metrics,
+    pub(super) health: Health,
+}
+
+impl Role {
+    fn claim(&self) -> ClaimParameters {
+        ClaimParameters { duration: self.lease_duration }
+    }
+
+    /// The limit of each request. One that is under way when the claim ends should not outlive the margin that is kept for it; and a
+    /// busy API server is given its time.
+    fn request_timeout(&self) -> Duration {
+        self.claim().margin().clamp(Duration::from_secs(2), Duration::from_secs(10))
+    }
+
+    pub(super) async fn connect(&self, installation: &Installation) -> anyhow::Result<Client> {
+        Ok(connect(installation.kubeconfig.as_deref(), self.request_timeout()).await?)
+    }
+}
+
+/// An operator that runs.
+pub(super) struct Operator {
+    stop: watch::Sender<bool>,
+    release: watch::Sender<bool>,
+    claim: JoinHandle<anyhow::Result<()>>,
+    controller: JoinHandle<()>,
+}
+
+impl Operator {
+    pub(super) fn start(client: Client, installation: &Installation, role: Role) -> anyhow::Result<Self> {
+        let request_timeout = role.request_timeout();
+        let (namespaces, own_namespace) = (installation.namespaces(), installation.lease_namespace(&client));
+        let (claim, acting) = LeaseClaim::new(
+            client.clone(),
+            &own_namespace,
+            installation.lease_name(),
+            role.identity.clone(),
+            role.claim(),
+            monotonic,
+        );
+        let controller = Controller::new(
+            Parameters {
+                purpose: role.purpose,
+                client: client.clone(),
+                namespaces: namespaces.clone(),
+                controller: installation.controller.clone(),
+                identity: role.identity,
+                lease_duration: role.lease_duration,
+                own_namespace: own_namespace.clone(),
+                request_timeout,
+                leases: Arc::new(LeaseStore::new(client.clone(), namespaces.clone(), request_timeout)),
+                consul: Arc::new(consul::Client::new),
+            },
+            acting,
+            role.metrics,
+            role.health,
+        )?;
+        let (stop, stopping) = watch::channel(false);
+        let (release, releasing) = watch::channel(false);
+        let (name, served) = (installation.lease_name(), installation.controller.clone());
+        let claim = spawn(async move {
+            if let Some(namespace) = rival(&client, &namespaces, &own_namespace, &name, request_timeout).await {
+                bail!(
+                    "another lictor serves the controller {served} already, from the namespace {namespace}: uninstall one of the two, \
+                     or give this one another --controller, and classes of its own with that in spec.controller"
+                );
+            }
+            claim.run(releasing).await;
+            Ok(())
+        });
+        Ok(Self { stop, release, claim, controller: spawn(controller.run(stopping)) })
+    }
+
+    /// Waits until it ends by itself: when it has done what it is there for, or because it must not act.
+    pub(super) async fn ends(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            done = &mut self.controller => Ok(done?),
+            claim = &mut self.claim => claim?,
+        }
+    }
+
+    /// Ends it: first the handovers that are under way are finished, then the claim is given back.
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        self.stop.send_replace(true);
+        if !self.controller.is_finished() {
+            self.controller.await?;
+        }
+        self.release.send_replace(true);
+        self.claim.await?
+    }
+}
+
+/// A name for this start of this process: a Lease or a record that an earlier start wrote is somebody else's.
+pub(super) fn unique(identity: Option<String>) -> String {
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let base = identity.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_else(host);
+    let random = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), std::process::id());
+    format!("{base}-{:08x}", random & 0xffff_ffff)
+}

@@ -1,0 +1,181 @@
+//! `lictor withdraw`: the end of an installation.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::installation::Installation;
+use super::operator::{Operator, Role, unique};
+use super::{block_on, told};
+use crate::api::{ELECTED, FINALIZER, LeaderElection};
+use crate::controller::Purpose;
+use crate::core::Failure;
+use crate::kubernetes::{Definitions, Installed, failure, within};
+use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
+
+/// The limit of each request.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is looked whether something is gone.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Takes off all that an installation has written: labels and annotations of pods, locks, finalizers, its own Lease. What workloads
+/// were before, they are again.
+///
+/// First the operator is stopped. LeaderElections and classes stay: when lictor is installed again, they are served again, with
+/// higher terms. With --delete-definitions they are deleted, and their definitions.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  lictor withdraw --lease-namespace lictor --deployment lictor")]
+pub(super) struct Withdraw {
+    #[command(flatten)]
+    installation: Installation,
+
+    /// The operator's Deployment in the namespace of its Lease, which is scaled to zero.
+    #[arg(long, env = "LICTOR_DEPLOYMENT", value_name = "NAME")]
+    deployment: String,
+
+    /// Deletes all LeaderElections and ElectionClasses, too, and their definitions.
+    #[arg(long)]
+    delete_definitions: bool,
+
+    /// How long it may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+
+    /// How log lines look.
+    #[arg(long, env = "LICTOR_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+impl Withdraw {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        init_logs(self.log_format)?;
+        block_on(self.withdraw())
+    }
+
+    async fn withdraw(self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(self.timeout);
+        let role = Role {
+            purpose: Purpose::Withdraw,
+            identity: unique(Some("withdraw".into())),
+            // Nobody waits for this one: if it is killed, the next one need not wait for long.
+            lease_duration: Duration::from_secs(5),
+            metrics: Metrics::default(),
+            health: Health::default(),
+        };
+        let client = role.connect(&self.installation).await?;
+        let definitions = Definitions::new(client.clone(), TIMEOUT);
+        if !self.is_defined(&definitions).await {
+            println!("LeaderElection is not defined in this cluster: there is nothing to take off");
+            return Ok(());
+        }
+        let namespace = self.installation.lease_namespace(&client);
+        self.stop_operator(&client, &namespace).await?;
+        let mut operator = Operator::start(client.clone(), &self.installation, role)?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let ended = tokio::select! {
+            ended = timeout_at(deadline, operator.ends()) => ended,
+            _ = terminate.recv() => bail!("told to end before all was taken off: repeat it"),
+            _ = tokio::signal::ctrl_c() => bail!("told to end before all was taken off: repeat it"),
+        };
+        match ended {
+            Ok(ended) => ended?,
+            Err(_) => bail!(
+                "not all was taken off within {} s, and the operator is stopped. Left: {}. Repeat it, with a longer --timeout, or start \
+                 the operator again: kubectl -n {namespace} scale deployment {} --replicas=2",
+                self.timeout,
+                left(&client, &self.installation).await,
+                self.deployment
+            ),
+        }
+        operator.stop().await?;
+        println!("labels, annotations, locks and finalizers are taken off");
+        let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
+        let name = self.installation.lease_name();
+        gone("leases", within(TIMEOUT, leases.delete(&name, &DeleteParams::default())).await.map(drop))
+            .map_err(told)?;
+        if self.delete_definitions { delete(&client, &definitions, deadline).await } else { Ok(()) }
+    }
+
+    /// Without the right to read definitions, they are taken to be there: then the operator runs.
+    async fn is_defined(&self, definitions: &Definitions) -> bool {
+        let installed = definitions.installed().await.unwrap_or_default();
+        !installed
+            .iter()
+            .any(|(name, installed)| name.starts_with("leaderelections.") && *installed == Installed::Missing)
+    }
+
+    async fn stop_operator(&self, client: &Client, namespace: &str) -> anyhow::Result<()> {
+        let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+        let scale = Patch::Merge(json!({"spec": {"replicas": 0}}));
+        match within(TIMEOUT, api.patch_scale(&self.deployment, &PatchParams::default(), &scale)).await {
+            Ok(_) => println!("the operator is stopped: Deployment {namespace}/{} has 0 replicas", self.deployment),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                println!("there is no Deployment {namespace}/{}: no operator to stop", self.deployment);
+            }
+            Err(error) => return Err(told(failure("patch", "deployments/scale", &error))),
+        }
+        Ok(())
+    }
+}
+
+/// What still has a finalizer, with what was said of it last.
+async fn left(client: &Client, installation: &Installation) -> String {
+    let mut left = Vec::new();
+    for (_, api) in installation.namespaces().apis::<LeaderElection>(client) {
+        let Ok(listed) = within(TIMEOUT, api.list(&ListParams::default())).await else { continue };
+        for election in listed.items.iter().filter(|election| is_held(election)) {
+            let conditions = election.status.iter().flat_map(|status| &status.conditions);
+            let said = conditions.filter(|condition| condition.type_ == ELECTED).map(|condition| &condition.message);
+            let said: Vec<&str> = said.map(String::as_str).collect();
+            let place = format!("{}/{}", election.namespace().unwrap_or_default(), election.name_any());
+            left.push(format!("{place} ({})", said.join("; ")));
+        }
+    }
+    if left.is_empty() { "no election, but the operator's Lease is still another's".into() } else { left.join(", ") }
+}
+
+fn is_held(election: &LeaderElection) -> bool {
+    election.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// What another installation still serves, must not vanish under it.
+async fn delete(client: &Client, definitions: &Definitions, deadline: Instant) -> anyhow::Result<()> {
+    let api: Api<LeaderElection> = Api::all(client.clone());
+    let listed = within(TIMEOUT, api.list(&ListParams::default())).await;
+    let listed = listed.map_err(|error| told(failure("list", "leaderelections", &error)))?;
+    let held = |election: &&LeaderElection| is_held(election);
+    if let Some(other) = listed.items.iter().find(held) {
+        bail!(
+            "the definitions stay, for another lictor serves {} of the elections, for example {}/{}: uninstall that one, too, or leave \
+             --delete-definitions out",
+            listed.items.iter().filter(held).count(),
+            other.namespace().unwrap_or_default(),
+            other.name_any()
+        );
+    }
+    definitions.delete().await.map_err(told)?;
+    while definitions.installed().await.map_err(told)?.iter().any(|(_, installed)| *installed != Installed::Missing) {
+        if Instant::now() >= deadline {
+            bail!("the definitions are deleted, but are not gone yet: see kubectl get crd");
+        }
+        sleep(PERIOD).await;
+    }
+    println!("{} elections, the classes and the definitions are deleted", listed.items.len());
+    Ok(())
+}
+
+/// The outcome of a deletion; what is not there is gone.
+fn gone(resource: &str, deleted: kube::Result<()>) -> Result<(), Failure> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        deleted => deleted.map_err(|error| failure("delete", resource, &error)),
+    }
+}

@@ -1,0 +1,48 @@
+//! Consul's disk is full: its servers answer, but can't write anything down, and lose their leader again and again.
+
+use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::super::member::Member;
+use super::{Side, TTL, within};
+use crate::consul_support::{Consul, Kind};
+
+/// Writes until nothing is written any more.
+async fn fill(consul: &Consul) {
+    let (value, mut failed) = ("x".repeat(400_000), 0);
+    while failed < 3 {
+        let written = consul.api().put("/v1/kv/fill", &value).await.is_ok_and(|answer| answer.status == 200);
+        failed = if written { 0 } else { failed + 1 };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_and_the_label_comes_off_in_time() {
+    if std::fs::metadata("/proc/self").expect("it is there").uid() != 0 {
+        eprintln!("left out: only root can make a small disk");
+        return;
+    }
+    let consul = Consul::start(Kind::Small);
+    let member = Member::new("fail-disk", "west", consul.address(), json!({})).await;
+    let (side, _) = Side::led(member, &["a", "b"]).await;
+    let bound = side.member.bound().await;
+    fill(&consul).await;
+    let began = Instant::now();
+    side.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
+    let took = side.recorder.demoted_at().expect("it was demoted").saturating_duration_since(began);
+    assert!(took < TTL, "demoted after {took:?}");
+    let message = side.member.wait_any_trouble().await;
+    eprintln!("measured: a full disk, the label is off after {:.1} s, the class says {message}", took.as_secs_f64());
+
+    // Consul does not go on by itself when there is room again: this one begins anew.
+    consul.server(1).kill();
+    consul.server(1).start();
+    consul.server(1).usable().await;
+    let began = Instant::now();
+    side.member.lab.wait_any_leader().await;
+    within("fail-disk, led when Consul has a disk again", began, bound);
+    side.member.wait_class("True", "Answers").await;
+    side.kept_its_promises().await;
+}

@@ -1,0 +1,216 @@
+//! An installation as a whole: is it well, is it the only one, and how it ends.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use kube::ResourceExt;
+use kube::api::ListParams;
+use serde_json::json;
+
+use crate::support::{Cluster, Lab, PodSpec, eventually};
+
+/// Runs the program until it ends.
+fn lictor(kubeconfig: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lictor"));
+    command.args(arguments).arg("--kubeconfig").arg(kubeconfig).env_remove("RUST_LOG").output().expect("lictor starts")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+impl Lab {
+    /// Runs a subcommand about the installation of this lab, while the test goes on.
+    fn begin(&self, subcommand: &str, arguments: &[&str]) -> tokio::task::JoinHandle<Output> {
+        let own = [subcommand, "--namespaces", &self.namespace, "--lease-namespace", &self.namespace];
+        let all: Vec<String> = own.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
+        let kubeconfig = self.cluster.kubeconfig().to_owned();
+        tokio::task::spawn_blocking(move || lictor(&kubeconfig, &all.iter().map(String::as_str).collect::<Vec<_>>()))
+    }
+
+    async fn run(&self, subcommand: &str, arguments: &[&str]) -> Output {
+        self.begin(subcommand, arguments).await.expect("it ends")
+    }
+
+    /// As a chart makes it: what is to be scaled to zero.
+    fn deploy(&self) {
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "lictor"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "lictor"}},
+                "template": {
+                    "metadata": {"labels": {"app": "lictor"}},
+                    "spec": {"containers": [{"name": "main", "image": "lictor"}]},
+                },
+            },
+        });
+        self.try_kubectl(&["apply", "-f", "-"], Some(&deployment.to_string())).expect("it can be applied");
+    }
+
+    fn replicas(&self) -> String {
+        self.try_kubectl(&["get", "deployment", "lictor", "-ojsonpath={.spec.replicas}"], None).expect("it is there")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_withdrawn_leaves_the_elections_alone_and_nothing_else() {
+    let lab = Lab::new("withdraw").await;
+    lab.deploy();
+    let mut operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.pod("other", PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() }).await;
+    lab.elect(json!({})).await;
+    lab.apply_election("refused", json!({"selector": {"matchLabels": {"app": "x"}}, "className": "nowhere"})).await;
+    lab.wait_any_leader().await;
+    let before =
+        lab.wait_status("web", "a term", |election| election.status.as_ref().is_some_and(|s| s.term.is_some()));
+    let term = before.await.status.and_then(|status| status.term);
+
+    let withdrawal = lab.begin("withdraw", &["--deployment", "lictor", "--timeout", "60"]);
+    eventually("the Deployment is scaled to zero", || async {
+        if lab.replicas() == "0" { Ok(()) } else { Err(lab.replicas()) }
+    })
+    .await;
+    assert!(operator.stop().await.success());
+    let output = withdrawal.await.expect("it ends");
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("labels, annotations, locks and finalizers are taken off"), "{}", text(&output));
+
+    let pods = lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed");
+    for pod in &pods.items {
+        assert!(!pod.labels().contains_key("role"), "{:?}", pod.labels());
+        assert!(!pod.annotations().keys().any(|key| key.starts_with("lictor.dev/")), "{:?}", pod.annotations());
+    }
+    let leases = lab.leases_api().list(&ListParams::default()).await.expect("leases can be listed");
+    assert_eq!(leases.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), [""; 0]);
+    let election = lab.election("web").await;
+    let status = election.status.clone().unwrap_or_default();
+    assert!(election.finalizers().is_empty() && status.leader.is_none() && status.term == term, "{election:?}");
+    lab.wait_condition("web", "Elected", "False", "Uninstalled").await;
+
+    // Installed again, it goes on where it was.
+    let _operator = lab.operator(&[]);
+    lab.wait_any_leader().await;
+    lab.wait_status("web", "a higher term", |election| {
+        election.status.as_ref().is_some_and(|status| status.term > term && status.leader.is_some())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_beside_an_operator_that_goes_on_ends_with_a_message_and_changes_nothing() {
+    let lab = Lab::new("stubborn").await;
+    lab.deploy();
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    let output = lab.run("withdraw", &["--deployment", "lictor", "--timeout", "4"]).await;
+    let said = text(&output);
+    assert!(!output.status.success() && said.contains("not all was taken off within 4 s"), "{said}");
+    assert!(said.contains(&format!("{}/web", lab.namespace)) && said.contains("scale deployment lictor"), "{said}");
+    lab.wait_leader(&leader).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_deployment_what_is_left_of_an_installation_is_taken_off() {
+    let lab = Lab::new("leftover").await;
+    let operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    lab.wait_any_leader().await;
+    operator.signal("KILL");
+    let output = lab.run("withdraw", &["--deployment", "lictor"]).await;
+    assert!(output.status.success() && text(&output).contains("no operator to stop"), "{}", text(&output));
+    assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_tells_what_is_well_and_what_is_not() {
+    let lab = Lab::new("check").await;
+    // Nobody else's classes.
+    let controller = format!("test/{}", lab.namespace);
+    let said = text(&lab.run("check", &["--controller", &controller, "--timeout", "1"]).await);
+    assert!(said.contains("no class has the spec.controller") && said.contains("2 of these are not well"), "{said}");
+    let class = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": lab.namespace},
+        "spec": {"controller": controller, "lease": {}},
+    });
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&class.to_string())).expect("it can be applied");
+    let output = lab.run("check", &["--controller", &controller, "--timeout", "1"]).await;
+    let said = text(&output);
+    assert!(!output.status.success() && said.contains("wrong  no operator acts: there is no Lease"), "{said}");
+    assert!(said.contains("1 of these are not well"), "{said}");
+
+    let operator = lab.operator(&["--controller", &controller]);
+    operator.acts().await;
+    let output = lab.run("check", &["--controller", &controller]).await;
+    assert!(output.status.success() && !text(&output).contains("wrong"), "{}", text(&output));
+    drop(operator);
+    let output = lab.run("check", &["--controller", &controller, "--timeout", "3"]).await;
+    assert!(text(&output).contains("is not renewed within 3 s"), "{}", text(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_installation_with_the_same_controller_is_refused_and_says_which_is_the_first() {
+    let (lab, other) = (Lab::new("first").await, Lab::new("second").await);
+    let mut first = lab.operator(&[]);
+    first.acts().await;
+    let both = format!("{},{}", lab.namespace, other.namespace);
+    let start = || other.operator(&["--namespaces", &both]);
+    let mut second = start();
+    second.logs(&format!("from the namespace {}", lab.namespace)).await;
+    assert_eq!(second.ended().await.code(), Some(1));
+    // What it does not serve is nothing to it.
+    other.operator(&[]).acts().await;
+    assert!(first.stop().await.success());
+    start().acts().await;
+    // A Lease that nobody renews any more is no operator.
+    let abandoned = lab.operator(&[]);
+    abandoned.acts().await;
+    abandoned.signal("KILL");
+    start().acts().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
+    // Definitions are the cluster's: it has no other tests.
+    let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("older-{}", std::process::id()), 1)));
+    let lab = Lab::of(cluster, "older").await;
+    let said = text(&lab.run("check", &["--timeout", "1"]).await);
+    assert!(said.contains("leaderelections.lictor.dev is not defined: run `lictor crd --apply`"), "{said}");
+    let nothing = lab.run("withdraw", &["--deployment", "lictor"]).await;
+    assert!(nothing.status.success() && text(&nothing).contains("there is nothing to take off"), "{}", text(&nothing));
+
+    let apply = || text(&lictor(cluster.kubeconfig(), &["crd", "--apply"]));
+    assert!(apply().contains("leaderelections.lictor.dev is that of lictor"), "{}", apply());
+    cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version=0.0.9", "--overwrite"]);
+    let mut operator = lab.operator(&[]);
+    operator.logs("the definition is of an older lictor").await;
+    operator.acts().await;
+    let said = text(&lab.run("check", &[]).await);
+    assert!(
+        said.contains("leaderelections.lictor.dev is that of lictor 0.0.9") && said.contains("1 of these"),
+        "{said}"
+    );
+    apply();
+    let output = lab.run("check", &[]).await;
+    assert!(output.status.success(), "{}", text(&output));
+
+    // And away with all of it, but not under another installation.
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    lab.wait_any_leader().await;
+    let delete = ["--deployment", "lictor", "--delete-definitions"];
+    let elsewhere = lictor(
+        cluster.kubeconfig(),
+        &[["withdraw", "--lease-namespace", "default", "--controller", "test/other"].as_slice(), &delete].concat(),
+    );
+    let said = text(&elsewhere);
+    assert!(!elsewhere.status.success() && said.contains("another lictor serves 1 of the elections"), "{said}");
+    assert!(operator.stop().await.success());
+    let output = lab.run("withdraw", &delete).await;
+    assert!(output.status.success() && text(&output).contains("1 elections, the classes"), "{}", text(&output));
+    assert_eq!(cluster.kubectl(&["get", "crd", "-oname"]).trim(), "");
+    assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
+}
