@@ -1,0 +1,88 @@
+//! Helm, and what the chart makes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Where the chart is.
+pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/lictor");
+
+/// Runs helm; what it printed, or its error text. What the user of this machine has configured is left out.
+pub fn helm(kubeconfig: Option<&Path>, arguments: &[&str]) -> Result<String, String> {
+    static HELM: OnceLock<String> = OnceLock::new();
+    let helm = HELM.get_or_init(|| {
+        let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
+        let output = Command::new(tools).arg("helm").output().expect("hack/tools.sh runs");
+        String::from_utf8(output.stdout).expect("a path").trim().to_owned()
+    });
+    let nowhere = std::env::temp_dir().join(format!("lictor-no-helm-{}", std::process::id()));
+    let mut command = Command::new(helm);
+    command.args(arguments);
+    for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        command.env(variable, &nowhere);
+    }
+    command.env("KUBECONFIG", kubeconfig.unwrap_or(&nowhere));
+    let output = command.output().expect("helm runs");
+    let _ = std::fs::remove_dir_all(&nowhere);
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+/// What `helm template` makes of these values, as text.
+pub fn template(values: &str, more: &[&str]) -> Result<String, String> {
+    let file = Values::new(values);
+    let arguments = ["template", "lictor", CHART, "--namespace", "lictor", "--kube-version", "1.33.0", "--values"];
+    let all: Vec<&str> = arguments.into_iter().chain([file.path()]).chain(more.iter().copied()).collect();
+    helm(None, &all)
+}
+
+/// The objects in a text of several.
+pub fn objects(text: &str) -> Vec<Value> {
+    let objects = serde_yaml::Deserializer::from_str(text).map(|one| Value::deserialize(one).expect("it is YAML"));
+    objects.filter(|object| !object.is_null()).collect()
+}
+
+/// The one object of this kind whose name ends so.
+pub fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let found: Vec<_> = objects
+        .iter()
+        .filter(|object| object["kind"] == kind)
+        .filter(|object| object["metadata"]["name"].as_str().is_some_and(|found| found.ends_with(name)))
+        .collect();
+    let [one] = found.as_slice() else { panic!("{} objects {kind} …{name}", found.len()) };
+    one
+}
+
+/// The arguments of the one container of a Deployment, Job or Pod.
+pub fn arguments(object: &Value) -> Vec<String> {
+    let spec = if object["kind"] == "Pod" { &object["spec"] } else { &object["spec"]["template"]["spec"] };
+    let arguments = spec["containers"][0]["args"].as_array().expect("it has arguments");
+    arguments.iter().map(|argument| argument.as_str().expect("they are text").to_owned()).collect()
+}
+
+/// A file with values, which goes with the test.
+pub struct Values(PathBuf);
+
+impl Values {
+    pub fn new(text: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("lictor-values-{}-{number}.yaml", std::process::id()));
+        std::fs::write(&path, text).expect("a file can be written");
+        Self(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("the path is text")
+    }
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,168 @@
+//! What needs no cluster: lint, snapshots, refusals, and what has to agree with the rest of the repository.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::helm::{CHART, Values, arguments, find, helm, objects, template};
+
+/// The values files of the snapshots, by name.
+pub fn cases() -> Vec<(String, PathBuf)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chart/snapshots");
+    let entries = directory.read_dir().expect("the directory can be read").map(|entry| entry.unwrap().path());
+    let name = |path: &Path| Some(path.file_name()?.to_str()?.strip_suffix(".values.yaml")?.to_owned());
+    let mut cases: Vec<_> = entries.filter_map(|path| Some((name(&path)?, path))).collect();
+    cases.sort();
+    assert!(cases.len() >= 5, "{cases:?}");
+    cases
+}
+
+#[test]
+fn what_is_made_is_what_is_written() {
+    let bless = std::env::var_os("LICTOR_BLESS").is_some();
+    for (name, values) in cases() {
+        let made =
+            template(&std::fs::read_to_string(&values).unwrap(), &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let file = values.with_file_name(format!("{name}.yaml"));
+        if bless {
+            std::fs::write(&file, &made).unwrap();
+            continue;
+        }
+        let written = std::fs::read_to_string(&file).unwrap_or_default();
+        let line = made.lines().zip(written.lines()).take_while(|(made, written)| made == written).count();
+        assert!(
+            made == written,
+            "tests/chart/snapshots/{name}.yaml:{}:\n- {}\n+ {}\nLICTOR_BLESS=1 cargo test --test chart writes it",
+            line + 1,
+            written.lines().nth(line).unwrap_or("(its end)"),
+            made.lines().nth(line).unwrap_or("(its end)"),
+        );
+    }
+}
+
+#[test]
+fn lint_finds_nothing() {
+    for (name, values) in cases() {
+        let values = values.to_str().unwrap();
+        let told = helm(None, &["lint", "--strict", CHART, "--kube-version", "1.33.0", "--values", values]);
+        let told = told.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(told.contains("0 chart(s) failed"), "{name}: {told}");
+    }
+}
+
+/// What is wrong, and what has to be said about it.
+const NONSENSE: &[(&str, &str)] = &[
+    ("replica: 2", "additional properties 'replica' not allowed"),
+    ("image: {tags: v1}", "at '/image': additional properties 'tags' not allowed"),
+    ("replicas: 0", "at '/replicas': minimum: got 0, want 1"),
+    ("replicas: two", "at '/replicas': got string, want integer"),
+    ("image: {digest: latest}", "at '/image/digest': 'latest' does not match pattern"),
+    ("image: {repository: 'lictor:v1'}", "at '/image/repository': 'lictor:v1' does not match pattern"),
+    (
+        "image: {pullPolicy: Sometimes}",
+        "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
+    ),
+    ("leaseDuration: 15", "at '/leaseDuration': got number, want string"),
+    ("leaseDuration: 1s", "leaseDuration is \"1s\": write seconds from 3s to 300s"),
+    ("controller: Example", "controller is \"Example\": it may have lower-case letters"),
+    ("namespaces: shop", "at '/namespaces': got string, want array"),
+    ("namespaces: [Shop]", "namespaces has \"Shop\": a namespace has lower-case letters"),
+    ("namespaces: [shop, shop]", "at '/namespaces': items at 0 and 1 are equal"),
+    ("podWrites: {labels: ['a role']}", "podWrites has \"a role\", which is no name of a label"),
+    ("{namespaces: [shop], classes: [{name: a, spec: {lease: {}}}]}", "classes can't be made together with namespaces"),
+    (
+        "{namespaces: [shop], uninstall: {deleteDefinitions: true}}",
+        "uninstall.deleteDefinitions can't be true together with namespaces",
+    ),
+    ("uninstall: {deleteDefinitions: true, withdraw: false}", "uninstall.deleteDefinitions needs uninstall.withdraw"),
+    ("uninstall: {timeoutSeconds: 1}", "at '/uninstall/timeoutSeconds': minimum: got 1, want 10"),
+    ("classes: [{name: a, spec: {}}]", "at '/classes/0/spec'"),
+    ("classes: [{name: a, spec: {consul: {address: 'http://consul:8500'}}}]", "missing property 'cluster'"),
+    ("classes: [{name: a, spec: {lease: {}, controller: me}}]", "at '/classes/0/spec/controller'"),
+    ("secrets: [consul-token]", "at '/secrets/0': got string, want object"),
+    ("serviceAccount: {create: false}", "write the name of the service account into serviceAccount.name"),
+    ("serviceAccount: {create: false, name: default}", "serviceAccount.name is default"),
+    (
+        "metrics: {service: {enabled: false}, serviceMonitor: {enabled: true}}",
+        "metrics.serviceMonitor.enabled needs metrics.service.enabled",
+    ),
+    ("policies: {operator: 'yes'}", "at '/policies/operator': got string, want null or boolean"),
+    ("podDisruptionBudget: {maxUnavailable: 0}", "at '/podDisruptionBudget/maxUnavailable'"),
+];
+
+#[test]
+fn nonsense_is_refused_and_the_value_named() {
+    let mut wrong = Vec::new();
+    for (values, says) in NONSENSE {
+        match template(values, &[]) {
+            Ok(_) => wrong.push(format!("{values}\n  should say: {says}\n  is accepted")),
+            Err(error) if error.contains(says) => {}
+            Err(error) => wrong.push(format!("{values}\n  should say: {says}\n  says: {error}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_chart_goes_with_the_program() {
+    let chart: Value =
+        serde_yaml::from_str(&std::fs::read_to_string(Path::new(CHART).join("Chart.yaml")).unwrap()).unwrap();
+    assert_eq!(
+        (&chart["version"], &chart["appVersion"]),
+        (&env!("CARGO_PKG_VERSION").into(), &env!("CARGO_PKG_VERSION").into())
+    );
+    let own = std::fs::read_to_string(Path::new(CHART).join("crds/lictor.dev.yaml")).unwrap();
+    assert!(own == include_str!("../../crds/lictor.dev.yaml"), "charts/lictor/crds is out of date: make fix");
+}
+
+#[test]
+fn the_program_understands_its_arguments() {
+    for (name, values) in cases() {
+        let made = objects(&template(&std::fs::read_to_string(&values).unwrap(), &[]).unwrap());
+        let hooked =
+            made.iter().filter(|object| ["Deployment", "Job", "Pod"].iter().any(|kind| object["kind"] == *kind));
+        for object in hooked {
+            let mut arguments = arguments(object);
+            // Asks for help of what is there, once all before it was understood.
+            arguments.push("--help".into());
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_lictor")).args(&arguments).output().unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{name}: lictor {}: {error}", arguments.join(" "));
+        }
+    }
+}
+
+/// Nothing of a namespaced installation is the cluster's.
+#[test]
+fn a_namespaced_installation_has_no_cluster_wide_object() {
+    let values = "{namespaces: [shop], workloads: {enabled: true}}";
+    let namespaced =
+        ["Deployment", "Job", "Pod", "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount"];
+    for object in objects(&template(values, &[]).unwrap()) {
+        let kind = object["kind"].as_str().unwrap();
+        assert!(namespaced.contains(&kind), "{kind} {}", object["metadata"]["name"]);
+        assert!(object["metadata"]["namespace"].is_string(), "{kind} {}", object["metadata"]["name"]);
+    }
+}
+
+/// Helm deletes hooks before it makes them anew, and what is deleted by that takes all elections with it.
+#[test]
+fn no_class_and_no_definition_is_a_hook() {
+    for (name, values) in cases() {
+        let made = objects(&template(&std::fs::read_to_string(&values).unwrap(), &["--include-crds"]).unwrap());
+        let precious = ["ElectionClass", "CustomResourceDefinition"];
+        for object in made.iter().filter(|object| precious.iter().any(|kind| object["kind"] == *kind)) {
+            let annotations = &object["metadata"]["annotations"];
+            assert!(annotations.get("helm.sh/hook").is_none(), "{name}: {object}");
+            let kept = annotations["helm.sh/resource-policy"] == "keep";
+            assert!(kept || object["kind"] == "CustomResourceDefinition", "{name}: {object}");
+        }
+    }
+    let values = Values::new("{}");
+    let shown = helm(None, &["show", "values", CHART]).unwrap();
+    assert!(shown.contains("deleteDefinitions: false"), "{}", values.path());
+    let upgrade = objects(&template("{}", &[]).unwrap());
+    let rules = &find(&upgrade, "ClusterRole", ".upgrade")["rules"];
+    assert_eq!(rules.as_array().map(Vec::len), Some(1), "{rules}");
+    assert!(rules[0]["resourceNames"].is_array(), "{rules}");
+}
