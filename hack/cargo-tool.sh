@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Prints the path of one of cargo's subcommands, of the version that is pinned here: the one on the PATH if it fits, else the cache's,
+# which is built there the first time.
+#
+#   hack/cargo-tool.sh cargo-deny | cargo-mutants | cargo-cyclonedx | cargo-audit
+set -euo pipefail
+
+case ${1:-} in
+  cargo-deny) version=0.20.2 estimate='4 min' ;; # deny.toml is written for it
+  cargo-mutants) version=27.1.0 estimate='5 min' ;; # .cargo/mutants.toml is
+  cargo-cyclonedx) version=0.5.9 estimate='3 min' ;;
+  cargo-audit) version=0.22.2 estimate='6 min' ;;
+  *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
+cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}/$1-$version
+cached=$cache/bin/$1
+
+# Each is asked as cargo asks it.
+fits() { [[ "$("$1" "${1##*/cargo-}" --version 2>/dev/null)" = *" $version" ]]; }
+
+if found=$(command -v "$1") && fits "$found"; then
+  echo "$found"
+  exit
+fi
+if ! fits "$cached"; then
+  mkdir -p "$cache"
+  (
+    flock 9
+    fits "$cached" && exit
+    echo "building $1 $version (once; about $estimate on two cores)" >&2
+    # Not into the target directory of this project, where cargo would put it when CARGO_TARGET_DIR is set.
+    CARGO_TARGET_DIR=$cache/target cargo install --quiet --locked --root "$cache" "$1@$version" >&2
+    rm -rf "$cache/target"
+  ) 9>"$cache/.lock"
+fi
+echo "$cached"

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Checks what hack/release.sh made, each file by what is going to read it: krew's manifest by krew, which installs the program
+# from it, the SBOM by CycloneDX' schema, the checksums by sha256sum.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+files=$PWD/target/release-files
+version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
+[ -f "$files/SHA256SUMS" ] || { echo "hack/check-release.sh: there is nothing in $files: make release" >&2; exit 1; }
+tools=$(hack/tools.sh helm krew validate-krew-manifest jv)
+{ read -r helm; read -r krew; read -r validate; read -r jv; } <<<"$tools"
+schemas=$(cd hack/tools/cyclonedx && go mod download github.com/CycloneDX/cyclonedx-go && go list -m -f '{{.Dir}}/schema' github.com/CycloneDX/cyclonedx-go)
+directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-release.XXXXXX")
+trap 'rm -rf "$directory"' EXIT
+
+fail() { echo "hack/check-release.sh: $1" >&2; [ ! -f "$directory/log" ] || cat "$directory/log" >&2; exit 1; }
+says() { "${@:2}" >"$directory/log" 2>&1 || fail "$1"; echo "ok  $1"; }
+lacks() { ! grep -F -- "$1" "$2"; }
+
+cd "$files"
+says 'SHA256SUMS is right' sha256sum --check --strict SHA256SUMS
+says 'SHA256SUMS has all files' diff <(find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | sort) <(sed 's/^[^ ]* .//' SHA256SUMS)
+
+says "lictor-$version.tgz is a chart for Helm" "$helm" lint "lictor-$version.tgz"
+says "lictor-$version.tgz installs this version" grep -qE "^appVersion: \"?$version\"?\$" <("$helm" show chart "lictor-$version.tgz")
+
+# The schemas name each other by their addresses. One file has another name in that module.
+mkdir "$directory/schema"
+cp "$schemas"/{bom-1.5,spdx}.schema.json "$directory/schema"
+cp "$schemas/jsf-0.82.schemax.json" "$directory/schema/jsf-0.82.schema.json"
+says "lictor-$version.cdx.json fits CycloneDX' schema" \
+  "$jv" --map "http://cyclonedx.org/schema/=$directory/schema/" "$directory/schema/bom-1.5.schema.json" "lictor-$version.cdx.json"
+for crate in lictor kube rustls tokio; do
+  says "lictor-$version.cdx.json names $crate" grep -q "\"name\": \"$crate\"" "lictor-$version.cdx.json"
+done
+# What only tests need is in no program, and a directory's name tells where it was built.
+for word in proptest stateright "$HOME"; do
+  says "lictor-$version.cdx.json does not name $word" lacks "$word" "lictor-$version.cdx.json"
+done
+
+says 'lictor.yaml is a manifest for krew' "$validate" -manifest lictor.yaml -skip-install
+says 'lictor.yaml has nothing left to fill in' lacks '{' lictor.yaml
+for archive in lictor-"$version"-linux-*.tar.gz; do
+  says "$archive has the program and the licence" diff <(tar -tzf "$archive") <(printf 'lictor\nLICENSE\n')
+  says "lictor.yaml has the sum of $archive" grep -q "$(sha256sum "$archive" | cut -d' ' -f1)" lictor.yaml
+done
+case $(uname -m) in x86_64) architecture=amd64 ;; *) architecture=arm64 ;; esac
+archive=lictor-$version-linux-$architecture.tar.gz
+export KREW_ROOT=$directory/krew KREW_NO_UPGRADE_CHECK=1
+says "krew installs $archive" "$krew" install --manifest lictor.yaml --archive "$archive"
+says 'it runs as a plugin of kubectl' diff <("$KREW_ROOT/bin/kubectl-lictor" --version) <(echo "lictor $version")

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# What a release consists of, as files in target/release-files/. The release workflow runs it on a machine of each architecture;
+# `make release` runs it here, and publishes nothing.
+#
+#   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
+#   hack/release.sh rest                              the chart, the SBOM, krew's manifest of the programs that are there, SHA256SUMS
+#
+# SOURCE in the environment is the repository's address, below which krew finds the programs. The same sources give the same files.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
+files=target/release-files
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' "$@"; }
+
+directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-release.XXXXXX")
+trap 'rm -rf "$directory"' EXIT
+
+# The program of the image and that of the archive are the same file.
+program() {
+  local image=$1 architecture=$2 layer
+  [[ $architecture =~ ^(amd64|arm64)$ ]] || usage
+  [ -f "$image" ] || { echo "hack/release.sh: there is no $image: hack/image.sh makes it" >&2; exit 1; }
+  layer=$(tar -xOf "$image" manifest.json | sed -nE 's/.*"Layers":\["([^"]+)".*/\1/p')
+  tar -C "$directory" -xf "$image" "$layer"
+  tar -C "$directory" -xf "$directory/$layer" lictor
+  cp LICENSE "$directory"
+  pack -C "$directory" -c lictor LICENSE | gzip --no-name --best >"$files/lictor-$version-linux-$architecture.tar.gz"
+  [ "$image" -ef "$files/lictor-$version-linux-$architecture.image.tar" ] || cp "$image" "$files/lictor-$version-linux-$architecture.image.tar"
+}
+
+# What is compiled into the program, and nothing that only its tests need.
+sbom() {
+  local tool
+  tool=$(hack/cargo-tool.sh cargo-cyclonedx)
+  mkdir "$directory/lictor"
+  cp -r Cargo.toml Cargo.lock src "$directory/lictor"
+  # Without a time and a random number, and without the directory's name.
+  (cd "$directory/lictor" && SOURCE_DATE_EPOCH=0 "$tool" cyclonedx --quiet --format json --spec-version 1.5 \
+    --target x86_64-unknown-linux-musl --override-filename sbom >&2)
+  sed "s#file://$directory/lictor#file:///lictor#g" "$directory/lictor/sbom.json" >"$files/lictor-$version.cdx.json"
+}
+
+# Packed once more, for Helm keeps the files' times.
+chart() {
+  local helm
+  helm=$(hack/tools.sh helm)
+  "$helm" package charts/lictor --destination "$directory" >/dev/null
+  mkdir "$directory/chart"
+  tar -C "$directory/chart" -xzf "$directory/lictor-$version.tgz"
+  pack -C "$directory/chart" -c lictor | gzip --no-name --best >"$files/lictor-$version.tgz"
+}
+
+krew() {
+  local edits=() architecture archive sum
+  [ -n "${SOURCE:-}" ] || echo 'hack/release.sh: SOURCE is not set, so krew would look for the programs at https://example.com' >&2
+  for architecture in amd64 arm64; do
+    archive=$files/lictor-$version-linux-$architecture.tar.gz
+    if [ -f "$archive" ]; then
+      sum=$(sha256sum <"$archive")
+      edits+=(-e "s/{SHA256-$architecture}/${sum%% *}/")
+    else
+      edits+=(-e "/# $architecture/,/to: \.\$/d")
+    fi
+  done
+  sed "${edits[@]}" -e '/^ *#/d' -e "s/{VERSION}/$version/g" -e "s#{SOURCE}#${SOURCE:-https://example.com/lictor}#" \
+    deploy/krew/lictor.yaml >"$files/lictor.yaml"
+}
+
+mkdir -p "$files"
+case ${1:-} in
+  program) [ $# = 3 ] || usage; program "$2" "$3" ;;
+  rest)
+    sbom; chart; krew
+    (cd "$files" && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\n' | sort | xargs sha256sum >"$directory/sums" && mv "$directory/sums" SHA256SUMS)
+    echo "$files:"
+    (cd "$files" && wc -c -- *)
+    ;;
+  *) usage ;;
+esac
