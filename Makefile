@@ -8,21 +8,28 @@ scripts := $(wildcard hack/*.sh) .ci/run
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo test prove simulate torture mutants verify fix bench audit
+.PHONY: help demo test prove simulate torture mutants verify fix bench audit image check-image reproducible release e2e-node
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # What the environment says is not used: the demo would install things in a cluster that nobody named.
 demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
 	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
 
 test: ## Run all tests, those on a real control plane too; it is built the first time
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	cargo test --locked
 	$(optimised) --no-default-features --test model -- --nocapture
 	$(optimised) --test simulation -- --nocapture
 	LICTOR_TORTURE_MINUTES=3 cargo test --locked --test torture -- --nocapture
+
+e2e-node: ## Install the image by Helm on real nodes, and break things there (takes root; 5 min)
+	@if hack/node.sh try; then \
+	  hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy node-root kwok kwokctl helm consul >/dev/null; \
+	  hack/image.sh; \
+	  cargo test --locked --test node -- --nocapture; \
+	else echo 'SKIPPED: the tests on real nodes'; fi
 
 simulate: ## Run the operator in a simulated world, faults and all: make simulate [SEEDS=10000] [SEED=17]
 	LICTOR_SEEDS='$(or $(SEEDS),10000)' $(if $(SEED),LICTOR_SEED='$(SEED)') $(optimised) --test simulation -- --nocapture whatever
@@ -38,12 +45,14 @@ prove: ## Check the model of the protocol within its long bounds; takes an hour 
 
 verify: ## Check all that needs no cluster: format, lints, layers, dependencies, generated files; writes nothing
 	cargo fmt --check
-	cargo clippy --all-targets --test model --test simulation --test torture --locked -- -D warnings
+	cargo clippy --all-targets --test model --test simulation --test torture --test node --locked -- -D warnings
 	cargo check --lib --no-default-features --locked
 	cargo test --quiet --locked --test architecture
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
 	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }
-	@deny=$$(hack/cargo-deny.sh) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
+	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other definitions: make fix'; exit 1; }
+	@deny=$$(hack/cargo-tool.sh cargo-deny) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
+	@lint=$$(hack/tools.sh actionlint) && echo 'actionlint .github/workflows' && "$$lint" -shellcheck= .github/workflows/*.yaml
 	@# SC2317 takes functions that are called by a trap or by name for dead code.
 	@if command -v shellcheck >/dev/null; then echo 'shellcheck $(scripts)'; shellcheck --exclude=SC2317 $(scripts); else echo 'shellcheck is not installed: left out'; fi
 
@@ -51,13 +60,31 @@ fix: ## Format, and make the generated files anew
 	cargo fmt
 	cargo run --quiet -- crd >crds/.lictor.dev.yaml
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
+	cp crds/lictor.dev.yaml charts/lictor/crds/
 
 bench: ## Measure the operator against a real control plane
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	cargo bench --bench operator --locked
 
 audit: ## Ask the advisory database about the dependencies; needs the network
-	@deny=$$(hack/cargo-deny.sh) && "$$deny" --locked check advisories
+	@hack/audit.sh
+
+image: ## Make the image as users get it, as an archive, without a registry: make image [TAR=target/image/lictor.tar]
+	@hack/image.sh $(TAR)
+
+check-image: ## Look into the image, and run it: in an empty directory, as nobody, against a real control plane
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl >/dev/null
+	hack/check-image.sh
+
+reproducible: ## Build program and image twice, in different directories, and compare; takes 15 min
+	hack/reproducible.sh
+
+release: ## Make and check the files of a release, and publish none: target/release-files/
+	rm -rf target/release-files
+	hack/image.sh
+	hack/release.sh program target/image/lictor.tar $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,amd64)
+	hack/release.sh rest
+	hack/check-release.sh
 
 mutants: ## Change the core in a thousand ways, and see that its tests notice (hours): make mutants [ARGS='--file src/core/claim.rs']
-	@tool=$$(hack/cargo-mutants.sh) && PATH=$$tool:$$PATH PROPTEST_CASES=32 LICTOR_SEEDS=300 cargo mutants --output "$$tool/.." $(ARGS)
+	@tool=$$(hack/cargo-tool.sh cargo-mutants) && PROPTEST_CASES=32 LICTOR_SEEDS=300 "$$tool" mutants --output "$${tool%/bin/*}" $(ARGS)

@@ -1,0 +1,96 @@
+//! A client of a Service that calls it all the time, by a new connection each time, and writes down what comes back.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Between two calls.
+const PERIOD: Duration = Duration::from_millis(5);
+/// After so long without an answer a call is lost.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The calls come from one port after the other. The node remembers for two minutes where it sent a connection from a port, if that
+/// was never answered, and would send the next one from there to the same pod, which is gone: many clients don't have that.
+const PORTS: RangeInclusive<u16> = 32768..=60999;
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub sent: Instant,
+    pub ended: Instant,
+    /// The pod that answered; why there was no answer.
+    pub answer: Result<String, String>,
+}
+
+/// Calls as long as it lives.
+pub struct Caller {
+    calls: Arc<Mutex<Vec<Call>>>,
+    task: JoinHandle<()>,
+}
+
+impl Caller {
+    pub fn start(address: SocketAddr) -> Self {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let kept = calls.clone();
+        let task = tokio::spawn(async move {
+            let mut ticks = interval(PERIOD);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            for port in PORTS.cycle() {
+                ticks.tick().await;
+                let kept = kept.clone();
+                tokio::spawn(async move {
+                    let sent = Instant::now();
+                    let mut stage = "connection";
+                    let answer = match timeout(PATIENCE, ask(port, address, &mut stage)).await {
+                        Ok(answer) => answer.map_err(|error| format!("{stage}: {error}")),
+                        Err(_) => Err(format!("no {stage} in time")),
+                    };
+                    kept.lock().unwrap().push(Call { sent, ended: Instant::now(), answer });
+                });
+            }
+        });
+        Self { calls, task }
+    }
+
+    /// All calls that were sent from this moment on and have ended, in the order in which they were sent.
+    pub fn since(&self, start: Instant) -> Vec<Call> {
+        // They are kept in the order in which they ended.
+        let kept = self.calls.lock().unwrap();
+        let mut calls: Vec<Call> = kept.iter().rev().take_while(|call| call.ended >= start).cloned().collect();
+        drop(kept);
+        calls.retain(|call| call.sent >= start);
+        calls.sort_by_key(|call| call.sent);
+        calls
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The pods answer with their names.
+async fn ask(port: u16, address: SocketAddr, stage: &mut &str) -> std::io::Result<String> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    // Somebody else may have it.
+    if socket.bind((Ipv4Addr::UNSPECIFIED, port).into()).is_err() {
+        socket.bind((Ipv4Addr::UNSPECIFIED, 0).into())?;
+    }
+    let mut stream = socket.connect(address).await?;
+    stream.set_zero_linger()?;
+    *stage = "answer";
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.contains(" 200 ") => Ok(body.trim().to_owned()),
+        _ => Err(std::io::Error::other("cut off")),
+    }
+}

@@ -1,0 +1,260 @@
+//! Three real pods behind a Service that reaches the leader only, and what a client of that Service sees when the leader fails.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::Client;
+use kube::api::{Api, DeleteParams};
+use serde_json::{Value, json};
+
+use crate::caller::Caller;
+use crate::eventually;
+use crate::nodes::Nodes;
+use crate::recorder::{Recorder, Revision};
+
+/// Before each measurement all is well for so long: kube-proxy then has no change in hand that delays the next one.
+const CALM: Duration = Duration::from_millis(1500);
+/// Each pod's program: a server that answers with the pod's name.
+const PROGRAM: &str = "/bin/web";
+
+/// A namespace with three pods, a Service `leader`, and its client.
+pub struct Group<'a> {
+    nodes: &'a Nodes,
+    pub client: Client,
+    pub name: &'static str,
+    pub recorder: Recorder,
+    caller: Caller,
+}
+
+/// A pod that leads.
+#[derive(Clone, Debug)]
+pub struct Leader {
+    pub pod: String,
+    pub uid: String,
+    pub term: Option<i64>,
+    since: Instant,
+}
+
+/// What one failover was like.
+#[derive(Clone, Copy, Debug)]
+pub struct Failover {
+    /// Calls without an answer.
+    pub lost: usize,
+    /// From the cause to the next leader's label, as a watcher sees it.
+    pub to_label: Duration,
+    /// From there to the end of the first call that the next leader answered.
+    pub to_answer: Duration,
+    /// The longest time in which no call was answered.
+    pub silence: Duration,
+}
+
+impl<'a> Group<'a> {
+    /// The pods are probed by Kubernetes if `probed`; else they are ready as long as they run, and stop only 2 s after they were told.
+    pub async fn make(nodes: &'a Nodes, name: &'static str, probed: bool) -> Self {
+        let client = nodes.client().await;
+        nodes.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+        let recorder = Recorder::start(client.clone(), name).await;
+        let mut container = json!({
+            "name": "web", "image": "web:node", "imagePullPolicy": "Never", "command": ["/bin/web"],
+            "resources": {"requests": {"cpu": "200m", "memory": "16Mi"}},
+        });
+        if probed {
+            container["readinessProbe"] = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 3});
+        } else {
+            container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 2}}});
+        }
+        let labels = json!({"app": "web"});
+        nodes.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": name}, "spec": {
+                "replicas": 3, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {
+                    "terminationGracePeriodSeconds": 5, "containers": [container],
+                    "topologySpreadConstraints": [{
+                        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": labels}}],
+                    // Pods of a node that is gone are not replaced while this runs.
+                    "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
+                }}}},
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "leader", "namespace": name}, "spec": {
+                "selector": {"app": "web", "role": "leader"}, "ports": [{"port": 80, "targetPort": 8080}]}},
+        ]}));
+        let caller = Caller::start(Self::address(&client, name, "leader").await);
+        Self { nodes, client, name, recorder, caller }
+    }
+
+    /// Where a Service of a namespace is.
+    pub async fn address(client: &Client, namespace: &str, service: &str) -> SocketAddr {
+        let service =
+            Api::<Service>::namespaced(client.clone(), namespace).get(service).await.expect("there is the Service");
+        let address = service.spec.and_then(|spec| spec.cluster_ip).expect("it has an address");
+        format!("{address}:80").parse().expect("an address")
+    }
+
+    /// Makes an election of this name, with these fields in its spec beside the selector.
+    pub fn elect(&self, name: &str, fields: &Value) {
+        let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}});
+        for (field, value) in fields.as_object().expect("fields") {
+            spec[field] = value.clone();
+        }
+        self.nodes.apply(&json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": name, "namespace": self.name},
+            "spec": spec,
+        }));
+    }
+
+    /// Waits until there are three pods.
+    pub async fn runs(&self) {
+        eventually("three pods are ready", || async {
+            let ready = self.pods().values().filter(|pod| pod.ready && !pod.leaving).count();
+            if ready == 3 { Ok(()) } else { Err(format!("{:#?}", self.pods())) }
+        })
+        .await;
+    }
+
+    /// Waits until one pod leads.
+    pub async fn leader(&self) -> Leader {
+        eventually("one pod leads", || async {
+            self.pods().into_values().find_map(|pod| self.leads(&pod)).ok_or_else(|| format!("{:#?}", self.pods()))
+        })
+        .await
+    }
+
+    /// Waits until so many pods are ready, one of them leads, and it alone has answered all calls for a while.
+    pub async fn calm(&self, pods: usize) -> Leader {
+        eventually("all is calm", || async {
+            let all = self.pods();
+            let ready = all.values().filter(|pod| pod.ready && !pod.leaving).count();
+            let leader = all.into_values().find_map(|pod| self.leads(&pod)).ok_or("nobody leads")?;
+            let calls = self.caller.since(Instant::now().checked_sub(CALM).expect("this machine has run for longer"));
+            let other = calls.iter().find(|call| call.answer.as_ref() != Ok(&leader.pod));
+            let quiet = leader.since.elapsed() >= CALM && calls.len() > 20 && other.is_none();
+            if ready == pods && quiet { Ok(leader) } else { Err(format!("{ready} are ready, {leader:?}, {other:?}")) }
+        })
+        .await
+    }
+
+    /// Does something to the leader, and watches how another pod takes over.
+    pub async fn fails_over(&self, pods: usize, cause: impl AsyncFnOnce(&Leader)) -> Failover {
+        let leader = self.calm(pods).await;
+        let began = Instant::now();
+        cause(&leader).await;
+        let next = eventually("another pod leads", || async {
+            let next = self.pods().into_values().find_map(|pod| self.leads(&pod));
+            next.filter(|next| next.uid != leader.uid).ok_or_else(|| format!("{:#?}", self.pods()))
+        })
+        .await;
+        self.watch(began, &next).await
+    }
+
+    /// What the client saw from the cause to the first answers of the next leader.
+    pub async fn watch(&self, began: Instant, next: &Leader) -> Failover {
+        seen(&self.caller, began, &next.pod, next.since).await
+    }
+
+    /// Panics if one of the calls since then was lost.
+    pub async fn assert_none_lost(&self, since: Instant, what: &str) {
+        settled(&self.caller, Instant::now()).await;
+        let calls = self.caller.since(since);
+        let lost: Vec<_> = calls.iter().filter(|call| call.answer.is_err()).collect();
+        assert!(lost.is_empty(), "{what}: {} of {} calls were lost, first {:?}", lost.len(), calls.len(), lost.first());
+    }
+
+    /// Sends a signal to a pod's program.
+    pub fn signal(leader: &Leader, signal: &str) {
+        crate::nodes::signal(Nodes::process(&leader.uid, PROGRAM), signal);
+    }
+
+    /// Deletes a pod.
+    pub async fn delete(&self, pod: &str, parameters: &DeleteParams) {
+        self.api().delete(pod, parameters).await.expect("a pod can be deleted");
+    }
+
+    /// Makes a pod of this node the leader, and waits until all is calm.
+    pub async fn led_on(&self, node: &str) -> Leader {
+        let elsewhere = format!("spec.nodeName!={node}");
+        let never = "lictor.dev/never-leader";
+        self.nodes.kubectl(&[
+            "annotate",
+            "pods",
+            "-n",
+            self.name,
+            "--field-selector",
+            &elsewhere,
+            "--overwrite",
+            &format!("{never}=true"),
+        ]);
+        self.leader_on(node).await;
+        self.nodes.kubectl(&["annotate", "pods", "-n", self.name, "--all", &format!("{never}-")]);
+        self.calm(3).await
+    }
+
+    /// Waits until a pod of this node leads.
+    pub async fn leader_on(&self, node: &str) -> Leader {
+        eventually(&format!("a pod on {node} leads"), || async {
+            let leader = self.leader().await;
+            let pod = self.api().get(&leader.pod).await.map_err(|error| error.to_string())?;
+            let at = pod.spec.and_then(|spec| spec.node_name);
+            if at.as_deref() == Some(node) { Ok(leader) } else { Err(format!("{at:?}")) }
+        })
+        .await
+    }
+
+    fn api(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), self.name)
+    }
+
+    /// The last revision of each pod that there is.
+    pub fn pods(&self) -> BTreeMap<String, Revision> {
+        let mut pods = BTreeMap::new();
+        for revision in self.recorder.revisions() {
+            pods.insert(revision.uid.clone(), revision);
+        }
+        pods.retain(|_, pod| !pod.deleted);
+        pods
+    }
+
+    /// Since when this pod leads, if it does.
+    fn leads(&self, pod: &Revision) -> Option<Leader> {
+        let leads = |revision: &Revision| revision.role.as_deref() == Some("leader") && !revision.deleted;
+        if !leads(pod) {
+            return None;
+        }
+        let revisions = self.recorder.revisions();
+        let own =
+            revisions.iter().rev().filter(|revision| revision.uid == pod.uid).take_while(|revision| leads(revision));
+        let since = own.last().map_or(pod.at, |first| first.at);
+        Some(Leader { pod: pod.pod.clone(), uid: pod.uid.clone(), term: pod.term, since })
+    }
+}
+
+/// What a client sees from a cause to the first answers of the pod that got the label at this moment.
+pub async fn seen(caller: &Caller, began: Instant, next: &str, labelled: Instant) -> Failover {
+    let answered = eventually("the next leader answers", || async {
+        let calls = caller.since(began);
+        let first = calls.iter().filter(|call| call.answer.as_deref() == Ok(next)).map(|call| call.ended).min();
+        first.ok_or_else(|| format!("{:?}", calls.last()))
+    })
+    .await;
+    settled(caller, answered).await;
+    let calls = caller.since(began);
+    let mut good: Vec<Instant> = calls.iter().filter(|call| call.answer.is_ok()).map(|call| call.ended).collect();
+    good.push(began);
+    good.sort();
+    Failover {
+        lost: calls.iter().filter(|call| call.answer.is_err()).count(),
+        to_label: labelled.saturating_duration_since(began),
+        to_answer: answered.saturating_duration_since(labelled),
+        silence: good.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default(),
+    }
+}
+
+/// Waits until all calls that were sent up to this moment have ended.
+async fn settled(caller: &Caller, moment: Instant) {
+    eventually("the calls end", || async {
+        let later = moment + Duration::from_millis(600);
+        (!caller.since(later).is_empty()).then_some(()).ok_or_else(|| "no call after that".to_owned())
+    })
+    .await;
+}

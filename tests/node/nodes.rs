@@ -1,0 +1,170 @@
+//! Real nodes beside a control plane, which go when this process goes, whatever ends it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::Mutex;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// The status of a script that says that this machine does not allow what it was to make.
+const NOT_HERE: i32 = 77;
+
+/// Nodes that run containers, made by hack/node.sh.
+pub struct Nodes {
+    kubeconfig: PathBuf,
+    /// This machine, as pods reach it.
+    pub host: String,
+    orders: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
+    _keeper: Child,
+}
+
+impl Nodes {
+    /// So many nodes with these images. None where the machine does not allow it; why, has then been said on standard error.
+    pub fn start(count: usize, images: &[&Path]) -> Option<Self> {
+        let mut keeper = Command::new(script("node.sh"))
+            .args(["hold", &format!("test-{}", std::process::id()), &count.to_string()])
+            .args(images)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("hack/node.sh starts");
+        let orders = keeper.stdin.take().expect("its input is piped");
+        let mut answers = BufReader::new(keeper.stdout.take().expect("its output is piped"));
+        let mut settings = std::collections::BTreeMap::new();
+        for line in Read::by_ref(&mut answers).lines().map_while(Result::ok).take_while(|line| !line.is_empty()) {
+            let (name, value) = line.split_once('=').expect("a line is NAME=VALUE");
+            settings.insert(name.to_owned(), value.to_owned());
+        }
+        if settings.is_empty() {
+            let status = keeper.wait().expect("it ends");
+            assert_eq!(status.code(), Some(NOT_HERE), "hack/node.sh makes nodes");
+            return None;
+        }
+        Some(Self {
+            kubeconfig: settings["KUBECONFIG"].clone().into(),
+            host: settings["HOST"].clone(),
+            orders: Mutex::new((orders, answers)),
+            _keeper: keeper,
+        })
+    }
+
+    /// A client with all rights.
+    pub async fn client(&self) -> Client {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the kubeconfig can be read");
+        let mut config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("it is valid");
+        config.default_retry = false;
+        Client::try_from(config).expect("a client can be made")
+    }
+
+    /// Gives one of hack/node.sh's orders, and waits until it is carried out.
+    pub fn order(&self, order: &str) {
+        let (orders, answers) = &mut *self.orders.lock().unwrap();
+        writeln!(orders, "{order}").expect("the nodes are there");
+        let mut line = String::new();
+        answers.read_line(&mut line).expect("they answer");
+        assert_eq!(line.trim(), "done", "{order}");
+    }
+
+    /// What kubectl prints.
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        self.run(&tool("kubectl"), arguments, "")
+    }
+
+    /// Applies a manifest.
+    pub fn apply(&self, manifest: &serde_json::Value) {
+        self.run(&tool("kubectl"), &["apply", "-f", "-"], &manifest.to_string());
+    }
+
+    /// What Helm prints.
+    pub fn helm(&self, arguments: &[&str]) -> String {
+        self.run(&tool("helm"), arguments, "")
+    }
+
+    fn run(&self, program: &Path, arguments: &[&str], input: &str) -> String {
+        let mut child = Command::new(program)
+            .args(arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        child.stdin.take().expect("its input is piped").write_all(input.as_bytes()).expect("it reads its input");
+        text(&child.wait_with_output().expect("it ends"), &format!("{} {arguments:?}", program.display()))
+    }
+
+    /// The main process of a pod that runs this program, by its id on this machine.
+    pub fn process(uid: &str, program: &str) -> u32 {
+        let mut found = None;
+        for entry in std::fs::read_dir("/proc").expect("there is /proc").filter_map(Result::ok) {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+            // The first process of a process namespace is the main one of a container: 1 is its innermost id.
+            let first = read("status").lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1"));
+            if first && read("cgroup").contains(&format!("pod{uid}/")) && read("cmdline").starts_with(program) {
+                assert!(found.replace(pid).is_none(), "pod {uid} has one container");
+            }
+        }
+        found.unwrap_or_else(|| panic!("no process of pod {uid} is called {program}"))
+    }
+}
+
+/// Sends a signal to a process on this machine.
+pub fn signal(pid: u32, signal: &str) {
+    let status = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().expect("kill starts");
+    assert!(status.success(), "kill -{signal} {pid}");
+}
+
+/// Packs a static program as an image.
+pub fn pack(tar: &Path, name: &str, program: &Path) {
+    let status =
+        Command::new(script("node.sh")).arg("pack").arg(tar).arg(name).arg(program).status().expect("it starts");
+    assert!(status.success(), "{name} can be packed");
+}
+
+/// The image web:node, whose program is tests/node/web.
+pub fn web_image(tar: &Path) {
+    let directory = tar.with_extension("built");
+    let program = directory.join("web");
+    let status = Command::new("go")
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/web"))
+        .env("CGO_ENABLED", "0")
+        .args(["build", "-trimpath", "-o"])
+        .arg(&program)
+        .status()
+        .expect("Go is there");
+    assert!(status.success(), "tests/node/web can be built");
+    pack(tar, "web:node", &program);
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+/// The operator's image, as it is published; LICTOR_IMAGE names another archive of it.
+pub fn operator_image() -> PathBuf {
+    if let Some(given) = std::env::var_os("LICTOR_IMAGE") {
+        return given.into();
+    }
+    let output = Command::new(script("image.sh")).stderr(Stdio::inherit()).output().expect("hack/image.sh starts");
+    let line = text(&output, "hack/image.sh");
+    line.split_whitespace().next().expect("it names the archive").into()
+}
+
+/// A program that the repository pins.
+pub fn tool(name: &str) -> PathBuf {
+    let output =
+        Command::new(script("tools.sh")).arg(name).stderr(Stdio::inherit()).output().expect("hack/tools.sh starts");
+    text(&output, name).trim().into()
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("hack").join(name)
+}
+
+fn text(output: &Output, what: &str) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{what}: {}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    said
+}

@@ -1,0 +1,3 @@
+module lictor.dev/tests/node/web
+
+go 1.26
