@@ -32,7 +32,7 @@ main() {
   check_programs
   make_work_directory
 
-  next 'building lictor (about 3 min the first time)'
+  next 'building lictor (about 5 min the first time)'
   build
   if [ "$store" = consul ]; then
     show_consul
