@@ -7,19 +7,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-case ${1:-$(uname -m)} in
-  amd64 | x86_64) target=x86_64-unknown-linux-musl gcc=x86_64-linux-gnu-gcc ;;
-  arm64 | aarch64) target=aarch64-unknown-linux-musl gcc=aarch64-linux-gnu-gcc ;;
-  *) echo "hack/build.sh: '$1' is not built: amd64 or arm64" >&2; exit 2 ;;
-esac
-
+target=$(hack/target.sh "$@")
+gcc=${target%%-*}-linux-gnu-gcc
 # Debian names the compiler by its target, also where that is the machine's own; elsewhere the machine's own may be cc alone.
 command -v "$gcc" >/dev/null || [[ $target != "$(uname -m)"-* ]] || gcc=cc
 command -v "$gcc" >/dev/null || { echo "hack/build.sh: $gcc is missing, ring and the linking need it: install Debian's gcc or gcc-aarch64-linux-gnu" >&2; exit 1; }
-if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
-  command -v rustup >/dev/null || { echo "hack/build.sh: Rust has no standard library for $target: install that" >&2; exit 1; }
-  rustup target add "$target" >&2
-fi
 
 # All dependencies are there then, and with them the directories whose names must not be in the program.
 cargo fetch --locked --target "$target" >&2

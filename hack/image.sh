@@ -17,6 +17,8 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 [ -z "$(git status --porcelain 2>/dev/null)" ] || revision+=-dirty
 
+# Here, for there is no rustup in the stage that builds.
+hack/target.sh >/dev/null
 buildah=$(hack/tools.sh buildah)
 # Who is not root is it in a namespace of one's own.
 [ "$(id -u)" = 0 ] || exec "$buildah" unshare "$PWD/hack/image.sh" "$tar"

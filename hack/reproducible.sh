@@ -22,7 +22,7 @@ tar -C "$directory" -xf "$directory/$layer" lictor
 copy=$directory/a/copy/of/the/tree
 mkdir -p "$copy/hack" "$directory/crates"
 cp -r Cargo.toml Cargo.lock src "$copy"
-cp hack/build.sh "$copy/hack"
+cp hack/{build,target}.sh "$copy/hack"
 [ ! -f "${CARGO_HOME:-$HOME/.cargo}/config.toml" ] || cp "${CARGO_HOME:-$HOME/.cargo}/config.toml" "$directory/crates"
 again=$(CARGO_HOME=$directory/crates CARGO_TARGET_DIR=$directory/target "$copy/hack/build.sh")
 same "the program, built in $copy" "$directory/lictor" "$again"
