@@ -3,12 +3,12 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-scripts := $(wildcard hack/*.sh) .ci/run
+scripts := $(wildcard hack/*.sh .ci/*)
 
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo test prove simulate torture mutants verify fix bench audit image check-image reproducible release e2e-node
+.PHONY: help demo test compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,16 +20,20 @@ demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters wi
 test: ## Run all tests, those on a real control plane too; it is built the first time
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	cargo test --locked
-	$(optimised) --no-default-features --test model -- --nocapture
-	$(optimised) --test simulation -- --nocapture
+	$(optimised) --test model --test simulation -- --nocapture
 	LICTOR_TORTURE_MINUTES=3 cargo test --locked --test torture -- --nocapture
+
+compile: ## Compile what `make test` and `make e2e-node` run, and run none of it
+	cargo test --locked --no-run
+	cargo test --locked --no-run --test torture --test node
+	$(optimised) --no-run --test model --test simulation
 
 e2e-node: ## Install the image by Helm on real nodes, and break things there (takes root; 5 min)
 	@if hack/node.sh try; then \
 	  hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy node-root kwok kwokctl helm consul >/dev/null; \
 	  hack/image.sh; \
 	  cargo test --locked --test node -- --nocapture; \
-	else echo 'SKIPPED: the tests on real nodes'; fi
+	else hack/skip.sh 'the tests on real nodes'; fi
 
 simulate: ## Run the operator in a simulated world, faults and all: make simulate [SEEDS=10000] [SEED=17]
 	LICTOR_SEEDS='$(or $(SEEDS),10000)' $(if $(SEED),LICTOR_SEED='$(SEED)') $(optimised) --test simulation -- --nocapture whatever
@@ -53,8 +57,10 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other definitions: make fix'; exit 1; }
 	@deny=$$(hack/cargo-tool.sh cargo-deny) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
 	@lint=$$(hack/tools.sh actionlint) && echo 'actionlint .github/workflows' && "$$lint" -shellcheck= .github/workflows/*.yaml
+	@echo 'Dockerfile and workflows name one version of Rust'
+	@[ "$$(grep -rhoE '(rust:|RUST: )[0-9.]+' Dockerfile .github | sed 's/.*[: ]//' | sort -u | wc -l)" = 1 ] || { grep -rnE '(rust:|RUST: )[0-9.]+' Dockerfile .github; exit 1; }
 	@# SC2317 takes functions that are called by a trap or by name for dead code.
-	@if command -v shellcheck >/dev/null; then echo 'shellcheck $(scripts)'; shellcheck --exclude=SC2317 $(scripts); else echo 'shellcheck is not installed: left out'; fi
+	@if command -v shellcheck >/dev/null; then echo 'shellcheck $(scripts)'; shellcheck --exclude=SC2317 $(scripts); else hack/skip.sh 'shellcheck is not installed (Debian: shellcheck)'; fi
 
 fix: ## Format, and make the generated files anew
 	cargo fmt
@@ -62,9 +68,9 @@ fix: ## Format, and make the generated files anew
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
 	cp crds/lictor.dev.yaml charts/lictor/crds/
 
-bench: ## Measure the operator against a real control plane
+bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour): make bench [ARGS='failover --runs 20']
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
-	cargo bench --bench operator --locked
+	cargo bench --bench operator --locked $(if $(ARGS),-- $(ARGS))
 
 audit: ## Ask the advisory database about the dependencies; needs the network
 	@hack/audit.sh
@@ -78,6 +84,9 @@ check-image: ## Look into the image, and run it: in an empty directory, as nobod
 
 reproducible: ## Build program and image twice, in different directories, and compare; takes 15 min
 	hack/reproducible.sh
+
+from-nothing: ## Run the README's commands with empty caches, and time each (over an hour): make from-nothing [COMMANDS='demo image']
+	@hack/from-nothing.sh $(COMMANDS)
 
 release: ## Make and check the files of a release, and publish none: target/release-files/
 	rm -rf target/release-files

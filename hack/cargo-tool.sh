@@ -28,8 +28,10 @@ if ! fits "$cached"; then
     flock 9
     fits "$cached" && exit
     echo "building $1 $version (once; about $estimate on two cores)" >&2
-    # Not into the target directory of this project, where cargo would put it when CARGO_TARGET_DIR is set.
-    CARGO_TARGET_DIR=$cache/target cargo install --quiet --locked --root "$cache" "$1@$version" >&2
+    # What runs for seconds need not be compiled for minutes. Not into the target directory of this project, where cargo would put it
+    # when CARGO_TARGET_DIR is set.
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0 \
+      CARGO_TARGET_DIR=$cache/target cargo install --quiet --locked --root "$cache" "$1@$version" >&2
     rm -rf "$cache/target"
   ) 9>"$cache/.lock"
 fi

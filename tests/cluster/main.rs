@@ -20,6 +20,8 @@ mod late_writer;
 mod operator;
 #[path = "../support/exchanges.rs"]
 mod recorded;
+#[path = "../support/skip.rs"]
+mod skip;
 mod store;
 mod support;
 mod visible;

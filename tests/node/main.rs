@@ -2,7 +2,7 @@
 //! that calls that Service all the time. `make e2e-node`; it takes about five minutes, and prints what the client saw.
 //!
 //! One test tells one story, so that nothing runs beside what is measured. Where the machine does not allow real nodes
-//! (hack/node.sh says why), it is left out.
+//! (hack/node.sh says why), it is left out, and fails with `CI=true`.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
@@ -17,6 +17,8 @@ mod release;
 #[allow(dead_code, reason = "it is shared with tests that need more of it")]
 #[path = "../cluster/support/recorder.rs"]
 mod recorder;
+#[path = "../support/skip.rs"]
+mod skip;
 #[path = "../support/wait.rs"]
 mod wait;
 
@@ -47,7 +49,7 @@ async fn an_installation_on_real_nodes() {
     nodes::web_image(&web);
     let consul = Consul::pack(&agent);
     let Some(nodes) = Nodes::start(2, &[&nodes::operator_image(), &web, &agent]) else {
-        println!("SKIPPED: there are no real nodes on this machine");
+        skip::skip("there are no real nodes on this machine");
         return;
     };
     let mut figures = Figures::default();

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::super::member::Member;
 use super::{Side, TTL, within};
 use crate::consul_support::{Consul, Kind};
+use crate::skip::skip;
 
 /// Writes until nothing is written any more.
 async fn fill(consul: &Consul) {
@@ -21,8 +22,7 @@ async fn fill(consul: &Consul) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_told_and_the_label_comes_off_in_time() {
     if std::fs::metadata("/proc/self").expect("it is there").uid() != 0 {
-        eprintln!("left out: only root can make a small disk");
-        return;
+        return skip("only root can make a small disk");
     }
     let consul = Consul::start(Kind::Small);
     let member = Member::new("fail-disk", "west", consul.address(), json!({})).await;
