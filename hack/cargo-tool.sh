@@ -6,7 +6,7 @@
 set -euo pipefail
 
 case ${1:-} in
-  cargo-deny) version=0.20.2 estimate='4 min' ;; # deny.toml is written for it
+  cargo-deny) version=0.20.2 estimate='2 min' ;; # deny.toml is written for it
   cargo-mutants) version=27.1.0 estimate='5 min' ;; # .cargo/mutants.toml is
   cargo-cyclonedx) version=0.5.9 estimate='3 min' ;;
   cargo-audit) version=0.22.2 estimate='6 min' ;;

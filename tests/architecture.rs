@@ -1,4 +1,5 @@
-//! The layers are what `src/lib.rs` says: who imports whom, what the core is made of, and who writes pods.
+//! The layers are what `src/lib.rs` says: who imports whom, what the core is made of, and who writes pods. And what the documents
+//! tell people to run exists.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -107,6 +108,43 @@ fn workloads_are_written_in_one_file_and_nothing_else_is() {
     assert_eq!(source.text.matches("ApiResource::").count(), 4, "{} makes no others", source.path);
 }
 
+#[test]
+fn commands_in_the_documents_exist() {
+    let (makefile, manifest, parts) = (read("Makefile"), read("Cargo.toml"), read("benches/operator/main.rs"));
+    let is_target = |name: &str| makefile.lines().any(|line| line.starts_with(&format!("{name}:")));
+    let is_built = |name: &str| manifest.contains(&format!("name = \"{name}\"")) || exists(&format!("tests/{name}.rs"));
+    let is_measured = |arguments: &str| {
+        let part = arguments.trim_start_matches("ARGS=").trim_matches('\'').replace('-', "");
+        parts.lines().any(|line| line.trim().strip_suffix(',').is_some_and(|name| name.eq_ignore_ascii_case(&part)))
+    };
+    let documents = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let documents = documents.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    let (mut found, mut wrong) = (0, Vec::new());
+    for path in documents {
+        let text = std::fs::read_to_string(&path).unwrap();
+        // A command is between two back-ticks, or between three and three.
+        for code in text.split('`').skip(1).step_by(2) {
+            let words: Vec<_> = code.split_whitespace().chain([""]).collect();
+            for pair in words.windows(2) {
+                let exists = match *pair {
+                    ["make", ""] => continue,
+                    ["make", target] => is_target(target),
+                    ["--test" | "--bench", name] => is_built(name),
+                    ["bench", arguments] if arguments.starts_with("ARGS=") => is_measured(arguments),
+                    [script, _] if script.starts_with("hack/") && script.ends_with(".sh") => exists(script),
+                    _ => continue,
+                };
+                found += 1;
+                if !exists {
+                    wrong.push(format!("{}: {}", path.display(), pair.join(" ")));
+                }
+            }
+        }
+    }
+    assert!(found > 50, "{found} commands were found");
+    assert!(wrong.is_empty(), "there are no such commands: {wrong:#?}");
+}
+
 /// The table in the documentation of `src/lib.rs`: for each layer, the others that it may import.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
     let mut table: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -186,6 +224,10 @@ fn contains_path(code: &str, path: &str) -> bool {
         let before = code[..at].chars().next_back();
         before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':')
     })
+}
+
+fn exists(path: &str) -> bool {
+    root().join(path).exists()
 }
 
 fn read(path: &str) -> String {

@@ -59,6 +59,13 @@ struct Row {
     limit: Option<f64>,
 }
 
+impl Row {
+    /// Whether the target is met, if there is one. A value that could not be computed meets none.
+    fn met(&self) -> Option<bool> {
+        self.limit.map(|limit| self.value <= limit)
+    }
+}
+
 impl Report {
     /// A figure.
     pub fn figure(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
@@ -73,21 +80,24 @@ impl Report {
     /// On standard output, as Markdown.
     pub fn print(&self) {
         let width = self.rows.iter().map(|row| row.what.chars().count()).max().unwrap_or_default();
-        println!("| {:width$} | {:>14} | {:>12} | met |", "what", "measured", "target");
-        println!("|{}|{}|{}|-----|", "-".repeat(width + 2), "-".repeat(16), "-".repeat(14));
-        for Row { what, value, unit, limit } in &self.rows {
+        println!("| {:width$} | {:>14} | {:>12} | met    |", "what", "measured", "target");
+        println!("|{}|{}|{}|--------|", "-".repeat(width + 2), "-".repeat(16), "-".repeat(14));
+        for row in &self.rows {
+            let Row { what, value, unit, limit } = row;
             let target = limit.map(|limit| format!("<= {}", shown(limit, unit))).unwrap_or_default();
-            let met = limit.map_or("", |limit| if *value <= limit { "yes" } else { "NO" });
-            println!("| {what:width$} | {:>14} | {target:>12} | {met:3} |", shown(*value, unit));
+            let met = row.met().map_or("", |met| if met { "ok" } else { "MISSED" });
+            println!("| {what:width$} | {:>14} | {target:>12} | {met:6} |", shown(*value, unit));
         }
+    }
+
+    /// What was to be below its target, and was not.
+    pub fn missed(&self) -> Vec<&str> {
+        self.rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.what.as_str()).collect()
     }
 
     /// The same as JSON.
     pub fn to_json(&self) -> Value {
-        let row = |row: &Row| {
-            let met = row.limit.map(|limit| row.value <= limit);
-            json!({"what": row.what, "value": row.value, "unit": row.unit, "target": row.limit, "met": met})
-        };
+        let row = |row: &Row| json!({"what": row.what, "value": row.value, "unit": row.unit, "target": row.limit, "met": row.met()});
         self.rows.iter().map(row).collect()
     }
 }
