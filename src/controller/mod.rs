@@ -15,6 +15,7 @@ mod registration;
 mod run;
 mod shared;
 mod status;
+mod timers;
 mod workloads;
 
 pub use input::Input;

@@ -21,6 +21,7 @@ use super::monotonic;
 use super::probe::{self};
 use super::registration;
 use super::shared::Shared;
+use super::timers::Timers;
 use super::workloads::WorkloadWatches;
 use crate::api::LeaderElection;
 use crate::consul::Connect;
@@ -92,7 +93,7 @@ pub struct Controller {
     shared: Shared,
     consul: ConsulStores,
     watches: WorkloadWatches,
-    timers: BTreeSet<(Instant, String, String)>,
+    timers: Timers,
     metrics: Metrics,
     health: Health,
 }
@@ -188,7 +189,7 @@ impl Controller {
             shared: Shared::default(),
             consul,
             watches,
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             metrics,
             health,
         })
@@ -211,7 +212,7 @@ impl Controller {
                 break;
             }
             self.health.beat();
-            let wake = self.timers.first().map_or(now + Duration::from_secs(1), |(at, ..)| *at);
+            let wake = self.timers.next().unwrap_or(now + Duration::from_secs(1));
             let wake = wake.min(now + Duration::from_secs(1)).min(draining.as_ref().map_or(wake, |drain| drain.until));
             let wake = self.shared.next_end(now).map_or(wake, |end| wake.min(end));
             tokio::select! {
@@ -451,20 +452,19 @@ impl Controller {
         } else if !acts && self.acting {
             self.stand_by();
         }
-        while self.timers.first().is_some_and(|(at, ..)| *at <= now) {
-            if let Some((_, namespace, name)) = self.timers.pop_first() {
-                self.index.mark(&namespace, &name);
-            }
+        while let Some((namespace, name)) = self.timers.take_due(now) {
+            self.index.mark(&namespace, &name);
         }
         for store in self.shared.changed(now) {
             self.index.mark_store(&store);
         }
         if self.acting {
-            for (namespace, name) in self.index.take_dirty() {
-                if self.knows(&namespace) {
-                    self.decide(&namespace, &name, draining);
+            for election in self.index.take_dirty() {
+                self.timers.cancel(&election);
+                if self.knows(&election.0) {
+                    self.decide(&election.0, &election.1, draining);
                 } else {
-                    self.timers.insert((now + Duration::from_secs(1), namespace, name));
+                    self.timers.add(now + Duration::from_secs(1), election);
                 }
             }
         }

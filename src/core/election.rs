@@ -544,7 +544,9 @@ impl Election {
         // Nobody tells when it goes: it is looked at again, more and more seldom.
         self.stored = None;
         self.backoff.delay(view.now);
-        self.wake = self.backoff.waits(view.now);
+        if let Some(until) = self.backoff.waits(view.now) {
+            self.wake_at(until);
+        }
         false
     }
 

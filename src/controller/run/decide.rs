@@ -78,7 +78,7 @@ impl Controller {
             Knowledge::Full(tenure) => Some(tenure),
             Knowledge::Nothing => None,
             Knowledge::Awaited(until) => {
-                self.timers.insert((until, namespace.into(), name.into()));
+                self.timers.add(until, (namespace.into(), name.into()));
                 return;
             }
         };
@@ -213,7 +213,7 @@ impl Controller {
             entry.status.in_flight = true;
             self.executor.write_status(entry.id.clone(), entry.object.clone(), status);
         }
-        self.timers.insert((entry.status.not_before.max(now + FINALIZER_RETRY), namespace.into(), name.into()));
+        self.timers.add(entry.status.not_before.max(now + FINALIZER_RETRY), (namespace.into(), name.into()));
         true
     }
 
@@ -232,7 +232,7 @@ impl Controller {
             self.executor.write_metadata(entry.id.clone(), entry.object.clone(), held, claims);
         }
         let retry = entry.status.not_before.max(now + FINALIZER_RETRY);
-        self.timers.insert((retry, namespace.into(), name.into()));
+        self.timers.add(retry, (namespace.into(), name.into()));
     }
 
     /// Probe, status, metrics and the next wake.
@@ -301,7 +301,7 @@ impl Controller {
             }
         }
         if let Some(at) = next {
-            self.timers.insert((at, namespace.into(), name.into()));
+            self.timers.add(at, (namespace.into(), name.into()));
         }
     }
 }

@@ -1,0 +1,90 @@
+//! When each election is looked at again if nothing else happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::locks::Name;
+use crate::core::Instant;
+
+/// One moment for each election, the soonest that was asked for since it was last looked at.
+#[derive(Default)]
+pub(super) struct Timers {
+    due: BTreeMap<Name, Instant>,
+    order: BTreeSet<(Instant, Name)>,
+}
+
+impl Timers {
+    /// Looks at an election at this moment, unless it is to be looked at sooner.
+    pub(super) fn add(&mut self, at: Instant, election: Name) {
+        if self.due.get(&election).is_some_and(|due| *due <= at) {
+            return;
+        }
+        self.cancel(&election);
+        self.order.insert((at, election.clone()));
+        self.due.insert(election, at);
+    }
+
+    /// The election is looked at now: what was asked for earlier is decided anew.
+    pub(super) fn cancel(&mut self, election: &Name) {
+        if let Some((election, at)) = self.due.remove_entry(election) {
+            self.order.remove(&(at, election));
+        }
+    }
+
+    /// The soonest moment.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// Takes one election that is due.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Name> {
+        let (at, election) = self.order.first().filter(|(at, _)| *at <= now)?.clone();
+        self.order.remove(&(at, election.clone()));
+        self.due.remove(&election);
+        Some(election)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    fn name(name: &str) -> Name {
+        ("shop".into(), name.into())
+    }
+
+    #[test]
+    fn an_election_has_one_moment_the_soonest() {
+        let mut timers = Timers::default();
+        for seconds in [5, 3, 4] {
+            timers.add(at(seconds), name("a"));
+        }
+        timers.add(at(4), name("b"));
+        assert_eq!(timers.next(), Some(at(3)));
+        assert_eq!(timers.take_due(at(2)), None);
+        assert_eq!(timers.take_due(at(9)), Some(name("a")));
+        assert_eq!(timers.take_due(at(9)), Some(name("b")));
+        assert_eq!(timers.take_due(at(9)), None, "the later moments of a went with the first");
+    }
+
+    #[test]
+    fn one_that_is_looked_at_asks_anew() {
+        let mut timers = Timers::default();
+        timers.add(at(3), name("a"));
+        timers.cancel(&name("a"));
+        assert_eq!(timers.next(), None);
+        timers.add(at(8), name("a"));
+        assert_eq!(timers.next(), Some(at(8)));
+        timers.clear();
+        assert_eq!(timers.take_due(at(9)), None);
+    }
+}
