@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::LONGEST_VALUE;
 use super::lenient::lenient;
 use super::workload::{Workload, WorkloadsStatus};
 
@@ -524,11 +525,11 @@ fn short_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 fn annotation_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    map_of_strings(1024)
+    map_of_strings(LONGEST_VALUE)
 }
 
 /// The cost of a CEL rule is estimated from these limits, so a map without them is refused by the API server.
-fn map_of_strings(longest: u32) -> schemars::Schema {
+fn map_of_strings(longest: usize) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
         "additionalProperties": {"type": "string", "maxLength": longest},

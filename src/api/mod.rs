@@ -41,3 +41,6 @@ pub const GROUP: &str = "lictor.dev";
 
 /// Held on an election until its labels and its lock are cleaned up.
 pub const FINALIZER: &str = "lictor.dev/cleanup";
+
+/// The most characters that the value of an annotation may have that an election writes.
+pub const LONGEST_VALUE: usize = 1024;

@@ -59,7 +59,6 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
 
 /// A failure as a person reads it.
 fn told(failure: Failure) -> anyhow::Error {
-    match failure {
-        Failure::Refused(text) | Failure::Unknown(text) => anyhow::Error::msg(text),
-    }
+    let (Failure::Refused(text) | Failure::Unknown(text) | Failure::Rewritten(text)) = failure;
+    anyhow::Error::msg(text)
 }

@@ -12,8 +12,8 @@ use super::execute::Executor;
 use super::wall;
 use crate::api::{HistoryEntry, LeaderElection};
 use crate::core::{
-    Announcement, Failure, Holder, NotEligible, Pod, Reason, Rival, Timestamp, Transition, Uid, WorkloadChange,
-    WorkloadId, annotation_defect,
+    Announcement, Holder, NotEligible, Pod, Reason, Rival, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
+    annotation_defect,
 };
 use crate::kubernetes::Event;
 
@@ -29,6 +29,16 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
             tracing::warn!(election = %name(entry), %pod, "labels were changed by somebody else and are put right");
             let note = format!("the labels of pod {pod} were changed by somebody else and are put right");
             tell_both(entry, &pod, &uid, "LabelDrift", "Relabel", &note, executor);
+        }
+        Announcement::LabelsRefused { pod, uid, why } => {
+            tracing::warn!(election = %name(entry), %pod, "the labels can't be written, which is tried again: {why}");
+            let note = format!("the labels of pod {pod} can't be written, and other pods go before it: {why}");
+            tell_both(entry, &pod, &uid, "LabelsRefused", "Relabel", &note, executor);
+        }
+        Announcement::LabelsLeft { pod, uid, why } => {
+            tracing::warn!(election = %name(entry), %pod, "the labels can't be taken off and stay: {why}");
+            let note = format!("the election goes, and its labels stay on pod {pod}, take them off by hand: {why}");
+            tell_both(entry, &pod, &uid, "LabelsLeft", "Relabel", &note, executor);
         }
         Announcement::LedElsewhere(rival) => {
             let note = led_elsewhere(&rival);
@@ -186,6 +196,7 @@ fn describe(reason: Reason) -> &'static str {
         Reason::Vacant => "the group had none",
         Reason::LeaderGone => "the leader's pod is gone",
         Reason::LeaderUnfit(why) => not_eligible(why),
+        Reason::NotLabelled => "the pod that was to lead can't be labelled",
         Reason::ProbeFailed => "the leader failed its probe",
         Reason::Preempted => "it has a higher priority",
         Reason::SpecChanged => "the election was changed",
@@ -225,13 +236,6 @@ pub(super) fn not_eligible(why: NotEligible) -> &'static str {
         NotEligible::NodeCordoned => "the pod's node is cordoned",
         NotEligible::ReadyTooShortly(_) => "the pod is not ready for long enough yet",
         NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeployment is not available",
-    }
-}
-
-/// Text of a failure, for a person.
-pub(super) fn text(failure: &Failure) -> &str {
-    match failure {
-        Failure::Refused(text) | Failure::Unknown(text) => text,
     }
 }
 

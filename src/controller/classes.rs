@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant as TokioInstant, sleep_until};
 
-use super::announce::{in_seconds, text};
+use super::announce::in_seconds;
 use super::input::Input;
 use super::{monotonic, wall};
 use crate::api::{
@@ -20,7 +20,7 @@ use crate::api::{
     SecretId, SecretKey, SessionNode, condition, consul_class, with_transition_times,
 };
 use crate::consul::{self, Connect, Settings};
-use crate::core::{ClaimState, StoreId};
+use crate::core::{ClaimState, Failure, StoreId};
 use crate::kubernetes::{ClaimUpdate, ElectionClasses, SecretChange, SecretData, watch_secrets};
 use crate::store::{
     ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
@@ -333,7 +333,7 @@ impl Runner {
             Happened::Secret(secret, SecretChange::Present(data)) => drop(self.known.insert(secret, Some(data))),
             Happened::Secret(secret, SecretChange::Absent) => drop(self.known.insert(secret, None)),
             Happened::Secret(secret, SecretChange::Broken(failure)) => {
-                tracing::warn!(class = self.name(), %secret, "{}", text(&failure.into()));
+                tracing::warn!(class = self.name(), %secret, "{}", Failure::from(failure).text());
             }
             Happened::CheckDue => {
                 let client = self.store.as_ref().map(|store| store.client.clone());
@@ -358,7 +358,7 @@ impl Runner {
 
     fn take_sessions(&mut self) {
         let failure = self.store.as_mut().and_then(|store| store.sessions.borrow_and_update().failure.clone());
-        let failure = failure.as_ref().map(|failure| text(failure).to_owned());
+        let failure = failure.as_ref().map(|failure| failure.text().to_owned());
         if self.report.sessions != failure {
             self.log(failure.as_deref(), "the sessions are kept again");
             self.report.sessions = failure;
@@ -488,7 +488,7 @@ impl Runner {
             Ok(written) => self.class = written,
             // The watch is about to show what changed.
             Err(None) => {}
-            Err(Some(failure)) => tracing::debug!(class = self.name(), "{}", text(&failure)),
+            Err(Some(failure)) => tracing::debug!(class = self.name(), "{}", failure.text()),
         }
     }
 
@@ -541,7 +541,7 @@ async fn forward(
 ) {
     while let Some(event) = events.next().await {
         let failure = match &event {
-            StoreEvent::Broken(_, failure) => Some(Some(text(failure).to_owned())),
+            StoreEvent::Broken(_, failure) => Some(Some(failure.text().to_owned())),
             StoreEvent::Tenure(..) => None,
             StoreEvent::All(..) | StoreEvent::Rewound(..) | StoreEvent::Changed(..) => Some(None),
         };

@@ -11,7 +11,6 @@ use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant as TokioInstant, sleep_until};
 
-use super::announce::text;
 use super::classes::{ConsulStores, World};
 use super::entry::Registered;
 use super::execute::Executor;
@@ -322,7 +321,7 @@ impl Controller {
             Input::Registered(id, wanted, written) => {
                 if let Some(entry) = self.index.entry(&id) {
                     if let Some(failure) = registration::take(entry, wanted, written) {
-                        tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", text(&failure));
+                        tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", failure.text());
                     }
                     self.index.mark(&id.namespace, &id.name);
                 }
@@ -336,7 +335,7 @@ impl Controller {
                 }
             }
             Input::Claim(ClaimUpdate { state, failure, .. }) => {
-                self.health.claim_failed(failure.as_ref().map(text));
+                self.health.claim_failed(failure.as_ref().map(Failure::text));
                 if matches!(state, ClaimState::Standby) {
                     self.stand_by();
                 }
@@ -369,9 +368,9 @@ impl Controller {
     fn broken(&mut self, resource: &'static str, scope: Option<String>, failure: &Failure) {
         self.metrics.count_watch_failure(resource);
         let what = (resource, scope);
-        if self.sync.broken.get(&what).map(String::as_str) != Some(text(failure)) {
-            tracing::warn!(resource, namespace = what.1.as_deref().unwrap_or("*"), "{}", text(failure));
-            self.sync.broken.insert(what, text(failure).into());
+        if self.sync.broken.get(&what).map(String::as_str) != Some(failure.text()) {
+            tracing::warn!(resource, namespace = what.1.as_deref().unwrap_or("*"), "{}", failure.text());
+            self.sync.broken.insert(what, failure.text().into());
         }
         self.tell_health();
     }
@@ -430,7 +429,7 @@ impl Controller {
                 entry.status.failures += 1;
                 entry.status.not_before = now + delay;
                 if !std::mem::replace(&mut entry.status.told, true) {
-                    tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", text(&failure));
+                    tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", failure.text());
                 }
                 self.metrics.count_write_failure("leaderelections", &failure);
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::announce::{in_seconds, led_elsewhere, not_eligible, text, told_holder};
+use super::announce::{in_seconds, led_elsewhere, not_eligible, told_holder};
 use super::entry::Entry;
 use super::wall;
 use super::workloads::told;
@@ -179,7 +179,7 @@ fn elected(
     if let Some(failure) = group.failure() {
         let holds = matches!(group.situation(), Situation::Led | Situation::LedDespiteProbe) && leads.is_some();
         let reason = if holds { "LabellingFails" } else { "HandoverFails" };
-        return condition(ELECTED, holds, reason, format!("tried again and again: {}", text(failure)), generation);
+        return condition(ELECTED, holds, reason, format!("tried again and again: {}", failure.text()), generation);
     }
     match (group.situation(), leads) {
         (Situation::LedDespiteProbe, Some(pod)) => condition(

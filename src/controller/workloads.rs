@@ -6,7 +6,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
 use tokio::sync::mpsc;
 
-use super::announce::text;
 use super::entry::Entry;
 use super::index::Namespace;
 use super::input::Input;
@@ -340,12 +339,12 @@ fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instan
         condition(WORKLOADS_FOLLOW, holds, reason, message, entry.generation())
     };
     if let Some(failure) = entry.followed.forbidden.values().next() {
-        return told(false, "Forbidden", text(failure).into());
+        return told(false, "Forbidden", failure.text().into());
     }
     if let Some((id, failure)) = group.workload_failures().iter().next() {
         let forbidden = matches!(failure, Failure::Refused(text) if text.starts_with("not allowed"));
         let reason = if forbidden { "Forbidden" } else { "WriteFails" };
-        return told(false, reason, format!("{id}: tried again and again: {}", text(failure)));
+        return told(false, reason, format!("{id}: tried again and again: {}", failure.text()));
     }
     let among = |state: WorkloadState| {
         let names = items.iter().filter(move |item| item.state == state);

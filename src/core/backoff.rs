@@ -29,8 +29,11 @@ impl Backoff {
         Self { seed, failures: 0, until: None, early: None }
     }
 
-    /// One more failure.
+    /// One more failure; the first one, if there was none for a while.
     pub(super) fn delay(&mut self, now: Instant) {
+        if self.until.is_some_and(|until| now.since(until) > Self::LONGEST) {
+            self.failures = 0;
+        }
         let exponential = Self::FIRST.saturating_mul(1 << self.failures.min(10)).min(Self::LONGEST);
         self.wait(exponential, now);
         self.failures = self.failures.saturating_add(1);

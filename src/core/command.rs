@@ -188,7 +188,7 @@ impl WritePod {
 }
 
 /// What a patch of a pod means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodChange {
     /// It becomes the leader.
     Promote,
@@ -265,6 +265,17 @@ pub enum Failure {
     Refused(String),
     /// It may have been done, may not have been done, or may still be done later.
     Unknown(String),
+    /// The server said yes, and keeps something else than what was written: a policy or a webhook changes it.
+    Rewritten(String),
+}
+
+impl Failure {
+    /// What went wrong, for a person.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Refused(text) | Self::Unknown(text) | Self::Rewritten(text) => text,
+        }
+    }
 }
 
 /// The election, as the API server has it.
@@ -302,6 +313,24 @@ pub enum Announcement {
         pod: String,
         /// The uid of the pod.
         uid: Uid,
+    },
+    /// The labels of a pod can't be written, which is tried again; other pods go before it.
+    LabelsRefused {
+        /// The pod.
+        pod: String,
+        /// The uid of the pod.
+        uid: Uid,
+        /// What the API server said, or what it keeps instead.
+        why: String,
+    },
+    /// The labels of an election that goes can't be taken off a pod, and stay.
+    LabelsLeft {
+        /// The pod.
+        pod: String,
+        /// The uid of the pod.
+        uid: Uid,
+        /// What the API server said, or what it keeps instead.
+        why: String,
     },
     /// Somebody else holds the lock.
     LedElsewhere(Rival),
@@ -359,6 +388,8 @@ pub enum Reason {
     LeaderGone,
     /// The leader may not go on.
     LeaderUnfit(NotEligible),
+    /// The pod that was to lead can't be labelled.
+    NotLabelled,
     /// The leader failed its probe.
     ProbeFailed,
     /// A pod with a higher priority took over.
@@ -398,6 +429,7 @@ impl Reason {
                     "LeaderUnfit"
                 }
             },
+            Self::NotLabelled => "LeaderNotLabelled",
             Self::ProbeFailed => "ProbeFailed",
             Self::Preempted => "Preempted",
             Self::SpecChanged => "SpecChanged",

@@ -8,6 +8,7 @@ mod legacy;
 mod records;
 #[cfg(test)]
 mod tests;
+mod troubles;
 mod unheld;
 mod upkeep;
 mod view;
@@ -19,6 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::decide::{Candidate, Decision};
 use self::legacy::Inheritance;
 use self::records::Intent;
+pub(super) use self::troubles::LEFT;
+use self::troubles::Troubles;
 use self::unheld::Losing;
 use self::upkeep::{Upkeep, drift};
 pub use self::view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
@@ -27,8 +30,8 @@ use self::workloads::{Course, Steering};
 use super::backoff::Backoff;
 use super::handover::{Handover, Progress, Purpose};
 use super::{
-    Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, OpId, Outcome, Pod, Reason, Record,
-    RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version,
+    Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, OpId, Outcome, Pod, PodChange,
+    PodOutcome, Reason, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version, WritePod,
 };
 
 /// One group's election.
@@ -82,9 +85,10 @@ pub struct Election {
     /// What is still to be told.
     told: Vec<Announcement>,
     backoff: Backoff,
-    upkeep_backoff: Backoff,
-    /// The same for pods that show the leader's label and should not.
-    demotion_backoff: Backoff,
+    /// Pods that can't be labelled.
+    troubles: Troubles,
+    /// Promotions that were sent and may still be carried out, with the versions that they are for.
+    promoting: BTreeMap<OpId, (Uid, Version)>,
     failure: Option<Failure>,
     /// Since when which leader is not fit.
     unfit: Option<(Uid, Instant)>,
@@ -124,8 +128,8 @@ impl Election {
         let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
         Self {
             backoff: Backoff::new(&uid.0),
-            upkeep_backoff: Backoff::new(&uid.0),
-            demotion_backoff: Backoff::new(&uid.0),
+            troubles: Troubles::default(),
+            promoting: BTreeMap::new(),
             steering: Steering::new(&uid.0),
             inheritance: Inheritance::default(),
             winding_down: None,
@@ -231,6 +235,9 @@ impl Election {
 
     /// Takes the outcome of a command.
     pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
+        if !matches!(outcome, Outcome::PodWritten(PodOutcome::Failed(Failure::Unknown(_)))) {
+            self.promoting.remove(&op);
+        }
         if let Some(uid) = self.maintenance.iter().find(|(_, upkeep)| upkeep.awaits(op)).map(|(uid, _)| uid.clone()) {
             return self.take_maintenance(uid, outcome, now);
         }
@@ -318,28 +325,68 @@ impl Election {
                 Phase::Idle
             }
             (Phase::HandingOver(mut handover), outcome) => {
-                match handover.take(&self.name, op, outcome) {
-                    Ok(()) => self.backoff.reset(),
-                    Err(failure) => self.fail(failure, now),
-                }
-                let found = std::mem::take(&mut handover.found);
-                self.gone.extend(found.gone);
-                self.listed_locks.extend(found.locks);
-                self.highest_term = self.highest_term.max(found.term);
-                self.known_generation = self.known_generation.max(found.generation.unwrap_or_default());
+                let wrote = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
+                let result = handover.take(&self.name, op, outcome);
+                self.take_found(&mut handover, wrote, result, now);
                 Phase::HandingOver(handover)
             }
             (phase, _) => phase,
         };
     }
 
+    /// Takes what an answer told a handover.
+    fn take_found(&mut self, handover: &mut Handover, wrote: bool, result: Result<(), Failure>, now: Instant) {
+        let found = std::mem::take(&mut handover.found);
+        match result {
+            // That something can be read does not tell that it can be written.
+            Ok(()) if wrote => self.backoff.reset(),
+            Ok(()) => {}
+            // The leader that is there has a wait of its own: nothing else waits for it.
+            Err(failure) if handover.purpose == Purpose::Restore && found.refused.is_some() => {
+                self.failure = Some(failure);
+            }
+            Err(failure) => self.fail(failure, now),
+        }
+        if let Some(Holder { pod: Some(pod), uid, .. }) = handover.target() {
+            if let Some(failure) = &found.refused
+                && self.troubles.note(uid, PodChange::Promote, false, failure, now)
+            {
+                let (pod, uid, why) = (pod.clone(), uid.clone(), failure.text().to_owned());
+                self.told.push(Announcement::LabelsRefused { pod, uid, why });
+            }
+            if found.promoted {
+                self.troubles.forget(uid, PodChange::Promote);
+            }
+        }
+        for (uid, why) in found.left {
+            self.troubles.leave(&uid, why, now);
+        }
+        self.gone.extend(found.gone);
+        self.listed_locks.extend(found.locks);
+        self.highest_term = self.highest_term.max(found.term);
+        self.known_generation = self.known_generation.max(found.generation.unwrap_or_default());
+    }
+
     /// Decides what to do now.
     pub fn step(&mut self, view: &View) -> Vec<Command> {
+        let commands = self.decide_commands(view);
+        for command in &commands {
+            if let Command::WritePod(WritePod { op, change: PodChange::Promote, uid, version, .. }) = command {
+                self.promoting.insert(*op, (uid.clone(), *version));
+            }
+        }
+        commands
+    }
+
+    fn decide_commands(&mut self, view: &View) -> Vec<Command> {
         let mut commands: Vec<Command> = self.told.drain(..).map(Command::Announce).collect();
         self.wake = None;
         self.winding_down = None;
         self.lingers = view.desired == Desired::Leave && self.lets_run(Course::Await, view);
         self.gone.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid));
+        let present = |uid: &Uid| view.pods.iter().find(|pod| pod.uid == *uid);
+        self.troubles.retain(view.generation, |uid| present(uid).is_some());
+        self.promoting.retain(|_, (uid, version)| present(uid).is_none_or(|pod| pod.version <= *version));
         let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !self.gone.contains(&pod.uid)).collect();
         let node = |name: &str| (view.node)(name);
         self.listed_locks.retain(|key, listed| {
@@ -402,12 +449,29 @@ impl Election {
             // Somebody else wrote or deleted the record meanwhile: whatever is missing, is decided anew.
             return true;
         }
+        if view.desired == Desired::Refuse {
+            self.leader = None;
+            return true;
+        }
+        if handover.is_refused() && handover.purpose == Purpose::Restore {
+            // It is tried again when the pod's own wait is over.
+            return true;
+        }
+        if handover.is_refused() && handover.target().is_some_and(|target| self.gives_way(&target.uid, view)) {
+            if handover.has_fenced() {
+                self.fenced = Some(handover.version);
+            }
+            return true;
+        }
         let ops = &mut self.ops;
         let mut next_op = || {
             *ops += 1;
             OpId(*ops)
         };
-        match handover.advance(&self.name, &self.uid, view, &mut next_op, commands) {
+        let on_its_way = &self.promoting;
+        let promoting =
+            |pod: &Pod| on_its_way.values().any(|(uid, version)| *uid == pod.uid && *version >= pod.version);
+        match handover.advance(&self.name, &self.uid, view, &promoting, &mut next_op, commands) {
             Progress::Waiting => {
                 self.phase = Phase::HandingOver(handover);
                 false
@@ -427,7 +491,9 @@ impl Election {
     }
 
     fn finish(&mut self, handover: Handover, view: &View, commands: &mut Vec<Command>) {
-        self.failure = None;
+        if !handover.target().is_some_and(|target| self.troubles.has(&target.uid, PodChange::Promote)) {
+            self.failure = None;
+        }
         let took = view.now.since(self.cause.take().unwrap_or(view.now));
         let Handover { record, replaced, purpose, version, .. } = handover;
         let previous = replaced.and_then(|record| record.holder);
@@ -455,6 +521,9 @@ impl Election {
 
     /// With nothing under way; returns whether to look again.
     fn idle(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+        if view.desired == Desired::Refuse {
+            return false;
+        }
         if view.desired == Desired::Freeze {
             let held = self.record().and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
             self.leader = self.leader.take().or(held);
@@ -581,12 +650,15 @@ impl Election {
             return false;
         }
         if settled {
+            if let Decision::Keep(Candidate::Pod(pod)) = decision {
+                self.troubles.forget(&pod.uid, PodChange::Promote);
+            }
             self.cause = None;
         } else {
             self.cause.get_or_insert(view.now);
         }
         match decision {
-            Decision::Keep(candidate) if settled => {
+            Decision::Keep(candidate) if settled || self.leads_incompletely(candidate, record, view) => {
                 let record = record.filter(|record| record.holder.is_some());
                 self.leader = record.and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
                 self.settle(stored, candidate.pod(), view, commands);
@@ -631,12 +703,31 @@ impl Election {
             return false;
         }
         let Candidate::Pod(pod) = candidate else { return false };
+        if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now) {
+            self.wake_at(until);
+            self.leader = None;
+            self.situation = Situation::HandingOver;
+            self.maintain(stored, Some(pod), view, commands);
+            return false;
+        }
         if self.fenced != Some(version) {
             self.write(stored, Some(candidate), Reason::Resumed, view, commands);
             return false;
         }
-        commands.push(drift(pod));
+        if !self.troubles.has(&pod.uid, PodChange::Promote) {
+            commands.push(drift(pod));
+        }
         self.phase = Phase::HandingOver(Box::new(Handover::restore(version, record.clone(), pod)));
+        true
+    }
+
+    /// Whether the leader shows its label, and the rest of its marks can't be written at present.
+    fn leads_incompletely(&mut self, candidate: Candidate, record: Option<&Record>, view: &View) -> bool {
+        let (Candidate::Pod(pod), Some(record)) = (candidate, record) else { return false };
+        let current = record.scope == *view.scope && record.election == self.uid;
+        let until = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now);
+        let Some(until) = until.filter(|_| current && view.scope.markings.shows_leader(pod)) else { return false };
+        self.wake_at(until);
         true
     }
 

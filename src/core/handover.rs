@@ -5,7 +5,8 @@
 //! 2. Every other pod that shows the label, and the pod that the replaced record named whatever the cache shows of it, is demoted by
 //!    a write that the API server acknowledged, before the promotion is sent.
 //! 3. A promotion is valid for one version of the pod, which was read *before* the record was last confirmed. After a conflict the
-//!    pod is read again, then the record, and it is sent only if the record is still the same.
+//!    pod is read again, then the record, and it is sent only if the record is still the same. It ends if another election has marked
+//!    the pod meanwhile.
 //! 4. **Late writers.** An operator may have been paused before its promotion, and send it much later. So the first handover after
 //!    a record of somebody else stamps every candidate, of the present spec and of the earlier ones that the record names, as
 //!    listed afresh from the API server: the late promotion is then for a version that is gone. Leaders that left the group are
@@ -17,14 +18,19 @@
 //! 6. Where a lock's name was changed, two operators with different views may each have a record, under two keys. So the same first
 //!    handover also lists the election's locks afresh, *after* its record is written: if another one is not emptied, that comes
 //!    first. Each writes and then looks, so at most one of them sees nobody else.
+//! 7. A write that was acknowledged counts only if the pod in the answer is as it was written: a policy or a webhook may change it.
+//!    For a demotion it is enough that the pod has a new version and does not show the leader's label.
+//! 8. A demotion that is refused for good must not hold the group up where it is not needed: in a *fenced* chain, of a pod that does
+//!    not show the leader's label when it is read afresh, and for which this process has no promotion on its way.
 
 use std::collections::BTreeMap;
 
+use super::election::LEFT;
 use super::marking::term_of;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
-    PodChange, PodOutcome, PodPatch, Reason, Record, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version, View,
-    WritePod,
+    PodChange, PodOutcome, PodPatch, Reason, Record, Scope, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version,
+    View, WritePod,
 };
 
 /// What a handover is for.
@@ -82,6 +88,12 @@ pub(super) struct Found {
     pub(super) locks: Vec<(Key, Stored)>,
     /// The generation of the election that is; `i64::MAX`: there is another one by that name, or none.
     pub(super) generation: Option<i64>,
+    /// The promotion was acknowledged, and the pod shows it.
+    pub(super) promoted: bool,
+    /// The promotion was refused, or had no effect.
+    pub(super) refused: Option<Failure>,
+    /// Pods from which the marks of an election that goes can't be taken off, and why.
+    pub(super) left: Vec<(Uid, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +115,8 @@ enum Locks {
 #[derive(Clone, Debug)]
 struct Fence {
     name: String,
+    /// How often it was refused, or had no effect.
+    refusals: u32,
     state: FenceState,
 }
 
@@ -119,6 +133,8 @@ enum FenceState {
 struct Target {
     holder: Holder,
     version: Version,
+    /// The last attempt was refused, or had no effect.
+    refused: bool,
     state: TargetState,
 }
 
@@ -128,8 +144,6 @@ enum TargetState {
     ElectionUnread,
     ReadingElection(OpId),
     Due,
-    /// The same, after a refusal: nothing is under way.
-    Refused,
     Sent(OpId),
     /// Rule 3, first the pod …
     Unread,
@@ -151,7 +165,7 @@ impl Handover {
         target: Option<(Holder, Version)>,
     ) -> Self {
         let first = if fenced { TargetState::Due } else { TargetState::ElectionUnread };
-        let target = target.map(|(holder, version)| Target { holder, version, state: first });
+        let target = target.map(|(holder, version)| Target { holder, version, refused: false, state: first });
         let lists = purpose == Purpose::Withdraw || (target.is_some() && !fenced);
         Self {
             version,
@@ -173,7 +187,8 @@ impl Handover {
     pub(super) fn restore(version: Version, record: Record, pod: &Pod) -> Self {
         let holder = record.holder.clone();
         let mut handover = Self::new(version, record.clone(), Some(record), true, Purpose::Restore, None);
-        handover.target = holder.map(|holder| Target { holder, version: pod.version, state: TargetState::Unconfirmed });
+        let state = TargetState::Unconfirmed;
+        handover.target = holder.map(|holder| Target { holder, version: pod.version, refused: false, state });
         handover
     }
 
@@ -182,17 +197,19 @@ impl Handover {
         Self::new(version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
     }
 
-    /// Sends what can be sent now.
+    /// Sends what can be sent now. `promoting`: pods for which a promotion of this process may still be on its way.
     pub(super) fn advance(
         &mut self,
         election: &str,
         election_uid: &Uid,
         view: &View,
+        promoting: &dyn Fn(&Pod) -> bool,
         next_op: &mut dyn FnMut() -> OpId,
         commands: &mut Vec<Command>,
     ) -> Progress {
         debug_assert_eq!(&self.record.election, election_uid);
-        if self.abandoned || (self.is_refused() && self.is_overtaken(view)) {
+        let refused = self.is_refused() || self.is_fence_refused();
+        if self.abandoned || (refused && self.is_overtaken(view)) {
             return Progress::Abandoned;
         }
         if let Listing::Due = self.listing {
@@ -234,9 +251,9 @@ impl Handover {
         if view.order == HandoverOrder::PromoteFirst {
             done &= self.promote(election, view, next_op, commands);
             // Rule 2 turned round on purpose: the user prefers two leaders for a moment to none.
-            done = done && self.fence(election, next_op, commands);
+            done = done && self.fence(election, promoting, next_op, commands);
         } else {
-            done &= self.fence(election, next_op, commands);
+            done &= self.fence(election, promoting, next_op, commands);
             done = done && self.promote(election, view, next_op, commands);
         }
         if done { Progress::Done } else { Progress::Waiting }
@@ -269,28 +286,66 @@ impl Handover {
             return Ok(());
         }
         let fence = self.fences.iter().flatten().find(|(_, fence)| fence.awaits(op)).map(|(uid, _)| uid.clone());
-        if let (Some(uid), Some(fences)) = (fence, &mut self.fences) {
-            let Some(fence) = fences.remove(&uid) else { return Ok(()) };
-            let written = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
-            let (fence, result) = fence.take(&uid, outcome);
-            match fence {
-                Some(fence) => drop(fences.insert(uid, fence)),
-                None if written => {}
-                None => self.found.gone.push(uid),
-            }
-            return result;
+        if let Some(uid) = fence {
+            return self.take_for_fence(election, uid, outcome);
         }
-        self.take_for_target(op, outcome)
+        self.take_for_target(election, op, outcome)
     }
 
-    fn is_refused(&self) -> bool {
-        self.target.as_ref().is_some_and(|target| matches!(target.state, TargetState::Refused))
+    fn take_for_fence(&mut self, election: &str, uid: Uid, outcome: Outcome) -> Result<(), Failure> {
+        let Some(fence) = self.fences.as_mut().and_then(|fences| fences.remove(&uid)) else { return Ok(()) };
+        let lacks = self.fence_lacks(election, &fence, &outcome);
+        let written = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
+        let reads = !self.after_others && self.purpose != Purpose::Withdraw;
+        let (fence, result) = fence.take(&uid, lacks, reads, outcome);
+        match fence {
+            Some(fence) if self.purpose == Purpose::Withdraw && fence.refusals >= LEFT => {
+                let why = result.as_ref().err().map(Failure::text).unwrap_or_default().to_owned();
+                self.found.left.push((uid, why));
+            }
+            Some(fence) => drop(self.fences.get_or_insert_default().insert(uid, fence)),
+            None if written => {}
+            None => self.found.gone.push(uid),
+        }
+        result
     }
 
-    /// The user wants something else by now than this was begun for. A promotion that is refused may be so because of what it would
-    /// write, and then it is for good.
+    /// What keeps an acknowledged write from counting: see rule 7.
+    fn fence_lacks(&self, election: &str, fence: &Fence, outcome: &Outcome) -> Option<String> {
+        let FenceState::Sent(_, seen) = &fence.state else { return None };
+        let Outcome::PodWritten(PodOutcome::Written(pod)) = outcome else { return None };
+        let lacks = self.fence_patch(election, seen).1.lacks(pod);
+        let suffices = self.purpose != Purpose::Withdraw && pod.version > seen.version && !self.shows_leader(pod);
+        lacks.filter(|_| !suffices)
+    }
+
+    /// Whether the promotion was refused, or had no effect, and nothing of it is under way.
+    pub(super) fn is_refused(&self) -> bool {
+        let idle = |target: &Target| matches!(target.state, TargetState::Due | TargetState::Unconfirmed);
+        self.target.as_ref().is_some_and(|target| target.refused && idle(target))
+    }
+
+    /// Whether a pod can't be demoted.
+    fn is_fence_refused(&self) -> bool {
+        let idle = |fence: &Fence| matches!(fence.state, FenceState::Due(_) | FenceState::Unread);
+        self.fences.iter().flatten().any(|(_, fence)| fence.refusals > 0 && idle(fence))
+    }
+
+    /// The pod that is to be promoted.
+    pub(super) fn target(&self) -> Option<&Holder> {
+        self.target.as_ref().map(|target| &target.holder)
+    }
+
+    /// Whether every other pod was written to that must be, so that nobody else's write can be on its way.
+    pub(super) fn has_fenced(&self) -> bool {
+        self.fenced && self.fences.as_ref().is_some_and(BTreeMap::is_empty)
+    }
+
+    /// The user wants something else by now than this was begun for. What is refused may be so because of what it would write, and
+    /// then it is for good.
     fn is_overtaken(&self, view: &View) -> bool {
-        view.generation > self.record.generation || matches!(view.desired, Desired::Withdraw | Desired::Leave)
+        let leaves = matches!(view.desired, Desired::Withdraw | Desired::Leave) && self.purpose != Purpose::Withdraw;
+        leaves || view.generation > self.record.generation
     }
 
     /// Rule 6: another lock, under which somebody may still promote.
@@ -311,6 +366,12 @@ impl Handover {
         }
     }
 
+    /// Whether a pod shows a leader's label of this record, or of an earlier spec that it names.
+    fn shows_leader(&self, pod: &Pod) -> bool {
+        let shows = |scope: &Scope| scope.markings.shows_leader(pod);
+        shows(&self.record.scope) || self.record.former.iter().any(shows)
+    }
+
     /// What selects the leaders of this record's scopes, and of other groups that use the same labels.
     fn leaders(&self) -> impl Iterator<Item = Selector> {
         let scopes = [&self.record.scope].into_iter().chain(&self.record.former);
@@ -319,15 +380,11 @@ impl Handover {
 
     /// Rules 2 and 4: who must be written to before anybody is promoted.
     fn collect_fences(&self, election: &str, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
-        let former = self.record.former_markings();
-        let shows = |pod: &Pod| {
-            self.record.scope.markings.shows_leader(pod) || former.iter().any(|markings| markings.shows_leader(pod))
-        };
         let mut pods: BTreeMap<&Uid, &Pod> = listed.iter().map(|pod| (&pod.uid, pod)).collect();
         for pod in view.pods.iter().copied() {
             let withdrawn = self.purpose == Purpose::Withdraw && wrote(election, pod);
             let known = pods.get(&pod.uid).is_some_and(|known| known.version >= pod.version);
-            if !known && (shows(pod) || withdrawn || pods.contains_key(&pod.uid)) {
+            if !known && (self.shows_leader(pod) || withdrawn || pods.contains_key(&pod.uid)) {
                 pods.insert(&pod.uid, pod);
             }
         }
@@ -340,15 +397,18 @@ impl Handover {
         let mut fences: BTreeMap<Uid, Fence> = pods
             .into_values()
             .map(|pod| {
-                (pod.uid.clone(), Fence { name: pod.name.clone(), state: FenceState::Due(Box::new(pod.clone())) })
+                let (name, state) = (pod.name.clone(), FenceState::Due(Box::new(pod.clone())));
+                (pod.uid.clone(), Fence { name, refusals: 0, state })
             })
             .collect();
         if let Some(previous) = previous
             && let Some(name) = &previous.pod
         {
-            fences
-                .entry(previous.uid.clone())
-                .or_insert_with(|| Fence { name: name.clone(), state: FenceState::Unread });
+            fences.entry(previous.uid.clone()).or_insert_with(|| Fence {
+                name: name.clone(),
+                refusals: 0,
+                state: FenceState::Unread,
+            });
         }
         if let Some(target) = &self.target {
             fences.remove(&target.holder.uid);
@@ -357,9 +417,20 @@ impl Handover {
     }
 
     /// Sends the writes that must be acknowledged; returns whether all are.
-    fn fence(&mut self, election: &str, next_op: &mut dyn FnMut() -> OpId, commands: &mut Vec<Command>) -> bool {
+    fn fence(
+        &mut self,
+        election: &str,
+        promoting: &dyn Fn(&Pod) -> bool,
+        next_op: &mut dyn FnMut() -> OpId,
+        commands: &mut Vec<Command>,
+    ) -> bool {
         let mut fences = self.fences.take().unwrap_or_default();
+        let skips = !self.after_others && self.purpose != Purpose::Withdraw;
         fences.retain(|_, fence| match std::mem::replace(&mut fence.state, FenceState::Unread) {
+            // Rule 8.
+            FenceState::Due(pod) if skips && fence.refusals > 0 && !self.shows_leader(&pod) && !promoting(&pod) => {
+                false
+            }
             FenceState::Due(pod) => {
                 let (change, patch) = self.fence_patch(election, &pod);
                 if patch.is_empty() {
@@ -420,8 +491,9 @@ impl Handover {
             TargetState::Done => return true,
             // The cluster itself: there is no pod to label.
             TargetState::Due if target.holder.pod.is_none() => return true,
-            TargetState::Due | TargetState::Refused => {
+            TargetState::Due => {
                 let op = next_op();
+                target.refused = false;
                 let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
                 commands.push(Command::WritePod(WritePod {
                     op,
@@ -448,7 +520,8 @@ impl Handover {
         false
     }
 
-    fn take_for_target(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+    fn take_for_target(&mut self, election: &str, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+        let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return Ok(()) };
         let mut result = Ok(());
         let mut failed = |failure: Failure, then: TargetState| {
@@ -465,20 +538,43 @@ impl Handover {
                 Err(failure) => failed(failure, TargetState::ElectionUnread),
             },
             (TargetState::Sent(expected), Outcome::PodWritten(written)) if *expected == op => match written {
-                PodOutcome::Written(_) => TargetState::Done,
+                PodOutcome::Written(pod) => {
+                    let markings = &self.record.scope.markings;
+                    match markings.promotion(election, self.record.term, &former).lacks(&pod) {
+                        None => {
+                            self.found.promoted = true;
+                            TargetState::Done
+                        }
+                        Some(what) => {
+                            let failure = Failure::Rewritten(what);
+                            self.found.refused = Some(failure.clone());
+                            // What Services select by is there: it leads, and the rest is tried again afterwards.
+                            let leads = markings.shows_leader(&pod) && self.purpose != Purpose::Restore;
+                            (target.refused, target.version) = (!leads, pod.version);
+                            failed(failure, if leads { TargetState::Done } else { TargetState::Unconfirmed })
+                        }
+                    }
+                }
                 PodOutcome::Conflict => TargetState::Unread,
                 PodOutcome::Gone => {
                     self.abandoned = true;
                     self.found.gone.push(target.holder.uid.clone());
                     TargetState::Unread
                 }
-                PodOutcome::Failed(Failure::Refused(text)) => failed(Failure::Refused(text), TargetState::Refused),
-                PodOutcome::Failed(failure) => failed(failure, TargetState::Unread),
+                PodOutcome::Failed(Failure::Unknown(text)) => failed(Failure::Unknown(text), TargetState::Unread),
+                PodOutcome::Failed(failure) => {
+                    target.refused = true;
+                    self.found.refused = Some(failure.clone());
+                    failed(failure, TargetState::Due)
+                }
             },
             (TargetState::Reading(expected), Outcome::PodRead(read)) if *expected == op => match read {
                 Ok(Some(pod)) if pod.uid == target.holder.uid => {
+                    let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election);
+                    self.abandoned |= others;
                     target.version = pod.version;
                     let promoted = self.record.scope.markings.is_leader(&pod, self.record.term);
+                    self.found.promoted = promoted;
                     if promoted { TargetState::Done } else { TargetState::Unconfirmed }
                 }
                 Ok(_) => {
@@ -511,19 +607,33 @@ impl Fence {
         matches!(&self.state, FenceState::Sent(expected, _) | FenceState::Reading(expected) if *expected == op)
     }
 
-    /// Returns the fence if it still stands.
-    fn take(mut self, uid: &Uid, outcome: Outcome) -> (Option<Self>, Result<(), Failure>) {
+    /// Returns the fence if it still stands. `lacks`: why an acknowledged write does not count; `reads`: after a refusal the pod is
+    /// read afresh, for it may not need the write.
+    fn take(
+        mut self,
+        uid: &Uid,
+        lacks: Option<String>,
+        reads: bool,
+        outcome: Outcome,
+    ) -> (Option<Self>, Result<(), Failure>) {
         let mut result = Ok(());
         let mut failed = |failure: Failure, then: FenceState| {
             result = Err(failure);
             Some(then)
         };
         let state = match (self.state, outcome) {
-            (FenceState::Sent(_, pod), Outcome::PodWritten(written)) => match written {
-                PodOutcome::Written(_) | PodOutcome::Gone => None,
-                PodOutcome::Conflict => Some(FenceState::Unread),
-                PodOutcome::Failed(Failure::Refused(text)) => failed(Failure::Refused(text), FenceState::Due(pod)),
-                PodOutcome::Failed(failure) => failed(failure, FenceState::Unread),
+            (FenceState::Sent(_, seen), Outcome::PodWritten(written)) => match (written, lacks) {
+                (PodOutcome::Written(pod), Some(what)) => {
+                    self.refusals += 1;
+                    failed(Failure::Rewritten(what), FenceState::Due(pod))
+                }
+                (PodOutcome::Written(_) | PodOutcome::Gone, _) => None,
+                (PodOutcome::Conflict, _) => Some(FenceState::Unread),
+                (PodOutcome::Failed(Failure::Unknown(text)), _) => failed(Failure::Unknown(text), FenceState::Unread),
+                (PodOutcome::Failed(failure), _) => {
+                    self.refusals += 1;
+                    failed(failure, if reads { FenceState::Unread } else { FenceState::Due(seen) })
+                }
             },
             (FenceState::Reading(_), Outcome::PodRead(read)) => match read {
                 Ok(Some(pod)) if pod.uid == *uid => Some(FenceState::Due(Box::new(pod))),

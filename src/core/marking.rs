@@ -137,6 +137,22 @@ impl PodPatch {
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty()
     }
+
+    /// The first thing that a pod lacks of this patch, as a sentence; `None`: the pod is as the patch wants it.
+    pub(super) fn lacks(&self, pod: &Pod) -> Option<String> {
+        let lacking = |have: &BTreeMap<String, String>, wanted: &BTreeMap<String, Option<String>>, what: &str| {
+            let (key, wanted) = wanted.iter().find(|(key, value)| have.get(*key) != value.as_ref())?;
+            let have = have.get(key).map_or("none".into(), |value| format!("{value:?}"));
+            let wanted = wanted.as_ref().map_or("none".into(), |value| format!("{value:?}"));
+            Some(format!(
+                "the {what} {key} of pod {} was written as {wanted}, and the API server keeps {have}",
+                pod.name
+            ))
+        };
+        lacking(&pod.labels, &self.labels, "label")
+            .or_else(|| lacking(&pod.annotations, &self.annotations, "annotation"))
+            .map(|what| format!("{what}: look for an admission policy or a webhook that changes it"))
+    }
 }
 
 /// The term that a pod was written under.

@@ -81,6 +81,8 @@ impl Display for Announcement {
                 write!(f, " ({})", transition.reason.word())
             }
             Self::LabelDrift { uid, .. } => write!(f, "changed labels on {uid}"),
+            Self::LabelsRefused { uid, why, .. } => write!(f, "refused labels on {uid}: {why}"),
+            Self::LabelsLeft { uid, why, .. } => write!(f, "labels left on {uid}: {why}"),
             Self::LedElsewhere(rival) => write!(f, "led elsewhere, {rival}"),
             Self::Workload(id, change) => write!(f, "{id} {change:?}"),
             Self::LockChanged { what } => write!(f, "lock changed: {what}"),
@@ -126,6 +128,7 @@ impl Display for Failure {
         match self {
             Self::Refused(text) => write!(f, "refused: {text}"),
             Self::Unknown(text) => write!(f, "unknown outcome: {text}"),
+            Self::Rewritten(text) => write!(f, "without effect: {text}"),
         }
     }
 }

@@ -12,10 +12,8 @@ use serde_json::json;
 
 use super::nodes::SlimCondition;
 use super::{failure, version_of, within};
+use crate::api::LONGEST_VALUE;
 use crate::core::{Failure, Operator, Pod, PodOutcome, Selector, Timestamp, Uid, WritePod};
-
-/// Longer annotations are not kept: nothing here is written or read that long.
-const LONGEST_ANNOTATION: usize = 1024;
 
 /// The parts of a pod that matter here.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, Resource)]
@@ -56,7 +54,7 @@ impl From<SlimPod> for Pod {
             uid: Uid(metadata.uid.unwrap_or_default()),
             version,
             labels: metadata.labels.unwrap_or_default(),
-            annotations: annotations.into_iter().filter(|(_, value)| value.len() <= LONGEST_ANNOTATION).collect(),
+            annotations: annotations.into_iter().filter(|(_, value)| is_kept(value)).collect(),
             node: spec.node_name,
             ready_since: ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| Timestamp(t.0.as_millisecond())),
             ready_observed: None,
@@ -67,6 +65,11 @@ impl From<SlimPod> for Pod {
             ip: status.pod_ip,
         }
     }
+}
+
+/// Whether an annotation is kept. Nothing that is longer is written or read here, by the measure of the API server's schema: characters.
+fn is_kept(value: &str) -> bool {
+    value.chars().nth(LONGEST_VALUE).is_none()
 }
 
 /// The pods of one cluster.
@@ -162,7 +165,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
                 "name": "web-0", "uid": "u", "resourceVersion": "12", "deletionTimestamp": "2026-01-01T00:00:00Z",
-                "annotations": {"short": "x", "long": "x".repeat(2000)},
+                "annotations": {"short": "x", "long": "x".repeat(1025), "most": "漢".repeat(1024)},
             },
             "spec": {"nodeName": "n", "containers": []},
             "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [
@@ -175,7 +178,7 @@ mod tests {
             (12, true, true, true, false)
         );
         assert_eq!(pod.ready_since, Some(Timestamp(2000)));
-        assert_eq!(pod.annotations.keys().collect::<Vec<_>>(), ["short"]);
+        assert_eq!(pod.annotations.keys().collect::<Vec<_>>(), ["most", "short"]);
     }
 
     #[test]

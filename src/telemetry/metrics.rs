@@ -174,6 +174,7 @@ impl Metrics {
         let outcome = match failure {
             Failure::Refused(_) => "refused",
             Failure::Unknown(_) => "unknown",
+            Failure::Rewritten(_) => "rewritten",
         };
         self.api_errors.get_or_create(&ErrorLabels { resource: resource.into(), outcome: outcome.into() }).inc();
     }

@@ -18,6 +18,7 @@ mod exchanges;
 mod installation;
 mod late_writer;
 mod operator;
+mod policies;
 #[path = "../support/exchanges.rs"]
 mod recorded;
 #[path = "../support/skip.rs"]

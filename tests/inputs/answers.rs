@@ -40,8 +40,8 @@ fn answer() -> BoxedStrategy<Answer> {
 }
 
 fn says(failure: &Failure) -> bool {
-    let (Failure::Refused(text) | Failure::Unknown(text)) = failure;
-    let reason = text.split_once(": ").map_or(text.as_str(), |(_, reason)| reason);
+    let text = failure.text();
+    let reason = text.split_once(": ").map_or(text, |(_, reason)| reason);
     !reason.trim().is_empty() && !reason.starts_with(';') && text.len() < 8_000
 }
 

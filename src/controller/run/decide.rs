@@ -71,7 +71,7 @@ impl Controller {
         let deleted = entry.is_deleted();
         let key = key_of(entry, held);
         let desired = match desired {
-            Desired::Freeze if draining && self.consul.releases_on_stop(&key.store) => Desired::Leave,
+            Desired::Freeze | Desired::Refuse if draining && self.consul.releases_on_stop(&key.store) => Desired::Leave,
             desired => desired,
         };
         let tenure = match self.shared.knowledge(&key.store, now) {
@@ -322,8 +322,13 @@ fn desired(
         // Another lictor serves its class now; what this one holds, it gives up.
         return held.map(|_| Desired::Withdraw);
     }
-    let frozen = refusal.is_some() || draining || entry.spec().is_some_and(|spec| spec.paused);
-    Some(if frozen { Desired::Freeze } else { Desired::Run })
+    Some(if refusal.is_some() {
+        Desired::Refuse
+    } else if draining || entry.spec().is_some_and(|spec| spec.paused) {
+        Desired::Freeze
+    } else {
+        Desired::Run
+    })
 }
 
 /// A lock of this election that this lictor wrote.

@@ -53,7 +53,7 @@ impl Election {
         for pod in view.pods.iter().copied().filter(|pod| view.scope.selector.matches(&pod.labels)) {
             match eligible(pod, node_of(pod, view), view.rules, view.now) {
                 Ok(()) => {
-                    let suspect = self.suspects.contains(&pod.uid);
+                    let suspect = self.suspects.contains(&pod.uid) || self.troubles.is_refused(&pod.uid);
                     let rank = rank(pod, node_of(pod, view), view.rules, suspect, markings.shows_leader(pod));
                     if best.as_ref().is_none_or(|(other, _)| rank < *other) {
                         best = Some((rank, pod));
@@ -94,6 +94,9 @@ impl Election {
                     self.situation = Situation::LedDespiteProbe;
                     let elect = |other| Decision::Elect(Candidate::Pod(other), Reason::ProbeFailed);
                     return fallback.map_or(Decision::Keep(Candidate::Pod(pod)), elect);
+                }
+                if let Some(other) = self.instead_of(pod, view) {
+                    return Decision::Elect(Candidate::Pod(other), Reason::NotLabelled);
                 }
                 self.situation = Situation::Led;
                 match others {
@@ -158,9 +161,21 @@ impl Election {
         showing.next().is_none().then_some(pod)
     }
 
-    pub(super) fn best_other<'a>(&self, leader: &Pod, view: &View<'a>) -> Option<&'a Pod> {
+    /// Whether the pod that is to lead can't be labelled, and another one is to be tried.
+    pub(super) fn gives_way(&self, leader: &Uid, view: &View) -> bool {
+        view.pods.iter().copied().find(|pod| pod.uid == *leader).is_some_and(|pod| self.instead_of(pod, view).is_some())
+    }
+
+    /// Who is tried in the place of a pod that can't be labelled as the leader.
+    fn instead_of<'a>(&self, leader: &Pod, view: &View<'a>) -> Option<&'a Pod> {
+        let refused = self.troubles.is_refused(&leader.uid) && !view.scope.markings.shows_leader(leader);
+        refused.then(|| self.best_other(leader, view)).flatten()
+    }
+
+    fn best_other<'a>(&self, leader: &Pod, view: &View<'a>) -> Option<&'a Pod> {
         let candidates = view.pods.iter().copied().filter(|pod| {
             pod.uid != leader.uid
+                && self.troubles.may_be_tried(&pod.uid, view.now)
                 && view.scope.selector.matches(&pod.labels)
                 && eligible(pod, node_of(pod, view), view.rules, view.now).is_ok()
         });

@@ -158,9 +158,6 @@ impl Election {
     pub(super) fn take_read(&mut self, read: Result<Stored, Failure>, now: Instant) {
         match read {
             Ok(stored) => {
-                if !matches!(stored, Stored::Foreign(_) | Stored::Free(..)) {
-                    self.backoff.reset();
-                }
                 self.failure = None;
                 let older = stored.version().is_none_or(|version| version < self.newest);
                 if older && self.newest > self.asked_at {

@@ -12,6 +12,7 @@ mod odd_input;
 mod steering;
 mod stray_answers;
 mod told;
+mod unwritable;
 mod upkeep;
 mod workloads;
 
@@ -323,6 +324,8 @@ fn in_words(command: &Command) -> String {
             format!("Transition {leader} {}", transition.reason.word())
         }
         Command::Announce(Announcement::LabelDrift { pod, .. }) => format!("LabelDrift {pod}"),
+        Command::Announce(Announcement::LabelsRefused { pod, .. }) => format!("LabelsRefused {pod}"),
+        Command::Announce(Announcement::LabelsLeft { pod, .. }) => format!("LabelsLeft {pod}"),
         Command::Announce(Announcement::LedElsewhere(rival)) => {
             format!("LedElsewhere {}", rival.cluster.as_deref().unwrap_or("?"))
         }

@@ -81,7 +81,7 @@ impl Election {
         let stored = self.stored.clone().unwrap_or(Stored::Absent);
         self.maintain(&stored, None, view, commands);
         // One that is refused may not touch what belongs to another, and one that is paused nothing new.
-        let untouched = reason == Reason::LockLost || view.desired == Desired::Freeze;
+        let untouched = reason == Reason::LockLost || matches!(view.desired, Desired::Freeze | Desired::Refuse);
         let course = if untouched { Course::Await } else { Course::Follow };
         if view.desired != Desired::Withdraw {
             self.steer(course, view, commands);

@@ -5,8 +5,8 @@ use super::view::View;
 use super::{Election, Phase};
 use crate::core::handover::Purpose;
 use crate::core::{
-    Announcement, Command, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, Record, Stored, Uid, Version,
-    WritePod,
+    Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, Record, Stored, Uid,
+    Version, WritePod,
 };
 
 /// A write to a pod outside of a handover, whose outcome is awaited.
@@ -14,25 +14,30 @@ use crate::core::{
 pub(super) struct Upkeep {
     /// Whether the pod shows the leader's label.
     demotes: bool,
+    write: WritePod,
     state: UpkeepState,
 }
 
 #[derive(Clone, Debug)]
 enum UpkeepState {
-    Writing(OpId, String),
+    Writing,
     /// The pod is not what the cache shows.
-    Unread(String),
+    Unread,
     Reading(OpId),
 }
 
 impl Upkeep {
     /// A write that was just sent.
-    pub(super) fn new(op: OpId, pod: &Pod, demotes: bool) -> Self {
-        Self { demotes, state: UpkeepState::Writing(op, pod.name.clone()) }
+    pub(super) fn new(write: WritePod, demotes: bool) -> Self {
+        Self { demotes, write, state: UpkeepState::Writing }
     }
 
     pub(super) fn awaits(&self, op: OpId) -> bool {
-        matches!(&self.state, UpkeepState::Writing(expected, _) | UpkeepState::Reading(expected) if *expected == op)
+        match &self.state {
+            UpkeepState::Writing => self.write.op == op,
+            UpkeepState::Unread => false,
+            UpkeepState::Reading(expected) => *expected == op,
+        }
     }
 }
 
@@ -88,17 +93,8 @@ impl Election {
             scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
         let term = self.highest_term;
         let mut clean = !self.reread(commands);
-        // A pod that can't be labelled does not hold up another one's demotion.
-        let (waits, urgent) = (self.upkeep_backoff.waits(view.now), self.demotion_backoff.waits(view.now));
-        for until in [waits, urgent].into_iter().flatten() {
-            self.wake_at(until);
-            clean = false;
-        }
+        clean &= !leader.is_some_and(|leader| self.troubles.has(&leader.uid, PodChange::Promote));
         for pod in view.pods.iter().copied().filter(|pod| leader.is_none_or(|leader| leader.uid != pod.uid)) {
-            let held_up = if view.scope.markings.shows_leader(pod) { urgent } else { waits };
-            if held_up.is_some() {
-                continue;
-            }
             if self.maintenance.contains_key(&pod.uid) {
                 clean = false;
                 continue;
@@ -122,14 +118,19 @@ impl Election {
                 continue;
             }
             clean = false;
-            let unexpected = markings.shows_leader(pod)
-                || (self.wrote(pod) && !former.iter().any(|old| old.has_leftover(pod, markings)));
-            if change == PodChange::Demote && unexpected && record_is_settled(stored) {
+            let urgent = markings.shows_leader(pod);
+            if let Some(until) = self.troubles.waits(&pod.uid, change, urgent, view.now) {
+                self.wake_at(until);
+                continue;
+            }
+            let unexpected = urgent || (self.wrote(pod) && !former.iter().any(|old| old.has_leftover(pod, markings)));
+            let told = self.troubles.has(&pod.uid, change);
+            if change == PodChange::Demote && unexpected && !told && record_is_settled(stored) {
                 commands.push(drift(pod));
             }
-            let op = self.next_op();
-            self.maintenance.insert(pod.uid.clone(), Upkeep::new(op, pod, markings.shows_leader(pod)));
-            commands.push(Command::WritePod(WritePod::new(op, change, pod, patch)));
+            let write = WritePod::new(self.next_op(), change, pod, patch);
+            self.maintenance.insert(pod.uid.clone(), Upkeep::new(write.clone(), urgent));
+            commands.push(Command::WritePod(write));
         }
         clean
     }
@@ -138,9 +139,9 @@ impl Election {
     pub(super) fn reread(&mut self, commands: &mut Vec<Command>) -> bool {
         let ops = &mut self.ops;
         for upkeep in self.maintenance.values_mut() {
-            if let UpkeepState::Unread(name) = &mut upkeep.state {
+            if let UpkeepState::Unread = upkeep.state {
                 *ops += 1;
-                commands.push(Command::ReadPod { op: OpId(*ops), name: std::mem::take(name) });
+                commands.push(Command::ReadPod { op: OpId(*ops), name: upkeep.write.name.clone() });
                 upkeep.state = UpkeepState::Reading(OpId(*ops));
             }
         }
@@ -148,31 +149,34 @@ impl Election {
     }
 
     pub(super) fn take_maintenance(&mut self, uid: Uid, outcome: Outcome, now: Instant) {
-        let Some(Upkeep { demotes, state }) = self.maintenance.remove(&uid) else { return };
-        match (state, outcome) {
-            (UpkeepState::Writing(..), Outcome::PodWritten(PodOutcome::Written(_))) => {
-                self.upkeep_backoff.reset();
-                self.demotion_backoff.reset();
+        let Some(upkeep) = self.maintenance.remove(&uid) else { return };
+        let change = upkeep.write.change;
+        match outcome {
+            Outcome::PodWritten(PodOutcome::Written(pod)) => match upkeep.write.patch.lacks(&pod) {
+                None => self.troubles.forget(&uid, change),
+                Some(what) => self.note_trouble(&upkeep, Failure::Rewritten(what), now),
+            },
+            Outcome::PodWritten(PodOutcome::Gone) => drop(self.gone.insert(uid)),
+            Outcome::PodWritten(PodOutcome::Conflict) => {
+                self.maintenance.insert(uid, Upkeep { state: UpkeepState::Unread, ..upkeep });
             }
-            (UpkeepState::Writing(..), Outcome::PodWritten(PodOutcome::Gone)) => drop(self.gone.insert(uid)),
-            (UpkeepState::Writing(_, name), Outcome::PodWritten(PodOutcome::Conflict)) => {
-                self.maintenance.insert(uid, Upkeep { demotes, state: UpkeepState::Unread(name) });
+            Outcome::PodRead(Ok(read)) if read.as_ref().is_none_or(|pod| pod.uid != uid) => {
+                self.gone.insert(uid);
             }
-            (_, Outcome::PodRead(Ok(read))) => {
-                self.upkeep_backoff.reset();
-                if read.is_none_or(|pod| pod.uid != uid) {
-                    self.gone.insert(uid);
-                }
-            }
-            (_, Outcome::PodWritten(PodOutcome::Failed(failure)) | Outcome::PodRead(Err(failure))) => {
-                self.failure = Some(failure);
-                self.upkeep_backoff.delay(now);
-                if demotes {
-                    self.demotion_backoff.delay_shortly(now);
-                }
+            Outcome::PodWritten(PodOutcome::Failed(failure)) | Outcome::PodRead(Err(failure)) => {
+                self.note_trouble(&upkeep, failure, now);
             }
             _ => {}
         }
+    }
+
+    fn note_trouble(&mut self, upkeep: &Upkeep, failure: Failure, now: Instant) {
+        let WritePod { uid, name: pod, change, .. } = &upkeep.write;
+        let (pod, why) = (pod.clone(), failure.text().to_owned());
+        if self.troubles.note(uid, *change, upkeep.demotes, &failure, now) {
+            self.told.push(Announcement::LabelsRefused { pod, uid: uid.clone(), why });
+        }
+        self.failure = Some(failure);
     }
 }
 

@@ -128,8 +128,10 @@ impl View<'_> {
 pub enum Desired {
     /// That it runs.
     Run,
-    /// That all stays as it is: paused by its user, or its spec can't be accepted.
+    /// That all stays as it is, but for a handover that is under way: paused by its user, or the operator stops.
     Freeze,
+    /// That nothing is written: its spec can't be accepted, or an older election has the same pods or the same lock.
+    Refuse,
     /// That its leader is demoted and the lock left to others: this operator stops, and no other is there to follow it.
     Leave,
     /// That nothing is left of it.

@@ -1,11 +1,11 @@
 //! Gives up locks and labels: of an election that is deleted, and of a key that is not its own any more.
 
-use super::records::Intent;
+use super::records::{Intent, add_former};
 use super::upkeep::Upkeep;
 use super::view::{Desired, Situation, View};
 use super::{Election, Phase};
 use crate::core::handover::{Handover, Purpose, is_emptied};
-use crate::core::{Command, Markings, PodChange, Record, Stored, Timestamp, WritePod};
+use crate::core::{Announcement, Command, Key, Markings, PodChange, Record, Scope, Stored, Timestamp, WritePod};
 
 /// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Election {
     /// Takes off all labels, then the record.
     pub(super) fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
         let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.uid);
-        let clean = !own && view.pods.iter().all(|pod| !self.wrote(pod));
+        let clean = !own && self.is_clean(view);
         if self.withdrawal == Withdrawal::Done && !clean {
             // A late writer of this election, or another election of that name already.
             self.withdrawal = Withdrawal::Unconfirmed;
@@ -40,6 +40,9 @@ impl Election {
             return true;
         }
         if self.withdrawal == Withdrawal::Done || (clean && self.withdrawal == Withdrawal::Listed) {
+            if self.withdrawal != Withdrawal::Done {
+                self.tell_what_is_left(view, commands);
+            }
             self.withdrawal = Withdrawal::Done;
             self.leader = None;
             self.situation = Situation::Withdrawn;
@@ -53,12 +56,18 @@ impl Election {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
                 self.withdraw_without_record(stored.written(), view, commands)
             }
-            (Stored::Record(version, record), _) if record.holder.is_none() && record.generation >= view.generation => {
+            (Stored::Record(version, record), _)
+                if record.holder.is_none()
+                    && record.generation >= view.generation
+                    && stray_scopes(view.strays)
+                        .all(|scope| *scope == record.scope || record.former.contains(scope)) =>
+            {
                 self.phase = Phase::HandingOver(Box::new(Handover::withdraw(*version, record.clone(), fenced)));
                 true
             }
             (_, Some(version)) => {
-                let record = self.make_record(view, None, stored.written(), view.wall);
+                let mut record = self.make_record(view, None, stored.written(), view.wall);
+                add_former(&mut record, stray_scopes(view.strays));
                 let op = self.next_op();
                 commands.push(Command::WriteRecord {
                     op,
@@ -76,13 +85,30 @@ impl Election {
         }
     }
 
+    /// Whether no pod carries a mark of this election that can be taken off.
+    fn is_clean(&self, view: &View) -> bool {
+        view.pods.iter().all(|pod| !self.wrote(pod) || self.troubles.why_left(&pod.uid).is_some())
+    }
+
+    fn tell_what_is_left(&self, view: &View, commands: &mut Vec<Command>) {
+        for pod in view.pods.iter().filter(|pod| self.wrote(pod)) {
+            let Some(why) = self.troubles.why_left(&pod.uid) else { continue };
+            let (pod, uid, why) = (pod.name.clone(), pod.uid.clone(), why.to_owned());
+            commands.push(Command::Announce(Announcement::LabelsLeft { pod, uid, why }));
+        }
+    }
+
     /// With no record of its own to go by: takes off what is found on the pods. Returns whether to look again.
     fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) -> bool {
         if self.withdrawal != Withdrawal::Confirmed {
             self.maintain_removal(other, view, commands);
             return false;
         }
-        let selectors = view.scope.selectors_with(other);
+        let mut selectors = view.scope.selectors_with(other);
+        for (_, stray) in view.strays {
+            let others = view.scope.selectors_with(stray.written());
+            selectors.extend(others.into_iter().filter(|selector| !selectors.contains(selector)).collect::<Vec<_>>());
+        }
         if selectors.is_empty() {
             self.withdrawal = Withdrawal::Listed;
             return true;
@@ -95,21 +121,22 @@ impl Election {
 
     fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
         self.reread(commands);
-        if let Some(until) = self.upkeep_backoff.waits(view.now) {
-            self.wake_at(until);
-            return;
-        }
         for pod in view.pods.iter().copied() {
-            if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) {
+            if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.why_left(&pod.uid).is_some()
+            {
+                continue;
+            }
+            if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
+                self.wake_at(until);
                 continue;
             }
             let scopes = other.into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
-            let scopes = scopes.chain(&self.scopes).chain([view.scope]);
+            let scopes = scopes.chain(stray_scopes(view.strays)).chain(&self.scopes).chain([view.scope]);
             let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
             let patch = Markings::removal(&all, pod);
-            let op = self.next_op();
-            self.maintenance.insert(pod.uid.clone(), Upkeep::new(op, pod, false));
-            commands.push(Command::WritePod(WritePod::new(op, PodChange::Remove, pod, patch)));
+            let write = WritePod::new(self.next_op(), PodChange::Remove, pod, patch);
+            self.maintenance.insert(pod.uid.clone(), Upkeep::new(write.clone(), false));
+            commands.push(Command::WritePod(write));
         }
     }
 
@@ -145,8 +172,11 @@ impl Election {
                 return true;
             }
             let settled = match view.desired {
-                Desired::Withdraw => true,
-                Desired::Run | Desired::Freeze | Desired::Leave => {
+                // Until no pod has to be written to any more, its record says what was written under it.
+                Desired::Withdraw => {
+                    matches!(self.withdrawal, Withdrawal::Listed | Withdrawal::Done) && self.is_clean(view)
+                }
+                Desired::Run | Desired::Freeze | Desired::Refuse | Desired::Leave => {
                     self.record().is_some_and(|record| record.scope == *view.scope) && self.leader.is_some()
                 }
             };
@@ -159,4 +189,10 @@ impl Election {
         }
         false
     }
+}
+
+/// What was written under the election's other keys.
+fn stray_scopes(strays: &[(Key, Stored)]) -> impl Iterator<Item = &Scope> {
+    let records = strays.iter().filter_map(|(_, stray)| stray.written());
+    records.flat_map(|record| record.former.iter().chain([&record.scope]))
 }

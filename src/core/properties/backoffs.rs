@@ -19,13 +19,16 @@ proptest! {
         steps in prop::collection::vec((any::<bool>(), 0_u64..100_000), 1..60),
     ) {
         let (mut backoff, mut now, mut failures) = (Backoff::new(&owner), 1_000, 0_u32);
+        let mut until = at(now);
         for (shortly, later) in steps {
             if shortly {
                 backoff.delay_shortly(at(now));
             } else {
+                // After a quiet time it is a first failure again.
+                failures = if at(now).since(until) > Duration::from_secs(10) { 1 } else { failures + 1 };
                 backoff.delay(at(now));
-                failures += 1;
             }
+            until = backoff.waits(at(now)).unwrap_or(until);
             let wait = backoff.waits(at(now)).map(|until| until.since(at(now)));
             prop_assert!(wait >= Some(SHORTEST) && wait <= Some(LONGEST), "{wait:?}");
             if shortly {

@@ -76,7 +76,7 @@ impl ConsulStore {
         let sum = key.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let index = sum.checked_rem(sessions.ids.len());
         index.and_then(|index| sessions.ids[index].clone()).ok_or_else(|| {
-            let why = sessions.failure.as_ref().map(|(Failure::Refused(text) | Failure::Unknown(text))| text.as_str());
+            let why = sessions.failure.as_ref().map(Failure::text);
             Failure::Refused(format!("there is no session at Consul yet: {}", why.unwrap_or("it is being made")))
         })
     }

@@ -252,6 +252,43 @@ impl Lab {
         .await
     }
 
+    /// Imposes an admission policy on updates of a resource in this namespace, and waits until `in_force` says so. `kind`: Validating
+    /// or Mutating.
+    pub async fn impose(
+        &self,
+        kind: &str,
+        resource: (&str, &str),
+        spec: Value,
+        in_force: impl Fn(&Self) -> Result<(), String>,
+    ) {
+        let name = self.namespace.as_str();
+        let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}});
+        let (group, resource) = resource;
+        let mut policy = json!({"matchConstraints": {"resourceRules": [{
+            "apiGroups": [group], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource],
+        }]}});
+        merge(&mut policy, &spec);
+        let mut binding = json!({"policyName": name, "matchResources": here});
+        if kind == "Validating" {
+            binding["validationActions"] = json!(["Deny"]);
+        }
+        for (kind, spec) in
+            [(format!("{kind}AdmissionPolicy"), policy), (format!("{kind}AdmissionPolicyBinding"), binding)]
+        {
+            let object = json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec,
+            });
+            self.try_kubectl(&["create", "-f", "-"], Some(&object.to_string())).expect("the policy can be made");
+        }
+        eventually("the policy is in force", || async { in_force(self) }).await;
+    }
+
+    /// Takes such a policy away again.
+    pub fn lift(&self, kind: &str) {
+        let kinds = format!("{kind}admissionpolicybinding,{kind}admissionpolicy").to_lowercase();
+        self.try_kubectl(&["delete", &kinds, &self.namespace], None).expect("the policy can be deleted");
+    }
+
     pub fn pods_api(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }

@@ -9,7 +9,7 @@ use super::{Side, never_both_enabled, two};
 use crate::consul::member::{entry, sessions};
 use crate::consul_support::Consul;
 use crate::support::workloads::ENABLED;
-use crate::support::{Cluster, eventually};
+use crate::support::{Cluster, Lab, eventually};
 
 /// Waits until the lock is held under a later index than this; returns the cluster that holds it, once all is enabled there.
 async fn wait_held(west: &Side, east: &Side, since: &Value) -> String {
@@ -77,37 +77,17 @@ async fn what_people_do_to_locks_and_classes_enables_nothing_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_kept_as_long_as_something_can_not_be_disabled() {
     let (west, east) = two("wl-refuses", json!({})).await;
-    let policy = west.lab().namespace.as_str();
-    let kind = |kind: &str, spec: Value| {
-        let head = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": policy}});
-        let mut object = head;
-        object["spec"] = spec;
-        object.to_string()
-    };
-    let rules = json!([{
-        "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["deployments"],
-    }]);
-    let refuses = json!({
-        "matchConstraints": {"resourceRules": rules},
-        "validations": [{
-            "expression": "!has(object.spec.replicas) || object.spec.replicas > 0", "message": "we are open all day",
-        }],
-    });
-    let here = json!({
-        "policyName": policy, "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": policy}}},
-    });
-    for object in [kind("ValidatingAdmissionPolicy", refuses), kind("ValidatingAdmissionPolicyBinding", here)] {
-        west.lab().try_kubectl(&["create", "-f", "-"], Some(&object)).expect("it can be made");
-    }
-    eventually("the policy is in force", || async {
+    let refuses = json!({"validations": [{
+        "expression": "!has(object.spec.replicas) || object.spec.replicas > 0", "message": "we are open all day",
+    }]});
+    let in_force = |lab: &Lab| {
         let patch = ["patch", "deployment", "gate", "--dry-run=server", "-p", r#"{"spec":{"replicas":0}}"#];
-        match west.lab().try_kubectl(&patch, None) {
+        match lab.try_kubectl(&patch, None) {
             Err(error) if error.contains("open all day") => Ok(()),
             other => Err(format!("{other:?}")),
         }
-    })
-    .await;
+    };
+    west.lab().impose("Validating", ("apps", "deployments"), refuses, in_force).await;
     west.lab().open_gate(false).await;
     west.lab().wait_disabled("CronJob/nightly", json!(false)).await;
     let message = west.lab().wait_condition("web", "WorkloadsFollow", "False", "WriteFails").await;
@@ -118,9 +98,7 @@ async fn a_lock_is_kept_as_long_as_something_can_not_be_disabled() {
     let live = west.lab().find("Deployment/live").await.expect("it exists");
     assert_eq!(live["metadata"]["annotations"][ENABLED], "true");
 
-    west.lab()
-        .try_kubectl(&["delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", policy], None)
-        .expect("they can be deleted");
+    west.lab().lift("Validating");
     east.wait_all_enabled().await;
     west.wait_all_disabled().await;
     never_both_enabled(&west, &east).await;

@@ -378,7 +378,7 @@ fn a_promotion_that_is_refused_holds_up_neither_a_new_spec_nor_a_deletion_nor_wh
         match desired {
             Desired::Run => assert_eq!(lab.pods["p0"].labels.get("other").map(String::as_str), Some("leader")),
             Desired::Withdraw => assert_eq!(lab.stored, Stored::Absent),
-            Desired::Leave | Desired::Freeze => assert_eq!(lab.record().holder, None),
+            Desired::Leave | Desired::Freeze | Desired::Refuse => assert_eq!(lab.record().holder, None),
         }
     }
 }
