@@ -1,6 +1,12 @@
 //! Everything that is known of the cluster, kept warm whether or not this replica acts. It only computes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod deletions;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::deletions::Deletions;
 
 use super::entry::Entry;
 use super::input::ElectionId;
@@ -13,9 +19,6 @@ use crate::core::{
 use crate::kubernetes::{Change, WorkloadObject};
 use crate::store::{StoreEvent, StoreScope};
 
-/// Deleted pods and workloads are remembered so that an answer that is older than the deletion does not bring one back.
-const REMEMBERED_DELETIONS: usize = 4096;
-
 /// The caches.
 pub(super) struct Index {
     controller: String,
@@ -23,7 +26,7 @@ pub(super) struct Index {
     pub(super) nodes: BTreeMap<String, Node>,
     pub(super) namespaces: BTreeMap<String, Namespace>,
     pub(super) locks: Locks,
-    deleted: VecDeque<Uid>,
+    deletions: Deletions,
     /// Elections to look at.
     dirty: BTreeSet<(String, String)>,
 }
@@ -57,7 +60,7 @@ impl Index {
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             locks: Locks::default(),
-            deleted: VecDeque::new(),
+            deletions: Deletions::default(),
             dirty: BTreeSet::new(),
         }
     }
@@ -95,37 +98,39 @@ impl Index {
     pub(super) fn apply_pods(&mut self, change: Change<(String, Pod)>) {
         match change {
             Change::Applied((namespace, pod)) => self.put_pod(&namespace, pod),
-            Change::Deleted((namespace, pod)) => self.remove_pod(&namespace, &pod.name, &pod.uid),
-            Change::All(scope, pods) => {
-                let present: BTreeSet<(String, Uid)> =
-                    pods.iter().map(|(n, pod)| (n.clone(), pod.uid.clone())).collect();
-                let mut gone = Vec::new();
-                for (namespace, content) in self.scoped(scope.as_deref()) {
-                    let known =
-                        content.pods.values().filter(|pod| !present.contains(&(namespace.clone(), pod.uid.clone())));
-                    gone.extend(known.map(|pod| (namespace.clone(), pod.name.clone(), pod.uid.clone())));
-                }
-                for (namespace, name, uid) in gone {
-                    self.remove_pod(&namespace, &name, &uid);
+            Change::Deleted((namespace, pod)) => self.remove_pod(&namespace, &pod.name, &pod.uid, pod.version),
+            Change::All(scope, version, pods) => {
+                let present: BTreeSet<&Uid> = pods.iter().map(|(_, pod)| &pod.uid).collect();
+                let known = self.scoped(scope.as_deref()).flat_map(|(namespace, content)| {
+                    let gone =
+                        content.pods.values().filter(|pod| pod.version <= version && !present.contains(&pod.uid));
+                    gone.map(|pod| (namespace.clone(), pod.name.clone(), pod.uid.clone()))
+                });
+                for (namespace, name, uid) in known.collect::<Vec<_>>() {
+                    self.remove_pod(&namespace, &name, &uid, version);
                 }
                 for (namespace, pod) in pods {
                     self.put_pod(&namespace, pod);
                 }
             }
-            Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) => {}
         }
     }
 
-    /// A pod as it is now, from a watch or from the answer to a request: the newer one counts.
+    /// A pod as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
     pub(super) fn put_pod(&mut self, namespace: &str, mut pod: Pod) {
-        if self.deleted.contains(&pod.uid) {
+        if self.deletions.cover(&pod.uid, pod.version) {
             return;
         }
         let content = self.namespaces.entry(namespace.into()).or_default();
-        let known = content.pods.get(&pod.name).filter(|known| known.uid == pod.uid);
+        let known = content.pods.get(&pod.name);
         if known.is_some_and(|known| known.version >= pod.version) {
             return;
         }
+        if let Some(replaced) = known.filter(|known| known.uid != pod.uid) {
+            self.deletions.note(&replaced.uid, pod.version);
+        }
+        let known = known.filter(|known| known.uid == pod.uid);
         pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or_else(monotonic));
         let mut touched = BTreeSet::new();
         for (name, entry) in &mut content.elections {
@@ -155,9 +160,9 @@ impl Index {
         self.dirty.extend(touched.into_iter().map(|name| (namespace.to_owned(), name)));
     }
 
-    /// A pod is gone, unless the name belongs to another one by now.
-    pub(super) fn remove_pod(&mut self, namespace: &str, name: &str, uid: &Uid) {
-        self.forget_deleted(uid);
+    /// A pod is gone as of a version, unless the name belongs to another one by now.
+    fn remove_pod(&mut self, namespace: &str, name: &str, uid: &Uid, version: Version) {
+        self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         if content.pods.get(name).is_none_or(|pod| pod.uid != *uid) {
             return;
@@ -174,53 +179,58 @@ impl Index {
         self.dirty.extend(touched.into_iter().map(|election| (namespace.to_owned(), election)));
     }
 
-    fn forget_deleted(&mut self, uid: &Uid) {
-        self.deleted.push_back(uid.clone());
-        if self.deleted.len() > REMEMBERED_DELETIONS {
-            self.deleted.pop_front();
-        }
-    }
-
     // Workloads
 
     pub(super) fn apply_workloads(&mut self, kind: WorkloadKind, change: Change<WorkloadObject>) {
         match change {
             Change::Applied(object) => self.put_workload(object),
-            Change::Deleted(object) => self.remove_workload(&object.namespace, &object.id, &object.uid),
-            Change::All(scope, objects) => {
+            Change::Deleted(object) => {
+                self.remove_workload(&object.namespace, &object.id, &object.uid, object.version);
+            }
+            Change::All(scope, version, objects) => {
                 let present: BTreeSet<&Uid> = objects.iter().map(|object| &object.uid).collect();
                 let known = self.scoped(scope.as_deref()).flat_map(|(_, content)| content.workloads.values());
-                let gone: Vec<WorkloadObject> =
-                    known.filter(|object| object.id.kind == kind && !present.contains(&object.uid)).cloned().collect();
-                for object in gone {
-                    self.remove_workload(&object.namespace, &object.id, &object.uid);
+                let gone = known.filter(|object| {
+                    object.id.kind == kind && object.version <= version && !present.contains(&object.uid)
+                });
+                for object in gone.cloned().collect::<Vec<_>>() {
+                    self.remove_workload(&object.namespace, &object.id, &object.uid, version);
                 }
                 for object in objects {
                     self.put_workload(object);
                 }
             }
-            Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) => {}
         }
     }
 
-    /// A workload as it is now, from a watch or from the answer to a request: the newer one counts.
+    /// A workload as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
     pub(super) fn put_workload(&mut self, object: WorkloadObject) {
-        if self.deleted.contains(&object.uid) {
+        if self.deletions.cover(&object.uid, object.version) {
             return;
         }
         let content = self.namespaces.entry(object.namespace.clone()).or_default();
-        let known = content.workloads.get(&object.id).filter(|known| known.uid == object.uid);
+        let known = content.workloads.get(&object.id);
         if known.is_some_and(|known| known.version >= object.version) {
             return;
+        }
+        if let Some(replaced) = known.filter(|known| known.uid != object.uid) {
+            self.deletions.note(&replaced.uid, object.version);
         }
         let namespace = object.namespace.clone();
         self.dirty.extend(content.following(&object).map(|election| (namespace.clone(), election)));
         content.workloads.insert(object.id.clone(), object);
     }
 
-    /// A workload is gone, unless the name belongs to another one by now.
-    pub(super) fn remove_workload(&mut self, namespace: &str, id: &WorkloadId, uid: &Uid) {
-        self.forget_deleted(uid);
+    /// An answer says that there is no workload of this uid any more.
+    pub(super) fn lose_workload(&mut self, namespace: &str, id: &WorkloadId, uid: &Uid) {
+        // An object that was deleted does not come back under the same uid.
+        self.remove_workload(namespace, id, uid, Version(u64::MAX));
+    }
+
+    /// A workload is gone as of a version, unless the name belongs to another one by now.
+    fn remove_workload(&mut self, namespace: &str, id: &WorkloadId, uid: &Uid, version: Version) {
+        self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         if content.workloads.get(id).is_none_or(|known| known.uid != *uid) {
             return;
@@ -236,7 +246,7 @@ impl Index {
         match change {
             Change::Applied((name, node)) => self.put_node(&name, Some(node)),
             Change::Deleted((name, _)) => self.put_node(&name, None),
-            Change::All(_, nodes) => {
+            Change::All(_, _, nodes) => {
                 let nodes: BTreeMap<String, Node> = nodes.into_iter().collect();
                 let gone: Vec<String> = self.nodes.keys().filter(|name| !nodes.contains_key(*name)).cloned().collect();
                 for name in gone {
@@ -246,7 +256,7 @@ impl Index {
                     self.put_node(&name, Some(node));
                 }
             }
-            Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) => {}
         }
     }
 
@@ -283,8 +293,8 @@ impl Index {
             Change::Deleted((name, _)) => {
                 self.classes.remove(&name);
             }
-            Change::All(_, classes) => self.classes = classes.into_iter().collect(),
-            Change::Broken(..) => return,
+            Change::All(_, _, classes) => self.classes = classes.into_iter().collect(),
+            Change::Rewound(_) | Change::Broken(..) => return,
         }
         if said(&self.classes) == before {
             return;
@@ -305,28 +315,34 @@ impl Index {
         let mut removed = Vec::new();
         match change {
             Change::Applied((version, uid, election)) => removed.extend(self.put_election(version, uid, election)),
-            Change::Deleted((_, uid, election)) => removed.extend(self.remove_election(&election, &uid)),
-            Change::All(scope, elections) => {
+            Change::Deleted((version, uid, election)) => removed.extend(self.remove_election(&election, &uid, version)),
+            Change::All(scope, version, elections) => {
                 let present: BTreeSet<Uid> = elections.iter().map(|(_, uid, _)| uid.clone()).collect();
                 let mut gone = Vec::new();
                 for (_, content) in self.scoped(scope.as_deref()) {
-                    let known = content.elections.values().filter(|entry| !present.contains(&entry.id.uid));
+                    let known = content
+                        .elections
+                        .values()
+                        .filter(|entry| entry.version <= version && !present.contains(&entry.id.uid));
                     gone.extend(known.map(|entry| (entry.object.clone(), entry.id.uid.clone())));
                 }
                 for (election, uid) in gone {
-                    removed.extend(self.remove_election(&election, &uid));
+                    removed.extend(self.remove_election(&election, &uid, version));
                 }
                 for (version, uid, election) in elections {
                     removed.extend(self.put_election(version, uid, election));
                 }
             }
-            Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) => {}
         }
         removed
     }
 
     /// An election as it is now; returns an earlier one of the same name that it replaces.
     pub(super) fn put_election(&mut self, version: Version, uid: Uid, mut object: LeaderElection) -> Option<Entry> {
+        if self.deletions.cover(&uid, version) {
+            return None;
+        }
         object.metadata.managed_fields = None;
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
         let name = object.metadata.name.clone().unwrap_or_default();
@@ -347,10 +363,11 @@ impl Index {
                 }
                 None
             }
+            Some(known) if known.version >= version => return None,
             Some(known) => {
                 let earlier = known.object.clone();
                 let uid = known.id.uid.clone();
-                self.remove_election(&earlier, &uid).map(|entry| (entry, object))
+                self.remove_election(&earlier, &uid, version).map(|entry| (entry, object))
             }
             None => {
                 let id = ElectionId { namespace: namespace.clone(), name: name.clone(), uid };
@@ -368,7 +385,9 @@ impl Index {
         None
     }
 
-    fn remove_election(&mut self, election: &LeaderElection, uid: &Uid) -> Option<Entry> {
+    /// An election is gone as of a version, unless the name belongs to another one by now.
+    fn remove_election(&mut self, election: &LeaderElection, uid: &Uid, version: Version) -> Option<Entry> {
+        self.deletions.note(uid, version);
         let namespace = election.metadata.namespace.clone().unwrap_or_default();
         let name = election.metadata.name.clone().unwrap_or_default();
         let content = self.namespaces.get_mut(&namespace)?;
@@ -438,11 +457,13 @@ impl Index {
     pub(super) fn apply_records(&mut self, event: StoreEvent) {
         match event {
             StoreEvent::Changed(key, version, stored) => self.put_record(&key, version, &stored),
-            StoreEvent::All(scope, records) => {
+            StoreEvent::All(scope, version, records) => {
                 let present: BTreeSet<Key> = records.iter().map(|(key, ..)| key.clone()).collect();
-                for (key, version) in self.locks.within(&scope) {
+                for (key, known) in self.locks.within(&scope) {
                     if !present.contains(&key) {
-                        self.put_record(&key, Version(version.0.saturating_add(1)), &Stored::Absent);
+                        // Consul's version of a list may have fallen when it forgot what was deleted long ago.
+                        let gone = version.max(Version(known.0.saturating_add(1)));
+                        self.put_record(&key, gone, &Stored::Absent);
                     }
                 }
                 for (key, version, stored) in records {

@@ -295,10 +295,10 @@ impl Controller {
                 self.index.apply_workloads(kind, change);
             }
             Input::Workload(_, _, Ok(object)) => self.index.put_workload(*object),
-            Input::Workload(namespace, id, Err(uid)) => self.index.remove_workload(&namespace, &id, &uid),
+            Input::Workload(namespace, id, Err(uid)) => self.index.lose_workload(&namespace, &id, &uid),
             Input::Records(event) => {
                 match &event {
-                    StoreEvent::All(scope, _) if scope.store == StoreId::leases() => {
+                    StoreEvent::All(scope, ..) if scope.store == StoreId::leases() => {
                         self.synced("leases", scope.namespace.clone());
                     }
                     StoreEvent::Broken(scope, failure) if scope.store == StoreId::leases() => {
@@ -345,14 +345,14 @@ impl Controller {
 
     fn note_sync<T>(&mut self, resource: &'static str, change: &Change<T>) {
         match change {
-            Change::All(scope, _) => self.synced(resource, scope.clone()),
+            Change::All(scope, ..) => self.synced(resource, scope.clone()),
             Change::Broken(scope, failure) => {
                 if matches!(failure, WatchFailure::Forbidden(_)) && OPTIONAL.contains(&resource) {
                     self.sync.missing.remove(&(resource, scope.clone()));
                 }
                 self.broken(resource, scope.clone(), &failure.clone().into());
             }
-            Change::Applied(_) | Change::Deleted(_) => {}
+            Change::Rewound(_) | Change::Applied(_) | Change::Deleted(_) => {}
         }
     }
 

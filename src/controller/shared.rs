@@ -60,7 +60,7 @@ impl Shared {
     /// Takes what a store's watch tells.
     pub(super) fn observe(&mut self, event: &StoreEvent, now: Instant) {
         match event {
-            StoreEvent::All(scope, _) | StoreEvent::Rewound(scope, _) => {
+            StoreEvent::All(scope, ..) | StoreEvent::Rewound(scope, _) => {
                 if let Some(state) = self.0.get_mut(&scope.store) {
                     state.listed = true;
                     if matches!(event, StoreEvent::Rewound(..)) {
@@ -122,6 +122,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::Version;
     use crate::store::StoreScope;
 
     fn at(seconds: u64) -> Instant {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     fn lists(shared: &mut Shared) {
-        shared.observe(&StoreEvent::All(StoreScope { store: store(), namespace: None }, vec![]), at(0));
+        shared.observe(&StoreEvent::All(StoreScope { store: store(), namespace: None }, Version(1), vec![]), at(0));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl WorkloadWatches {
     /// Notes what a change tells of its watch; returns whether more is known since.
     pub(super) fn observe(&mut self, kind: WorkloadKind, change: &Change<WorkloadObject>) -> bool {
         match change {
-            Change::All(scope, _) => {
+            Change::All(scope, ..) => {
                 let what = (kind, scope.clone());
                 let known = self.forbidden.remove(&what).is_some();
                 self.missing.remove(&what) || known
@@ -83,7 +83,10 @@ impl WorkloadWatches {
                 let known = self.forbidden.insert(what.clone(), failure.clone()).is_none();
                 self.missing.remove(&what) || known
             }
-            Change::Broken(_, WatchFailure::Other(_)) | Change::Applied(_) | Change::Deleted(_) => false,
+            Change::Broken(_, WatchFailure::Other(_))
+            | Change::Rewound(_)
+            | Change::Applied(_)
+            | Change::Deleted(_) => false,
         }
     }
 

@@ -3,8 +3,6 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use kube::runtime::watcher;
-
 use crate::core::Failure;
 
 /// A request with a time limit. An answer after it counts as lost.
@@ -78,20 +76,15 @@ impl From<WatchFailure> for Failure {
 }
 
 /// What a broken watch means.
-pub fn watch_failure(resource: &str, error: &watcher::Error) -> WatchFailure {
-    let (verb, error) = match error {
+pub(super) fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> WatchFailure {
+    if let ("list", kube::Error::Api(status)) = (verb, error)
         // Not `is_not_found()`: where the whole group is unknown, the answer is plain text and has no reason.
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
-            return WatchFailure::Other(Failure::Refused(format!(
-                "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
-            )));
-        }
-        watcher::Error::InitialListFailed(error) => ("list", error),
-        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => ("watch", error),
-        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => {
-            return WatchFailure::Other(Failure::Unknown(format!("can't watch {resource}: {error}")));
-        }
-    };
+        && status.code == 404
+    {
+        return WatchFailure::Other(Failure::Refused(format!(
+            "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
+        )));
+    }
     let forbidden = matches!(error, kube::Error::Api(status) if status.is_forbidden());
     let failure = failure(verb, resource, error);
     if forbidden { WatchFailure::Forbidden(failure) } else { WatchFailure::Other(failure) }

@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Event, watcher};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{failure, version_of, watch_config, watch_failure, within};
+use super::{Change, changes, failure, version_of, within};
 use crate::core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Uid, Version};
 use crate::process::wall;
 
@@ -64,10 +63,8 @@ impl LeaseClaim {
     /// Claims and renews until `stop` is set, then gives the Lease back at once, so that a standby need not wait.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut claim = Claim::new(self.identity.clone(), self.parameters);
-        let config = watch_config().fields(&format!("metadata.name={}", self.name));
-        let mut watch = watcher(self.api.clone(), config).backoff(super::Retry::default()).boxed();
+        let mut watch = self.watch();
         let mut known = false;
-        let mut present = false;
         while !*stop.borrow() {
             let now = (self.clock)();
             let wait = match claim.next(now) {
@@ -88,23 +85,19 @@ impl LeaseClaim {
                 biased;
                 _ = stop.changed() => {}
                 () = tokio::time::sleep(wait) => {}
-                event = watch.next() => match event {
-                    Some(Ok(Event::Init)) => present = false,
-                    Some(Ok(Event::InitApply(lease) | Event::Apply(lease))) => {
-                        present = true;
+                change = watch.next() => match change {
+                    Some(Change::All(_, _, leases)) => {
                         known = true;
-                        self.identify(&lease);
-                        claim.observe(Some(seen(&lease)), (self.clock)());
+                        self.see(&mut claim, leases.first());
                     }
-                    Some(Ok(Event::InitDone)) => {
+                    Some(Change::Applied(lease)) => {
                         known = true;
-                        if !present {
-                            claim.observe(None, (self.clock)());
-                        }
+                        self.see(&mut claim, Some(&lease));
                     }
-                    Some(Ok(Event::Delete(_))) => claim.observe(None, (self.clock)()),
-                    Some(Err(error)) => {
-                        let failure = Failure::from(watch_failure("leases", &error));
+                    Some(Change::Deleted(_)) => self.see(&mut claim, None),
+                    Some(Change::Rewound(_)) => self.look(&mut claim).await,
+                    Some(Change::Broken(_, failure)) => {
+                        let failure = Failure::from(failure);
                         tracing::warn!(reason = ?failure, "the operator's own lease can't be watched");
                         self.publish(&claim, Some(failure));
                         continue;
@@ -120,6 +113,18 @@ impl LeaseClaim {
         }
     }
 
+    fn watch(&self) -> BoxStream<'static, Change<Lease>> {
+        let own = ListParams::default().fields(&format!("metadata.name={}", self.name));
+        changes("leases", None, self.api.clone(), own, |lease| lease)
+    }
+
+    fn see(&self, claim: &mut Claim, lease: Option<&Lease>) {
+        if let Some(lease) = lease {
+            self.identify(lease);
+        }
+        claim.observe(lease.map(seen), (self.clock)());
+    }
+
     /// The first Lease that is seen names the installation, for as long as this process lives.
     fn identify(&self, lease: &Lease) {
         self.updates.send_if_modified(|update| {
@@ -132,7 +137,7 @@ impl LeaseClaim {
     fn publish(&self, claim: &Claim, failure: Option<Failure>) {
         let (state, others) = (claim.state((self.clock)()), claim.is_others());
         self.updates.send_if_modified(|update| {
-            let new = ClaimUpdate { state, failure, others, installation: update.installation.clone() };
+            let new = ClaimUpdate { state, failure, others, ..update.clone() };
             let differs = *update != new;
             *update = new;
             differs

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use futures::stream::{self, BoxStream, select_all};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, future};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
 
-use super::watch::changes;
-use super::{Change, WatchFailure, watch_config};
+use super::{Change, WatchFailure, changes};
 use crate::api::SecretId;
 
 /// What a Secret holds. Its values are in no log, as they are not in the text for `{:?}`.
@@ -75,17 +75,19 @@ fn watch_secret(
 ) -> impl Stream<Item = (SecretId, SecretChange)> + Send + Unpin + use<> {
     let namespace = secret.namespace.as_deref().unwrap_or(own_namespace);
     let api: Api<SlimSecret> = Api::namespaced(client.clone(), namespace);
-    let config = watch_config().fields(&format!("metadata.name={}", secret.name));
+    let selection = ListParams::default().fields(&format!("metadata.name={}", secret.name));
     let data = |secret: SlimSecret| secret.data.unwrap_or_default();
-    changes("secrets", Some(namespace.to_owned()), api, config, data).map(move |change| {
+    changes("secrets", Some(namespace.to_owned()), api, selection, data).filter_map(move |change| {
         let change = match change {
             // The field selector lets one through at most.
-            Change::All(_, mut found) => found.pop().map_or(SecretChange::Absent, SecretChange::Present),
-            Change::Applied(data) => SecretChange::Present(data),
-            Change::Deleted(_) => SecretChange::Absent,
-            Change::Broken(_, failure) => SecretChange::Broken(failure),
+            Change::All(_, _, mut found) => Some(found.pop().map_or(SecretChange::Absent, SecretChange::Present)),
+            Change::Applied(data) => Some(SecretChange::Present(data)),
+            Change::Deleted(_) => Some(SecretChange::Absent),
+            Change::Broken(_, failure) => Some(SecretChange::Broken(failure)),
+            // The list follows.
+            Change::Rewound(_) => None,
         };
-        (secret.clone(), change)
+        future::ready(change.map(|change| (secret.clone(), change)))
     })
 }
 

@@ -14,8 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::watch::changes;
-use super::{Change, Namespaces, failure, version_of, watch_config, within};
+use super::{Change, Namespaces, changes, failure, version_of, within};
 use crate::api::{JobTemplate, LeaderElection};
 use crate::core::{
     ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, KEPT_ANNOTATION, Selector, Setting, TEMPLATE_ANNOTATION,
@@ -227,7 +226,7 @@ pub fn watch_workloads(
             None => Api::all_with(client.clone(), &resource),
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         };
-        changes(resource_name(kind), scope, api, watch_config(), move |object: DynamicObject| {
+        changes(resource_name(kind), scope, api, ListParams::default(), move |object: DynamicObject| {
             WorkloadObject::read(kind, &object)
         })
     });

@@ -12,15 +12,13 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
 use super::{LockStore, Owner, StoreEvent, StoreScope};
 use crate::api::{GROUP, LeaderElection};
 use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
-use crate::kubernetes::{Namespaces, failure, version_of, within};
+use crate::kubernetes::{Change, Namespaces, changes, failure, version_of, within};
 
 /// The annotation with the whole record, as JSON.
 const RECORD_ANNOTATION: &str = "lictor.dev/record";
@@ -149,40 +147,24 @@ impl LockStore for LeaseStore {
     }
 
     fn watch(&self) -> BoxStream<'static, StoreEvent> {
-        let config = crate::kubernetes::watch_config().labels(&format!("{MANAGED_BY}={LICTOR}"));
-        let watches = self.namespaces.apis::<Lease>(&self.client).into_iter().map(|(namespace, api)| {
-            let mut first = Vec::new();
-            watcher(api, config.clone())
-                .backoff(crate::kubernetes::Retry::default())
-                .filter_map(move |event| futures::future::ready(told(event, namespace.as_deref(), &mut first)))
-        });
-        futures::stream::select_all(watches.map(StreamExt::boxed)).boxed()
+        let own = ListParams::default().labels(&format!("{MANAGED_BY}={LICTOR}"));
+        let watches = self.namespaces.apis::<Lease>(&self.client).into_iter();
+        let read = |lease: Lease| (key_of(&lease), version_of(&lease), stored(&lease));
+        let watches = watches.map(|(namespace, api)| changes("leases", namespace, api, own.clone(), read).map(told));
+        futures::stream::select_all(watches).boxed()
     }
 }
 
-/// What a watch of Leases tells; the first ones are collected until all are there.
-fn told(
-    event: watcher::Result<Event<Lease>>,
-    namespace: Option<&str>,
-    first: &mut Vec<(Key, Version, Stored)>,
-) -> Option<StoreEvent> {
-    let scope = || StoreScope { store: StoreId::leases(), namespace: namespace.map(Into::into) };
-    match event {
-        Ok(Event::Init) => {
-            first.clear();
-            None
-        }
-        Ok(Event::InitApply(lease)) => {
-            first.push((key_of(&lease), version_of(&lease), stored(&lease)));
-            None
-        }
-        Ok(Event::InitDone) => Some(StoreEvent::All(scope(), std::mem::take(first))),
-        Ok(Event::Apply(lease)) => Some(StoreEvent::Changed(key_of(&lease), version_of(&lease), stored(&lease))),
-        Ok(Event::Delete(lease)) => Some(StoreEvent::Changed(key_of(&lease), version_of(&lease), Stored::Absent)),
-        Err(error) => {
-            let failure = crate::kubernetes::watch_failure("leases", &error);
-            Some(StoreEvent::Broken(scope(), failure.into()))
-        }
+/// What a watch of Leases tells.
+fn told(change: Change<(Key, Version, Stored)>) -> StoreEvent {
+    let scope = |namespace| StoreScope { store: StoreId::leases(), namespace };
+    match change {
+        Change::All(namespace, version, locks) => StoreEvent::All(scope(namespace), version, locks),
+        Change::Applied((key, version, stored)) => StoreEvent::Changed(key, version, stored),
+        Change::Deleted((key, version, _)) => StoreEvent::Changed(key, version, Stored::Absent),
+        Change::Broken(namespace, failure) => StoreEvent::Broken(scope(namespace), failure.into()),
+        // What there is now, follows.
+        Change::Rewound(namespace) => StoreEvent::Rewound(scope(namespace), Vec::new()),
     }
 }
 

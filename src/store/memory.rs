@@ -113,7 +113,8 @@ impl MemoryStore {
     fn all(&self) -> StoreEvent {
         let scope = StoreScope { store: StoreId::leases(), namespace: None };
         let all = |(key, stored): (&Key, &Stored)| Some((key.clone(), stored.version()?, stored.clone()));
-        StoreEvent::All(scope, self.lock().records.iter().filter_map(all).collect())
+        let inner = self.lock();
+        StoreEvent::All(scope, Version(inner.version), inner.records.iter().filter_map(all).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

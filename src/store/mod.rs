@@ -31,9 +31,9 @@ pub struct Owner {
 pub enum StoreEvent {
     /// What is under a key, as of a version.
     Changed(Key, Version, Stored),
-    /// A new beginning: whatever is not among these is absent in this scope.
-    All(StoreScope, Vec<(Key, Version, Stored)>),
-    /// The same, where the store itself was put back to an earlier state: its versions begin anew, too.
+    /// A new beginning, as of a version: whatever is not among these, and was not seen at a later one, is absent in this scope.
+    All(StoreScope, Version, Vec<(Key, Version, Stored)>),
+    /// Whatever is not among these is absent: the store itself was put back to an earlier state, and its versions begin anew, too.
     Rewound(StoreScope, Vec<(Key, Version, Stored)>),
     /// The watch of this scope does not work at present. It goes on trying.
     Broken(StoreScope, Failure),

@@ -227,7 +227,7 @@ fn whatever_is_in_a_key_the_locks_beside_it_are_seen_and_the_watch_goes_on() {
         let mut seen = 0;
         while seen < odd.len() + 1 {
             let told = match watch.next().await {
-                Some(StoreEvent::All(_, all) | StoreEvent::Rewound(_, all)) => {
+                Some(StoreEvent::All(_, _, all) | StoreEvent::Rewound(_, all)) => {
                     all.into_iter().find(|(key, ..)| key.name == "services/shop/web/leader").map(|(.., stored)| stored)
                 }
                 Some(StoreEvent::Changed(key, _, stored)) if key.name == "services/shop/web/leader" => Some(stored),

@@ -34,7 +34,7 @@ async fn seen<T: Debug>(
     name: impl Fn(&T) -> String,
 ) -> Result<(), TestCaseError> {
     match watch.next().await {
-        Some(Change::All(_, all)) => {
+        Some(Change::All(_, _, all)) => {
             let names: Vec<String> = all.iter().map(&name).collect();
             prop_assert_eq!(names, ["good", "odd"]);
         }
@@ -164,7 +164,7 @@ fn odd_workloads_are_seen_beside_others_and_the_field_that_lets_them_run_is_read
             let mut settings = Vec::new();
             seen(watch, |object| object.id.name.clone()).await?;
             let mut watch = watch_workloads(&client, &Namespaces::default(), kind);
-            if let Some(Change::All(_, all)) = watch.next().await {
+            if let Some(Change::All(_, _, all)) = watch.next().await {
                 settings.extend(all.into_iter().map(|object| (object.setting, object.selector, object.one_by_one)));
             }
             prop_assert_eq!(&settings[0], &settings[1], "of {}", odd);
@@ -186,7 +186,7 @@ fn locks_are_seen_beside_one_with_an_odd_record() {
         let record = objects::record().to_string();
         tells(&lab.server, &objects::lease("good", &record), &objects::lease("odd", &odd));
         let mut watch = LeaseStore::new(client.clone(), Namespaces::default(), LIMIT).watch();
-        let Some(StoreEvent::All(scope, all)) = watch.next().await else {
+        let Some(StoreEvent::All(scope, _, all)) = watch.next().await else {
             return Err(TestCaseError::fail("no first list"));
         };
         prop_assert_eq!(scope.store, StoreId::leases());

@@ -213,8 +213,9 @@ pub async fn a_watch_tells_what_there_is_and_every_change_in_the_end(world: &imp
     other.delete(gone).await;
     let mut watch = world.store().watch();
     let told = next(&mut watch).await;
-    let StoreEvent::All(scope, all) = told else { panic!("not a list first: {told:?}") };
+    let StoreEvent::All(scope, at, all) = told else { panic!("not a list first: {told:?}") };
     assert!(scope.contains(&lock.key), "{scope:?}");
+    assert!(at >= first, "{at}");
     assert_eq!(all, [(lock.key.clone(), first, Stored::Record(first, record(&lock.owner, 1, Some("a"))))]);
 
     let second = version(&lock.write(Some(first), 2, None).await);

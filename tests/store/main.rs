@@ -143,9 +143,9 @@ async fn a_watch_that_was_not_read_for_long_begins_anew() {
         expected = Some(version);
     }
     let last = expected.expect("it was written");
-    assert_eq!(watch.next().await, Some(StoreEvent::All(everything(), Vec::new())));
+    assert_eq!(watch.next().await, Some(StoreEvent::All(everything(), Version(0), Vec::new())));
     let now = (memory.key("web"), last, Stored::Record(last, memory.record(2999)));
-    assert_eq!(watch.next().await, Some(StoreEvent::All(everything(), vec![now])));
+    assert_eq!(watch.next().await, Some(StoreEvent::All(everything(), last, vec![now])));
     let RecordOutcome::Written(after) = memory.write(expected, 3000).await else { panic!("not written") };
     let changed = StoreEvent::Changed(memory.key("web"), after, Stored::Record(after, memory.record(3000)));
     assert_eq!(watch.next().await, Some(changed), "and not what was before the list");

@@ -133,7 +133,11 @@ impl Watch {
             }
         }
         let scope = self.store.scope();
-        self.tell(if rewound { StoreEvent::Rewound(scope, all) } else { StoreEvent::All(scope, all) });
+        self.tell(if rewound {
+            StoreEvent::Rewound(scope, all)
+        } else {
+            StoreEvent::All(scope, Version(self.index), all)
+        });
     }
 
     async fn tell_changes(&mut self, before: &[Entry], index: u64, own: &[String]) {

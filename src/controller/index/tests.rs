@@ -1,0 +1,149 @@
+//! What is known after a watch has listed anew, and answers have brought something meanwhile.
+
+use serde_json::json;
+
+use super::*;
+use crate::core::{OpId, Setting, Term, Timestamp};
+
+fn pod(name: &str, uid: &str, version: u64) -> Pod {
+    Pod { name: name.into(), uid: Uid(uid.into()), version: Version(version), ..Pod::default() }
+}
+
+fn job(uid: &str, version: u64) -> WorkloadObject {
+    WorkloadObject {
+        namespace: "n".into(),
+        id: WorkloadId { kind: WorkloadKind::Job, name: "migrate".into() },
+        uid: Uid(uid.into()),
+        version: Version(version),
+        setting: Setting::Suspend(false),
+        claim: None,
+        template: None,
+        selector: Selector::default(),
+        grace: 0,
+        one_by_one: false,
+        deleting: false,
+        finished: false,
+        idle: false,
+        available: false,
+        owner: None,
+        tick: None,
+        setter: None,
+    }
+}
+
+fn election(version: u64) -> (Version, Uid, LeaderElection) {
+    let object = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection",
+        "metadata": {"namespace": "n", "name": "web", "uid": "e", "resourceVersion": version.to_string()},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    });
+    (Version(version), Uid("e".into()), serde_json::from_value(object).unwrap())
+}
+
+fn record() -> Record {
+    Record {
+        term: Term(1),
+        term_by_version: false,
+        holder: None,
+        elector: "lictor#a".into(),
+        since: Timestamp(0),
+        election: Uid("e".into()),
+        generation: 1,
+        scope: crate::core::Scope::default(),
+        former: Vec::new(),
+        legacy: None,
+    }
+}
+
+fn index() -> Index {
+    Index::new("lictor.dev/lictor".into())
+}
+
+fn pods(index: &Index) -> Vec<(&str, u64)> {
+    let all = index.namespaces.values().flat_map(|namespace| namespace.pods.values());
+    all.map(|pod| (pod.uid.0.as_str(), pod.version.0)).collect()
+}
+
+fn jobs(index: &Index) -> Vec<(&str, u64)> {
+    let all = index.namespaces.values().flat_map(|namespace| namespace.workloads.values());
+    all.map(|job| (job.uid.0.as_str(), job.version.0)).collect()
+}
+
+/// A list as of a version.
+fn listed<T>(version: u64, items: Vec<T>) -> Change<T> {
+    Change::All(None, Version(version), items)
+}
+
+#[test]
+fn a_pod_that_an_answer_brought_after_the_list_is_kept_and_followed() {
+    let mut index = index();
+    index.apply_pods(listed(10, vec![]));
+    index.put_pod("n", pod("web-0", "a", 21));
+    index.apply_pods(listed(20, vec![]));
+    assert_eq!(pods(&index), [("a", 21)]);
+    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 21))));
+    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 25))));
+    assert_eq!(pods(&index), [("a", 25)]);
+}
+
+#[test]
+fn a_pod_that_is_missing_in_a_list_is_gone_and_no_late_answer_brings_it_back() {
+    let mut index = index();
+    index.apply_pods(listed(10, vec![("n".into(), pod("web-0", "a", 5))]));
+    index.apply_pods(listed(20, vec![]));
+    index.put_pod("n", pod("web-0", "a", 15));
+    assert_eq!(pods(&index), []);
+    index.put_pod("n", pod("web-0", "b", 21));
+    assert_eq!(pods(&index), [("b", 21)]);
+}
+
+#[test]
+fn a_late_answer_about_an_earlier_pod_of_the_same_name_changes_nothing() {
+    let mut index = index();
+    index.put_pod("n", pod("web-0", "a", 5));
+    index.put_pod("n", pod("web-0", "b", 9));
+    index.put_pod("n", pod("web-0", "a", 7));
+    assert_eq!(pods(&index), [("b", 9)]);
+    index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "b", 12))));
+    index.put_pod("n", pod("web-0", "a", 8));
+    assert_eq!(pods(&index), []);
+}
+
+#[test]
+fn a_job_that_was_created_after_the_list_is_kept_and_followed() {
+    let mut index = index();
+    index.put_workload(job("j", 21));
+    index.apply_workloads(WorkloadKind::Job, listed(20, vec![]));
+    index.apply_workloads(WorkloadKind::Job, Change::Applied(job("j", 21)));
+    index.apply_workloads(WorkloadKind::Job, Change::Applied(job("j", 25)));
+    assert_eq!(jobs(&index), [("j", 25)]);
+    index.apply_workloads(WorkloadKind::Job, listed(30, vec![]));
+    index.put_workload(job("j", 29));
+    assert_eq!(jobs(&index), []);
+}
+
+#[test]
+fn an_election_that_an_answer_brought_after_the_list_is_kept() {
+    let mut index = index();
+    index.apply_elections(listed(10, vec![election(5)]));
+    let (version, uid, object) = election(21);
+    index.put_election(version, uid, object);
+    assert_eq!(index.apply_elections(listed(20, vec![])).len(), 0);
+    assert_eq!(index.apply_elections(listed(30, vec![])).len(), 1);
+}
+
+#[test]
+fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
+    let mut index = index();
+    index.apply_elections(listed(10, vec![election(5)]));
+    let key = Key::lease("n", "web");
+    let scope = StoreScope { store: StoreId::leases(), namespace: None };
+    let stored = |version| Stored::Record(Version(version), record());
+    index.apply_records(StoreEvent::All(scope.clone(), Version(11), vec![(key.clone(), Version(11), stored(11))]));
+    let entry = index.entries().next().unwrap();
+    let known = Some((Version(15), stored(15)));
+    let group = Election::new("web".into(), Uid("e".into()), "lictor#a".into(), known, OpId(0));
+    entry.group = Some((key, group));
+    index.apply_records(StoreEvent::All(scope, Version(20), vec![]));
+    assert_eq!(index.entries().next().unwrap().group().unwrap().version(), None);
+}

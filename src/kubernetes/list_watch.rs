@@ -1,0 +1,197 @@
+//! One watch of the API server: it lists, follows what changes after the list, and lists anew where it lost track.
+//!
+//! kube's own watcher does the same, but does not tell the list's version. That version decides whether something that the list lacks
+//! is gone, or was made after the list and was brought by the answer to another request.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::{BoxStream, unfold};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::Status;
+use kube::{Api, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::time::{sleep, timeout};
+
+use super::watch::Change;
+use super::{Version, watch_failure};
+
+/// How long the API server keeps a watch open.
+const LENGTH: Duration = Duration::from_secs(20);
+/// A watch that says nothing for so long after its end has died without a word.
+const SILENCE: Duration = Duration::from_secs(5);
+const PAGE: u32 = 500;
+/// Pauses after failures. A failover must not wait for long after the API server is back.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+/// What was asked for is too old.
+const GONE: u16 = 410;
+
+/// Watches for as long as somebody listens: `resource` is the name that RBAC knows, `scope` the namespace of `api`, `selection`
+/// selects by labels or fields, and `read` takes what matters out of each object.
+pub fn changes<K, T>(
+    resource: &'static str,
+    scope: Option<String>,
+    api: Api<K>,
+    selection: ListParams,
+    read: impl Fn(K) -> T + Send + 'static,
+) -> BoxStream<'static, Change<T>>
+where
+    K: ResourceExt + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: Send + 'static,
+{
+    let (state, newest) = (State::Unlisted, Version::default());
+    let watch = ListWatch { resource, scope, api, selection, read, state, newest, failures: 0 };
+    let changes = unfold(watch, |mut watch| async move {
+        let change = watch.next().await;
+        Some((change, watch))
+    });
+    changes.boxed()
+}
+
+struct ListWatch<K, F> {
+    resource: &'static str,
+    scope: Option<String>,
+    api: Api<K>,
+    selection: ListParams,
+    read: F,
+    state: State<K>,
+    /// The highest version that was told.
+    newest: Version,
+    /// How often it has failed in a row.
+    failures: u32,
+}
+
+enum State<K> {
+    Unlisted,
+    /// The watch is to begin, or to go on, after a version.
+    Listed(Version),
+    Watching(Version, BoxStream<'static, kube::Result<WatchEvent<K>>>),
+}
+
+impl<K, F> ListWatch<K, F>
+where
+    K: ResourceExt + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    async fn next<T>(&mut self) -> Change<T>
+    where
+        F: Fn(K) -> T,
+    {
+        if let Some(doublings) = self.failures.checked_sub(1) {
+            sleep(FIRST_PAUSE.saturating_mul(1 << doublings.min(8)).min(LONGEST_PAUSE)).await;
+        }
+        loop {
+            let told = match std::mem::replace(&mut self.state, State::Unlisted) {
+                State::Unlisted => self.list().await.map_err(|error| ("list", error)).map(Some),
+                State::Listed(version) => self.begin(version).await.map(|()| None).map_err(|error| ("watch", error)),
+                State::Watching(version, events) => {
+                    self.follow(version, events).await.map_err(|error| ("watch", error))
+                }
+            };
+            match told {
+                Ok(None) => {}
+                Ok(Some(change)) => {
+                    self.failures = 0;
+                    return change;
+                }
+                Err((verb, error)) => {
+                    self.failures = self.failures.saturating_add(1);
+                    let failure = watch_failure(verb, self.resource, &error);
+                    return Change::Broken(self.scope.clone(), failure);
+                }
+            }
+        }
+    }
+
+    /// Lists all of it, as of one version.
+    async fn list<T>(&mut self) -> kube::Result<Change<T>>
+    where
+        F: Fn(K) -> T,
+    {
+        let mut page = self.selection.clone().limit(PAGE);
+        let (mut all, mut version) = (Vec::new(), None);
+        loop {
+            let list = self.api.list(&page).await?;
+            let of_page = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+            let version = *version.get_or_insert(Version(of_page.ok_or_else(|| invalid("a list without a version"))?));
+            all.extend(list.items.into_iter().map(&self.read));
+            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+            if page.continue_token.is_some() {
+                continue;
+            }
+            if version < self.newest {
+                // It is listed once more, by whoever has forgotten what it knows.
+                self.newest = Version::default();
+                return Ok(Change::Rewound(self.scope.clone()));
+            }
+            self.newest = version;
+            self.state = State::Listed(version);
+            return Ok(Change::All(self.scope.clone(), version, all));
+        }
+    }
+
+    async fn begin(&mut self, version: Version) -> kube::Result<()> {
+        let ListParams { label_selector, field_selector, .. } = self.selection.clone();
+        let seconds = u32::try_from(LENGTH.as_secs()).ok();
+        let parameters = WatchParams { label_selector, field_selector, timeout: seconds, ..WatchParams::default() };
+        match self.api.watch(&parameters, &version.to_string()).await {
+            Ok(events) => self.state = State::Watching(version, events.boxed()),
+            Err(error) => {
+                if !matches!(&error, kube::Error::Api(status) if status.code == GONE) {
+                    self.state = State::Listed(version);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event; none: there was nothing to tell.
+    async fn follow<T>(
+        &mut self,
+        version: Version,
+        mut events: BoxStream<'static, kube::Result<WatchEvent<K>>>,
+    ) -> kube::Result<Option<Change<T>>>
+    where
+        F: Fn(K) -> T,
+    {
+        let Ok(Some(event)) = timeout(LENGTH + SILENCE, events.next()).await else {
+            self.state = State::Listed(version);
+            return Ok(None);
+        };
+        let (at, change) = match event {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                (super::version_of(&object), Some(Change::Applied((self.read)(object))))
+            }
+            Ok(WatchEvent::Deleted(object)) => (super::version_of(&object), Some(Change::Deleted((self.read)(object)))),
+            Ok(WatchEvent::Bookmark(mark)) => {
+                (Version(mark.metadata.resource_version.parse().unwrap_or(version.0)), None)
+            }
+            Ok(WatchEvent::Error(status)) if status.code == GONE => return Err(kube::Error::Api(status)),
+            Ok(WatchEvent::Error(status)) => {
+                self.state = State::Watching(version, events);
+                return Err(kube::Error::Api(status));
+            }
+            Err(error) => {
+                self.state = State::Watching(version, events);
+                return Err(error);
+            }
+        };
+        if at == Version::default() {
+            return Err(invalid("an object without a version"));
+        }
+        if at < version {
+            // A watch never goes back by itself: what there is now, the list says.
+            return Ok(None);
+        }
+        self.newest = self.newest.max(at);
+        self.state = State::Watching(at, events);
+        Ok(change)
+    }
+}
+
+/// Something from which the watch can't go on.
+fn invalid(what: &str) -> kube::Error {
+    kube::Error::Api(Status::failure(what, "Invalid").boxed())
+}
