@@ -177,6 +177,7 @@ impl Index {
             }
         }
         self.dirty.extend(touched.into_iter().map(|election| (namespace.to_owned(), election)));
+        self.tidy(namespace);
     }
 
     // Workloads
@@ -237,6 +238,17 @@ impl Index {
         }
         if let Some(object) = content.workloads.remove(id) {
             self.dirty.extend(content.following(&object).map(|election| (namespace.to_owned(), election)));
+        }
+        self.tidy(namespace);
+    }
+
+    /// A namespace of which nothing is known is none.
+    fn tidy(&mut self, namespace: &str) {
+        let is_empty = |content: &Namespace| {
+            content.pods.is_empty() && content.elections.is_empty() && content.workloads.is_empty()
+        };
+        if self.namespaces.get(namespace).is_some_and(is_empty) {
+            self.namespaces.remove(namespace);
         }
     }
 
@@ -405,6 +417,7 @@ impl Index {
         let all: Vec<String> =
             content.elections.values().filter(|e| e.conflict.is_some()).map(|e| e.id.name.clone()).collect();
         self.dirty.extend(all.into_iter().map(|other| (namespace.clone(), other)));
+        self.tidy(&namespace);
         self.locks.rename(&(namespace, name), key.as_ref(), None);
         Some(entry)
     }

@@ -147,3 +147,15 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
     index.apply_records(StoreEvent::All(scope, Version(20), vec![]));
     assert_eq!(index.entries().next().unwrap().group().unwrap().version(), None);
 }
+
+#[test]
+fn nothing_is_left_of_a_namespace_in_which_nothing_is_left() {
+    let mut index = index();
+    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 5))));
+    index.put_workload(job("j", 6));
+    index.apply_elections(Change::Applied(election(7)));
+    index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "a", 8))));
+    index.apply_workloads(WorkloadKind::Job, Change::Deleted(job("j", 9)));
+    assert_eq!(index.apply_elections(Change::Deleted(election(10))).len(), 1);
+    assert_eq!(index.namespaces.len(), 0);
+}
