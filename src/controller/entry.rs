@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
-use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, Pod, Record, Selector, Uid, Version};
+use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, Pod, Record, Selector, Term, Uid, Version};
 use crate::store::Registration;
 
 use super::input::ElectionId;
@@ -27,6 +27,8 @@ pub(super) struct Entry {
     pub(super) conflict: Option<Refusal>,
     /// Its decisions, and the lock that they are about; only while this replica acts.
     pub(super) group: Option<(Key, Election)>,
+    /// The term that it had come to when the API server's store was put back to an earlier state.
+    pub(super) reached: Term,
     pub(super) prober: Option<Prober>,
     pub(super) probe_failed: Option<Uid>,
     /// Pods with a defective annotation that was told already.
@@ -86,6 +88,7 @@ impl Entry {
             earlier: Vec::new(),
             conflict: None,
             group: None,
+            reached: Term::default(),
             prober: None,
             probe_failed: None,
             told_defects: BTreeSet::new(),
@@ -133,4 +136,10 @@ impl Entry {
             || self.earlier.iter().any(|selector| selector.matches(&pod.labels))
             || record.and_then(|record| record.holder.as_ref()).is_some_and(|holder| holder.uid == pod.uid)
     }
+}
+
+/// The term that an election's status names.
+pub(super) fn status_term(election: &LeaderElection) -> Term {
+    let term = election.status.as_ref().and_then(|status| status.term).unwrap_or_default();
+    Term(term.max(0))
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::deletions::Deletions;
 
-use super::entry::Entry;
+use super::entry::{Entry, status_term};
 use super::input::ElectionId;
 use super::locks::{Locks, Name};
 use super::monotonic;
@@ -82,6 +82,29 @@ impl Index {
 
     pub(super) fn entries(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.namespaces.values_mut().flat_map(|namespace| namespace.elections.values_mut())
+    }
+
+    /// Forgets what versions tell: the API server's store was put back to an earlier state, and all is listed anew. Elections are
+    /// kept until then, and the terms that they have come to, for longer.
+    pub(super) fn forget_versions(&mut self) {
+        self.deletions = Deletions::default();
+        for content in self.namespaces.values_mut() {
+            content.pods.clear();
+            content.workloads.clear();
+            content.selecting.clear();
+            for entry in content.elections.values_mut() {
+                // This replica need not have acted.
+                let lock = entry.spec().and_then(|spec| self.locks.get(&spec.key)).and_then(|(_, lock)| lock.written());
+                let shared = entry.spec().is_some_and(|spec| spec.consul.is_some());
+                let told = Some(status_term(&entry.object)).filter(|term| term.is_credible(shared));
+                let terms = [entry.group().map(Election::term), lock.map(|record| record.term), told];
+                entry.reached = terms.into_iter().flatten().fold(entry.reached, Ord::max);
+                entry.version = Version::default();
+                entry.members.clear();
+                entry.selected.clear();
+            }
+        }
+        self.locks.forget(&StoreScope { store: StoreId::leases(), namespace: None });
     }
 
     pub(super) fn dirty_count(&self) -> usize {

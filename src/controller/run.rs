@@ -83,6 +83,13 @@ pub struct Controller {
     lease_duration: Duration,
     inputs: mpsc::UnboundedReceiver<Input>,
     sender: mpsc::UnboundedSender<Input>,
+    /// What the watches of the cluster tell. They end when this is dropped.
+    watched: mpsc::UnboundedReceiver<Input>,
+    client: Client,
+    namespaces: Namespaces,
+    leases: Arc<dyn LockStore>,
+    /// How often the operator's own Lease has told that all is to be learnt anew.
+    rewound: u64,
     claim: watch::Receiver<ClaimUpdate>,
     http: reqwest::Client,
     acting: bool,
@@ -154,18 +161,8 @@ impl Controller {
             claim: claim.clone(),
             connect,
         });
-        let scopes = namespaces.scopes();
-        let missing = scopes
-            .iter()
-            .flat_map(|scope| ["pods", "leaderelections", "leases"].map(|resource| (resource, scope.clone())))
-            .chain([("nodes", None), ("electionclasses", None)]);
-        let sync = Sync { missing: missing.collect(), broken: BTreeMap::new() };
-        let watches = WorkloadWatches::new(client.clone(), namespaces.clone(), sender.clone());
-        forward(&sender, watch_pods(&client, &namespaces).map(Input::Pods));
-        forward(&sender, watch_nodes(&client).map(Input::Nodes));
-        forward(&sender, watch_classes(&client).map(Input::Classes));
-        forward(&sender, watch_elections(&client, &namespaces).map(Input::Elections));
-        forward(&sender, leases.watch().map(Input::Records));
+        let sync = Sync { missing: first_lists(&namespaces), broken: BTreeMap::new() };
+        let (watched, watches) = watch_cluster(&client, &namespaces, leases.as_ref());
         let updates = futures::stream::unfold(claim.clone(), |mut claim| async move {
             claim.changed().await.ok()?;
             let update = claim.borrow_and_update().clone();
@@ -180,6 +177,11 @@ impl Controller {
             lease_duration,
             inputs,
             sender,
+            watched,
+            client,
+            namespaces,
+            leases,
+            rewound: 0,
             claim,
             http: probe::client()?,
             acting: false,
@@ -226,11 +228,11 @@ impl Controller {
                 input = self.inputs.recv() => {
                     let Some(input) = input else { return };
                     self.take(input);
-                    // What has arrived already is taken as one observation.
-                    for _ in 0..256 {
-                        let Ok(input) = self.inputs.try_recv() else { break };
-                        self.take(input);
-                    }
+                    self.take_arrived();
+                }
+                Some(input) = self.watched.recv() => {
+                    self.take(input);
+                    self.take_arrived();
                 }
                 () = sleep_until(TokioInstant::now() + wake.since(now)) => {}
             }
@@ -262,6 +264,14 @@ impl Controller {
     }
 
     // Observations
+
+    /// Takes what has arrived already, as one observation.
+    fn take_arrived(&mut self) {
+        for _ in 0..256 {
+            let Ok(input) = self.inputs.try_recv().or_else(|_| self.watched.try_recv()) else { break };
+            self.take(input);
+        }
+    }
 
     fn take(&mut self, input: Input) {
         match input {
@@ -301,6 +311,7 @@ impl Controller {
                     StoreEvent::All(scope, ..) if scope.store == StoreId::leases() => {
                         self.synced("leases", scope.namespace.clone());
                     }
+                    StoreEvent::Rewound(scope, _) if scope.store == StoreId::leases() => return self.begin_anew(),
                     StoreEvent::Broken(scope, failure) if scope.store == StoreId::leases() => {
                         self.broken("leases", scope.namespace.clone(), failure);
                     }
@@ -334,13 +345,31 @@ impl Controller {
                     self.index.mark(&id.namespace, &id.name);
                 }
             }
-            Input::Claim(ClaimUpdate { state, failure, .. }) => {
+            Input::Claim(ClaimUpdate { state, failure, rewound, .. }) => {
+                if std::mem::replace(&mut self.rewound, rewound) != rewound {
+                    self.begin_anew();
+                }
                 self.health.claim_failed(failure.as_ref().map(Failure::text));
                 if matches!(state, ClaimState::Standby) {
                     self.stand_by();
                 }
             }
         }
+    }
+
+    /// The API server's store was put back to an earlier state: what it gave a version to is no more, and the version will be that of
+    /// something else. All is learnt anew, as after a start. Who noticed it, notices it once.
+    fn begin_anew(&mut self) {
+        tracing::warn!(
+            "the API server's store was put back to an earlier state, for versions have gone back: all is learnt anew. If that \
+             does not end, start every API server anew"
+        );
+        self.metrics.count_restore();
+        self.index.forget_versions();
+        self.stand_by();
+        self.sync.missing = first_lists(&self.namespaces);
+        (self.watched, self.watches) = watch_cluster(&self.client, &self.namespaces, self.leases.as_ref());
+        self.tell_health();
     }
 
     fn note_sync<T>(&mut self, resource: &'static str, change: &Change<T>) {
@@ -352,7 +381,8 @@ impl Controller {
                 }
                 self.broken(resource, scope.clone(), &failure.clone().into());
             }
-            Change::Rewound(_) | Change::Applied(_) | Change::Deleted(_) => {}
+            Change::Applied(_) | Change::Deleted(_) => {}
+            Change::Rewound(_) => self.begin_anew(),
         }
     }
 
@@ -490,6 +520,32 @@ impl Controller {
     }
 }
 
+/// What has to be listed before anything is decided.
+fn first_lists(namespaces: &Namespaces) -> BTreeSet<(&'static str, Option<String>)> {
+    let scopes = namespaces.scopes();
+    let lists = scopes
+        .iter()
+        .flat_map(|scope| ["pods", "leaderelections", "leases"].map(|resource| (resource, scope.clone())))
+        .chain([("nodes", None), ("electionclasses", None)]);
+    lists.collect()
+}
+
+/// Begins to watch the cluster. Workloads are watched when an election needs it.
+fn watch_cluster(
+    client: &Client,
+    namespaces: &Namespaces,
+    leases: &dyn LockStore,
+) -> (mpsc::UnboundedReceiver<Input>, WorkloadWatches) {
+    let (sender, watched) = mpsc::unbounded_channel();
+    forward(&sender, watch_pods(client, namespaces).map(Input::Pods));
+    forward(&sender, watch_nodes(client).map(Input::Nodes));
+    forward(&sender, watch_classes(client).map(Input::Classes));
+    forward(&sender, watch_elections(client, namespaces).map(Input::Elections));
+    forward(&sender, leases.watch().map(Input::Records));
+    (watched, WorkloadWatches::new(client.clone(), namespaces.clone(), sender))
+}
+
+/// Hands on for as long as somebody takes it.
 pub(super) fn forward(
     sender: &mpsc::UnboundedSender<Input>,
     inputs: impl futures::Stream<Item = Input> + Send + 'static,
@@ -497,9 +553,14 @@ pub(super) fn forward(
     let sender = sender.clone();
     spawn(async move {
         let mut inputs = std::pin::pin!(inputs);
-        while let Some(input) = inputs.next().await {
-            if sender.send(input).is_err() {
-                return;
+        loop {
+            tokio::select! {
+                biased;
+                () = sender.closed() => return,
+                input = inputs.next() => match input {
+                    Some(input) => drop(sender.send(input)),
+                    None => return,
+                }
             }
         }
     });

@@ -54,6 +54,8 @@ pub struct Claim {
     identity: String,
     parameters: ClaimParameters,
     seen: Option<Seen>,
+    /// The highest version that was seen, also of a lease that is gone.
+    known: Version,
     /// When the last renewal that succeeded was sent.
     renewed: Option<Instant>,
     /// Earliest moment of the next request.
@@ -86,7 +88,8 @@ pub enum ClaimCommand {
 impl Claim {
     /// A replica that has seen nothing yet. `identity` must be unique among all replicas and all their starts.
     pub fn new(identity: String, parameters: ClaimParameters) -> Self {
-        Self { identity, parameters, seen: None, renewed: None, not_before: Instant::default() }
+        let (known, not_before) = (Version::default(), Instant::default());
+        Self { identity, parameters, seen: None, known, renewed: None, not_before }
     }
 
     /// The lease was seen; `None`: there is none.
@@ -96,12 +99,29 @@ impl Claim {
             Some((version, ..)) if self.seen.as_ref().is_some_and(|seen| seen.version >= version) => {}
             Some((version, holder, duration)) => {
                 let duration = duration.min(ClaimParameters::LONGEST);
+                self.known = self.known.max(version);
                 self.seen = Some(Seen { version, holder, duration, at: now });
             }
         }
         if !self.is_mine() {
             self.renewed = None;
         }
+    }
+
+    /// The highest version that was seen.
+    pub fn known(&self) -> Version {
+        self.known
+    }
+
+    /// The API server has the lease at `version`, as answered to a request that was sent when `known` was the highest version that
+    /// was seen. Returns whether versions have gone back: the API server's store was put to an earlier state. Then nothing counts
+    /// any more that was seen before.
+    pub fn goes_back(&mut self, version: Version, known: Version) -> bool {
+        let goes_back = version < known;
+        if goes_back {
+            (self.known, self.seen, self.renewed) = (version, None, None);
+        }
+        goes_back
     }
 
     /// A write that was sent at `sent` succeeded.
@@ -111,6 +131,7 @@ impl Claim {
             self.seen = Some(Seen { version, holder: Some(self.identity.clone()), duration, at: now });
             self.renewed = Some(sent);
         }
+        self.known = self.known.max(version);
         self.not_before = now;
     }
 
@@ -288,6 +309,47 @@ mod tests {
         claim.written(Version(5), at(0), at(0));
         claim.observe(Some(theirs(4)), at(1));
         assert_eq!(claim.held(), Some(Version(5)));
+    }
+
+    #[test]
+    fn a_lease_that_is_back_at_an_earlier_version_is_taken_or_waited_for_like_one_seen_for_the_first_time() {
+        let held = || {
+            let mut claim = Claim::new("me".into(), PARAMETERS);
+            claim.written(Version(917), at(0), at(1));
+            claim
+        };
+        let mine = (Version(304), Some("me".into()), PARAMETERS.duration);
+        let mut claim = held();
+        let known = claim.known();
+        claim.failed(at(5));
+        assert!(claim.goes_back(Version(304), known));
+        claim.observe(Some(mine), at(5));
+        assert_eq!(claim.state(at(5)), ClaimState::Standby);
+        assert_eq!(claim.next(at(6)), write(Some(304), false));
+        let known = claim.known();
+        assert!(!claim.goes_back(Version(305), known), "it is told once");
+        claim.written(Version(305), at(6), at(7));
+        assert_eq!(claim.state(at(7)), ClaimState::Acting(at(18)));
+
+        let mut claim = held();
+        assert!(claim.goes_back(Version(304), Version(917)));
+        claim.observe(Some(theirs(304)), at(5));
+        assert_eq!(claim.next(at(6)), ClaimCommand::Wait(at(20)));
+
+        let mut claim = held();
+        claim.observe(None, at(5));
+        assert!(claim.goes_back(Version(200), claim.known()), "a lease is made anew at a later version");
+    }
+
+    #[test]
+    fn an_answer_that_is_older_than_what_the_watch_brought_meanwhile_is_no_step_back() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.observe(Some(theirs(7)), at(1));
+        let known = claim.known();
+        claim.observe(Some(theirs(9)), at(2));
+        assert!(!claim.goes_back(Version(8), known));
+        claim.observe(Some(theirs(8)), at(3));
+        assert_eq!(claim.next(at(17)), write(Some(9), true));
     }
 
     #[test]

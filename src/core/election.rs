@@ -75,6 +75,8 @@ pub struct Election {
     /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
     cleared: BTreeMap<Key, (Version, Option<Version>)>,
     highest_term: Term,
+    /// A leader of a lower term begins a new one: the store was put back to an earlier state, and higher terms were given since.
+    reached: Term,
     phase: Phase,
     maintenance: BTreeMap<Uid, Upkeep>,
     steering: Steering,
@@ -158,6 +160,7 @@ impl Election {
             listed_locks: BTreeMap::new(),
             cleared: BTreeMap::new(),
             highest_term: Term::default(),
+            reached: Term::default(),
             phase: Phase::Idle,
             maintenance: BTreeMap::new(),
             failure: None,
@@ -168,6 +171,13 @@ impl Election {
             leader: None,
             wake: None,
         }
+    }
+
+    /// The same, where it had come to a term before its store was put back to an earlier state.
+    #[must_use]
+    pub fn that_had_reached(mut self, term: Term) -> Self {
+        (self.highest_term, self.reached) = (term, term);
+        self
     }
 
     /// What the election is about.
@@ -700,6 +710,10 @@ impl Election {
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return false };
         if record.scope != *view.scope || record.election != self.uid {
             self.write(stored, Some(candidate), Reason::SpecChanged, view, commands);
+            return false;
+        }
+        if record.term < self.reached {
+            self.write(stored, Some(candidate), Reason::LockRestored, view, commands);
             return false;
         }
         let Candidate::Pod(pod) = candidate else { return false };

@@ -27,11 +27,13 @@ pub struct ClaimUpdate {
     pub others: bool,
     /// The Lease's own uid, which tells this installation from all others.
     pub installation: Option<Uid>,
+    /// How often the API server's store was seen to be put to an earlier state.
+    pub rewound: u64,
 }
 
 impl Default for ClaimUpdate {
     fn default() -> Self {
-        Self { state: ClaimState::Standby, failure: None, others: false, installation: None }
+        Self { state: ClaimState::Standby, failure: None, others: false, installation: None, rewound: 0 }
     }
 }
 
@@ -64,8 +66,13 @@ impl LeaseClaim {
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut claim = Claim::new(self.identity.clone(), self.parameters);
         let mut watch = self.watch();
+        let mut rewound = 0;
         let mut known = false;
         while !*stop.borrow() {
+            if std::mem::replace(&mut rewound, self.updates.borrow().rewound) != self.updates.borrow().rewound {
+                // It goes on after a version that is yet to come.
+                watch = self.watch();
+            }
             let now = (self.clock)();
             let wait = match claim.next(now) {
                 ClaimCommand::Write { expected, takes_over } if known => {
@@ -125,6 +132,13 @@ impl LeaseClaim {
         claim.observe(lease.map(seen), (self.clock)());
     }
 
+    /// Takes in the version of an answer to what was asked when `known` was the highest one.
+    fn compare(&self, claim: &mut Claim, lease: &Lease, known: Version) {
+        if claim.goes_back(version_of(lease), known) {
+            self.updates.send_modify(|update| update.rewound += 1);
+        }
+    }
+
     /// The first Lease that is seen names the installation, for as long as this process lives.
     fn identify(&self, lease: &Lease) {
         self.updates.send_if_modified(|update| {
@@ -145,7 +159,7 @@ impl LeaseClaim {
     }
 
     async fn write(&self, claim: &mut Claim, expected: Option<Version>, takes_over: bool) {
-        let sent = (self.clock)();
+        let (sent, known) = ((self.clock)(), claim.known());
         let wall = MicroTime(Timestamp::from_millisecond(wall().0).unwrap_or_default());
         let limit = self.parameters.margin();
         let written = match expected {
@@ -180,6 +194,7 @@ impl LeaseClaim {
         match written {
             Ok(lease) => {
                 self.identify(&lease);
+                self.compare(claim, &lease, known);
                 claim.written(version_of(&lease), sent, now);
             }
             Err(error) => {
@@ -197,7 +212,11 @@ impl LeaseClaim {
 
     /// After a failed write: what is there now?
     async fn look(&self, claim: &mut Claim) {
+        let known = claim.known();
         if let Ok(lease) = within(self.parameters.margin(), self.api.get_opt(&self.name)).await {
+            if let Some(lease) = &lease {
+                self.compare(claim, lease, known);
+            }
             claim.observe(lease.as_ref().map(seen), (self.clock)());
         }
     }

@@ -27,6 +27,7 @@ pub struct Metrics {
     api_errors: Family<ErrorLabels, Counter>,
     queue: Gauge,
     acting: Gauge,
+    restores: Counter,
     held: Family<StoreLabels, Gauge>,
 }
 
@@ -95,13 +96,19 @@ impl Default for Metrics {
         registry.register("queue_depth", "Elections to be looked at and requests under way", queue.clone());
         let acting = Gauge::default();
         registry.register("acting", "Whether this replica is the one that acts", acting.clone());
+        let restores = Counter::default();
+        registry.register(
+            "restores",
+            "How often the API server's store was seen to be put back to an earlier state",
+            restores.clone(),
+        );
         let held = Family::<StoreLabels, Gauge>::default();
         registry.register(
             "store_held",
             "Whether what this cluster holds in a store outside of it is surely its own",
             held.clone(),
         );
-        Self { registry: Arc::new(registry), elections, failover, api_errors, queue, acting, held }
+        Self { registry: Arc::new(registry), elections, failover, api_errors, queue, acting, restores, held }
     }
 }
 
@@ -146,6 +153,11 @@ impl Metrics {
     /// Whether this replica acts.
     pub fn acting(&self, acting: bool) {
         self.acting.set(i64::from(acting));
+    }
+
+    /// The API server's store was put back to an earlier state.
+    pub fn count_restore(&self) {
+        self.restores.inc();
     }
 
     /// Whether what is held in a store outside of the cluster is surely this cluster's own.

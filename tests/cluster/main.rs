@@ -21,6 +21,7 @@ mod operator;
 mod policies;
 #[path = "../support/exchanges.rs"]
 mod recorded;
+mod restored;
 #[path = "../support/skip.rs"]
 mod skip;
 mod store;

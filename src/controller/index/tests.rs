@@ -159,3 +159,27 @@ fn nothing_is_left_of_a_namespace_in_which_nothing_is_left() {
     assert_eq!(index.apply_elections(Change::Deleted(election(10))).len(), 1);
     assert_eq!(index.namespaces.len(), 0);
 }
+
+#[test]
+fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
+    let mut index = index();
+    index.apply_elections(listed(900, vec![election(800)]));
+    index.apply_pods(listed(900, vec![("n".into(), pod("web-0", "a", 850)), ("n".into(), pod("web-1", "b", 860))]));
+    index.apply_pods(Change::Deleted(("n".into(), pod("web-1", "b", 910))));
+    let key = Key::lease("n", "web");
+    let scope = StoreScope { store: StoreId::leases(), namespace: None };
+    let stored = |version| Stored::Record(Version(version), record());
+    index.apply_records(StoreEvent::All(scope.clone(), Version(900), vec![(key.clone(), Version(870), stored(870))]));
+    let group = Election::new("web".into(), Uid("e".into()), "lictor#a".into(), None, OpId(0));
+    index.entries().next().unwrap().group = Some((key.clone(), group.that_had_reached(Term(9))));
+
+    index.forget_versions();
+    assert!(index.locks.get(&key).is_none());
+    index.apply_elections(listed(310, vec![election(300)]));
+    index.apply_pods(listed(310, vec![("n".into(), pod("web-0", "a", 301)), ("n".into(), pod("web-1", "b", 302))]));
+    index.apply_records(StoreEvent::All(scope, Version(310), vec![(key.clone(), Version(303), stored(303))]));
+    assert_eq!(pods(&index), [("a", 301), ("b", 302)]);
+    assert_eq!(index.locks.get(&key).unwrap().0, Version(303));
+    let entry = index.entries().next().unwrap();
+    assert_eq!((entry.version, entry.reached), (Version(300), Term(9)));
+}

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Controller, Purpose};
-use crate::api::{Claims, ConsulClass, LeaderElection, Refusal};
+use crate::api::{Claims, ConsulClass, Refusal};
 use crate::controller::announce::{announce, announce_defects, announce_refusal, holder_name};
-use crate::controller::entry::Entry;
+use crate::controller::entry::{Entry, status_term};
 use crate::controller::input::Input;
 use crate::controller::locks::Locks;
 use crate::controller::probe::Prober;
@@ -18,7 +18,7 @@ use crate::controller::status::{farewell, status};
 use crate::controller::workloads::{followed, noted, template};
 use crate::core::{
     Command, Desired, Election, HandoverOrder, Instant, Keeping, Key, OpId, Pod, Situation, StoreId, Stored, Tenure,
-    Term, Version, View, WhenLost, WorkloadKind,
+    Version, View, WhenLost, WorkloadKind,
 };
 use crate::process::{monotonic, wall};
 use crate::telemetry::ElectionFigures;
@@ -126,7 +126,8 @@ impl Controller {
             // What was sent before it was begun anew is still answered, and must not be taken for an answer to it.
             *begun += 1;
             let (name, uid) = (entry.id.name.clone(), entry.id.uid.clone());
-            (key.clone(), Election::new(name, uid, elector.clone(), known, OpId(*begun << 32)))
+            let group = Election::new(name, uid, elector.clone(), known, OpId(*begun << 32));
+            (key.clone(), group.that_had_reached(entry.reached))
         });
         let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
         // Without a valid spec nobody is elected any more, and the record says what there is to clean up.
@@ -347,11 +348,6 @@ fn key_of(entry: &Entry, held: Option<Key>) -> Key {
         (_, Some(spec)) => spec.key.clone(),
         (_, None) => held.unwrap_or_else(|| Key::lease(&entry.id.namespace, &entry.id.name)),
     }
-}
-
-fn status_term(election: &LeaderElection) -> Term {
-    let term = election.status.as_ref().and_then(|status| status.term).unwrap_or_default();
-    Term(term.max(0))
 }
 
 /// Probes the present leader, and nobody else.

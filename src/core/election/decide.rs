@@ -188,9 +188,13 @@ impl Election {
         let current = record.scope == *view.scope && record.election == self.uid;
         match decision {
             Decision::Keep(Candidate::Pod(pod)) => {
-                current && view.scope.markings.is_leader(pod, record.term) && !has_leftover(pod, record)
+                current
+                    && record.term >= self.reached
+                    && view.scope.markings.is_leader(pod, record.term)
+                    && !has_leftover(pod, record)
             }
-            Decision::Keep(Candidate::Cluster) | Decision::Nobody => current,
+            Decision::Keep(Candidate::Cluster) => current && record.term >= self.reached,
+            Decision::Nobody => current,
             Decision::Wait(..) => true,
             Decision::Elect(..) | Decision::Vacate(_) => false,
         }

@@ -546,6 +546,18 @@ fn an_edited_record_is_replaced_for_the_same_leader() {
 }
 
 #[test]
+fn a_leader_whose_store_was_put_back_begins_a_term_above_all_that_were_given() {
+    let mut lab = Lab::led(2).restarted();
+    lab.election = lab.election.that_had_reached(Term(7));
+    let all = lab.run();
+    assert_eq!(all[..2], ["ListPods", "WriteRecord 8 p0"]);
+    assert_eq!(all.last().unwrap(), "Transition p0 LockRestored");
+    assert_eq!(lab.run(), [""; 0]);
+    lab.pods.remove("p0");
+    assert_eq!(lab.run()[0], "WriteRecord 9 p1");
+}
+
+#[test]
 fn a_term_is_above_all_that_is_known_and_incredible_hints_are_not() {
     let mut lab = Lab::new(1);
     lab.status_term = Term(5);

@@ -1,9 +1,9 @@
 //! A control plane of one's own, which goes when this process goes, whatever ends it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -11,7 +11,8 @@ use kube::{Client, Config};
 /// A control plane. Its keeper deletes it when the pipe to its standard input is closed, as it is when this process ends.
 pub struct Cluster {
     kubeconfig: PathBuf,
-    _keeper: Child,
+    answers: Mutex<BufReader<ChildStdout>>,
+    keeper: Mutex<Child>,
 }
 
 impl Cluster {
@@ -28,18 +29,54 @@ impl Cluster {
 
     /// A control plane for one test alone, without the definitions.
     pub fn start(name: &str, nodes: usize) -> Self {
+        Self::hold(&[name, &nodes.to_string()])
+    }
+
+    /// The same, where the test stops and kills parts of it by [`Cluster::order`].
+    pub fn start_for_orders(name: &str) -> Self {
+        let cluster = Self::hold(&[name, "1", "torture"]);
+        let _etcd = cluster.answer();
+        cluster.install_definitions();
+        cluster
+    }
+
+    fn hold(arguments: &[&str]) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/cluster.sh");
         let mut keeper = Command::new(script)
-            .args(["hold", name, &nodes.to_string()])
+            .arg("hold")
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("hack/cluster.sh starts");
-        let mut line = String::new();
         let output = keeper.stdout.take().expect("its output is piped");
-        BufReader::new(output).read_line(&mut line).expect("it can be read");
-        let kubeconfig = line.trim().strip_prefix("KUBECONFIG=").expect("hack/cluster.sh makes a control plane").into();
-        Self { kubeconfig, _keeper: keeper }
+        let answers = Mutex::new(BufReader::new(output));
+        let mut cluster = Self { kubeconfig: PathBuf::new(), answers, keeper: Mutex::new(keeper) };
+        let line = cluster.answer();
+        cluster.kubeconfig = line.strip_prefix("KUBECONFIG=").expect("hack/cluster.sh makes a control plane").into();
+        cluster
+    }
+
+    fn answer(&self) -> String {
+        let mut line = String::new();
+        self.answers.lock().expect("nobody panics with it").read_line(&mut line).expect("it can be read");
+        line.trim().to_owned()
+    }
+
+    /// Orders "kill", "start", "pause" or "resume" of "etcd" or "kube-apiserver"; returns its process, if there is one then.
+    pub fn order(&self, order: &str, component: &str) -> Option<u32> {
+        let mut keeper = self.keeper.lock().expect("nobody panics with it");
+        let orders = keeper.stdin.as_mut().expect("its input is piped");
+        writeln!(orders, "{order} {component}").expect("hack/cluster.sh reads");
+        self.answer().strip_prefix("PID=").expect("it answers an order").parse().ok()
+    }
+
+    /// The command line of a running part of it, and where it was started.
+    pub fn command(&self, component: &str) -> (Vec<String>, PathBuf) {
+        let pid = self.order("resume", component).expect("it runs");
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).expect("it can be read");
+        let words = line.split_terminator('\0').map(str::to_owned).collect();
+        (words, std::fs::read_link(format!("/proc/{pid}/cwd")).expect("it can be read"))
     }
 
     /// Where its kubeconfig is.
@@ -57,7 +94,6 @@ impl Cluster {
 
     /// Runs kubectl; returns what it printed, or its error text.
     pub fn try_kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
-        use std::io::Write;
         static KUBECTL: OnceLock<String> = OnceLock::new();
         let kubectl = KUBECTL.get_or_init(|| {
             let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
