@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
+mod api_servers;
 mod bad_days;
 mod bad_input;
 mod classes;

@@ -1,8 +1,8 @@
 //! Of an election that is deleted nothing is left.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
 use crate::support::{Lab, PodSpec, eventually};
@@ -58,4 +58,41 @@ async fn a_deleted_election_leaves_nothing_and_the_pods_otherwise_as_they_were()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_election_can_be_deleted_as_well() {
     deleted_leaves_nothing("deleted-paused", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_deleted_with_a_live_election_in_it_goes_and_others_are_served_on() {
+    let (gone, kept) = (Lab::new("namespace-gone").await, Lab::new("namespace-kept").await);
+    let both = format!("{},{}", gone.namespace, kept.namespace);
+    let operator = kept.operator(&["--namespaces", &both]);
+    for lab in [&gone, &kept] {
+        lab.ready_pods(&["a", "b"]).await;
+        lab.elect(json!({})).await;
+        lab.wait_any_leader().await;
+    }
+    let before = operator.log().lines().count();
+    let namespaces: Api<Namespace> = Api::all(gone.client.clone());
+    namespaces.delete(&gone.namespace, &DeleteParams::default()).await.expect("it can be deleted");
+    eventually("the namespace is gone", || async {
+        let found = namespaces.get_opt(&gone.namespace).await.map_err(|error| error.to_string())?;
+        found.map_or(Ok(()), |namespace| Err(format!("{:#?}", namespace.status)))
+    })
+    .await;
+    eventually("nothing is told of it any more", || async {
+        let (_, metrics) = operator.get("/metrics").await;
+        if metrics.contains(&gone.namespace) { Err(metrics) } else { Ok(()) }
+    })
+    .await;
+    let leader = kept.wait_any_leader().await;
+    kept.kill_pod(&leader).await;
+    kept.wait_any_leader().await;
+    let log = operator.log();
+    let said: Vec<&str> = log.lines().skip(before).collect();
+    eprintln!("measured: a namespace goes with an election in it: {} lines of log", said.len());
+    assert!(said.len() < 20, "{}", said.join("\n"));
+    eventually("nothing is to be done", || async {
+        let waits = operator.metric("lictor_queue_depth").await;
+        if waits == Some(0.0) { Ok(()) } else { Err(format!("{waits:?}")) }
+    })
+    .await;
 }
