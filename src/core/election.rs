@@ -5,6 +5,7 @@
 
 mod decide;
 mod legacy;
+mod promotions;
 mod records;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::decide::{Candidate, Decision};
 use self::legacy::Inheritance;
+use self::promotions::Promotions;
 use self::records::Intent;
 pub(super) use self::troubles::LEFT;
 use self::troubles::Troubles;
@@ -78,6 +80,8 @@ pub struct Election {
     /// A leader of a lower term begins a new one: the store was put back to an earlier state, and higher terms were given since.
     reached: Term,
     phase: Phase,
+    /// Those whose outcome is not known.
+    promotions: Promotions,
     maintenance: BTreeMap<Uid, Upkeep>,
     steering: Steering,
     inheritance: Inheritance,
@@ -89,8 +93,6 @@ pub struct Election {
     backoff: Backoff,
     /// Pods that can't be labelled.
     troubles: Troubles,
-    /// Promotions that were sent and may still be carried out, with the versions that they are for.
-    promoting: BTreeMap<OpId, (Uid, Version)>,
     failure: Option<Failure>,
     /// Since when which leader is not fit.
     unfit: Option<(Uid, Instant)>,
@@ -131,7 +133,6 @@ impl Election {
         Self {
             backoff: Backoff::new(&uid.0),
             troubles: Troubles::default(),
-            promoting: BTreeMap::new(),
             steering: Steering::new(&uid.0),
             inheritance: Inheritance::default(),
             winding_down: None,
@@ -162,6 +163,7 @@ impl Election {
             highest_term: Term::default(),
             reached: Term::default(),
             phase: Phase::Idle,
+            promotions: Promotions::default(),
             maintenance: BTreeMap::new(),
             failure: None,
             unfit: None,
@@ -245,9 +247,8 @@ impl Election {
 
     /// Takes the outcome of a command.
     pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
-        if !matches!(outcome, Outcome::PodWritten(PodOutcome::Failed(Failure::Unknown(_)))) {
-            self.promoting.remove(&op);
-        }
+        self.promotions.take(op, &outcome);
+        let Some(outcome) = self.take_promotion_fence(op, outcome, now) else { return };
         if let Some(uid) = self.maintenance.iter().find(|(_, upkeep)| upkeep.awaits(op)).map(|(uid, _)| uid.clone()) {
             return self.take_maintenance(uid, outcome, now);
         }
@@ -380,11 +381,7 @@ impl Election {
     /// Decides what to do now.
     pub fn step(&mut self, view: &View) -> Vec<Command> {
         let commands = self.decide_commands(view);
-        for command in &commands {
-            if let Command::WritePod(WritePod { op, change: PodChange::Promote, uid, version, .. }) = command {
-                self.promoting.insert(*op, (uid.clone(), *version));
-            }
-        }
+        self.promotions.note(&commands);
         commands
     }
 
@@ -393,10 +390,10 @@ impl Election {
         self.wake = None;
         self.winding_down = None;
         self.lingers = view.desired == Desired::Leave && self.lets_run(Course::Await, view);
+        self.promotions.forget(&self.gone, view.pods);
         self.gone.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid));
         let present = |uid: &Uid| view.pods.iter().find(|pod| pod.uid == *uid);
         self.troubles.retain(view.generation, |uid| present(uid).is_some());
-        self.promoting.retain(|_, (uid, version)| present(uid).is_none_or(|pod| pod.version <= *version));
         let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !self.gone.contains(&pod.uid)).collect();
         let node = |name: &str| (view.node)(name);
         self.listed_locks.retain(|key, listed| {
@@ -418,7 +415,7 @@ impl Election {
                 self.wake_at(view.keeping.not_before);
             }
             self.stand_down(reason, view, &mut commands);
-            if reason == Reason::StoreLost && view.desired != Desired::Withdraw {
+            if !self.promotions.is_empty() || (reason == Reason::StoreLost && view.desired != Desired::Withdraw) {
                 return commands;
             }
         }
@@ -478,9 +475,8 @@ impl Election {
             *ops += 1;
             OpId(*ops)
         };
-        let on_its_way = &self.promoting;
-        let promoting =
-            |pod: &Pod| on_its_way.values().any(|(uid, version)| *uid == pod.uid && *version >= pod.version);
+        let promotions = &self.promotions;
+        let promoting = |pod: &Pod| promotions.may_come_to(pod);
         match handover.advance(&self.name, &self.uid, view, &promoting, &mut next_op, commands) {
             Progress::Waiting => {
                 self.phase = Phase::HandingOver(handover);

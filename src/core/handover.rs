@@ -113,7 +113,7 @@ enum Locks {
 
 /// A pod that must be written to, and the write acknowledged.
 #[derive(Clone, Debug)]
-struct Fence {
+pub(super) struct Fence {
     name: String,
     /// How often it was refused, or had no effect.
     refusals: u32,
@@ -310,6 +310,14 @@ impl Handover {
         result
     }
 
+    /// The promotion that is under way.
+    pub(super) fn promotion(&self) -> Option<OpId> {
+        match self.target.as_ref()?.state {
+            TargetState::Sent(op) => Some(op),
+            _ => None,
+        }
+    }
+
     /// What keeps an acknowledged write from counting: see rule 7.
     fn fence_lacks(&self, election: &str, fence: &Fence, outcome: &Outcome) -> Option<String> {
         let FenceState::Sent(_, seen) = &fence.state else { return None };
@@ -394,21 +402,12 @@ impl Handover {
         {
             pods.entry(&pod.uid).or_insert(pod);
         }
-        let mut fences: BTreeMap<Uid, Fence> = pods
-            .into_values()
-            .map(|pod| {
-                let (name, state) = (pod.name.clone(), FenceState::Due(Box::new(pod.clone())));
-                (pod.uid.clone(), Fence { name, refusals: 0, state })
-            })
-            .collect();
+        let mut fences: BTreeMap<Uid, Fence> =
+            pods.into_values().map(|pod| (pod.uid.clone(), Fence::due(pod.clone()))).collect();
         if let Some(previous) = previous
             && let Some(name) = &previous.pod
         {
-            fences.entry(previous.uid.clone()).or_insert_with(|| Fence {
-                name: name.clone(),
-                refusals: 0,
-                state: FenceState::Unread,
-            });
+            fences.entry(previous.uid.clone()).or_insert_with(|| Fence::unread(name.clone()));
         }
         if let Some(target) = &self.target {
             fences.remove(&target.holder.uid);
@@ -426,31 +425,11 @@ impl Handover {
     ) -> bool {
         let mut fences = self.fences.take().unwrap_or_default();
         let skips = !self.after_others && self.purpose != Purpose::Withdraw;
-        fences.retain(|_, fence| match std::mem::replace(&mut fence.state, FenceState::Unread) {
+        fences.retain(|_, fence| {
             // Rule 8.
-            FenceState::Due(pod) if skips && fence.refusals > 0 && !self.shows_leader(&pod) && !promoting(&pod) => {
-                false
-            }
-            FenceState::Due(pod) => {
-                let (change, patch) = self.fence_patch(election, &pod);
-                if patch.is_empty() {
-                    return false;
-                }
-                let op = next_op();
-                commands.push(Command::WritePod(WritePod::new(op, change, &pod, patch)));
-                fence.state = FenceState::Sent(op, pod);
-                true
-            }
-            FenceState::Unread => {
-                let op = next_op();
-                commands.push(Command::ReadPod { op, name: fence.name.clone() });
-                fence.state = FenceState::Reading(op);
-                true
-            }
-            sent => {
-                fence.state = sent;
-                true
-            }
+            let skipped = matches!(&fence.state, FenceState::Due(pod)
+                if skips && fence.refusals > 0 && !self.shows_leader(pod) && !promoting(pod));
+            !skipped && fence.advance(next_op, |pod| self.fence_patch(election, pod), commands)
         });
         let all = fences.is_empty();
         self.fences = Some(fences);
@@ -603,13 +582,50 @@ impl Handover {
 }
 
 impl Fence {
-    fn awaits(&self, op: OpId) -> bool {
+    /// Of a pod as it was seen.
+    pub(super) fn due(pod: Pod) -> Self {
+        Self { name: pod.name.clone(), refusals: 0, state: FenceState::Due(Box::new(pod)) }
+    }
+
+    /// Of a pod that has to be read first.
+    pub(super) fn unread(name: String) -> Self {
+        Self { name, refusals: 0, state: FenceState::Unread }
+    }
+
+    /// Sends what can be sent now; returns whether the fence still stands. `patch`: what is written on a pod as it was seen.
+    pub(super) fn advance(
+        &mut self,
+        next_op: &mut dyn FnMut() -> OpId,
+        patch: impl FnOnce(&Pod) -> (PodChange, PodPatch),
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        self.state = match std::mem::replace(&mut self.state, FenceState::Unread) {
+            FenceState::Due(pod) => {
+                let (change, patch) = patch(&pod);
+                if patch.is_empty() {
+                    return false;
+                }
+                let op = next_op();
+                commands.push(Command::WritePod(WritePod::new(op, change, &pod, patch)));
+                FenceState::Sent(op, pod)
+            }
+            FenceState::Unread => {
+                let op = next_op();
+                commands.push(Command::ReadPod { op, name: self.name.clone() });
+                FenceState::Reading(op)
+            }
+            sent => sent,
+        };
+        true
+    }
+
+    pub(super) fn awaits(&self, op: OpId) -> bool {
         matches!(&self.state, FenceState::Sent(expected, _) | FenceState::Reading(expected) if *expected == op)
     }
 
     /// Returns the fence if it still stands. `lacks`: why an acknowledged write does not count; `reads`: after a refusal the pod is
     /// read afresh, for it may not need the write.
-    fn take(
+    pub(super) fn take(
         mut self,
         uid: &Uid,
         lacks: Option<String>,

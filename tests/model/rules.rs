@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// A rule that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Rule 4: candidates that show no leader are stamped; off: that is answered and not done.
+    /// Rule 4: candidates that show no leader are stamped, and between clusters the pod of a promotion that is outstanding when the
+    /// lock is lost; off: that is answered and not done.
     Stamps,
     /// Rule 3: a write is for one version of a pod; off: the API server does not look at it.
     PodVersions,

@@ -9,6 +9,7 @@ mod handovers;
 mod keys;
 mod legacy;
 mod odd_input;
+mod promotions;
 mod steering;
 mod stray_answers;
 mod told;

@@ -93,9 +93,10 @@ impl Election {
             scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
         let term = self.highest_term;
         let mut clean = !self.reread(commands);
+        self.fence_promotions(leader, &former, view, commands);
         clean &= !leader.is_some_and(|leader| self.troubles.has(&leader.uid, PodChange::Promote));
         for pod in view.pods.iter().copied().filter(|pod| leader.is_none_or(|leader| leader.uid != pod.uid)) {
-            if self.maintenance.contains_key(&pod.uid) {
+            if self.maintenance.contains_key(&pod.uid) || self.promotions.contains(&pod.uid) {
                 clean = false;
                 continue;
             }

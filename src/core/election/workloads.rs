@@ -31,13 +31,15 @@ pub(super) struct Steering {
     /// Of each by itself: one that can't be written does not hold up another. A request that is carried out and has no effect
     /// counts as failed, until nothing is left to do.
     up: BTreeMap<WorkloadId, Backoff>,
-    down: BTreeMap<WorkloadId, Backoff>,
+    pub(super) down: BTreeMap<WorkloadId, Backoff>,
     owner: String,
     /// For what somebody else changes again and again.
     contest: Backoff,
     contested: BTreeMap<WorkloadId, Instant>,
     /// Since when nothing is let run here.
     off_since: Option<Instant>,
+    /// Whether they were brought to a leadership of this cluster last.
+    leads: bool,
 }
 
 /// A request whose outcome is awaited.
@@ -104,6 +106,7 @@ impl Steering {
             contest: Backoff::new(owner),
             contested: BTreeMap::new(),
             off_since: None,
+            leads: false,
         }
     }
 
@@ -132,6 +135,7 @@ impl Election {
 
     /// Brings the workloads to what the leadership wants; returns whether nothing is left to do.
     pub(super) fn steer(&mut self, course: Course, view: &View, commands: &mut Vec<Command>) -> bool {
+        self.steering.leads = course.term().is_some();
         let Some(workloads) = view.workloads else { return false };
         let known = |id: &WorkloadId| workloads.iter().any(|workload| workload.id == *id);
         self.steering.unsure.retain(|(id, _)| known(id));
@@ -169,6 +173,19 @@ impl Election {
             self.steering.off_since.get_or_insert(view.now);
         }
         settled
+    }
+
+    /// Whatever lets a workload run and was not sent yet, is not wanted any more.
+    pub(super) fn let_nothing_run(&mut self) {
+        self.steering.leads = false;
+    }
+
+    /// Whether a request that lets a workload run, or makes a Job, is still wanted.
+    pub(super) fn wants_to_run(&self, op: OpId) -> bool {
+        let starts = |pending: &Pending| {
+            pending.op() == op && matches!(pending, Pending::Enabling(..) | Pending::Other(_, WorkloadChange::Created))
+        };
+        self.steering.leads && self.steering.pending.values().any(starts)
     }
 
     /// Without the lock, what was made for this cluster's term is not let run, whatever else is wanted of the election.

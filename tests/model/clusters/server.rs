@@ -117,7 +117,11 @@ impl Clusters {
                 Command::ReadPod { .. } => Outcome::PodRead(Ok(state.clusters[number].world.pod(0).cloned())),
                 Command::WritePod(write) => {
                     let world = &mut state.clusters[number].world;
-                    let written = world.write_pod(CHECKS, write);
+                    let stamp = write.change != PodChange::Promote && world.leaders().next().is_none();
+                    let written = match world.pod(0).filter(|_| stamp && self.lacks(Rule::Stamps)) {
+                        Some(pod) => world.allows(CHECKS, write).unwrap_or(PodOutcome::Written(Box::new(pod.clone()))),
+                        None => world.write_pod(CHECKS, write),
+                    };
                     if let (PodOutcome::Written(_), PodChange::Promote) = (&written, write.change) {
                         let term = world.promoted.as_ref().map(|(term, _)| *term);
                         Self::judge_term(state, term.unwrap_or_default());

@@ -138,3 +138,19 @@ fn a_number_that_is_kept_survives_a_restart() {
     assert!(lab.workload("worker").version > version, "it is stamped anew");
     assert_eq!(lab.workload("worker").claim.as_ref().unwrap().kept, Setting::Replicas(3));
 }
+
+#[test]
+fn what_lets_a_workload_run_is_wanted_only_while_this_cluster_leads() {
+    let mut lab = cluster();
+    let commands = until(&mut lab, "Enable CronJob/nightly");
+    let enabling = commands.iter().find(|command| in_words(command).starts_with("Enable CronJob/nightly"));
+    let op = enabling.and_then(Command::op).unwrap();
+    assert!(lab.election.wants(op));
+    // Also if what disables it has to wait.
+    let id = WorkloadId { kind: WorkloadKind::CronJob, name: "nightly".into() };
+    let (owner, now) = (Backoff::new("e"), lab.now);
+    lab.election.steering.down.entry(id).or_insert(owner).delay(now);
+    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.step();
+    assert!(!lab.election.wants(op));
+}
