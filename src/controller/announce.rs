@@ -122,7 +122,7 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
     if is_failover {
         executor.metrics.observe_failover(&entry.id.namespace, &entry.id.name, took);
     }
-    let mut history = entry.status.history.take().unwrap_or_else(|| entry.last_status().history);
+    let mut history = entry.history.take().unwrap_or_else(|| entry.last_status().history);
     history.insert(
         0,
         HistoryEntry {
@@ -135,7 +135,7 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
         },
     );
     history.truncate(REMEMBERED);
-    entry.status.history = Some(history);
+    entry.history = Some(history);
     tell_transition(entry, leader.as_ref(), previous.as_ref(), reason, &format!("term {term}"), milliseconds, executor);
 }
 
@@ -156,14 +156,17 @@ fn tell_transition(
         let note = format!("{name} is the leader{instead} in {term}, after {milliseconds} ms: {why}");
         tell(entry, pod.clone(), false, "Elected", "Promote", note, executor);
         if let Some(regarding) = pod {
-            executor.tell(Event {
-                regarding,
-                related: Some(reference(entry)),
-                warning: false,
-                reason: "Elected",
-                action: "Promote",
-                note: format!("leader of {} in {term}: {why}", entry.id.name),
-            });
+            executor.tell(
+                &entry.id,
+                Event {
+                    regarding,
+                    related: Some(reference(entry)),
+                    warning: false,
+                    reason: "Elected",
+                    action: "Promote",
+                    note: format!("leader of {} in {term}: {why}", entry.id.name),
+                },
+            );
         }
     } else {
         let pod = |previous: &Holder| Some(pod_reference(entry, previous.pod.as_ref()?, &previous.uid));
@@ -174,14 +177,17 @@ fn tell_transition(
     if let Some(previous) = previous
         && let Some(pod) = &previous.pod
     {
-        executor.tell(Event {
-            regarding: pod_reference(entry, pod, &previous.uid),
-            related: Some(reference(entry)),
-            warning: false,
-            reason: "Demoted",
-            action: "Demote",
-            note: format!("no longer leader of {}: {why}", entry.id.name),
-        });
+        executor.tell(
+            &entry.id,
+            Event {
+                regarding: pod_reference(entry, pod, &previous.uid),
+                related: Some(reference(entry)),
+                warning: false,
+                reason: "Demoted",
+                action: "Demote",
+                note: format!("no longer leader of {}: {why}", entry.id.name),
+            },
+        );
     }
 }
 
@@ -255,7 +261,7 @@ fn tell_both(
     let pod = pod_reference(entry, pod, uid);
     tell(entry, Some(pod.clone()), true, reason, action, note.into(), executor);
     let related = Some(reference(entry));
-    executor.tell(Event { regarding: pod, related, warning: true, reason, action, note: note.into() });
+    executor.tell(&entry.id, Event { regarding: pod, related, warning: true, reason, action, note: note.into() });
 }
 
 fn tell(
@@ -267,7 +273,7 @@ fn tell(
     note: String,
     executor: &Executor,
 ) {
-    executor.tell(Event { regarding: reference(entry), related, warning, reason, action, note });
+    executor.tell(&entry.id, Event { regarding: reference(entry), related, warning, reason, action, note });
 }
 
 fn name(entry: &Entry) -> String {

@@ -1,12 +1,15 @@
 //! What the loop knows of one election.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
-use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, Pod, Record, Selector, Term, Uid, Version};
+use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, OpId, Pod, Record, Selector, Term, Uid, Version};
 use crate::store::Registration;
 
 use super::input::ElectionId;
+use super::permit::{Grant, Permit};
 use super::probe::Prober;
 use super::workloads::Followed;
 
@@ -26,7 +29,7 @@ pub(super) struct Entry {
     /// It is refused because an older election has the same pods or the same lock.
     pub(super) conflict: Option<Refusal>,
     /// Its decisions, and the lock that they are about; only while this replica acts.
-    pub(super) group: Option<(Key, Election)>,
+    pub(super) group: Option<(Key, Deciding)>,
     /// The term that it had come to when the API server's store was put back to an earlier state.
     pub(super) reached: Term,
     pub(super) prober: Option<Prober>,
@@ -34,7 +37,9 @@ pub(super) struct Entry {
     /// Pods with a defective annotation that was told already.
     pub(super) told_defects: BTreeSet<Uid>,
     pub(super) figures: Figures,
-    pub(super) status: StatusWrites,
+    pub(super) writes: OwnWrites,
+    /// The history, the newest first; the object's own until this process adds to it.
+    pub(super) history: Option<Vec<crate::api::HistoryEntry>>,
     pub(super) wake: Option<Instant>,
     pub(super) registered: Registered,
     /// The workloads that it has changed, as its object says.
@@ -52,14 +57,122 @@ pub(super) struct Figures {
 
 /// The writes of an election's own object: one at a time.
 #[derive(Default)]
-pub(super) struct StatusWrites {
-    pub(super) in_flight: bool,
+pub(super) struct OwnWrites {
+    under_way: Option<OwnWrite>,
+    begun: u64,
+    pub(super) status: Retry,
+    /// Of the finalizer, and of what is noted of workloads.
+    pub(super) metadata: Retry,
+}
+
+struct OwnWrite {
+    number: u64,
+    /// `None`: of the metadata.
+    status: Option<Grant>,
+}
+
+/// When a write may be tried again.
+#[derive(Default)]
+pub(super) struct Retry {
     pub(super) not_before: Instant,
     pub(super) failures: u32,
-    /// The history, the newest first; the object's own until this process adds to it.
-    pub(super) history: Option<Vec<crate::api::HistoryEntry>>,
-    /// What kept the last write from succeeding.
-    pub(super) told: bool,
+    /// Whether it was told what keeps it from succeeding.
+    told: bool,
+}
+
+impl OwnWrites {
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Begins a write of the status; returns its number.
+    pub(super) fn begin_status(&mut self) -> (u64, Permit) {
+        let (grant, permit) = Grant::new();
+        (self.begin(Some(grant)), permit)
+    }
+
+    /// Begins a write of the metadata; returns its number.
+    pub(super) fn begin_metadata(&mut self) -> u64 {
+        self.begin(None)
+    }
+
+    fn begin(&mut self, status: Option<Grant>) -> u64 {
+        self.begun += 1;
+        self.under_way = Some(OwnWrite { number: self.begun, status });
+        self.begun
+    }
+
+    /// Whether the metadata may be written now. A write of the status that only waits for its turn is taken back for it.
+    pub(super) fn may_write_metadata(&mut self, now: Instant) -> bool {
+        if now < self.metadata.not_before {
+            return false;
+        }
+        let waits = |write: &OwnWrite| write.status.as_ref().is_some_and(Grant::take_back);
+        if self.under_way.as_ref().is_some_and(waits) {
+            self.under_way = None;
+        }
+        self.under_way.is_none()
+    }
+
+    /// A write has ended; returns what is known of its kind, unless it was taken back.
+    pub(super) fn end(&mut self, number: u64) -> Option<&mut Retry> {
+        let write = self.under_way.take_if(|write| write.number == number)?;
+        Some(if write.status.is_some() { &mut self.status } else { &mut self.metadata })
+    }
+}
+
+impl Retry {
+    pub(super) fn succeeded(&mut self) {
+        (self.failures, self.told) = (0, false);
+    }
+
+    /// The election had changed: the watch is about to show it.
+    pub(super) fn conflicted(&mut self, now: Instant) {
+        self.not_before = now + Duration::from_millis(200);
+    }
+
+    /// Returns whether that is to be told.
+    pub(super) fn failed(&mut self, now: Instant) -> bool {
+        self.not_before = now + Duration::from_millis(500) * (1 << self.failures.min(5));
+        self.failures += 1;
+        !std::mem::replace(&mut self.told, true)
+    }
+}
+
+/// The decisions of an election, and the requests of it that can be taken back: they are, when this is dropped.
+pub(super) struct Deciding {
+    election: Election,
+    grants: BTreeMap<OpId, Grant>,
+}
+
+impl Deciding {
+    pub(super) fn new(election: Election) -> Self {
+        Self { election, grants: BTreeMap::new() }
+    }
+
+    /// Keeps a grant until its request is not wanted any more.
+    pub(super) fn keep(&mut self, op: OpId, grant: Grant) {
+        self.grants.insert(op, grant);
+    }
+
+    /// Takes back what is not wanted any more.
+    pub(super) fn take_back(&mut self) {
+        self.grants.retain(|op, _| self.election.wants(*op));
+    }
+}
+
+impl Deref for Deciding {
+    type Target = Election;
+
+    fn deref(&self) -> &Election {
+        &self.election
+    }
+}
+
+impl DerefMut for Deciding {
+    fn deref_mut(&mut self) -> &mut Election {
+        &mut self.election
+    }
 }
 
 /// What is known of an election's entry in its store's own directory; see [`registration`](super::registration).
@@ -93,7 +206,8 @@ impl Entry {
             probe_failed: None,
             told_defects: BTreeSet::new(),
             figures: Figures::default(),
-            status: StatusWrites::default(),
+            writes: OwnWrites::default(),
+            history: None,
             wake: None,
             registered: Registered::default(),
         }
@@ -105,7 +219,7 @@ impl Entry {
     }
 
     pub(super) fn group(&self) -> Option<&Election> {
-        self.group.as_ref().map(|(_, group)| group)
+        self.group.as_ref().map(|(_, group)| &**group)
     }
 
     pub(super) fn generation(&self) -> i64 {
@@ -142,4 +256,44 @@ impl Entry {
 pub(super) fn status_term(election: &LeaderElection) -> Term {
     let term = election.status.as_ref().and_then(|status| status.term).unwrap_or_default();
     Term(term.max(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn a_status_that_waits_for_its_turn_makes_way_for_the_metadata() {
+        let mut writes = OwnWrites::default();
+        let (status, permit) = writes.begin_status();
+        assert!(writes.may_write_metadata(at(0)));
+        assert!(!permit.begin(), "it is taken back");
+        let metadata = writes.begin_metadata();
+        assert!(writes.end(status).is_none(), "what is told of it later, is of no concern");
+        assert!(writes.is_under_way() && !writes.may_write_metadata(at(0)), "there is one at a time");
+        assert!(writes.end(metadata).is_some() && !writes.is_under_way());
+    }
+
+    #[test]
+    fn a_status_that_is_being_written_is_awaited() {
+        let mut writes = OwnWrites::default();
+        let (status, permit) = writes.begin_status();
+        assert!(permit.begin());
+        assert!(!writes.may_write_metadata(at(0)));
+        assert!(writes.end(status).is_some());
+        assert!(writes.may_write_metadata(at(0)));
+    }
+
+    #[test]
+    fn a_status_that_is_refused_does_not_hold_up_the_metadata() {
+        let mut writes = OwnWrites::default();
+        let (status, _permit) = writes.begin_status();
+        assert!(writes.end(status).unwrap().failed(at(0)), "it is told once");
+        assert!(writes.may_write_metadata(at(0)));
+        assert_eq!(writes.status.not_before, at(500));
+    }
 }

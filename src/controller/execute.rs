@@ -1,32 +1,37 @@
 //! Does in the world what elections ask for.
 
 use std::collections::BTreeSet;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
 use kube::Client;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
+use super::events::Repeats;
 use super::input::{ElectionId, Input};
+use super::lanes::{Class, Limits, Share};
 use super::monotonic;
+use super::permit::{Grant, Permit};
+use super::requests::{Gate, Queue, Requests};
 use crate::api::{Claims, JobTemplate, LeaderElection, LeaderElectionStatus};
 use crate::core::{
-    ClaimState, Command, Failure, Key, OpId, Outcome, PodChange, Record, RecordOutcome, StoreId, Stored, Tenure,
-    Version, WorkloadId, WorkloadOutcome,
+    Command, Failure, Key, OpId, Outcome, Record, RecordOutcome, StoreId, Stored, Tenure, Version, WorkloadId,
+    WorkloadOutcome,
 };
 use crate::kubernetes::{Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, Workloads, version_of};
 use crate::store::{Owner, Registration, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 
-/// Requests at one time that an election waits for. A handover needs three in a row; what is more would queue in the server.
-const URGENT: usize = 64;
-/// Requests at one time to stores outside of the cluster: where they hang, no pod waits for them.
-const OUTSIDE: usize = 64;
+/// Requests to the API server at one time. A handover needs three in a row; what is more would queue in the server. The groups are
+/// namespaces: a webhook that hangs in one of them takes a quarter at most.
+const CLUSTER: Limits = Limits { all: 64, group: 16, member: 12 };
+/// Requests at one time to stores outside of the cluster: where they hang, no pod waits for them. The groups are stores.
+const OUTSIDE: Limits = Limits { all: 64, group: 48, member: 12 };
 /// Requests at one time that nobody waits for: status and Events never stand in the way of a handover.
-const COURTEOUS: usize = 8;
+const COURTEOUS: Limits = Limits { all: 8, group: 6, member: 4 };
+/// Events that wait, of one election and of all: more are not told.
+const EVENTS_OF_ONE: usize = 16;
+const EVENTS: usize = 1024;
 
 /// The hands of the loop. Clones share their limits.
 #[derive(Clone)]
@@ -37,12 +42,11 @@ pub(super) struct Executor {
     elections: Elections,
     events: Events,
     pub(super) metrics: Metrics,
-    inputs: mpsc::UnboundedSender<Input>,
-    claim: watch::Receiver<ClaimUpdate>,
-    urgent: Arc<Semaphore>,
-    outside: Arc<Semaphore>,
-    courteous: Arc<Semaphore>,
-    pending: Arc<AtomicUsize>,
+    requests: Requests,
+    cluster: Queue,
+    outside: Queue,
+    courteous: Queue,
+    repeats: Arc<Mutex<Repeats>>,
 }
 
 impl Executor {
@@ -55,7 +59,7 @@ impl Executor {
         inputs: mpsc::UnboundedSender<Input>,
         claim: watch::Receiver<ClaimUpdate>,
     ) -> Self {
-        let [urgent, outside, courteous] = [URGENT, OUTSIDE, COURTEOUS].map(|limit| Arc::new(Semaphore::new(limit)));
+        let [cluster, outside, courteous] = [CLUSTER, OUTSIDE, COURTEOUS].map(Queue::new);
         Self {
             stores,
             pods: Pods::new(client.clone(), request_timeout),
@@ -63,70 +67,104 @@ impl Executor {
             elections: Elections::new(client.clone(), request_timeout),
             events: Events::new(client.clone(), identity),
             metrics,
-            inputs,
-            claim,
-            urgent,
+            requests: Requests::new(inputs, claim),
+            cluster,
             outside,
             courteous,
-            pending: Arc::default(),
+            repeats: Arc::default(),
         }
     }
 
     /// Requests that are under way or wait for their turn.
     pub(super) fn pending(&self) -> usize {
-        self.pending.load(Ordering::Relaxed)
+        self.requests.pending()
     }
 
-    /// Carries out a command; its outcome comes back as an input. Nobody is promoted after the tenure under which it was decided.
-    /// `stores`: where the election may have locks.
-    pub(super) fn perform(&self, id: ElectionId, stores: BTreeSet<StoreId>, tenure: Tenure, command: Command) {
-        let (Some(op), Some(refused)) = (command.op(), command.failed(not_acting())) else { return };
-        let lost = command.failed(defect());
+    /// Carries out a command; its outcome comes back as an input. `stores`: where the election may have locks. `tenure`: of the lock
+    /// by which it was decided. What makes a pod or a workload lead here is not sent when that is over, or when the grant that is
+    /// returned was dropped.
+    pub(super) fn perform(
+        &self,
+        id: ElectionId,
+        stores: BTreeSet<StoreId>,
+        tenure: Tenure,
+        class: Class,
+        command: Command,
+    ) -> Option<Grant> {
+        let op = command.op()?;
+        let (queue, group) = self.way_of(&id, &stores, &command);
+        let share = Share { group, member: format!("{}/{}", id.namespace, id.name) };
+        let (grant, gate) = gate(tenure, &command);
         let this = self.clone();
-        let turn = match &command {
+        let command = Arc::new(command);
+        let (asked, of) = (command.clone(), id.clone());
+        let failed = move |failure| {
+            let outcome = asked.failed(failure)?;
+            Some(this.outcome(of, op, &asked.to_string(), outcome))
+        };
+        let this = self.clone();
+        self.requests.submit(queue, &share, class, gate, failed, move |gate| async move {
+            let asked = command.to_string();
+            let outcome = this.request(&id, &stores, &gate, Command::clone(&command)).await?;
+            Some(this.outcome(id, op, &asked, outcome))
+        });
+        grant
+    }
+
+    /// By which queue a command goes out, and in which group of it.
+    fn way_of(&self, id: &ElectionId, stores: &BTreeSet<StoreId>, command: &Command) -> (&Queue, String) {
+        let shared = |store: &&StoreId| **store != StoreId::leases();
+        let store = match command {
             Command::ReadRecord { key, .. }
             | Command::WriteRecord { key, .. }
             | Command::ReleaseRecord { key, .. }
-            | Command::DeleteRecord { key, .. }
-                if key.store != StoreId::leases() =>
-            {
-                &self.outside
-            }
-            Command::ListLocks { .. } if stores.len() > 1 => &self.outside,
-            _ => &self.urgent,
+            | Command::DeleteRecord { key, .. } => Some(&key.store).filter(shared),
+            Command::ListLocks { .. } => stores.iter().find(shared),
+            _ => None,
         };
-        let promotes = match &command {
-            Command::WritePod(write) => write.change == PodChange::Promote,
-            Command::WriteWorkload(write) => write.enables(),
-            _ => false,
-        };
-        self.spawn(turn.clone(), move || async move {
-            // The claim may have ended while this waited for its turn, and so may the tenure.
-            let may = this.acts() && (!promotes || tenure.lasts(monotonic()));
-            let asked = command.to_string();
-            let outcome = if may {
-                // Without an outcome the election would wait for ever.
-                let request = AssertUnwindSafe(this.request(&id, &stores, tenure, command)).catch_unwind().await;
-                request.unwrap_or_else(|_| lost.unwrap_or(refused))
-            } else {
-                refused
-            };
-            tracing::trace!(election = %format!("{}/{}", id.namespace, id.name), "{asked} -> {outcome}");
-            this.metrics.count_failure(&outcome);
-            let _ = this.inputs.send(Input::Outcome(id, op, outcome));
-        });
+        match store {
+            Some(store) => (&self.outside, store.0.clone()),
+            None => (&self.cluster, id.namespace.clone()),
+        }
     }
 
-    /// Writes the status; the outcome comes back as an input.
-    pub(super) fn write_status(&self, id: ElectionId, seen: LeaderElection, status: LeaderElectionStatus) {
+    fn outcome(&self, id: ElectionId, op: OpId, asked: &str, outcome: Outcome) -> Input {
+        tracing::trace!(election = %format!("{}/{}", id.namespace, id.name), "{asked} -> {outcome}");
+        self.metrics.count_failure(&outcome);
+        Input::Outcome(id, op, outcome)
+    }
+
+    /// Writes the status, unless it is taken back before its turn; the outcome comes back as an input under the same number.
+    pub(super) fn write_status(
+        &self,
+        id: ElectionId,
+        number: u64,
+        permit: Permit,
+        seen: LeaderElection,
+        status: LeaderElectionStatus,
+    ) {
+        let gate = Gate { permit: Some(permit), ..Gate::OPEN };
         let this = self.clone();
-        self.spawn(self.courteous.clone(), move || async move {
-            let written = if this.acts() { this.elections.write_status(&seen, &status).await } else { Err(None) };
-            let _ = this.inputs.send(Input::Written(id, Box::new(written)));
+        let failed = not_written(id.clone(), number);
+        self.requests.submit(&self.courteous, &share(&id), Class::Urgent, gate, failed, move |_| async move {
+            let written = this.elections.write_status(&seen, &status).await;
+            Some(Input::Written(id, number, Box::new(written)))
         });
     }
 
-    /// Makes the Job of a term; the outcome comes back as an input. Not after the tenure under which that was decided.
+    /// Puts the finalizer on or takes it off, and notes which workloads are changed; the outcome comes back as an input under the
+    /// same number.
+    pub(super) fn write_metadata(&self, id: ElectionId, number: u64, seen: LeaderElection, held: bool, claims: Claims) {
+        let this = self.clone();
+        let failed = not_written(id.clone(), number);
+        self.requests.submit(&self.cluster, &share(&id), Class::Wait, Gate::OPEN, failed, move |_| async move {
+            let written = this.elections.write_metadata(&seen, held, &claims).await;
+            Some(Input::Written(id, number, Box::new(written)))
+        });
+    }
+
+    /// Makes the Job of a term; the outcome comes back as an input. Not after the tenure under which that was decided, or when the
+    /// grant that is returned was dropped.
     pub(super) fn create_job(
         &self,
         id: ElectionId,
@@ -134,89 +172,122 @@ impl Executor {
         tenure: Tenure,
         command: Command,
         template: Option<JobTemplate>,
-    ) {
-        let Command::CreateJob { op, plan, id: job, claim } = command else { return };
+    ) -> Option<Grant> {
+        let (grant, gate) = gate(tenure, &command);
+        let asked = command.to_string();
+        let Command::CreateJob { op, plan, id: job, claim } = command else { return None };
         let this = self.clone();
-        self.spawn(self.urgent.clone(), move || async move {
+        let failed = self.workload_failed(&id, op, asked.clone());
+        self.requests.submit(&self.cluster, &share(&id), Class::Urgent, gate, failed, move |_| async move {
             let outcome = match template {
-                Some(template) if this.acts() && tenure.lasts(monotonic()) => {
+                Some(template) => {
                     let answer = this.workloads.create(&seen, &plan, &template, &job, &claim).await;
                     this.show_workload(&id, &job, answer)
                 }
-                _ => Outcome::WorkloadWritten(WorkloadOutcome::Failed(not_acting())),
+                None => not_done(Failure::Refused("the template is no more".into())),
             };
-            this.metrics.count_failure(&outcome);
-            let _ = this.inputs.send(Input::Outcome(id, op, outcome));
+            Some(this.outcome(id, op, &asked, outcome))
         });
+        grant
     }
 
     /// Notes in the election's own object that the Job of a term was made; the outcome comes back as an input.
-    pub(super) fn note_job(&self, id: ElectionId, seen: LeaderElection, op: OpId, claims: Claims) {
+    pub(super) fn note_job(&self, id: ElectionId, seen: LeaderElection, command: &Command, claims: Claims) {
+        let Command::NoteJob { op, .. } = *command else { return };
+        let asked = command.to_string();
         let this = self.clone();
-        self.spawn(self.urgent.clone(), move || async move {
-            let written = if this.acts() {
-                this.elections.write_metadata(&seen, true, &claims).await
-            } else {
-                Err(Some(not_acting()))
-            };
-            let outcome = match written {
+        let failed = self.workload_failed(&id, op, asked.clone());
+        self.requests.submit(&self.cluster, &share(&id), Class::Urgent, Gate::OPEN, failed, move |_| async move {
+            let outcome = match this.elections.write_metadata(&seen, true, &claims).await {
                 Ok(election) => {
                     let version = version_of(&election);
                     let shown = Change::Applied((version, id.uid.clone(), election));
-                    let _ = this.inputs.send(Input::Elections(shown));
-                    WorkloadOutcome::Done
+                    this.requests.tell(Input::Elections(shown));
+                    Outcome::WorkloadWritten(WorkloadOutcome::Done)
                 }
-                Err(None) => WorkloadOutcome::Failed(Failure::Refused("the election changed meanwhile".into())),
-                Err(Some(failure)) => WorkloadOutcome::Failed(failure),
+                Err(None) => not_done(Failure::Refused("the election changed meanwhile".into())),
+                Err(Some(failure)) => not_done(failure),
             };
-            let _ = this.inputs.send(Input::Outcome(id, op, Outcome::WorkloadWritten(outcome)));
+            Some(this.outcome(id, op, &asked, outcome))
         });
+    }
+
+    fn workload_failed(
+        &self,
+        id: &ElectionId,
+        op: OpId,
+        asked: String,
+    ) -> impl FnOnce(Failure) -> Option<Input> + Send + 'static {
+        let (this, id) = (self.clone(), id.clone());
+        move |failure| Some(this.outcome(id, op, &asked, not_done(failure)))
     }
 
     /// What is there after a request is known before its outcome.
     fn show_workload(&self, id: &ElectionId, workload: &WorkloadId, answer: Answer) -> Outcome {
         if let Some(seen) = answer.seen {
-            let _ = self.inputs.send(Input::Workload(id.namespace.clone(), workload.clone(), seen));
+            self.requests.tell(Input::Workload(id.namespace.clone(), workload.clone(), seen));
         }
         Outcome::WorkloadWritten(answer.outcome)
-    }
-
-    /// Puts the finalizer on or takes it off, and notes which workloads are changed; the outcome comes back as an input.
-    pub(super) fn write_metadata(&self, id: ElectionId, seen: LeaderElection, held: bool, claims: Claims) {
-        let this = self.clone();
-        self.spawn(self.urgent.clone(), move || async move {
-            let written =
-                if this.acts() { this.elections.write_metadata(&seen, held, &claims).await } else { Err(None) };
-            let _ = this.inputs.send(Input::Written(id, Box::new(written)));
-        });
     }
 
     /// Says in the store's own directory who leads; the outcome comes back as an input.
     pub(super) fn register(&self, id: ElectionId, key: Key, version: Option<Version>, wanted: Registration) {
         let this = self.clone();
-        self.spawn(self.courteous.clone(), move || async move {
+        let (of, unwritten) = (id.clone(), wanted.clone());
+        let failed = move |failure| {
+            // What is not sent any more, is found out anew.
+            let failed = if let Failure::Refused(_) = failure { Ok(false) } else { Err(failure) };
+            Some(Input::Registered(of, unwritten, failed))
+        };
+        let share = Share { group: key.store.0.clone(), member: format!("{}/{}", id.namespace, id.name) };
+        self.requests.submit(&self.outside, &share, Class::Wait, Gate::OPEN, failed, move |_| async move {
             let written = match this.stores.get(&key.store) {
                 Ok(store) => store.register(&key, version, &wanted).await,
                 Err(failure) => Err(failure),
             };
-            let _ = this.inputs.send(Input::Registered(id, wanted, written));
+            Some(Input::Registered(id, wanted, written))
         });
     }
 
-    /// Tells it as an Event.
-    pub(super) fn tell(&self, event: Event) {
+    /// Tells it as an Event, unless the same was told just before, or too many wait to be told already.
+    pub(super) fn tell(&self, id: &ElectionId, event: Event) {
+        let share = share(id);
+        let full = {
+            let lanes = self.courteous.lanes();
+            lanes.waiting(Class::Wait) >= EVENTS || lanes.waiting_of(&share, Class::Wait) >= EVENTS_OF_ONE
+        };
+        if full {
+            return self.metrics.count_dropped_event("full");
+        }
+        if !self.repeats.lock().unwrap_or_else(PoisonError::into_inner).is_new(&event, monotonic()) {
+            return self.metrics.count_dropped_event("repeated");
+        }
         let this = self.clone();
-        self.spawn(self.courteous.clone(), move || async move {
-            if let Err(error) = this.events.tell(event).await {
-                this.metrics.count_event_failure();
-                tracing::debug!(%error, "an Event could not be written");
-            }
-        });
+        self.requests.submit(
+            &self.courteous,
+            &share,
+            Class::Wait,
+            Gate::OPEN,
+            |_| None,
+            move |_| async move {
+                if let Err(error) = this.events.tell(event).await {
+                    this.metrics.count_event_failure();
+                    tracing::debug!(%error, "an Event could not be written");
+                }
+                None
+            },
+        );
     }
 
-    async fn request(&self, id: &ElectionId, stores: &BTreeSet<StoreId>, tenure: Tenure, command: Command) -> Outcome {
+    async fn request(
+        &self,
+        id: &ElectionId,
+        stores: &BTreeSet<StoreId>,
+        gate: &Gate,
+        command: Command,
+    ) -> Option<Outcome> {
         let written = |outcome: Result<_, _>| Outcome::RecordWritten(outcome.unwrap_or_else(RecordOutcome::Failed));
-        match command {
+        Some(match command {
             Command::ReadRecord { key, .. } => Outcome::RecordRead(match self.stores.get(&key.store) {
                 Ok(store) => store.read(&key).await,
                 Err(failure) => Err(failure),
@@ -233,7 +304,7 @@ impl Executor {
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),
             Command::WriteWorkload(write) => {
                 // Of two requests in a row, the second may come too late.
-                let may = || self.acts() && (!write.enables() || tenure.lasts(monotonic()));
+                let may = || self.requests.refusal(gate).is_none();
                 let answer = self.workloads.write(&id.namespace, &write, may).await;
                 self.show_workload(id, &write.id, answer)
             }
@@ -245,8 +316,9 @@ impl Executor {
                 let answer = self.workloads.delete(&id.namespace, &job, &uid).await;
                 self.show_workload(id, &job, answer)
             }
-            Command::CreateJob { .. } | Command::NoteJob { .. } | Command::Announce(_) => Outcome::PodRead(Ok(None)),
-        }
+            // Each of these has a function of its own.
+            Command::CreateJob { .. } | Command::NoteJob { .. } | Command::Announce(_) => return None,
+        })
     }
 
     async fn write_record(
@@ -287,40 +359,35 @@ impl Executor {
 
     /// What was written is known at once, not only when the watch tells.
     fn show(&self, key: Key, version: Version, stored: Stored) {
-        let _ = self.inputs.send(Input::Records(StoreEvent::Changed(key, version, stored)));
-    }
-
-    fn acts(&self) -> bool {
-        matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline)
-    }
-
-    /// Begins the work when its turn comes. Until then it is small: thousands may wait.
-    fn spawn<W: Future<Output = ()> + Send>(&self, turn: Arc<Semaphore>, work: impl FnOnce() -> W + Send + 'static) {
-        let pending = self.pending.clone();
-        pending.fetch_add(1, Ordering::Relaxed);
-        crate::process::spawn(async move {
-            // Also if it panics.
-            let _pending = Pending(pending);
-            if let Ok(_turn) = turn.acquire_owned().await {
-                Box::pin(work()).await;
-            }
-        });
+        self.requests.tell(Input::Records(StoreEvent::Changed(key, version, stored)));
     }
 }
 
-/// One less when it goes.
-struct Pending(Arc<AtomicUsize>);
+/// What must still hold when the turn of a command comes; and who can take it back, if it makes a pod or a workload lead here.
+fn gate(tenure: Tenure, command: &Command) -> (Option<Grant>, Gate) {
+    if !command.promotes() {
+        return (None, Gate::OPEN);
+    }
+    let (grant, permit) = Grant::new();
+    (Some(grant), Gate { tenure, permit: Some(permit) })
+}
 
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+fn share(id: &ElectionId) -> Share {
+    Share { group: id.namespace.clone(), member: id.name.clone() }
+}
+
+/// What is told of a write of an election's own object that was not sent, or broke off. The first is no failure: what is wanted, is
+/// found out anew.
+fn not_written(id: ElectionId, number: u64) -> impl FnOnce(Failure) -> Option<Input> + Send + 'static {
+    move |failure| {
+        let why = Some(failure).filter(|failure| matches!(failure, Failure::Unknown(_)));
+        Some(Input::Written(id, number, Box::new(Err(why))))
     }
 }
 
-fn defect() -> Failure {
-    Failure::Unknown("a defect of lictor, which its log tells as a panic: please report it".into())
+fn not_done(failure: Failure) -> Outcome {
+    Outcome::WorkloadWritten(WorkloadOutcome::Failed(failure))
 }
 
-fn not_acting() -> Failure {
-    Failure::Refused("this replica does not act any more".into())
-}
+#[cfg(test)]
+mod tests;

@@ -35,8 +35,9 @@ pub enum Input {
     Records(StoreEvent),
     /// The outcome of a command.
     Outcome(ElectionId, OpId, Outcome),
-    /// The outcome of a write of the election itself; `None`: it had changed meanwhile.
-    Written(ElectionId, Box<Result<LeaderElection, Option<Failure>>>),
+    /// The outcome of the write of the election itself that has this number; `None`: it was not sent, or the election had changed
+    /// meanwhile.
+    Written(ElectionId, u64, Box<Result<LeaderElection, Option<Failure>>>),
     /// The outcome of a registration of the leader in the store's own directory.
     Registered(ElectionId, Registration, Result<bool, Failure>),
     /// Whether the leader of this uid fails its probe.

@@ -6,12 +6,16 @@
 mod announce;
 mod classes;
 mod entry;
+mod events;
 mod execute;
 mod index;
 mod input;
+mod lanes;
 mod locks;
+mod permit;
 mod probe;
 mod registration;
+mod requests;
 mod run;
 mod shared;
 mod status;

@@ -328,7 +328,7 @@ impl Controller {
                 self.index.apply_records(event);
             }
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
-            Input::Written(id, written) => self.take_written(&id, *written),
+            Input::Written(id, number, written) => self.take_written(&id, number, *written),
             Input::Registered(id, wanted, written) => {
                 if let Some(entry) = self.index.entry(&id) {
                     if let Some(failure) = registration::take(entry, wanted, written) {
@@ -441,24 +441,19 @@ impl Controller {
         }
     }
 
-    fn take_written(&mut self, id: &ElectionId, written: Result<LeaderElection, Option<Failure>>) {
+    fn take_written(&mut self, id: &ElectionId, number: u64, written: Result<LeaderElection, Option<Failure>>) {
         let now = monotonic();
         let Some(entry) = self.index.entry(id) else { return };
-        entry.status.in_flight = false;
+        let Some(retry) = entry.writes.end(number) else { return };
         match written {
             Ok(election) => {
-                entry.status.failures = 0;
-                entry.status.told = false;
+                retry.succeeded();
                 let version = crate::kubernetes::version_of(&election);
                 self.index.put_election(version, id.uid.clone(), election);
             }
-            // The watch is about to show what changed.
-            Err(None) => entry.status.not_before = now + Duration::from_millis(200),
+            Err(None) => retry.conflicted(now),
             Err(Some(failure)) => {
-                let delay = Duration::from_millis(500) * (1 << entry.status.failures.min(5));
-                entry.status.failures += 1;
-                entry.status.not_before = now + delay;
-                if !std::mem::replace(&mut entry.status.told, true) {
+                if retry.failed(now) {
                     tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", failure.text());
                 }
                 self.metrics.count_write_failure("leaderelections", &failure);
@@ -511,7 +506,7 @@ impl Controller {
             entry.group = None;
             entry.prober = None;
             entry.probe_failed = None;
-            entry.status.history = None;
+            entry.history = None;
             entry.registered = Registered::default();
             entry.wake = None;
         }

@@ -26,7 +26,7 @@ pub(super) fn status(
     let generation = entry.generation();
     let mut status = LeaderElectionStatus {
         observed_generation: Some(generation),
-        history: entry.status.history.clone().unwrap_or_else(|| before.history.clone()),
+        history: entry.history.clone().unwrap_or_else(|| before.history.clone()),
         ..before.clone()
     };
     let group = entry.group()?;

@@ -141,6 +141,16 @@ impl Command {
         })
     }
 
+    /// Whether it makes a pod or a workload lead here: then it must not be sent without the lock.
+    pub fn promotes(&self) -> bool {
+        match self {
+            Self::WritePod(write) => write.change == PodChange::Promote,
+            Self::WriteWorkload(write) => write.enables(),
+            Self::CreateJob { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Its outcome where it came to no result; none: nothing comes back.
     pub fn failed(&self, failure: Failure) -> Option<Outcome> {
         Some(match self {

@@ -33,7 +33,7 @@ use super::backoff::Backoff;
 use super::handover::{Handover, Progress, Purpose};
 use super::{
     Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, OpId, Outcome, Pod, PodChange,
-    PodOutcome, Reason, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version, WritePod,
+    PodOutcome, Reason, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version,
 };
 
 /// One group's election.

@@ -25,6 +25,7 @@ pub struct Metrics {
     elections: Elections,
     failover: Family<ElectionLabels, Histogram, fn() -> Histogram>,
     api_errors: Family<ErrorLabels, Counter>,
+    dropped_events: Family<DroppedLabels, Counter>,
     queue: Gauge,
     acting: Gauge,
     restores: Counter,
@@ -69,6 +70,11 @@ struct StoreLabels {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DroppedLabels {
+    reason: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ErrorLabels {
     resource: String,
     outcome: String,
@@ -92,6 +98,12 @@ impl Default for Metrics {
             "Requests that failed; unknown: they may have been carried out",
             api_errors.clone(),
         );
+        let dropped_events = Family::<DroppedLabels, Counter>::default();
+        registry.register(
+            "events_dropped",
+            "Events that were not written; repeated: the same was told just before, full: too many waited",
+            dropped_events.clone(),
+        );
         let queue = Gauge::default();
         registry.register("queue_depth", "Elections to be looked at and requests under way", queue.clone());
         let acting = Gauge::default();
@@ -108,7 +120,17 @@ impl Default for Metrics {
             "Whether what this cluster holds in a store outside of it is surely its own",
             held.clone(),
         );
-        Self { registry: Arc::new(registry), elections, failover, api_errors, queue, acting, restores, held }
+        Self {
+            registry: Arc::new(registry),
+            elections,
+            failover,
+            api_errors,
+            dropped_events,
+            queue,
+            acting,
+            restores,
+            held,
+        }
     }
 }
 
@@ -194,6 +216,11 @@ impl Metrics {
     /// Counts a watch that broke.
     pub fn count_watch_failure(&self, resource: &str) {
         self.api_errors.get_or_create(&ErrorLabels { resource: resource.into(), outcome: "watch".into() }).inc();
+    }
+
+    /// Counts an Event that is not written.
+    pub fn count_dropped_event(&self, reason: &str) {
+        self.dropped_events.get_or_create(&DroppedLabels { reason: reason.into() }).inc();
     }
 
     /// Counts an Event that could not be written.

@@ -1,11 +1,16 @@
 //! Days on which Kubernetes itself does not work: what users see, and that all is well afterwards.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use kube::ResourceExt;
+use kube::api::ListParams;
 use serde_json::json;
 
 use crate::consul::failures::libfaketime;
-use crate::support::{Cluster, Lab, Operator, eventually};
+use crate::support::{Cluster, Lab, Operator, PodSpec, eventually};
 
 /// Asks etcd, which stands behind a control plane of the test's own, to refuse all writes, as it does when it has run out of space; or
 /// to go on.
@@ -67,4 +72,84 @@ async fn an_expired_certificate_of_the_api_server_is_told() {
     let said = wait_unready(&operator, "certificate").await;
     eprintln!("measured: the API server's certificate has expired: {said}");
     assert!(said.contains("expired"), "{said}");
+}
+
+/// A server that takes connections and never says a word; and how many it has taken.
+async fn silent_server() -> (u16, Arc<AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = listener.local_addr().expect("it has an address").port();
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = taken.clone();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            open.push(stream);
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    (port, taken)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_hangs_in_one_namespace_does_not_slow_failovers_in_others() {
+    const GROUPS: usize = 10;
+    let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("hangs-{}", std::process::id()), 3)));
+    cluster.install_definitions();
+    let (hangs, lab) = (Lab::of(cluster, "hangs").await, Lab::of(cluster, "works").await);
+    let served = format!("{},{}", hangs.namespace, lab.namespace);
+    let _operator = lab.operator(&["--namespaces", &served]);
+    let group = |number: usize| format!("g{number}");
+    for number in 0..GROUPS {
+        for pod in ["a", "b"] {
+            let labels = json!({"app": group(number)});
+            lab.pod(&format!("{}-{pod}", group(number)), PodSpec { labels, ..PodSpec::default() }).await;
+        }
+        let spec = json!({"selector": {"matchLabels": {"app": group(number)}}});
+        lab.apply_election(&group(number), spec).await;
+    }
+    let leader = async |number: usize| {
+        let selector = format!("app={},role=leader", group(number));
+        let led = lab.pods_api().list(&ListParams::default().labels(&selector)).await.map_err(|e| e.to_string())?;
+        led.items.first().map(ResourceExt::name_any).ok_or_else(|| "nobody leads".to_owned())
+    };
+    for number in 0..GROUPS {
+        eventually("there is a leader", || leader(number)).await;
+    }
+
+    let (port, taken) = silent_server().await;
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "hangs"},
+        "webhooks": [{
+            "name": "hangs.example.com", "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": hangs.namespace}},
+            "failurePolicy": "Fail", "timeoutSeconds": 30, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        }],
+    });
+    // Nobody has to run them: these pods wait for a node that there is not.
+    for number in 0..200 {
+        let spec = PodSpec { node: Some("none".into()), ..PodSpec::default() };
+        hangs.pod(&format!("p{number}"), spec).await;
+    }
+    cluster.try_kubectl(&["apply", "-f", "-"], Some(&webhook.to_string())).expect("a webhook can be made");
+    hangs.elect(json!({"eligibility": {"requireReady": false}})).await;
+    eventually("its requests hang", || async {
+        let taken = taken.load(Ordering::Relaxed);
+        if taken >= 9 { Ok(()) } else { Err(format!("{taken} hang")) }
+    })
+    .await;
+
+    let mut took = Vec::new();
+    for number in 0..GROUPS {
+        let before = leader(number).await.expect("it has one");
+        let begun = Instant::now();
+        lab.kill_pod(&before).await;
+        eventually("another one leads", || leader(number)).await;
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    let (median, longest) = (took[GROUPS / 2], took[GROUPS - 1]);
+    eprintln!("measured: failovers beside a namespace that hangs: median {median:?}, longest {longest:?}");
+    assert!(longest < Duration::from_secs(2), "{took:?}");
 }

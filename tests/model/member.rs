@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use lictor::core::{
     Command, Desired, Election, ElectionRead, Failure, FoundSession, HandoverOrder, Instant, Keeping, Key, NotEligible,
-    OpId, Outcome, Pod, PodChange, PodOutcome, RecordOutcome, Rules, Scope, SessionCommand, SessionLife,
-    SessionParameters, Setting, StoreId, Stored, Tenure, Term, Timestamp, Uid, Version, View, WhenLost, Wish, Workload,
-    WorkloadId, WorkloadKind,
+    OpId, Outcome, Pod, PodOutcome, RecordOutcome, Rules, Scope, SessionCommand, SessionLife, SessionParameters,
+    Setting, StoreId, Stored, Tenure, Term, Timestamp, Uid, Version, View, WhenLost, Wish, Workload, WorkloadId,
+    WorkloadKind,
 };
 
 use super::clusters::NAMES;
@@ -250,11 +250,7 @@ impl Member {
         let until = tenure.unwrap_or(Tenure::Lapsed);
         asks.into_iter()
             .map(|ask| {
-                let promotes = match &ask {
-                    Ask::Core(Command::WritePod(write)) => write.change == PodChange::Promote,
-                    Ask::Core(Command::WriteWorkload(write)) => write.enables(),
-                    _ => false,
-                };
+                let promotes = matches!(&ask, Ask::Core(command) if command.promotes());
                 let at = if matches!(ask, Ask::Session(_)) { self.now } else { Instant::default() };
                 // Only of what shows that this cluster leads.
                 let until = if promotes { until } else { Tenure::Unlimited };

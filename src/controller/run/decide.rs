@@ -8,8 +8,9 @@ use tokio::sync::mpsc;
 use super::{Controller, Purpose};
 use crate::api::{Claims, ConsulClass, Refusal};
 use crate::controller::announce::{announce, announce_defects, announce_refusal, holder_name};
-use crate::controller::entry::{Entry, status_term};
+use crate::controller::entry::{Deciding, Entry, status_term};
 use crate::controller::input::Input;
+use crate::controller::lanes::Class;
 use crate::controller::locks::Locks;
 use crate::controller::probe::Prober;
 use crate::controller::registration;
@@ -17,8 +18,8 @@ use crate::controller::shared::Knowledge;
 use crate::controller::status::{farewell, status};
 use crate::controller::workloads::{followed, noted, template};
 use crate::core::{
-    Command, Desired, Election, HandoverOrder, Instant, Keeping, Key, OpId, Pod, Situation, StoreId, Stored, Tenure,
-    Version, View, WhenLost, WorkloadKind,
+    Command, Desired, Election, HandoverOrder, Instant, Keeping, Key, OpId, Pod, Scope, Situation, StoreId, Stored,
+    Tenure, Version, View, WhenLost, WorkloadKind,
 };
 use crate::process::{monotonic, wall};
 use crate::telemetry::ElectionFigures;
@@ -126,8 +127,8 @@ impl Controller {
             // What was sent before it was begun anew is still answered, and must not be taken for an answer to it.
             *begun += 1;
             let (name, uid) = (entry.id.name.clone(), entry.id.uid.clone());
-            let group = Election::new(name, uid, elector.clone(), known, OpId(*begun << 32));
-            (key.clone(), group.that_had_reached(entry.reached))
+            let election = Election::new(name, uid, elector.clone(), known, OpId(*begun << 32));
+            (key.clone(), Deciding::new(election.that_had_reached(entry.reached)))
         });
         let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
         // Without a valid spec nobody is elected any more, and the record says what there is to clean up.
@@ -171,24 +172,33 @@ impl Controller {
             keeping,
         };
         let commands = group.step(&view);
+        group.take_back();
         let (wake, withdrawn) = (group.wake(), *group.situation() == Situation::Withdrawn);
         let selected: Vec<&Pod> = entry.selected.iter().filter_map(|pod| content.pods.get(pod)).collect();
         announce_defects(entry, &selected, &self.executor);
         let mut stores = BTreeSet::from([StoreId::leases(), key.store.clone()]);
         stores.extend(strays.iter().map(|(key, _)| key.store.clone()));
         for command in commands {
-            match command {
-                Command::Announce(announcement) => announce(entry, announcement, &self.executor),
-                Command::NoteJob { op, plan, term } => {
-                    let claims = noted(entry, &plan, term);
-                    self.executor.note_job(entry.id.clone(), entry.object.clone(), op, claims);
+            let class = class_of(&command, entry, &content.pods, &scope);
+            let (op, id) = (command.op(), entry.id.clone());
+            let grant = match command {
+                Command::Announce(announcement) => {
+                    announce(entry, announcement, &self.executor);
+                    None
+                }
+                Command::NoteJob { ref plan, term, .. } => {
+                    let claims = noted(entry, plan, term);
+                    self.executor.note_job(id, entry.object.clone(), &command, claims);
+                    None
                 }
                 Command::CreateJob { ref plan, .. } => {
                     let template = template(entry, plan).cloned();
-                    let (id, seen) = (entry.id.clone(), entry.object.clone());
-                    self.executor.create_job(id, seen, keeping.tenure, command, template);
+                    self.executor.create_job(id, entry.object.clone(), keeping.tenure, command, template)
                 }
-                command => self.executor.perform(entry.id.clone(), stores.clone(), keeping.tenure, command),
+                command => self.executor.perform(id, stores.clone(), keeping.tenure, class, command),
+            };
+            if let (Some(op), Some(grant), Some((_, group))) = (op, grant, &mut entry.group) {
+                group.keep(op, grant);
             }
         }
         (wake, withdrawn)
@@ -207,14 +217,15 @@ impl Controller {
         let Some(content) = self.index.namespaces.get_mut(namespace) else { return false };
         let Some(entry) = content.elections.get_mut(name) else { return false };
         let status = farewell(entry);
-        if status == entry.last_status() || entry.status.failures >= ATTEMPTS {
+        if status == entry.last_status() || entry.writes.status.failures >= ATTEMPTS {
             return false;
         }
-        if !entry.status.in_flight && now >= entry.status.not_before {
-            entry.status.in_flight = true;
-            self.executor.write_status(entry.id.clone(), entry.object.clone(), status);
+        if !entry.writes.is_under_way() && now >= entry.writes.status.not_before {
+            let (number, permit) = entry.writes.begin_status();
+            self.executor.write_status(entry.id.clone(), number, permit, entry.object.clone(), status);
         }
-        self.timers.add(entry.status.not_before.max(now + FINALIZER_RETRY), (namespace.into(), name.into()));
+        let retry = entry.writes.status.not_before.max(now + FINALIZER_RETRY);
+        self.timers.add(retry, (namespace.into(), name.into()));
         true
     }
 
@@ -225,14 +236,14 @@ impl Controller {
         let Some(content) = self.index.namespaces.get_mut(namespace) else { return };
         let Some(entry) = content.elections.get_mut(name) else { return };
         entry.prober = None;
-        if !entry.status.in_flight && now >= entry.status.not_before {
-            entry.status.in_flight = true;
+        if entry.writes.may_write_metadata(now) {
+            let number = entry.writes.begin_metadata();
             if !held {
                 registration::forget(entry, &self.executor);
             }
-            self.executor.write_metadata(entry.id.clone(), entry.object.clone(), held, claims);
+            self.executor.write_metadata(entry.id.clone(), number, entry.object.clone(), held, claims);
         }
-        let retry = entry.status.not_before.max(now + FINALIZER_RETRY);
+        let retry = entry.writes.metadata.not_before.max(now + FINALIZER_RETRY);
         self.timers.add(retry, (namespace.into(), name.into()));
     }
 
@@ -265,37 +276,36 @@ impl Controller {
                 && !entry.group().is_some_and(|group| matches!(group.situation(), Situation::LedElsewhere(_))),
         });
         if desired == Desired::Run
-            && !entry.status.in_flight
-            && now >= entry.status.not_before
             && let Some(claims) = entry.superfluous_claims()
+            && entry.writes.may_write_metadata(now)
         {
-            entry.status.in_flight = true;
-            self.executor.write_metadata(entry.id.clone(), entry.object.clone(), true, claims);
+            let number = entry.writes.begin_metadata();
+            self.executor.write_metadata(entry.id.clone(), number, entry.object.clone(), true, claims);
         }
         let mut next = [wake, registration::follow(entry, &self.executor)].into_iter().flatten().min();
         if desired != Desired::Withdraw
             && let Some(status) = status(entry, refusal, &candidates, now, self.lease_duration)
         {
             let before = entry.last_status();
-            if status != before && !entry.status.in_flight {
+            if status != before && !entry.writes.is_under_way() {
                 let important = status.leader != before.leader
                     || status.conditions != before.conditions
                     || status.observed_generation != before.observed_generation
                     || status.history.len() != before.history.len();
-                let due =
-                    if important { entry.status.not_before } else { entry.status.not_before.max(now + STATUS_PERIOD) };
-                let due = if entry.wake.is_some_and(|wake| wake <= now) { entry.status.not_before } else { due };
+                let not_before = entry.writes.status.not_before;
+                let due = if important { not_before } else { not_before.max(now + STATUS_PERIOD) };
+                let due = if entry.wake.is_some_and(|wake| wake <= now) { not_before } else { due };
                 if now >= due {
                     if let Some(Refusal { reason, message }) = refusal
                         && !before.conditions.iter().any(|old| old.reason == *reason && old.message == *message)
                     {
                         announce_refusal(entry, reason, message, &self.executor);
                     }
-                    entry.status.in_flight = true;
+                    let (number, permit) = entry.writes.begin_status();
                     entry.wake = None;
-                    self.executor.write_status(entry.id.clone(), entry.object.clone(), status);
+                    self.executor.write_status(entry.id.clone(), number, permit, entry.object.clone(), status);
                 } else {
-                    let at = entry.wake.filter(|wake| *wake > now).unwrap_or(due).max(entry.status.not_before);
+                    let at = entry.wake.filter(|wake| *wake > now).unwrap_or(due).max(not_before);
                     entry.wake = Some(at);
                     next = Some(next.map_or(at, |next| next.min(at)));
                 }
@@ -304,6 +314,16 @@ impl Controller {
         if let Some(at) = next {
             self.timers.add(at, (namespace.into(), name.into()));
         }
+    }
+}
+
+/// How urgent a command is. Only a write to a pod that leads nobody astray can wait.
+fn class_of(command: &Command, entry: &Entry, pods: &BTreeMap<String, Pod>, scope: &Scope) -> Class {
+    let Command::WritePod(write) = command else { return Class::Urgent };
+    let known = pods.get(&write.name).filter(|pod| pod.uid == write.uid);
+    match (known, entry.group()) {
+        (Some(pod), Some(group)) if !command.promotes() && !group.may_lead(pod, scope) => Class::Wait,
+        _ => Class::Urgent,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::core::backoff::Backoff;
 use crate::core::handover::Fence;
 use crate::core::{
     Command, ELECTION_ANNOTATION, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch,
-    TERM_ANNOTATION, Term, Uid, Version,
+    Scope, TERM_ANNOTATION, Term, Uid, Version,
 };
 
 /// By pod.
@@ -100,6 +100,12 @@ impl Election {
             _ => None,
         };
         handover == Some(op) || self.wants_to_run(op)
+    }
+
+    /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
+    pub fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
+        self.promotions.contains(&pod.uid)
+            || self.scopes.iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
     }
 
     /// Writes to the pods whose promotions nobody waits for any more. `leader` stays as it is.

@@ -41,7 +41,7 @@ impl Election {
     }
 
     /// Whether a pod shows that it leads, or may do so because of a promotion whose outcome is not known.
-    fn may_lead(&self, view: &View) -> bool {
+    fn somebody_may_lead(&self, view: &View) -> bool {
         shows_leader(view) || !self.promotions.is_empty()
     }
 
@@ -75,7 +75,7 @@ impl Election {
             // Nobody is promoted any more. If that was sent already, it is made to fail.
             self.phase = Phase::Idle;
         }
-        if view.desired == Desired::Withdraw && !self.may_lead(view) {
+        if view.desired == Desired::Withdraw && !self.somebody_may_lead(view) {
             return;
         }
         if reason == Reason::StoreLost && view.desired != Desired::Withdraw {
@@ -96,7 +96,7 @@ impl Election {
         if view.desired != Desired::Withdraw {
             self.steer(course, view, commands);
         }
-        if self.may_lead(view) || self.lets_run(course, view) {
+        if self.somebody_may_lead(view) || self.lets_run(course, view) {
             // Nothing is told of who leads elsewhere before nobody leads here.
             self.situation = Situation::HandingOver;
             return;
@@ -130,7 +130,7 @@ impl Election {
 
     /// The lock is nobody's: takes it, if there is somebody to lead.
     pub(super) fn take_lock(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
-        let shows = self.may_lead(view) || self.lets_run(Course::Await, view);
+        let shows = self.somebody_may_lead(view) || self.lets_run(Course::Await, view);
         if shows && view.keeping.when_lost == WhenLost::Demote {
             return;
         }
@@ -165,7 +165,7 @@ impl Election {
     /// Nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
     pub(super) fn release(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
         let Stored::Record(version, record) = stored else { return };
-        let unsettled = record.holder.is_some() || self.may_lead(view) || self.lets_run(Course::Follow, view);
+        let unsettled = record.holder.is_some() || self.somebody_may_lead(view) || self.lets_run(Course::Follow, view);
         if !view.keeping.shared || unsettled || !matches!(self.phase, Phase::Idle) {
             return;
         }

@@ -1,0 +1,64 @@
+//! Requests that wait for their turn, and can be taken back until they begin.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const BEGUN: u8 = 1;
+const TAKEN_BACK: u8 = 2;
+
+/// Kept by whoever asked for a request. When it is dropped, the request is not sent any more.
+#[derive(Debug)]
+pub(super) struct Grant(Arc<AtomicU8>);
+
+/// Kept by the request.
+#[derive(Clone, Debug)]
+pub(super) struct Permit(Arc<AtomicU8>);
+
+impl Grant {
+    pub(super) fn new() -> (Self, Permit) {
+        let state = Arc::default();
+        (Self(Arc::clone(&state)), Permit(state))
+    }
+
+    /// Takes the request back; returns whether it had not begun, and so never will.
+    pub(super) fn take_back(&self) -> bool {
+        self.0.fetch_or(TAKEN_BACK, Ordering::SeqCst) & BEGUN == 0
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}
+
+impl Permit {
+    /// Begins with the request; returns whether it may. Asked again, it says whether it still may.
+    pub(super) fn begin(&self) -> bool {
+        self.0.fetch_or(BEGUN, Ordering::SeqCst) & TAKEN_BACK == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_back_before_it_begins_never_does() {
+        let (grant, permit) = Grant::new();
+        assert!(grant.take_back());
+        assert!(!permit.begin());
+
+        let (grant, permit) = Grant::new();
+        drop(grant);
+        assert!(!permit.begin());
+    }
+
+    #[test]
+    fn what_has_begun_is_not_taken_back_but_hears_of_it() {
+        let (grant, permit) = Grant::new();
+        assert!(permit.begin() && permit.begin());
+        assert!(!grant.take_back());
+        assert!(!permit.begin());
+    }
+}
