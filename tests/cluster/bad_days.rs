@@ -127,13 +127,10 @@ async fn a_webhook_that_hangs_in_one_namespace_does_not_slow_failovers_in_others
             "failurePolicy": "Fail", "timeoutSeconds": 30, "sideEffects": "None", "admissionReviewVersions": ["v1"],
         }],
     });
-    // Nobody has to run them: these pods wait for a node that there is not.
-    for number in 0..200 {
-        let spec = PodSpec { node: Some("none".into()), ..PodSpec::default() };
-        hangs.pod(&format!("p{number}"), spec).await;
-    }
+    let pods: Vec<String> = (0..200).map(|number| format!("p{number}")).collect();
+    hangs.ready_pods(&pods.iter().map(String::as_str).collect::<Vec<_>>()).await;
     cluster.try_kubectl(&["apply", "-f", "-"], Some(&webhook.to_string())).expect("a webhook can be made");
-    hangs.elect(json!({"eligibility": {"requireReady": false}})).await;
+    hangs.elect(json!({})).await;
     eventually("its requests hang", || async {
         let taken = taken.load(Ordering::Relaxed);
         if taken >= 9 { Ok(()) } else { Err(format!("{taken} hang")) }
