@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp as Wall;
@@ -10,7 +11,11 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::core::{Instant, Timestamp};
 
-static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+static ORIGIN: LazyLock<Duration> = LazyLock::new(since_boot);
+
+/// How long a task sleeps at most that waits for a moment of the process's clock. The runtime's timers stand still while the machine is
+/// suspended, and that clock does not: what has ended meanwhile is seen so soon after.
+pub const NAP: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     static PROCESS: Arc<dyn Process>;
@@ -28,9 +33,29 @@ pub trait Process: Send + Sync + 'static {
     fn is_stopped(&self, waker: &Waker) -> bool;
 }
 
-/// The process's monotonic clock.
+/// The process's monotonic clock. It goes on while the machine is suspended, where the system has such a clock: what is held in a
+/// store goes on to end, too.
 pub fn monotonic() -> Instant {
-    PROCESS.try_with(|process| process.monotonic()).unwrap_or_else(|_| Instant::after_origin(ORIGIN.elapsed()))
+    let real = || Instant::after_origin(since_boot().saturating_sub(*ORIGIN));
+    PROCESS.try_with(|process| process.monotonic()).unwrap_or_else(|_| real())
+}
+
+/// Sleeps for so long, or for a [`NAP`] if that is shorter: who waits looks at the clock again.
+pub async fn nap(length: Duration) {
+    tokio::time::sleep(length.min(NAP)).await;
+}
+
+#[cfg(target_os = "linux")]
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let part = |part: i64| u64::try_from(part).unwrap_or_default();
+    Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Duration {
+    static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    START.elapsed()
 }
 
 /// The machine's wall clock, for people.
@@ -73,5 +98,31 @@ impl<T> Future for Stoppable<T> {
             return Poll::Pending;
         }
         self.task.as_mut().poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_clock_is_the_one_that_counts_suspended_time() {
+        let uptime = || -> f64 {
+            let text = std::fs::read_to_string("/proc/uptime").expect("Linux tells it");
+            text.split(' ').next().expect("it is the first number").parse().expect("it is a number")
+        };
+        let (before, now, after) = (uptime(), since_boot().as_secs_f64(), uptime());
+        // The kernel tells hundredths of a second.
+        assert!(before - 0.02 <= now && now <= after + 0.02, "{before} {now} {after}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_long_looks_at_the_clock_in_between() {
+        for (length, expected) in [(60_000, 1_000), (300, 300)] {
+            let begun = tokio::time::Instant::now();
+            nap(Duration::from_millis(length)).await;
+            assert_eq!(begun.elapsed(), Duration::from_millis(expected));
+        }
     }
 }

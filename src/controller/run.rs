@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant as TokioInstant, sleep_until};
 
 use super::classes::{ConsulStores, World};
 use super::entry::Registered;
@@ -29,7 +28,7 @@ use crate::kubernetes::{
     Change, ClaimUpdate, Namespaces, WatchFailure, resource_name, watch_classes, watch_elections, watch_nodes,
     watch_pods,
 };
-use crate::process::spawn;
+use crate::process::{NAP, nap, spawn};
 use crate::store::{LockStore, StoreEvent, Stores};
 use crate::telemetry::{Health, Metrics};
 
@@ -213,8 +212,8 @@ impl Controller {
                 break;
             }
             self.health.beat();
-            let wake = self.timers.next().unwrap_or(now + Duration::from_secs(1));
-            let wake = wake.min(now + Duration::from_secs(1)).min(draining.as_ref().map_or(wake, |drain| drain.until));
+            let wake = self.timers.next().unwrap_or(now + NAP);
+            let wake = wake.min(now + NAP).min(draining.as_ref().map_or(wake, |drain| drain.until));
             let wake = self.shared.next_end(now).map_or(wake, |end| wake.min(end));
             tokio::select! {
                 biased;
@@ -234,7 +233,7 @@ impl Controller {
                     self.take(input);
                     self.take_arrived();
                 }
-                () = sleep_until(TokioInstant::now() + wake.since(now)) => {}
+                () = nap(wake.since(now)) => {}
             }
             self.step(draining.is_some());
         }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{Change, changes, failure, version_of, within};
 use crate::core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Uid, Version};
-use crate::process::wall;
+use crate::process::{nap, wall};
 
 /// Whether this replica acts, and what keeps it from finding out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl LeaseClaim {
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}
-                () = tokio::time::sleep(wait) => {}
+                () = nap(wait) => {}
                 change = watch.next() => match change {
                     Some(Change::All(_, _, leases)) => {
                         known = true;

@@ -12,10 +12,11 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::consul::{Bound, Client, Error, NewSession, Renewal, Session};
 use crate::core::{Failure, FoundSession, Instant, SessionCommand, SessionLife, SessionParameters, Tenure};
+use crate::process::nap;
 
 /// Which sessions to keep.
 #[derive(Clone, Debug)]
@@ -182,7 +183,7 @@ impl SessionKeeper {
                 biased;
                 Some(done) = self.under_way.next() => self.take(done),
                 () = self.suspicion.notified() => self.each.iter_mut().for_each(|kept| kept.life.suspect()),
-                () = sleep(next.since((self.clock)())) => {}
+                () = nap(next.since((self.clock)())) => {}
             }
         }
     }
