@@ -7,11 +7,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-target=$(hack/target.sh "$@")
-gcc=${target%%-*}-linux-gnu-gcc
-# Debian names the compiler by its target, also where that is the machine's own; elsewhere the machine's own may be cc alone.
-command -v "$gcc" >/dev/null || [[ $target != "$(uname -m)"-* ]] || gcc=cc
-command -v "$gcc" >/dev/null || { echo "hack/build.sh: $gcc is missing, ring and the linking need it: install Debian's gcc or gcc-aarch64-linux-gnu" >&2; exit 1; }
+found=$(hack/target.sh "$@")
+read -r target gcc <<<"$found"
 
 # All dependencies are there then, and with them the directories whose names must not be in the program.
 cargo fetch --locked --target "$target" >&2

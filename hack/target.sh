@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that Rust's standard library for the published program is installed, and prints that target's name.
+# Makes sure that what the published program is built with is installed, a C compiler and Rust's standard library for the target, which
+# rustup adds. Prints the target's name and the compiler's.
 #
 #   hack/target.sh [ARCHITECTURE]     amd64 or arm64, this machine's unless told otherwise
 set -euo pipefail
@@ -9,6 +10,11 @@ case ${1:-$(uname -m)} in
   arm64 | aarch64) target=aarch64-unknown-linux-musl ;;
   *) echo "hack/target.sh: '$1' is not built: amd64 or arm64" >&2; exit 2 ;;
 esac
+
+gcc=${target%%-*}-linux-gnu-gcc
+# Debian names the compiler by its target, also where that is the machine's own; elsewhere the machine's own may be cc alone.
+command -v "$gcc" >/dev/null || [[ $target != "$(uname -m)"-* ]] || gcc=cc
+command -v "$gcc" >/dev/null || { echo "hack/target.sh: $gcc is missing, ring and the linking need it: install Debian's gcc or gcc-aarch64-linux-gnu" >&2; exit 1; }
 
 toolchain=$(rustc --print sysroot)
 there() { [ -d "$toolchain/lib/rustlib/$target/lib" ]; }
@@ -21,4 +27,4 @@ if ! there; then
   rustup target add "$target" >&2 || fail "'rustup target add $target' failed: see above"
   there || fail "rustup has added it to another toolchain: put rustup's rustc ($(rustup which rustc)) first on the PATH"
 fi
-echo "$target"
+echo "$target $gcc"
