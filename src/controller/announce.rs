@@ -210,7 +210,8 @@ fn describe(reason: Reason) -> &'static str {
         Reason::Resumed => "the labels or the handover were left incomplete",
         Reason::LockLost => "the lock was lost",
         Reason::LockTaken => "somebody else holds the lock",
-        Reason::StoreLost => "the lock could not be confirmed in time, for its store does not answer",
+        Reason::StoreLost => "the lock could not be confirmed in time: the condition Ready of the class says why",
+        Reason::StoreRewound => "the store of the lock was put back to an earlier state",
         Reason::Leaving => "the operator stops and leaves the lock to others",
     }
 }

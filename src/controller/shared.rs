@@ -20,8 +20,9 @@ struct State {
     tenure: Option<Tenure>,
     /// Since when its answers are awaited.
     since: Instant,
-    /// What its elections were decided by last: whether its locks were listed, and whether what is held there surely lasts.
-    decided: (bool, Option<bool>),
+    /// What its elections were decided by last: whether its locks were listed, and whether what is held there surely lasts, or is
+    /// known to have ended.
+    decided: (bool, Option<(bool, bool)>),
     /// When it was last seen to be put back to an earlier state.
     rewound: Option<Instant>,
 }
@@ -84,7 +85,7 @@ impl Shared {
     pub(super) fn changed(&mut self, now: Instant) -> Vec<StoreId> {
         let mut changed = Vec::new();
         for (id, state) in &mut self.0 {
-            let known = (state.listed, state.tenure.map(|tenure| tenure.lasts(now)));
+            let known = (state.listed, state.tenure.map(|tenure| (tenure.lasts(now), tenure == Tenure::Ended)));
             if std::mem::replace(&mut state.decided, known) != known {
                 changed.push(id.clone());
             }

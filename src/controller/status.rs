@@ -165,6 +165,16 @@ fn elected(
                 generation,
             );
         }
+        Situation::StoreRewound => {
+            return condition(
+                ELECTED,
+                false,
+                "StoreRewound",
+                "the store of the lock was put back to an earlier state: the lock is taken when the other clusters must have \
+                 seen that, too",
+                generation,
+            );
+        }
         Situation::LockLost => {
             return condition(
                 ELECTED,

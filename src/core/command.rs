@@ -410,12 +410,14 @@ pub enum Reason {
     LockRestored,
     /// An earlier operator left a handover incomplete, or a label was changed while none was running.
     Resumed,
-    /// The lock was lost: the store let go of it.
+    /// The lock was lost: the store let go of it, or its session has ended.
     LockLost,
     /// Somebody else took the lock.
     LockTaken,
     /// The store could not be reached in time.
     StoreLost,
+    /// The store was put back to an earlier state.
+    StoreRewound,
     /// This operator stops, and leaves the lock to others.
     Leaving,
 }
@@ -448,6 +450,7 @@ impl Reason {
             Self::LockLost => "LockLost",
             Self::LockTaken => "LockTaken",
             Self::StoreLost => "StoreLost",
+            Self::StoreRewound => "StoreRewound",
             Self::Leaving => "Leaving",
         }
     }

@@ -33,7 +33,7 @@ use super::backoff::Backoff;
 use super::handover::{Handover, Progress, Purpose};
 use super::{
     Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, OpId, Outcome, Pod, PodChange,
-    PodOutcome, Reason, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version,
+    PodOutcome, Reason, Record, RecordOutcome, Scope, Stored, Tenure, Term, Timestamp, Uid, Version,
 };
 
 /// One group's election.
@@ -406,16 +406,16 @@ impl Election {
         let view = &view.of(&pods, &strays, &node);
         self.learn_terms(view);
         self.learn_scopes();
-        self.unconfirmed = !view.keeping.tenure.lasts(view.now);
+        self.unconfirmed = view.keeping.tenure != Tenure::Ended && !view.keeping.tenure.lasts(view.now);
         self.note_rival(view);
         self.inheritance.note(self.stored.as_ref(), view);
         self.note_wait(view.now);
-        if let Some(reason) = self.unheld(view) {
+        if let Some(unheld) = self.unheld(view) {
             if view.now < view.keeping.not_before {
                 self.wake_at(view.keeping.not_before);
             }
-            self.stand_down(reason, view, &mut commands);
-            if !self.promotions.is_empty() || (reason == Reason::StoreLost && view.desired != Desired::Withdraw) {
+            self.stand_down(unheld, view, &mut commands);
+            if !self.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
                 return commands;
             }
         }

@@ -66,8 +66,8 @@ pub struct SessionLife {
     state: State,
     /// The ID of the last one, to know it again among several.
     last: Option<String>,
-    /// Whether it is known that there is none, or that the last one ended.
-    lapsed: bool,
+    /// What is known while none is renewed: that there was none, or that the last one ended.
+    without: Tenure,
     /// It seems to be gone: whether it is, is found out by a renewal.
     suspected: bool,
     /// What became of the last renewal is not known: see [`renewal_failed`](Self::renewal_failed).
@@ -108,7 +108,7 @@ impl SessionLife {
             seed,
             state: State::Unknown,
             last: None,
-            lapsed: false,
+            without: Tenure::Unknown,
             suspected: false,
             doubtful: false,
             renewals: 0,
@@ -144,8 +144,7 @@ impl SessionLife {
         match self.deadline() {
             Some(deadline) if now < deadline => Tenure::Until(deadline),
             Some(_) => Tenure::Lapsed,
-            None if self.lapsed => Tenure::Lapsed,
-            None => Tenure::Unknown,
+            None => self.without,
         }
     }
 
@@ -170,7 +169,8 @@ impl SessionLife {
         found.sort_by_key(|session| (self.last.as_ref() != Some(&session.id), session.create_index));
         if found.is_empty() {
             self.state = State::Absent;
-            self.lapsed = true;
+            // One that another replica kept meanwhile has ended, too.
+            self.without = if self.last.is_some() { Tenure::Ended } else { Tenure::Lapsed };
             return vec![];
         }
         let FoundSession { id, ttl, create_index: _ } = found.remove(0);
@@ -190,7 +190,6 @@ impl SessionLife {
     pub fn created(&mut self, id: String, ttl: Duration, sent: Instant, now: Instant) {
         self.last = Some(id.clone());
         self.state = State::Present { id, ttl, renewed: Some(sent) };
-        self.lapsed = true;
         self.succeeded(now);
     }
 
@@ -231,7 +230,7 @@ impl SessionLife {
     pub fn lost(&mut self, id: &str, now: Instant) {
         if self.id() == Some(id) {
             self.state = State::Unknown;
-            (self.lapsed, self.doubtful) = (true, false);
+            (self.without, self.doubtful) = (Tenure::Ended, false);
             self.succeeded(now);
         }
     }
@@ -239,7 +238,7 @@ impl SessionLife {
     /// Somebody else looks after it from now on. What is known grows old, but for the ID.
     pub fn put_down(&mut self, now: Instant) {
         self.state = State::Unknown;
-        (self.lapsed, self.doubtful) = (false, false);
+        (self.without, self.doubtful) = (Tenure::Unknown, false);
         self.succeeded(now);
     }
 
@@ -487,11 +486,11 @@ mod tests {
     fn one_that_is_lost_is_lost_at_once() {
         let mut life = made();
         life.lost("a", at(5));
-        assert_eq!((life.id(), life.tenure(at(5))), (None, Tenure::Lapsed));
+        assert_eq!((life.id(), life.tenure(at(5))), (None, Tenure::Ended));
         assert_eq!(life.next(at(5)), SessionCommand::LookUp);
         // It was not, after all; still, what was said has been said.
         life.looked_up(vec![found("a", 1)], at(6));
-        assert_eq!((life.id(), life.tenure(at(6))), (Some("a"), Tenure::Lapsed));
+        assert_eq!((life.id(), life.tenure(at(6))), (Some("a"), Tenure::Ended));
         life.renewed("a", PARAMETERS.ttl, at(6), at(6));
         assert_eq!(life.tenure(at(6)), Tenure::Until(at(18)));
     }

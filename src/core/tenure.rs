@@ -5,7 +5,9 @@ use super::Instant;
 /// How long what is held in a store, or hangs on a session, is surely its holder's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tenure {
-    /// It is lost, was not renewed in time, or never was: it may be somebody else's.
+    /// It is known to have ended, from the store itself.
+    Ended,
+    /// It was not renewed in time, or never was: it may be somebody else's.
     Lapsed,
     /// Nothing is known yet: it was not looked up, or was found and not yet renewed.
     Unknown,
@@ -19,7 +21,7 @@ impl Tenure {
     /// Whether it surely lasts at a moment.
     pub fn lasts(self, now: Instant) -> bool {
         match self {
-            Self::Lapsed | Self::Unknown => false,
+            Self::Ended | Self::Lapsed | Self::Unknown => false,
             Self::Until(end) => now < end,
             Self::Unlimited => true,
         }

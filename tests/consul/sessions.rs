@@ -178,8 +178,8 @@ async fn what_is_destroyed_is_replaced() {
     assert!(matches!(client.transact(&[lock]).await, Transaction::Applied(_)));
 
     client.destroy(&before[0]).await.unwrap();
-    let lost = keeper.until("the loss is noticed", |sessions| sessions.tenures[0] == Tenure::Lapsed).await;
-    assert_eq!(lost.tenure, Tenure::Lapsed);
+    let lost = keeper.until("the loss is noticed", |sessions| sessions.tenures[0] == Tenure::Ended).await;
+    assert_eq!(lost.tenure, Tenure::Ended);
     assert!(matches!(lost.tenures[1], Tenure::Until(_)), "the other one is as it was");
     let after = keeper.ids().await;
     assert_ne!(after[0], before[0]);
@@ -207,7 +207,7 @@ async fn consul_is_away_at_the_beginning_and_comes_back_empty() {
     let before = keeper.ids().await;
     // It keeps nothing: neither the session nor the node.
     consul.server(1).restart().await;
-    keeper.until("the loss is noticed", |sessions| sessions.tenure == Tenure::Lapsed).await;
+    keeper.until("the loss is noticed", |sessions| sessions.tenure == Tenure::Ended).await;
     assert_ne!(keeper.ids().await, before);
     keeper.leave().await;
 }

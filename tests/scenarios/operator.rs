@@ -171,6 +171,7 @@ fn describe(situation: &Situation, leader: &str) -> String {
         Situation::LedElsewhere(rival) => format!("led elsewhere, {rival}"),
         Situation::LockLost => "lock lost".into(),
         Situation::StoreLost => "store lost".into(),
+        Situation::StoreRewound => "store rewound".into(),
         Situation::Stale => "its view is of the past".into(),
         Situation::Withdrawn => "withdrawn".into(),
     }

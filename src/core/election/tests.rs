@@ -19,8 +19,8 @@ mod workloads;
 
 use super::*;
 use crate::core::{
-    ElectionRead, JobPlan, Marking, PRIORITY_ANNOTATION, Rival, Selector, TERM_ANNOTATION, Tenure, Workload,
-    WorkloadOutcome,
+    ElectionRead, JobPlan, Marking, PRIORITY_ANNOTATION, Rival, Selector, SessionLife, SessionParameters,
+    TERM_ANNOTATION, Tenure, Workload, WorkloadOutcome,
 };
 use crate::core::{Markings, Node, NotEligible, PodOutcome, Rules};
 
@@ -917,6 +917,66 @@ fn when_the_tenure_ends_the_leader_is_demoted_though_the_store_says_nothing() {
     assert!(lab.record().term > before);
 }
 
+/// A session of the TTL that `shared` is kept by, made now.
+fn session(lab: &Lab) -> SessionLife {
+    let ttl = Duration::from_secs(15);
+    let mut life = SessionLife::new("lictor/0", SessionParameters { ttl });
+    life.looked_up(vec![], lab.now);
+    life.created("s".into(), ttl, lab.now, lab.now);
+    life
+}
+
+#[test]
+fn a_session_that_ended_is_told_as_a_lost_lock_whichever_watch_brings_it_first() {
+    for key_first in [false, true] {
+        let mut lab = shared(2);
+        let (record, mut life) = (lab.record(), session(&lab));
+        let free = |lab: &mut Lab| lab.store(|version| Stored::Free(version, Some(record.clone()), None));
+        let mut due = Vec::new();
+        if key_first {
+            free(&mut lab);
+            due = lab.step();
+        }
+        life.lost("s", lab.now);
+        lab.keeping.tenure = life.tenure(lab.now);
+        for command in due {
+            if let Some((op, outcome)) = lab.answer(&command, &in_words(&command)) {
+                lab.election.take(op, outcome, lab.now);
+            }
+        }
+        let all = lab.run();
+        let told = all.iter().find(|words| words.starts_with("Transition nobody"));
+        assert_eq!(told.map(String::as_str), Some("Transition nobody LockLost"), "{all:#?}");
+        assert_eq!(*lab.election.situation(), Situation::LockLost);
+        assert!(!lab.election.is_unconfirmed(), "the store has answered");
+        // The other one changes nothing of that.
+        free(&mut lab);
+        assert_eq!(lab.run(), NOTHING);
+        lab.keeping.tenure = Tenure::Until(lab.now + Duration::from_secs(12));
+        let all = lab.run();
+        assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
+    }
+}
+
+#[test]
+fn that_the_store_was_put_back_is_told_whether_the_session_or_the_lock_is_missed_first() {
+    for tenure in [Tenure::Ended, Tenure::Lapsed, Tenure::Until(Instant::after_origin(Duration::from_secs(1000)))] {
+        let mut lab = shared(2);
+        lab.keeping.tenure = tenure;
+        if tenure.lasts(lab.now) {
+            lab.store(|_| Stored::Absent);
+        }
+        // The first that is heard of, and then why.
+        lab.step();
+        lab.keeping.not_before = lab.now + Duration::from_secs(10);
+        let name = lab.pods["p0"].clone();
+        lab.put(Pod { labels: BTreeMap::from([("app".into(), "web".into())]), ..name });
+        let all = lab.run();
+        assert!(all.contains(&"Transition nobody StoreRewound".to_owned()), "{all:#?}");
+        assert_eq!(*lab.election.situation(), Situation::StoreRewound);
+    }
+}
+
 #[test]
 fn a_promotion_that_is_due_is_not_sent_after_the_tenure() {
     let mut lab = shared(2);
@@ -1064,7 +1124,7 @@ fn after_the_store_was_put_back_only_who_leads_already_leads() {
     lab.keeping = Keeping { shared: true, tenure: Tenure::Until(lab.now + Duration::from_secs(30)), ..Keeping::ALONE };
     lab.keeping.not_before = lab.now + Duration::from_secs(10);
     lab.run();
-    assert_eq!((role(&lab), lab.election.situation()), ("follower", &Situation::StoreLost));
+    assert_eq!((role(&lab), lab.election.situation()), ("follower", &Situation::StoreRewound));
     assert_eq!(lab.election.wake(), Some(lab.now + Duration::from_secs(10)));
     lab.now = lab.now + Duration::from_secs(10);
     lab.run();

@@ -8,7 +8,9 @@ use super::decide::Decision;
 use super::view::{Desired, Situation, View, WhenLost};
 use super::workloads::Course;
 use super::{Election, Phase};
-use crate::core::{Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Transition};
+use crate::core::{
+    Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Tenure, Transition,
+};
 
 /// A leader that is being demoted because the lock is not surely held any more.
 #[derive(Clone, Debug)]
@@ -18,19 +20,40 @@ pub(super) struct Losing {
     reason: Reason,
 }
 
+/// What keeps every pod of this cluster from showing the leader's label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unheld {
+    /// Why, for people.
+    reason: Reason,
+    /// Whether what the store has shown of the lock still counts. If not, all is read again when the store can be relied on.
+    pub(super) known: bool,
+}
+
 impl Election {
     /// Why no pod may show the leader's label now, whatever is wanted; `None`: the lock is held, or nothing is known of it yet.
-    pub(super) fn unheld(&self, view: &View) -> Option<Reason> {
+    pub(super) fn unheld(&self, view: &View) -> Option<Unheld> {
         let keeping = view.keeping;
         if !keeping.shared {
             return None;
         }
         let demote = keeping.when_lost == WhenLost::Demote;
-        match &self.stored {
-            Some(Stored::Held(..)) => Some(Reason::LockTaken),
-            _ if demote && !keeping.tenure.lasts(view.now) => Some(Reason::StoreLost),
-            _ if demote && view.now < keeping.not_before && !self.shows_leadership(view) => Some(Reason::StoreLost),
-            Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)) if demote => Some(Reason::LockLost),
+        let rewound = view.now < keeping.not_before;
+        // Each observation names the cause that it knows of, whichever comes first.
+        let unreliable = match keeping.tenure {
+            tenure if tenure.lasts(view.now) => {
+                (rewound && !self.shows_leadership(view)).then_some(Reason::StoreRewound)
+            }
+            _ if rewound => Some(Reason::StoreRewound),
+            Tenure::Ended => Some(Reason::LockLost),
+            _ => Some(Reason::StoreLost),
+        };
+        match (&self.stored, unreliable) {
+            (Some(Stored::Held(..)), _) => Some(Unheld { reason: Reason::LockTaken, known: true }),
+            (_, Some(reason)) if demote => Some(Unheld { reason, known: false }),
+            (Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)), _) if demote => {
+                let reason = if rewound { Reason::StoreRewound } else { Reason::LockLost };
+                Some(Unheld { reason, known: true })
+            }
             _ => None,
         }
     }
@@ -66,7 +89,8 @@ impl Election {
     }
 
     /// Takes the leader's label off. Never held up by a store that does not answer.
-    pub(super) fn stand_down(&mut self, reason: Reason, view: &View, commands: &mut Vec<Command>) {
+    pub(super) fn stand_down(&mut self, unheld: Unheld, view: &View, commands: &mut Vec<Command>) {
+        let Unheld { reason, known } = unheld;
         if view.desired == Desired::Withdraw {
             self.suspend_jobs(view, commands);
         }
@@ -78,7 +102,7 @@ impl Election {
         if view.desired == Desired::Withdraw && !self.somebody_may_lead(view) {
             return;
         }
-        if reason == Reason::StoreLost && view.desired != Desired::Withdraw {
+        if !known && view.desired != Desired::Withdraw {
             // What comes back to commands that are under way is not waited for: all is read again when the store is back.
             self.phase = Phase::Idle;
             self.stored = None;
@@ -88,10 +112,15 @@ impl Election {
         if let Some((_, holder, _)) = self.leader.take() {
             self.losing.get_or_insert(Losing { holder, since: view.now, reason });
         }
+        if let Some(losing) = self.losing.as_mut().filter(|_| reason == Reason::StoreRewound) {
+            // That is why the lock or its session was seen to be gone.
+            losing.reason = reason;
+        }
         let stored = self.stored.clone().unwrap_or(Stored::Absent);
         self.maintain(&stored, None, view, commands);
         // One that is refused may not touch what belongs to another, and one that is paused nothing new.
-        let untouched = reason == Reason::LockLost || matches!(view.desired, Desired::Freeze | Desired::Refuse);
+        let untouched =
+            (known && reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);
         let course = if untouched { Course::Await } else { Course::Follow };
         if view.desired != Desired::Withdraw {
             self.steer(course, view, commands);
@@ -112,8 +141,12 @@ impl Election {
         }
         if let Stored::Held(_, rival) = stored {
             self.follow(rival, commands);
-        } else if reason == Reason::StoreLost {
-            self.situation = Situation::StoreLost;
+        } else if !known {
+            self.situation = match reason {
+                Reason::LockLost => Situation::LockLost,
+                Reason::StoreRewound => Situation::StoreRewound,
+                _ => Situation::StoreLost,
+            };
         }
     }
 

@@ -170,6 +170,8 @@ pub enum Situation {
     LockLost,
     /// It can't be confirmed in time that the lock is still this cluster's.
     StoreLost,
+    /// The store was put back to an earlier state: nobody is elected before other clusters must have seen that, too.
+    StoreRewound,
     /// What is known of the election is older than its lock.
     Stale,
     /// Nothing is left of it.

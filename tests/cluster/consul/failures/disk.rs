@@ -9,6 +9,7 @@ use super::super::member::Member;
 use super::{Side, TTL, within};
 use crate::consul_support::{Consul, Kind};
 use crate::skip::skip;
+use crate::support::eventually;
 
 /// Writes until nothing is written any more.
 async fn fill(consul: &Consul) {
@@ -30,8 +31,10 @@ async fn a_full_disk_is_told_and_the_label_comes_off_in_time() {
     let bound = side.member.bound().await;
     fill(&consul).await;
     let began = Instant::now();
-    side.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
-    let took = side.recorder.demoted_at().expect("it was demoted").saturating_duration_since(began);
+    // Whether Consul gives no answer in time, or a new leader of it does not know the session: both may come first.
+    let demoted =
+        eventually("it is demoted", || async { side.recorder.demoted_at().ok_or("it still leads".to_owned()) }).await;
+    let took = demoted.saturating_duration_since(began);
     assert!(took < TTL, "demoted after {took:?}");
     let message = side.member.wait_any_trouble().await;
     eprintln!("measured: a full disk, the label is off after {:.1} s, the class says {message}", took.as_secs_f64());

@@ -31,7 +31,7 @@ async fn cut(toxiproxy: &Toxiproxy, test: &str, toxic: Option<Value>) {
     assert!(message.contains("could not be confirmed in time"), "{message}");
     west.member.lab.wait_condition("web", "StoreReachable", "False", "NoAnswer").await;
     let note = west.member.lab.wait_event("LeaderElection", "web", "NoLeader").await;
-    assert!(note.contains("its store does not answer"), "{note}");
+    assert!(note.contains("could not be confirmed in time"), "{note}");
     let message = west.member.wait_class("False", "NoAnswer").await;
     assert!(message.contains("Consul"), "{message}");
     west.operator.logs("a session in Consul can't be kept").await;

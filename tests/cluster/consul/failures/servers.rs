@@ -90,7 +90,7 @@ async fn going_away(consul: &Consul) {
     let began = Instant::now();
     demoted.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
     let note = demoted.member.lab.wait_event("LeaderElection", "web", "NoLeader").await;
-    assert!(note.contains("its store does not answer"), "{note}");
+    assert!(note.contains("could not be confirmed in time"), "{note}");
     demoted.member.wait_class("False", "NoAnswer").await;
     kept.member.wait_class("False", "NoAnswer").await;
     let took = demoted.recorder.demoted_at().expect("it was demoted").duration_since(began);
