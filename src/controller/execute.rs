@@ -15,10 +15,10 @@ use super::permit::{Grant, Permit};
 use super::requests::{Gate, Queue, Requests};
 use crate::api::{Claims, JobTemplate, LeaderElection, LeaderElectionStatus};
 use crate::core::{
-    Command, Failure, Key, OpId, Outcome, Record, RecordOutcome, StoreId, Stored, Tenure, Version, WorkloadId,
-    WorkloadOutcome,
+    Command, Failure, Key, OpId, Outcome, Pod, Record, RecordOutcome, Selector, StoreId, Stored, Tenure, Version,
+    WorkloadId, WorkloadOutcome,
 };
-use crate::kubernetes::{Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, Workloads, version_of};
+use crate::kubernetes::{Answer, Change, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of};
 use crate::store::{Owner, Registration, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 
@@ -302,6 +302,9 @@ impl Executor {
             Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(&id.namespace, &selectors).await),
             Command::ReadPod { name, .. } => Outcome::PodRead(self.pods.read(&id.namespace, &name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),
+            Command::ReadWorkloads { workloads, .. } => {
+                Outcome::WorkloadsRead(self.read_workloads(&id.namespace, &workloads).await)
+            }
             Command::WriteWorkload(write) => {
                 // Of two requests in a row, the second may come too late.
                 let may = || self.requests.refusal(gate).is_none();
@@ -319,6 +322,17 @@ impl Executor {
             // Each of these has a function of its own.
             Command::CreateJob { .. } | Command::NoteJob { .. } | Command::Announce(_) => return None,
         })
+    }
+
+    /// Shows workloads and their Jobs as they are now, and returns their pods.
+    async fn read_workloads(&self, namespace: &str, workloads: &[WorkloadId]) -> Result<Vec<Pod>, Failure> {
+        let found = self.workloads.list(namespace, workloads).await?;
+        let selectors: Vec<Selector> = found.iter().filter_map(WorkloadObject::pods).cloned().collect();
+        let pods = self.pods.list(namespace, &selectors).await?;
+        for object in found {
+            let _ = self.inputs.send(Input::Workload(namespace.into(), object.id.clone(), Ok(Box::new(object))));
+        }
+        Ok(pods)
     }
 
     async fn write_record(

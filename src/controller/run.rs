@@ -424,7 +424,7 @@ impl Controller {
         match &outcome {
             Outcome::PodWritten(PodOutcome::Written(pod)) => self.index.put_pod(namespace, (**pod).clone()),
             Outcome::PodRead(Ok(Some(pod))) => self.index.put_pod(namespace, pod.clone()),
-            Outcome::PodsListed(Ok(pods)) => {
+            Outcome::PodsListed(Ok(pods)) | Outcome::WorkloadsRead(Ok(pods)) => {
                 for pod in pods {
                     self.index.put_pod(namespace, pod.clone());
                 }

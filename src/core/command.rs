@@ -77,6 +77,13 @@ pub enum Command {
     WritePod(WritePod),
     /// Enable, disable or give back a workload.
     WriteWorkload(WriteWorkload),
+    /// Read workloads and what runs of them, past every cache.
+    ReadWorkloads {
+        /// For the outcome.
+        op: OpId,
+        /// Which.
+        workloads: Vec<WorkloadId>,
+    },
     /// Delete the Jobs of a CronJob that still run.
     DeleteRunning {
         /// For the outcome.
@@ -131,6 +138,7 @@ impl Command {
             | Self::ListLocks { op }
             | Self::ListPods { op, .. }
             | Self::ReadPod { op, .. }
+            | Self::ReadWorkloads { op, .. }
             | Self::DeleteRunning { op, .. }
             | Self::DeleteJob { op, .. }
             | Self::CreateJob { op, .. }
@@ -163,6 +171,7 @@ impl Command {
             Self::ListPods { .. } => Outcome::PodsListed(Err(failure)),
             Self::ReadPod { .. } => Outcome::PodRead(Err(failure)),
             Self::WritePod(_) => Outcome::PodWritten(PodOutcome::Failed(failure)),
+            Self::ReadWorkloads { .. } => Outcome::WorkloadsRead(Err(failure)),
             Self::WriteWorkload(_)
             | Self::DeleteRunning { .. }
             | Self::DeleteJob { .. }
@@ -225,6 +234,8 @@ pub enum Outcome {
     PodRead(Result<Option<Pod>, Failure>),
     /// Of `WritePod`.
     PodWritten(PodOutcome),
+    /// Of `ReadWorkloads`: their pods. The workloads and their Jobs are shown before this comes.
+    WorkloadsRead(Result<Vec<Pod>, Failure>),
     /// Of whatever is done to workloads. What is there afterwards is shown before this comes.
     WorkloadWritten(WorkloadOutcome),
 }

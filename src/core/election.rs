@@ -13,6 +13,7 @@ mod troubles;
 mod unheld;
 mod upkeep;
 mod view;
+mod wind_down;
 mod withdraw;
 mod workloads;
 
@@ -27,6 +28,7 @@ use self::troubles::Troubles;
 use self::unheld::Losing;
 use self::upkeep::{Upkeep, drift};
 pub use self::view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
+use self::wind_down::WindDown;
 use self::withdraw::Withdrawal;
 use self::workloads::{Course, Steering};
 use super::backoff::Backoff;
@@ -84,6 +86,7 @@ pub struct Election {
     promotions: Promotions,
     maintenance: BTreeMap<Uid, Upkeep>,
     steering: Steering,
+    wind_down: WindDown,
     inheritance: Inheritance,
     winding_down: Option<Instant>,
     /// It is to leave, and something may still run here because of it.
@@ -116,6 +119,8 @@ enum Phase {
     /// A lock under another key is emptied or deleted.
     Clearing(OpId, Key, Version),
     HandingOver(Box<Handover>),
+    /// What still runs of the workloads is read, before the record says that all has ended.
+    Inspecting(OpId),
     /// Nobody leads any more: the lock is let go of.
     Releasing(OpId, Box<Record>),
     /// All labels are off; the record goes last.
@@ -134,6 +139,7 @@ impl Election {
             backoff: Backoff::new(&uid.0),
             troubles: Troubles::default(),
             steering: Steering::new(&uid.0),
+            wind_down: WindDown::default(),
             inheritance: Inheritance::default(),
             winding_down: None,
             lingers: false,
@@ -315,6 +321,10 @@ impl Election {
                     }
                     Err(failure) => self.fail(failure, now),
                 }
+                Phase::Idle
+            }
+            (Phase::Inspecting(expected), Outcome::WorkloadsRead(read)) if expected == op => {
+                self.take_inspected(read, now);
                 Phase::Idle
             }
             (Phase::Releasing(expected, record), Outcome::RecordWritten(released)) if expected == op => {

@@ -23,6 +23,10 @@ impl Display for Command {
             Self::ReadPod { name, .. } => write!(f, "read pod {name}"),
             Self::WritePod(write) => write.fmt(f),
             Self::WriteWorkload(write) => write.fmt(f),
+            Self::ReadWorkloads { workloads, .. } => {
+                f.write_str("read ")?;
+                list(f, workloads.iter().map(ToString::to_string), "no workloads")
+            }
             Self::DeleteRunning { id, .. } => write!(f, "delete running Jobs of {id}"),
             Self::DeleteJob { id, .. } => write!(f, "delete {id}"),
             Self::CreateJob { id, plan, .. } => write!(f, "create {id} from {plan}"),
@@ -107,7 +111,7 @@ impl Display for Outcome {
             Self::LocksListed(Ok(locks)) => {
                 list(f, locks.iter().map(|(key, stored)| format!("{key}: {stored}")), "no locks")
             }
-            Self::PodsListed(Ok(pods)) => list(f, pods.iter().map(shown), "no pods"),
+            Self::PodsListed(Ok(pods)) | Self::WorkloadsRead(Ok(pods)) => list(f, pods.iter().map(shown), "no pods"),
             Self::PodRead(Ok(Some(pod))) => f.write_str(&shown(pod)),
             Self::PodWritten(PodOutcome::Written(pod)) => f.write_str(&shown(pod)),
             Self::WorkloadWritten(WorkloadOutcome::Done) => f.write_str("done"),
@@ -118,6 +122,7 @@ impl Display for Outcome {
             | Self::PodsListed(Err(failure))
             | Self::PodRead(Err(failure))
             | Self::PodWritten(PodOutcome::Failed(failure))
+            | Self::WorkloadsRead(Err(failure))
             | Self::WorkloadWritten(WorkloadOutcome::Failed(failure)) => failure.fmt(f),
         }
     }

@@ -1,6 +1,6 @@
 //! Workloads that follow a leader: a slim type, and the only place of this program that writes to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -143,6 +143,11 @@ impl WorkloadObject {
     /// Whether it can run, as far as its spec tells.
     pub fn runs(&self) -> bool {
         self.setting.runs() && !self.finished
+    }
+
+    /// Which pods are its own; none: no pods are its own without a Job between.
+    pub fn pods(&self) -> Option<&Selector> {
+        Some(&self.selector).filter(|selector| **selector != Selector::default())
     }
 
     fn read(kind: WorkloadKind, object: &DynamicObject) -> Self {
@@ -319,14 +324,37 @@ impl Workloads {
         }
     }
 
+    /// Reads workloads, and the Jobs of the CronJobs among them; consistent reads, not from a cache of the API server. What is no
+    /// more is left out.
+    ///
+    /// # Errors
+    /// If there is no answer, or a refusal.
+    pub async fn list(&self, namespace: &str, ids: &[WorkloadId]) -> Result<Vec<WorkloadObject>, Failure> {
+        let mut found = Vec::new();
+        for id in ids {
+            found.extend(self.read(namespace, id).await?);
+        }
+        let cron_jobs: BTreeSet<Uid> = found
+            .iter()
+            .filter(|object| object.id.kind == WorkloadKind::CronJob)
+            .map(|object| object.uid.clone())
+            .collect();
+        if !cron_jobs.is_empty() {
+            let jobs = self.jobs(namespace).await.map_err(|error| failure("list", "jobs.batch", &error))?;
+            found.extend(
+                jobs.into_iter().filter(|job| job.owner.as_ref().is_some_and(|owner| cron_jobs.contains(owner))),
+            );
+        }
+        Ok(found)
+    }
+
     /// Deletes the Jobs of a CronJob that have not ended, and their pods first.
     pub async fn delete_running(&self, namespace: &str, uid: &Uid) -> Answer {
-        let api = self.api(namespace, WorkloadKind::Job);
-        let jobs = match within(self.timeout, api.list(&ListParams::default())).await {
+        let jobs = match self.jobs(namespace).await {
             Ok(jobs) => jobs,
             Err(error) => return Answer::unseen(WorkloadOutcome::Failed(failure("list", "jobs.batch", &error))),
         };
-        for job in jobs.items.into_iter().map(|job| WorkloadObject::read(WorkloadKind::Job, &job)) {
+        for job in jobs {
             if job.owner.as_ref() == Some(uid) && !job.finished && !job.deleting {
                 let deleted = self.delete(namespace, &job.id, &job.uid).await;
                 if let WorkloadOutcome::Failed(_) = deleted.outcome {
@@ -360,6 +388,19 @@ impl Workloads {
         claim: &WorkloadClaim,
     ) -> Answer {
         let namespace = election.namespace().unwrap_or_default();
+        // The cache may not show the Job of an earlier term yet, and of two terms never two run.
+        match self.jobs(&namespace).await {
+            Ok(jobs) => {
+                let own = |job: &WorkloadObject| {
+                    job.template.as_deref() == Some(plan)
+                        && job.owner.as_ref().map(|uid| &uid.0) == election.metadata.uid.as_ref()
+                };
+                if let Some(other) = jobs.into_iter().find(|job| own(job) && job.id != *id) {
+                    return Answer { outcome: WorkloadOutcome::Conflict, seen: Some(Ok(Box::new(other))) };
+                }
+            }
+            Err(error) => return Answer::unseen(WorkloadOutcome::Failed(failure("list", "jobs.batch", &error))),
+        }
         let mut annotations: BTreeMap<String, Value> = claim
             .annotations()
             .into_iter()
@@ -473,6 +514,11 @@ impl Workloads {
         }
     }
 
+    async fn jobs(&self, namespace: &str) -> kube::Result<Vec<WorkloadObject>> {
+        let listed = within(self.timeout, self.api(namespace, WorkloadKind::Job).list(&ListParams::default())).await?;
+        Ok(listed.items.iter().map(|job| WorkloadObject::read(WorkloadKind::Job, job)).collect())
+    }
+
     async fn read(&self, namespace: &str, id: &WorkloadId) -> Result<Option<WorkloadObject>, Failure> {
         let read = within(self.timeout, self.api(namespace, id.kind).get_opt(&id.name)).await;
         let read = read.map_err(|error| failure("get", resource_name(id.kind), &error))?;
@@ -556,7 +602,9 @@ mod tests {
         }));
         let election = election.unwrap();
         for (owner, expected) in [("new", true), ("old", false)] {
-            let (workloads, _) = server(vec![(409, status(409, "AlreadyExists")), (200, job(owner))]).await;
+            let none = json!({"apiVersion": "batch/v1", "kind": "JobList", "metadata": {}, "items": []});
+            let answers = vec![(200, none), (409, status(409, "AlreadyExists")), (200, job(owner))];
+            let (workloads, _) = server(answers).await;
             let claim = WorkloadClaim {
                 election: "web".into(),
                 enabled: false,
@@ -569,6 +617,24 @@ mod tests {
             let answer = workloads.create(&election, "migrate", &JobTemplate::default(), &id, &claim).await;
             assert_eq!(answer.outcome == WorkloadOutcome::Conflict, expected, "{answer:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_job_of_an_earlier_term_that_the_cache_does_not_show_is_found_before_another_is_made() {
+        let election = serde_json::from_value::<LeaderElection>(json!({
+            "apiVersion": "lictor.dev/v1", "kind": "LeaderElection",
+            "metadata": {"name": "web", "namespace": "n", "uid": "e"}, "spec": {},
+        }));
+        let list = json!({"apiVersion": "batch/v1", "kind": "JobList", "metadata": {}, "items": [job("e")]});
+        let (workloads, requests) = server(vec![(200, list)]).await;
+        let claim =
+            WorkloadClaim::read(&BTreeMap::from([(ELECTION_ANNOTATION.into(), "web".into())]), Setting::Suspend(true));
+        let id = id(WorkloadKind::Job, "migrate-2");
+        let answer =
+            workloads.create(&election.unwrap(), "migrate", &JobTemplate::default(), &id, &claim.unwrap()).await;
+        assert_eq!(answer.outcome, WorkloadOutcome::Conflict);
+        assert!(matches!(answer.seen, Some(Ok(job)) if job.id.name == "migrate-1"));
+        assert_eq!(requests.lock().unwrap().len(), 1, "nothing was made");
     }
 
     #[tokio::test]

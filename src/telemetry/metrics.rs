@@ -196,6 +196,7 @@ impl Metrics {
                 self.count_write_failure("locks", failure);
             }
             Outcome::ElectionRead(Err(failure)) => self.count_write_failure("leaderelections", failure),
+            Outcome::WorkloadsRead(Err(failure)) => self.count_write_failure("workloads", failure),
             Outcome::PodsListed(Err(failure))
             | Outcome::PodRead(Err(failure))
             | Outcome::PodWritten(PodOutcome::Failed(failure)) => self.count_write_failure("pods", failure),

@@ -26,6 +26,10 @@ const LATE: usize = 90_000;
 const RETURN: u64 = 5_000;
 /// How long an operator that begins waits until it has found the session.
 const LOOKS_UP: u64 = 5_000;
+/// How long a CronJob's controller may act by what it saw before.
+const CONTROLLER: u64 = 2_000;
+/// How long the watch of the workloads may bring nothing.
+const STUCK: usize = 60_000;
 /// How long pods take to end.
 const GRACE: usize = 10_000;
 const WIND_DOWN: u32 = 12;
@@ -55,6 +59,14 @@ struct Cluster {
     reachable: bool,
     /// Until when the pods of the Deployment run, once it is disabled.
     pods_until: u64,
+    /// Since when the CronJob is suspended, or not, and whether it was until then; its controller hears of it some time later.
+    resumed: (u64, bool),
+    /// How much later.
+    hears_after: u64,
+    /// When it is not available any more, soon after it began to lead.
+    unfit_at: Option<u64>,
+    /// Until when the watch of the workloads brings nothing.
+    stuck_until: u64,
     operator: Option<Operator>,
     returns_at: u64,
     starts: u32,
@@ -67,6 +79,8 @@ struct Operator {
     start: u32,
     tenure: Tenure,
     cache: Vec<Workload>,
+    /// Until when its cache shows pods of the Deployment.
+    pods_until: u64,
 }
 
 struct Request {
@@ -136,6 +150,10 @@ fn cluster(number: usize) -> Cluster {
         available: true,
         reachable: true,
         pods_until: 0,
+        resumed: (0, false),
+        hears_after: 0,
+        unfit_at: None,
+        stuck_until: 0,
         operator: None,
         returns_at: 0,
         starts: 0,
@@ -158,6 +176,11 @@ impl Simulated {
                 }
             }
             self.expire();
+            for cluster in &mut self.clusters {
+                if cluster.unfit_at.is_some_and(|at| at <= self.now) {
+                    (cluster.unfit_at, cluster.available) = (None, false);
+                }
+            }
             for number in 0..2 {
                 self.renew(number);
                 self.step(number);
@@ -180,7 +203,7 @@ impl Simulated {
             return;
         }
         let number = self.prng.below(2);
-        match self.prng.below(5) {
+        match self.prng.below(6) {
             0 if self.is_staffed(number) => {
                 self.clusters[number].reachable = !self.clusters[number].reachable;
                 self.note(&format!("{} reachable: {}", NAMES[number], self.clusters[number].reachable));
@@ -196,6 +219,10 @@ impl Simulated {
                 let cluster = &mut self.clusters[number];
                 cluster.version += 1;
                 cluster.workloads[which].version = Version(cluster.version);
+            }
+            4 => {
+                self.clusters[number].stuck_until = self.now + u64::try_from(self.prng.below(STUCK)).unwrap_or(0);
+                self.note(&format!("{}'s watch is stuck until {}", NAMES[number], self.clusters[number].stuck_until));
             }
             _ => {
                 self.clusters[number].reachable = true;
@@ -325,7 +352,8 @@ impl Simulated {
             let uid = Uid(NAMES[number].into());
             let election = Election::new("live".into(), uid, elector, None, OpId(u64::from(cluster.starts) << 32));
             let cache = cluster.workloads.clone();
-            cluster.operator = Some(Operator { election, start: cluster.starts, tenure: Tenure::Unknown, cache });
+            let (start, pods_until) = (cluster.starts, cluster.pods_until);
+            cluster.operator = Some(Operator { election, start, tenure: Tenure::Unknown, cache, pods_until });
             self.note(&format!("{} starts", NAMES[number]));
         }
         let (sees_lock, sees_workloads, takes) = (self.prng.percent(60), self.prng.percent(60), self.prng.percent(80));
@@ -335,14 +363,18 @@ impl Simulated {
         if sees_lock && cluster.reachable {
             operator.election.observe(version, stored);
         }
-        if sees_workloads {
+        if sees_workloads && now >= cluster.stuck_until {
             operator.cache.clone_from(&cluster.workloads);
+            operator.pods_until = cluster.pods_until;
         }
         if !takes || (operator.tenure == Tenure::Unknown && now < cluster.returns_at + LOOKS_UP) {
             return;
         }
         for workload in &mut operator.cache {
-            let winds_down = workload.id.kind == WorkloadKind::Deployment && now < cluster.pods_until;
+            let winds_down = match workload.id.kind {
+                WorkloadKind::CronJob => (now + CONTROLLER) % PERIOD < 2 * CONTROLLER,
+                _ => now < operator.pods_until,
+            };
             workload.remains = workload.setting.runs() || winds_down;
         }
         let tenure = operator.tenure;
@@ -380,8 +412,9 @@ impl Simulated {
             let now = instant(self.now);
             let cluster = &mut self.clusters[request.cluster];
             if let Some(operator) = cluster.operator.as_mut().filter(|operator| operator.start == request.start) {
-                if request.answered && matches!(outcome, Outcome::WorkloadWritten(_)) {
+                if request.answered && matches!(outcome, Outcome::WorkloadWritten(_) | Outcome::WorkloadsRead(_)) {
                     operator.cache.clone_from(&cluster.workloads);
+                    operator.pods_until = cluster.pods_until;
                 }
                 operator.election.take(op, outcome, now);
             }
@@ -430,6 +463,7 @@ impl Simulated {
                     Outcome::LocksListed(listed.map(|all| all.into_iter().filter(|(_, stored)| own(stored)).collect())),
                 )
             }
+            Command::ReadWorkloads { op, .. } => (*op, Outcome::WorkloadsRead(Ok(Vec::new()))),
             Command::WriteWorkload(write) => {
                 (write.op, Outcome::WorkloadWritten(self.write_workload(request.cluster, write)))
             }
@@ -439,6 +473,9 @@ impl Simulated {
 
     fn write_workload(&mut self, number: usize, write: &WriteWorkload) -> WorkloadOutcome {
         let grace = u64::try_from(self.prng.below(GRACE)).unwrap_or(0);
+        let unfit_after = self.prng.below(3_000);
+        let unfit = self.prng.below(1000) < 10 * self.faults && self.now < 1_000_000 + FAULTS_UNTIL;
+        let hears_after = self.prng.below(usize::try_from(CONTROLLER).unwrap_or(0)).try_into().unwrap_or(0);
         let cluster = &mut self.clusters[number];
         let Some(workload) = cluster.workloads.iter_mut().find(|workload| workload.id == write.id) else {
             return WorkloadOutcome::Gone;
@@ -447,6 +484,7 @@ impl Simulated {
             return WorkloadOutcome::Conflict;
         }
         cluster.version += 1;
+        let before = workload.setting;
         let stops = workload.setting.runs() && !write.setting.runs();
         workload.version = Version(cluster.version);
         workload.setting = write.setting;
@@ -454,6 +492,12 @@ impl Simulated {
         workload.last_tick = workload.last_tick.max(write.after_tick);
         if stops && workload.id.kind == WorkloadKind::Deployment {
             cluster.pods_until = self.now + grace;
+        }
+        if workload.id.kind == WorkloadKind::CronJob && before.runs() != write.setting.runs() {
+            // What it has not heard of yet, it hears of together with this.
+            (cluster.resumed, cluster.hears_after) = ((self.now, before.runs()), hears_after);
+            let begins = unfit && write.setting.runs();
+            cluster.unfit_at = begins.then(|| self.now + u64::try_from(unfit_after).unwrap_or(0));
         }
         WorkloadOutcome::Done
     }
@@ -464,9 +508,12 @@ impl Simulated {
     fn tick(&mut self) -> Result<(), String> {
         let due = self.now / PERIOD * PERIOD;
         for (number, name) in NAMES.iter().enumerate() {
-            let cron_job = &mut self.clusters[number].workloads[0];
+            let cluster = &mut self.clusters[number];
+            let ((since, before), heard) = (cluster.resumed, cluster.hears_after);
+            let cron_job = &mut cluster.workloads[0];
+            let runs = if self.now < since + heard { before } else { cron_job.setting.runs() };
             let done = cron_job.last_tick.map_or(1_000_000, |tick| u64::try_from(tick.0).unwrap_or(0));
-            if !cron_job.setting.runs() || done >= due {
+            if !runs || done >= due {
                 continue;
             }
             cron_job.last_tick = Some(Timestamp(i64::try_from(due).unwrap_or(0)));
@@ -564,6 +611,7 @@ fn unknown(outcome: &Outcome) -> Outcome {
         Outcome::RecordWritten(_) => Outcome::RecordWritten(RecordOutcome::Failed(lost)),
         Outcome::ElectionRead(_) => Outcome::ElectionRead(Err(lost)),
         Outcome::LocksListed(_) => Outcome::LocksListed(Err(lost)),
+        Outcome::WorkloadsRead(_) => Outcome::WorkloadsRead(Err(lost)),
         Outcome::WorkloadWritten(_) => Outcome::WorkloadWritten(WorkloadOutcome::Failed(lost)),
         other => other.clone(),
     }

@@ -201,7 +201,10 @@ impl Clusters {
     fn settle(&self, state: &mut State) {
         let reads = |request: &Request| {
             request.sent.awaited
-                && matches!(request.sent.ask, Ask::Core(Command::ListPods { .. } | Command::ReadPod { .. }))
+                && matches!(
+                    request.sent.ask,
+                    Ask::Core(Command::ListPods { .. } | Command::ReadPod { .. } | Command::ReadWorkloads { .. })
+                )
         };
         for number in 0..2 {
             loop {
@@ -345,7 +348,7 @@ impl Model for Clusters {
                     self.carry_out(&mut state, &request)
                 };
                 if request.sent.awaited {
-                    if let (Answer::Core(Outcome::WorkloadWritten(_)), Some(_)) =
+                    if let (Answer::Core(Outcome::WorkloadWritten(_) | Outcome::WorkloadsRead(Ok(_))), Some(_)) =
                         (&answer, &state.clusters[request.cluster].workload)
                     {
                         let cluster = &state.clusters[request.cluster];

@@ -303,7 +303,11 @@ impl Sent {
             Ask::Session(_) => true,
             Ask::Core(command) => !matches!(
                 command,
-                Command::ListPods { .. } | Command::ReadPod { .. } | Command::WritePod(_) | Command::WriteWorkload(_)
+                Command::ListPods { .. }
+                    | Command::ReadPod { .. }
+                    | Command::WritePod(_)
+                    | Command::WriteWorkload(_)
+                    | Command::ReadWorkloads { .. }
             ),
         }
     }

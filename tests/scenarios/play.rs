@@ -6,7 +6,7 @@ use lictor::core::{Command, Failure, Outcome, RecordOutcome, Uid};
 
 use super::inputs::{FORMS, seconds};
 use super::operator::{Held, Operator, WATCHES};
-use super::world::{World, failed};
+use super::world::World;
 
 /// A scenario that was played.
 #[derive(Debug, PartialEq)]
@@ -212,8 +212,8 @@ impl Stage {
         let lost = || Failure::Unknown("no answer".into());
         let outcome = match fate.as_deref() {
             Some("held up") => None,
-            Some("lost" | "timed out") => failed(command, lost()),
-            Some("refused") => failed(command, Failure::Refused("not allowed".into())),
+            Some("lost" | "timed out") => command.failed(lost()),
+            Some("refused") => command.failed(Failure::Refused("not allowed".into())),
             Some("delayed") => Some(Outcome::RecordWritten(RecordOutcome::Delayed)),
             fate => {
                 let carried_out = self.world.carry_out(command, election);
@@ -221,7 +221,7 @@ impl Stage {
                     self.came.push(line);
                     return Err(broken + ":");
                 }
-                if fate.is_some() { failed(command, lost()) } else { carried_out? }
+                if fate.is_some() { command.failed(lost()) } else { carried_out? }
             }
         };
         if let (Some(outcome), Some(op)) = (outcome, command.op()) {

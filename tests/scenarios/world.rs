@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use lictor::core::invariants::{at_most_one_leader, term_rises};
 use lictor::core::{
-    Command, Desired, ElectionRead, Failure, HandoverOrder, Instant, Keeping, Key, Marking, Markings, Outcome, Pod,
-    PodOutcome, Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version,
-    Workload, WorkloadOutcome, WritePod, WriteWorkload,
+    Command, Desired, ElectionRead, HandoverOrder, Instant, Keeping, Key, Marking, Markings, Outcome, Pod, PodOutcome,
+    Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version, Workload,
+    WorkloadOutcome, WritePod, WriteWorkload,
 };
 
 /// The election's name.
@@ -159,6 +159,7 @@ impl World {
             Command::ReadPod { name, .. } => Outcome::PodRead(Ok(self.pods.get(name).cloned())),
             Command::WritePod(write) => Outcome::PodWritten(self.write_pod(write)?),
             Command::WriteWorkload(write) => Outcome::WorkloadWritten(self.write_workload(write)?),
+            Command::ReadWorkloads { .. } => Outcome::WorkloadsRead(Ok(Vec::new())),
             Command::Announce(_) => return Ok(None),
             other => return Err(format!("no server here does `{other}`")),
         }))
@@ -269,27 +270,6 @@ pub fn record(election: &Spec, term: Term, holder: Option<lictor::core::Holder>)
         former: Vec::new(),
         legacy: None,
     }
-}
-
-/// The outcome of a command that failed.
-pub fn failed(command: &Command, failure: Failure) -> Option<Outcome> {
-    Some(match command {
-        Command::ReadRecord { .. } => Outcome::RecordRead(Err(failure)),
-        Command::WriteRecord { .. } | Command::ReleaseRecord { .. } | Command::DeleteRecord { .. } => {
-            Outcome::RecordWritten(RecordOutcome::Failed(failure))
-        }
-        Command::ReadElection { .. } => Outcome::ElectionRead(Err(failure)),
-        Command::ListLocks { .. } => Outcome::LocksListed(Err(failure)),
-        Command::ListPods { .. } => Outcome::PodsListed(Err(failure)),
-        Command::ReadPod { .. } => Outcome::PodRead(Err(failure)),
-        Command::WritePod(_) => Outcome::PodWritten(PodOutcome::Failed(failure)),
-        Command::WriteWorkload(_)
-        | Command::DeleteRunning { .. }
-        | Command::DeleteJob { .. }
-        | Command::CreateJob { .. }
-        | Command::NoteJob { .. } => Outcome::WorkloadWritten(WorkloadOutcome::Failed(failure)),
-        Command::Announce(_) => return None,
-    })
 }
 
 fn patch(to: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>) {

@@ -54,6 +54,8 @@ struct Lab {
     keeps: bool,
     /// What becomes of Jobs is not shown.
     lags: bool,
+    /// The workloads as the API server has them, where the cache does not show that yet.
+    unseen_workloads: Option<Vec<Workload>>,
     present: ElectionRead,
     last_op: OpId,
     version: u64,
@@ -104,6 +106,7 @@ impl Lab {
             strips: false,
             keeps: false,
             lags: false,
+            unseen_workloads: None,
             present: ElectionRead::Present { uid: uid("e"), generation: 1 },
             last_op: OpId(0),
             version: 9,
@@ -273,6 +276,19 @@ impl Lab {
                 patch(&mut pod.annotations, &write.patch.annotations);
                 (write.op, Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod)))))
             }
+            Command::ReadWorkloads { op, .. } => {
+                if let Some(there) = self.unseen_workloads.take() {
+                    let shown = self.workloads.take().into_iter().flatten();
+                    // The answer has what was written last, and what is started by others.
+                    let found = shown.zip(there).map(|(shown, there)| Workload {
+                        remains: there.remains,
+                        last_tick: there.last_tick,
+                        ..shown
+                    });
+                    self.workloads = Some(found.collect());
+                }
+                (*op, Outcome::WorkloadsRead(Ok(Vec::new())))
+            }
             Command::WriteWorkload(write) => (write.op, Outcome::WorkloadWritten(self.write_workload(write))),
             Command::DeleteRunning { op, id, .. } | Command::DeleteJob { op, id, .. } => {
                 (*op, Outcome::WorkloadWritten(self.end_workload(id)))
@@ -340,6 +356,7 @@ fn in_words(command: &Command) -> String {
             };
             format!("{what} {} {:?}", write.id, write.setting)
         }
+        Command::ReadWorkloads { workloads, .. } => format!("ReadWorkloads {}", workloads.len()),
         Command::DeleteRunning { id, .. } => format!("DeleteRunning {id}"),
         Command::DeleteJob { id, .. } => format!("DeleteJob {id}"),
         Command::CreateJob { id, .. } => format!("CreateJob {id}"),

@@ -202,13 +202,13 @@ impl Election {
         if !view.keeping.shared || unsettled || !matches!(self.phase, Phase::Idle) {
             return;
         }
-        if let Some(until) = self.winds_down_until(view) {
-            self.winding_down = Some(until);
-            self.wake_at(until);
+        if self.winds_down(view) {
             return;
         }
         if let Some(ended) = self.ended(record, view) {
-            self.amend(record, *version, ended, view, commands);
+            if !self.inspects(view, commands) {
+                self.amend(record, *version, ended, view, commands);
+            }
             return;
         }
         let op = self.next_op();

@@ -21,12 +21,7 @@ pub(super) enum Withdrawal {
 impl Election {
     /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
     pub(super) fn give_up_workloads(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
-        let given_up = self.release_workloads(view, commands);
-        if let Some(until) = self.winds_down_until(view).filter(|_| given_up) {
-            self.winding_down = Some(until);
-            self.wake_at(until);
-        }
-        given_up && self.winding_down.is_none()
+        self.release_workloads(view, commands) && !self.winds_down(view)
     }
 
     /// Takes off all labels, then the record.

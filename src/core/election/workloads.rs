@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Election;
-use super::legacy::seconds;
 use super::view::View;
 use crate::core::backoff::Backoff;
 use crate::core::{
@@ -36,8 +35,6 @@ pub(super) struct Steering {
     /// For what somebody else changes again and again.
     contest: Backoff,
     contested: BTreeMap<WorkloadId, Instant>,
-    /// Since when nothing is let run here.
-    off_since: Option<Instant>,
     /// Whether they were brought to a leadership of this cluster last.
     leads: bool,
 }
@@ -105,7 +102,6 @@ impl Steering {
             owner: owner.into(),
             contest: Backoff::new(owner),
             contested: BTreeMap::new(),
-            off_since: None,
             leads: false,
         }
     }
@@ -140,6 +136,7 @@ impl Election {
         let known = |id: &WorkloadId| workloads.iter().any(|workload| workload.id == *id);
         self.steering.unsure.retain(|(id, _)| known(id));
         self.steering.contested.retain(|id, at| known(id) && view.now.since(*at) < CONTESTED);
+        self.wind_down.retain(known);
         if let Some(first) = self.steering.contested.values().min().copied() {
             self.wake_at(first + CONTESTED);
         }
@@ -150,6 +147,7 @@ impl Election {
         self.steering.down.retain(|id, _| known(id));
         let mut settled = true;
         for workload in workloads {
+            self.wind_down.note(workload, view.now);
             let Some(need) = self.need(workload, course, view) else {
                 if course == Course::Await && self.claim_of(workload).is_none() {
                     // It is not looked at now.
@@ -167,11 +165,8 @@ impl Election {
         if workloads.iter().any(|workload| workload.remains && !workload.setting.runs()) {
             self.wake_at(view.now + LOOK_AGAIN);
         }
-        if self.lets_run(course, view) {
-            self.steering.off_since = None;
-        } else {
-            self.steering.off_since.get_or_insert(view.now);
-        }
+        let lets_run = self.lets_run(course, view);
+        self.wind_down.note_all(lets_run, view.now);
         settled
     }
 
@@ -229,21 +224,21 @@ impl Election {
         view.workloads.is_some_and(|workloads| workloads.iter().any(enabled))
     }
 
-    /// Until when a lock is kept although nothing is let run any more, because something of it still does.
-    pub(super) fn winds_down_until(&self, view: &View) -> Option<Instant> {
-        let remains = view.workloads.is_some_and(|workloads| {
-            // What was never claimed, could not be.
-            let ours = |workload: &&Workload| self.claim_of(workload).is_some();
-            workloads.iter().filter(ours).any(|w| w.remains && !matches!(w.wish, Wish::Release { .. }))
-        });
-        let since = self.steering.off_since.unwrap_or(view.now);
-        Some(since + seconds(view.wind_down)).filter(|until| remains && view.now < *until)
-    }
-
     pub(super) fn take_steering(&mut self, op: OpId, outcome: WorkloadOutcome, now: Instant) {
         let found = self.steering.pending.iter().find(|(_, pending)| pending.op() == op);
         let Some((id, pending)) = found.map(|(id, pending)| (id.clone(), pending.clone())) else { return };
         self.steering.pending.remove(&id);
+        let may_run = match &pending {
+            Pending::Enabling(..) => {
+                matches!(outcome, WorkloadOutcome::Done | WorkloadOutcome::Failed(Failure::Unknown(_)))
+            }
+            // An earlier write may have been carried out just before.
+            Pending::Disabling(..) => self.is_unsure(&id),
+            Pending::Other(..) => false,
+        };
+        if may_run {
+            self.wind_down.may_run(&id, now);
+        }
         match outcome {
             WorkloadOutcome::Done => {
                 self.steering.failures.remove(&id);
@@ -297,7 +292,7 @@ impl Election {
         !self.steering.pending.is_empty()
     }
 
-    fn claim_of<'w>(&self, workload: &'w Workload) -> Option<&'w WorkloadClaim> {
+    pub(super) fn claim_of<'w>(&self, workload: &'w Workload) -> Option<&'w WorkloadClaim> {
         workload.claim.as_ref().filter(|claim| claim.election == self.name)
     }
 

@@ -103,6 +103,9 @@ pub(super) fn leading() -> Lab {
     let mut lab = cluster();
     lab.run();
     assert_eq!(lab.settings(), [Setting::Suspend(false), Setting::Replicas(3)]);
+    // Its controllers have seen that.
+    lab.later(3);
+    lab.run();
     lab
 }
 
@@ -180,6 +183,56 @@ fn the_lock_is_let_go_of_when_all_has_ended_and_the_record_says_so() {
     let legacy = record.legacy.clone().unwrap();
     assert!(legacy.ended);
     assert_eq!(legacy.ticks["nightly"], Timestamp(60_000));
+}
+
+#[test]
+fn what_the_caches_do_not_show_yet_is_looked_at_before_the_record_says_that_all_has_ended() {
+    let mut lab = leading();
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    // Started by its controller a moment before it was disabled.
+    let mut there = lab.workloads.clone();
+    for workload in there.iter_mut().flatten().filter(|workload| workload.id.name == "nightly") {
+        (workload.remains, workload.last_tick) = (true, Some(Timestamp(120_000)));
+    }
+    lab.unseen_workloads = there;
+    let all = lab.run();
+    assert!(!all.contains(&"ReleaseRecord".into()), "a Job of it runs: {all:#?}");
+    assert_eq!(lab.election.winding_down(), Some(lab.now + Duration::from_secs(35)));
+    lab.workload("nightly").remains = false;
+    let all = lab.run();
+    assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
+    let Stored::Free(_, Some(record), _) = &lab.stored else { panic!("{:?}", lab.stored) };
+    assert_eq!(record.legacy.as_ref().unwrap().ticks["nightly"], Timestamp(120_000));
+}
+
+#[test]
+fn what_can_not_be_read_has_the_time_that_it_may_take_to_end() {
+    let mut lab = leading();
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    for _ in 0..100 {
+        lab.instead("ReadWorkloads", Outcome::WorkloadsRead(Err(Failure::Refused("not allowed".into()))));
+    }
+    let from = lab.now;
+    while matches!(lab.stored, Stored::Record(..)) && lab.now < from + Duration::from_secs(60) {
+        lab.run();
+        lab.later(1);
+    }
+    let took = lab.now.since(from).as_secs();
+    assert!((35..50).contains(&took), "{took} s");
+}
+
+#[test]
+fn what_was_let_run_a_moment_ago_keeps_the_lock_for_some_seconds() {
+    let mut lab = cluster();
+    lab.run();
+    let enabled = lab.now;
+    lab.later(1);
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.run();
+    assert!(matches!(lab.stored, Stored::Record(..)), "its controller may not have seen yet that it is disabled");
+    assert_eq!(lab.election.wake(), Some(enabled + Duration::from_secs(3)));
+    lab.later(2);
+    assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
 }
 
 #[test]
@@ -597,6 +650,7 @@ fn what_could_not_be_enabled_is_disabled_before_the_lock_is_let_go_of() {
     // Its own spec lets it run, and nobody has claimed it. To patch cronjobs.batch/status is not allowed, or there was no time left.
     lab.workload("nightly").uid = uid("forbidden");
     lab.run();
+    lab.later(3);
     lab.workload("nightly").uid = uid("nightly");
     lab.cluster = Some(Err(NotEligible::Unavailable));
     for _ in 0..20 {
