@@ -10,13 +10,37 @@ use serde_json::{Value, json};
 
 use super::member::{Member, entry, sessions};
 use crate::consul_support::Consul;
-use crate::support::{Operator, Proxy, eventually};
+use crate::support::{Operator, Proxy, Recorder, eventually};
+
+/// All that the pods of two clusters showed.
+struct Recorded([Recorder; 2]);
+
+impl Recorded {
+    async fn of(west: &Member, east: &Member) -> Self {
+        Self([west.lab.record().await, east.lab.record().await])
+    }
+
+    /// There were never two leaders in both together, and terms rose.
+    async fn kept_the_promises(&self) {
+        self.kept_the_promises_but_for(&[]).await;
+    }
+
+    /// The same, but for pods of a cluster whose operators could not demote them from these versions on.
+    async fn kept_the_promises_but_for(&self, excused: &[(&str, u64)]) {
+        let [west, east] = &self.0;
+        west.catch_up().await;
+        east.catch_up().await;
+        let leaderships = Recorder::assert_joint_promises_but_for(&[west, east], excused);
+        assert!(leaderships > 0, "nothing was recorded");
+    }
+}
 
 /// Two clusters with a pod each; the west leads.
-async fn two(test: &str, west: Value) -> ([Member; 2], [Operator; 2]) {
+async fn two(test: &str, west: Value) -> ([Member; 2], [Operator; 2], Recorded) {
     let address = Consul::shared().address();
     let west = Member::new(test, "west", address, west).await;
     let east = Member::new(test, "east", address, json!({})).await;
+    let recorded = Recorded::of(&west, &east).await;
     let operators = [west.operator(&[]), east.operator(&[])];
     west.lab.ready_pods(&["a"]).await;
     east.lab.ready_pods(&["b"]).await;
@@ -24,7 +48,7 @@ async fn two(test: &str, west: Value) -> ([Member; 2], [Operator; 2]) {
     west.lab.wait_leader("a").await;
     east.elect(json!({})).await;
     east.wait_led_elsewhere("west", "a").await;
-    ([west, east], operators)
+    ([west, east], operators, recorded)
 }
 
 fn role<'a>(roles: &'a [(String, String)], pod: &str) -> &'a str {
@@ -33,7 +57,7 @@ fn role<'a>(roles: &'a [(String, String)], pod: &str) -> &'a str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_there() {
-    let ([west, east], _operators) = two("consul-two", json!({})).await;
+    let ([west, east], _operators, recorded) = two("consul-two", json!({})).await;
     eventually("the other one follows", || async {
         let roles = east.lab.roles().await;
         if role(&roles, "b") == "follower" { Ok(()) } else { Err(format!("{roles:?}")) }
@@ -52,29 +76,34 @@ async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_th
         if role(&roles, "c") == "follower" { Ok(()) } else { Err(format!("{roles:?}")) }
     })
     .await;
+    recorded.kept_the_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_election_leaves_the_lock_to_the_other_cluster() {
-    let ([west, east], _operators) = two("consul-gone", json!({})).await;
+    let ([west, east], _operators, recorded) = two("consul-gone", json!({})).await;
     west.lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
     east.lab.wait_leader("b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "");
+    recorded.kept_the_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_releases_at_its_end_hands_over_at_once() {
-    let ([west, east], [mut operator, _other]) = two("consul-release", json!({"whenOperatorStops": "Release"})).await;
+    let release = json!({"whenOperatorStops": "Release"});
+    let ([west, east], [mut operator, _other], recorded) = two("consul-release", release).await;
     operator.stop().await;
     assert_eq!(role(&west.lab.roles().await, "a"), "follower", "{}", operator.log());
     assert_eq!(sessions(Consul::shared(), &west).await, [], "{}", operator.log());
     east.lab.wait_leader("b").await;
+    recorded.kept_the_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_all_operators_of_a_cluster_are_killed_the_other_takes_over_and_the_first_demotes_when_it_is_back() {
-    let ([west, east], [operator, _other]) = two("consul-killed", json!({})).await;
+    let ([west, east], [operator, _other], recorded) = two("consul-killed", json!({})).await;
     let bound = east.lab.election("web").await.status.and_then(|status| status.worst_case_failover_seconds);
+    let killed = recorded.0[0].version().await;
     let began = Instant::now();
     operator.signal("KILL");
     east.lab.wait_leader("b").await;
@@ -86,6 +115,7 @@ async fn when_all_operators_of_a_cluster_are_killed_the_other_takes_over_and_the
     let _operator = west.operator(&[]);
     west.wait_led_elsewhere("east", "b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "follower");
+    recorded.kept_the_promises_but_for(&[("a", killed)]).await;
 }
 
 /// Asks Consul's DNS for the addresses of a name.
@@ -113,6 +143,7 @@ fn consul_lock(prefix: &str) -> Child {
 #[tokio::test(flavor = "multi_thread")]
 async fn consuls_own_lock_command_and_lictor_wait_for_each_other() {
     let west = Member::new("consul-lock", "west", Consul::shared().address(), json!({})).await;
+    let recorder = west.lab.record().await;
     let prefix = format!("{}/x", west.prefix);
     let key = format!("{prefix}/.lock");
     let mut other = consul_lock(&prefix);
@@ -147,11 +178,13 @@ async fn consuls_own_lock_command_and_lictor_wait_for_each_other() {
     .await;
     drop(other.stdin.take());
     assert!(other.wait().expect("it ends").success());
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_cluster_has_no_api_server_its_lock_is_kept() {
-    let (west, east, proxy, [operator, _other]) = cut_off("consul-hold", json!({})).await;
+    let (west, east, proxy, [operator, _other], recorded) = cut_off("consul-hold", json!({})).await;
     operator.logs("this replica stands by").await;
     // Twice the TTL, and more: Consul would have given the lock away.
     let began = Instant::now();
@@ -163,24 +196,28 @@ async fn while_a_cluster_has_no_api_server_its_lock_is_kept() {
     proxy.hold(|_| false);
     operator.sees_leader(&west.lab.namespace, "web", "a").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "leader");
+    recorded.kept_the_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_given_up_after_the_stated_time_without_an_api_server_where_the_class_says_so() {
     let policy = json!({"whenClusterIsLost": {"policy": "Release", "releaseAfterSeconds": 10}});
-    let (west, east, proxy, _operators) = cut_off("consul-give-up", policy).await;
+    let (west, east, proxy, _operators, recorded) = cut_off("consul-give-up", policy).await;
+    let cut = recorded.0[0].version().await;
     east.lab.wait_leader("b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "leader", "nobody could take its label off");
     proxy.hold(|_| false);
     west.wait_led_elsewhere("east", "b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "follower");
+    recorded.kept_the_promises_but_for(&[("a", cut)]).await;
 }
 
 /// Two clusters, of which the west leads and then loses its API server.
-async fn cut_off(test: &str, policy: Value) -> (Member, Member, Proxy, [Operator; 2]) {
+async fn cut_off(test: &str, policy: Value) -> (Member, Member, Proxy, [Operator; 2], Recorded) {
     let address = Consul::shared().address();
     let west = Member::new(test, "west", address, policy).await;
     let east = Member::new(test, "east", address, json!({})).await;
+    let recorded = Recorded::of(&west, &east).await;
     let proxy = Proxy::start(west.lab.cluster).await;
     let operator = west.operator_at(proxy.kubeconfig());
     west.lab.ready_pods(&["a"]).await;
@@ -191,12 +228,12 @@ async fn cut_off(test: &str, policy: Value) -> (Member, Member, Proxy, [Operator
     east.elect(json!({})).await;
     east.wait_led_elsewhere("west", "a").await;
     proxy.hold(|_| true);
-    (west, east, proxy, [operator, other])
+    (west, east, proxy, [operator, other], recorded)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_can_be_found_in_consuls_catalog_and_dns_and_moves_there_with_the_leadership() {
-    let ([west, east], _operators) = two("consul-service", json!({})).await;
+    let ([west, east], _operators, recorded) = two("consul-service", json!({})).await;
     let service = json!({"consulService": {"name": west.prefix, "port": 5432}});
     west.elect(service.clone()).await;
     east.elect(service).await;
@@ -230,6 +267,7 @@ async fn the_leader_can_be_found_in_consuls_catalog_and_dns_and_moves_there_with
         if found == json!([]) { Ok(()) } else { Err(found.to_string()) }
     })
     .await;
+    recorded.kept_the_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
