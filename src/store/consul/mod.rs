@@ -10,8 +10,8 @@ mod service;
 mod sessions;
 mod watch;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -29,6 +29,8 @@ use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Ver
 
 /// How many sessions of others are remembered with their names.
 const REMEMBERED: usize = 1024;
+/// How many of them are asked for at one time.
+const ASKED_AT_ONCE: usize = 8;
 
 /// What a store in Consul is made with.
 #[derive(Clone)]
@@ -81,31 +83,42 @@ impl ConsulStore {
         })
     }
 
-    /// What a listing has under a name, where these are the sessions of this cluster.
+    /// What a listing has under a name, where these are the sessions of this cluster. Asks who others are.
     async fn stored(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
+        self.learn(self.stranger(entries, name, own).into_iter().collect()).await;
+        self.shown(entries, name, own)
+    }
+
+    /// The same with what is known of others.
+    fn shown(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
         let ConsulParameters { layout, cluster, .. } = &self.parameters;
         let (lock, beside) = (find(entries, name), layout.beside(name));
         let beside = beside.as_deref().and_then(|beside| find(entries, beside));
-        if let Some(session) = lock.and_then(|lock| lock.session.as_ref())
-            && !own.contains(session)
-        {
-            self.learn(session).await;
-        }
         layout.stored(lock, beside, cluster, own, |session| self.describe(session))
     }
 
-    fn describe(&self, session: &str) -> String {
-        let rivals = self.rivals.lock().unwrap_or_else(PoisonError::into_inner);
-        rivals.get(session).cloned().unwrap_or_else(|| format!("the session {session}"))
+    /// The session that holds a lock and was not asked for yet.
+    fn stranger(&self, entries: &[Entry], name: &str, own: &[String]) -> Option<String> {
+        let session = find(entries, name)?.session.as_ref().filter(|session| !own.contains(session))?;
+        (!self.rivals().contains_key(session)).then(|| session.clone())
     }
 
-    /// Asks once who a session of somebody else is.
-    async fn learn(&self, id: &str) {
-        if self.rivals.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id) {
-            return;
-        }
-        let read = self.parameters.client.session(id).await;
-        let mut rivals = self.rivals.lock().unwrap_or_else(PoisonError::into_inner);
+    fn describe(&self, session: &str) -> String {
+        self.rivals().get(session).cloned().unwrap_or_else(|| format!("the session {session}"))
+    }
+
+    fn rivals(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.rivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks who these sessions of others are.
+    async fn learn(&self, sessions: BTreeSet<String>) {
+        futures::stream::iter(sessions).for_each_concurrent(ASKED_AT_ONCE, |id| self.learn_one(id)).await;
+    }
+
+    async fn learn_one(&self, id: String) {
+        let read = self.parameters.client.session(&id).await;
+        let mut rivals = self.rivals();
         if rivals.len() >= REMEMBERED {
             rivals.clear();
         }
@@ -118,7 +131,7 @@ impl ConsulStore {
             }
             Ok(None) | Err(_) => format!("the session {id}"),
         };
-        rivals.insert(id.into(), told);
+        rivals.insert(id, told);
     }
 
     async fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {

@@ -3,7 +3,8 @@
 //! An answer brings everything below the prefix, so it is compared with the one before. Nothing is told before it is known which
 //! sessions are this cluster's own: its locks would be taken for somebody else's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::Stream;
@@ -29,13 +30,18 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Follows the store for as long as somebody listens.
 pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
     let (told, events) = mpsc::unbounded();
-    spawn(Watch { store, told, index: 0, entries: Vec::new(), listed: false, broken: false, own: None }.run());
+    let sessions = store.sessions.clone();
+    let (listed, broken, unheard) = (false, false, true);
+    spawn(Watch { store, told, sessions, unheard, index: 0, entries: Vec::new(), listed, broken, own: None }.run());
     events
 }
 
 struct Watch {
     store: ConsulStore,
     told: mpsc::UnboundedSender<StoreEvent>,
+    sessions: tokio::sync::watch::Receiver<Sessions>,
+    /// How the sessions are now is still to be looked at.
+    unheard: bool,
     /// Of the last answer.
     index: u64,
     entries: Vec<Entry>,
@@ -49,28 +55,26 @@ struct Watch {
 
 impl Watch {
     async fn run(mut self) {
-        let mut sessions = self.store.sessions.clone();
         let mut retry = FIRST_RETRY;
         let (mut pause, mut burst) = (Duration::ZERO, BURST);
-        let known = sessions.borrow_and_update().clone();
-        self.take_sessions(&known).await;
         loop {
+            self.take_sessions().await;
             let (store, index) = (self.store.parameters.clone(), if self.broken { 0 } else { self.index });
             let asked = Instant::now() + pause;
             let query = async move {
                 tokio::time::sleep(pause).await;
                 store.client.wait(&store.prefix, index, store.wait).await
             };
-            let mut query = std::pin::pin!(query);
+            let mut query = pin!(query);
             let answer = loop {
                 tokio::select! {
                     biased;
-                    changed = sessions.changed() => {
-                        let now = sessions.borrow_and_update().clone();
+                    changed = self.sessions.changed() => {
                         if changed.is_err() {
                             return;
                         }
-                        self.take_sessions(&now).await;
+                        self.unheard = true;
+                        self.take_sessions().await;
                     }
                     answer = &mut query => break answer,
                 }
@@ -125,9 +129,11 @@ impl Watch {
 
     async fn tell_all(&mut self, rewound: bool) {
         let Some(own) = self.own.clone().filter(|_| self.listed) else { return };
+        let names = self.names();
+        self.learn(&names, &own).await;
         let mut all = Vec::new();
-        for name in self.names() {
-            let stored = self.store.stored(&self.entries, &name, &own).await;
+        for name in names {
+            let stored = self.store.shown(&self.entries, &name, &own);
             if let Some(version) = self.version(&name) {
                 all.push((key(&self.store.parameters.id, &name), version, stored));
             }
@@ -142,7 +148,6 @@ impl Watch {
 
     async fn tell_changes(&mut self, before: &[Entry], index: u64, own: &[String]) {
         let layout = self.store.parameters.layout;
-        let id = self.store.parameters.id.clone();
         let versions = |entries: &[Entry]| -> BTreeMap<String, u64> {
             entries.iter().map(|entry| (entry.key.clone(), entry.modify_index)).collect()
         };
@@ -152,20 +157,60 @@ impl Watch {
             old.keys().chain(new.keys()).filter(differs).map(|name| layout.lock_of(name).to_owned()).collect();
         changed.sort_unstable();
         changed.dedup();
-        for name in changed {
-            let before = find(before, &name).and_then(|entry| entry.session.clone());
+        for name in &changed {
+            let before = find(before, name).and_then(|entry| entry.session.clone());
             if before.is_some_and(|session| {
-                own.contains(&session) && find(&self.entries, &name).is_none_or(|entry| entry.session.is_none())
+                own.contains(&session) && find(&self.entries, name).is_none_or(|entry| entry.session.is_none())
             }) {
                 // Let go of, or its session is gone.
                 self.store.parameters.suspicion.notify_one();
             }
-            let (version, stored) = match self.version(&name) {
-                Some(version) => (version, self.store.stored(&self.entries, &name, own).await),
-                None => (Version(index.max(old.get(&name).map_or(0, |old| old.saturating_add(1)))), Stored::Absent),
-            };
-            self.tell(StoreEvent::Changed(key(&id, &name), version, stored));
         }
+        // What has to be asked for holds up nothing else.
+        let (strange, known): (Vec<_>, Vec<_>) =
+            changed.into_iter().partition(|name| self.store.stranger(&self.entries, name, own).is_some());
+        let tell = |this: &Self, names: &[String]| {
+            for name in names {
+                let (version, stored) = match this.version(name) {
+                    Some(version) => (version, this.store.shown(&this.entries, name, own)),
+                    None => (Version(index.max(old.get(name).map_or(0, |old| old.saturating_add(1)))), Stored::Absent),
+                };
+                this.tell(StoreEvent::Changed(key(&this.store.parameters.id, name), version, stored));
+            }
+        };
+        tell(self, &known);
+        self.learn(&strange, own).await;
+        tell(self, &strange);
+    }
+
+    /// Asks who holds these locks. That may take its time: renewals are told meanwhile, and that there are none.
+    async fn learn(&mut self, names: &[String], own: &[String]) {
+        let strangers = names.iter().filter_map(|name| self.store.stranger(&self.entries, name, own));
+        let (store, strangers): (_, BTreeSet<String>) = (self.store.clone(), strangers.collect());
+        let mut learning = pin!(async move { store.learn(strangers).await });
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut learning => return,
+                changed = self.sessions.changed() => {
+                    if changed.is_err() {
+                        // The keeper is gone, and so is whoever listens here.
+                        return learning.await;
+                    }
+                    let Sessions { tenure, ids, .. } = self.sessions.borrow_and_update().clone();
+                    self.unheard |= !self.is_own(&ids) || tenure == Tenure::Unknown;
+                    // By another session, the locks are told anew before its tenure is.
+                    if self.is_own(&ids) || !matches!(tenure, Tenure::Until(_) | Tenure::Unlimited) {
+                        self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), tenure));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the locks were told under these sessions.
+    fn is_own(&self, ids: &[Option<String>]) -> bool {
+        self.own.as_ref().is_some_and(|own| own.iter().eq(ids.iter().flatten()))
     }
 
     /// The names of all locks.
@@ -179,7 +224,15 @@ impl Watch {
         find(&self.entries, name).map(|entry| Version(entry.modify_index))
     }
 
-    async fn take_sessions(&mut self, sessions: &Sessions) {
+    /// Tells how long what is held lasts, and all locks first where they look different since.
+    async fn take_sessions(&mut self) {
+        while std::mem::take(&mut self.unheard) {
+            let now = self.sessions.borrow_and_update().clone();
+            self.take_present(&now).await;
+        }
+    }
+
+    async fn take_present(&mut self, sessions: &Sessions) {
         let tenure = sessions.tenure;
         let own: Vec<String> = sessions.ids.iter().flatten().cloned().collect();
         if tenure == Tenure::Unknown {
@@ -196,5 +249,80 @@ impl Watch {
             }
         }
         self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), tenure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::StreamExt;
+    use futures::future::BoxFuture;
+    use reqwest::StatusCode;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::consul::{Broken, Client, Received, Sent, Settings, Transport};
+    use crate::core::{Instant, StoreId};
+    use crate::store::{ConsulParameters, Layout};
+
+    /// A Consul with one lock, which is held by a session of somebody else. What that is is told as often as the test allows it.
+    struct Consul(Arc<Semaphore>);
+
+    impl Transport for Consul {
+        fn send(&self, request: Sent) -> BoxFuture<'_, Result<Received, Broken>> {
+            Box::pin(async move {
+                let told = |index, body: &str| Ok(Received { status: StatusCode::OK, index, body: body.into() });
+                if request.url.path().starts_with("/v1/session/info/") {
+                    self.0.acquire().await.expect("it is open").forget();
+                    return told(
+                        Some(3),
+                        r#"[{"ID": "far", "Name": "theirs", "Node": "n", "TTL": "15s", "LockDelay": 0, "Behavior": "release",
+                        "NodeChecks": [], "ServiceChecks": [], "CreateIndex": 3}]"#,
+                    );
+                }
+                if request.url.query().is_some_and(|query| query.contains("index=7")) {
+                    return std::future::pending().await;
+                }
+                told(
+                    Some(7),
+                    r#"[{"Key": "p/a", "Value": "", "Flags": 0, "Session": "far", "LockIndex": 1, "CreateIndex": 7, "ModifyIndex": 7}]"#,
+                )
+            })
+        }
+    }
+
+    fn kept(seconds: u64) -> Sessions {
+        let tenure = Tenure::Until(Instant::after_origin(Duration::from_secs(seconds)));
+        Sessions { ids: vec![Some("near".into())], tenures: vec![tenure], tenure, failure: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewals_are_told_while_it_is_asked_whose_a_session_is() {
+        let may_tell = Arc::new(Semaphore::new(0));
+        let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
+        let settings = Settings::new("http://consul");
+        let parameters = ConsulParameters {
+            id: StoreId("consul/a".into()),
+            client: Client::simulated(&settings, Arc::new(Consul(may_tell.clone()))).unwrap(),
+            cluster: "west".into(),
+            prefix: "p/".into(),
+            layout: Layout::Record,
+            wait: Duration::from_secs(60),
+            suspicion: Arc::default(),
+        };
+        let mut events = std::pin::pin!(watch(ConsulStore::new(parameters, receiver)));
+        let tenure = |seconds| StoreEvent::Tenure(StoreId("consul/a".into()), kept(seconds).tenure);
+        assert_eq!(events.next().await, Some(tenure(10)));
+        for seconds in [20, 30] {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            sessions.send(kept(seconds)).unwrap();
+            let told = tokio::time::timeout(Duration::from_secs(1), events.next()).await;
+            assert_eq!(told, Ok(Some(tenure(seconds))), "it hangs on the session of somebody else");
+        }
+        may_tell.add_permits(1);
+        let Some(StoreEvent::All(_, all)) = events.next().await else { panic!("the locks are told") };
+        let Stored::Held(_, rival) = &all[0].2 else { panic!("{all:?}") };
+        assert!(rival.session.contains("theirs"), "{rival:?}");
     }
 }
