@@ -173,10 +173,14 @@ impl SessionLife {
             self.without = if self.last.is_some() { Tenure::Ended } else { Tenure::Lapsed };
             return vec![];
         }
-        let FoundSession { id, ttl, create_index: _ } = found.remove(0);
+        self.adopt(found.remove(0));
+        found
+    }
+
+    fn adopt(&mut self, found: FoundSession) {
+        let FoundSession { id, ttl, create_index: _ } = found;
         self.last = Some(id.clone());
         self.state = State::Present { id, ttl, renewed: None };
-        found
     }
 
     /// The looking up failed.
@@ -191,6 +195,30 @@ impl SessionLife {
         self.last = Some(id.clone());
         self.state = State::Present { id, ttl, renewed: Some(sent) };
         self.succeeded(now);
+    }
+
+    /// One was made, by a request that was sent at `sent`, and after that these were found under its name. Another replica may
+    /// have made one at the same moment, and finds the same: so all use the oldest. The others are returned: nobody uses them.
+    pub fn created_among(
+        &mut self,
+        id: &str,
+        mut found: Vec<FoundSession>,
+        sent: Instant,
+        now: Instant,
+    ) -> Vec<FoundSession> {
+        found.sort_by_key(|session| session.create_index);
+        if found.is_empty() {
+            self.create_failed(false, now);
+            return found;
+        }
+        let oldest = found.remove(0);
+        if oldest.id == id {
+            self.created(oldest.id, oldest.ttl, sent, now);
+        } else {
+            self.adopt(oldest);
+            self.succeeded(now);
+        }
+        found
     }
 
     /// It could not be made. If that is `known`, the next attempt only has to wait; else there may be one now, which is looked

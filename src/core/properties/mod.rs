@@ -9,6 +9,7 @@ mod claims;
 mod config;
 mod order;
 mod sessions;
+mod shared_session;
 
 pub(super) use self::config::config;
 use super::Instant;

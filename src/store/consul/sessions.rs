@@ -104,10 +104,10 @@ enum Done {
     Destroyed(Session, Result<(), Error>),
 }
 
-/// A session that was made, and the others of its name.
+/// A session that was made, and all that goes by its name since.
 struct Made {
-    session: Session,
-    others: Vec<Session>,
+    id: String,
+    found: Vec<Session>,
 }
 
 /// Why none was made.
@@ -287,18 +287,11 @@ impl SessionKeeper {
             return;
         }
         kept.failure = None;
-        let (usable, mut unused): (Vec<_>, Vec<_>) =
-            sessions.iter().filter(|session| session.name == name).cloned().partition(is_usable);
-        let found = usable.iter().map(|session| FoundSession {
-            id: session.id.clone(),
-            ttl: session.ttl,
-            create_index: session.create_index,
-        });
-        let others = kept.life.looked_up(found.collect(), now);
+        let named = sessions.iter().filter(|session| session.name == name).cloned().collect();
+        let unused = choose(named, |found| kept.life.looked_up(found, now));
         if let Some(id) = kept.life.id() {
             tracing::info!(session = id, name, "found a session in Consul");
         }
-        unused.extend(usable.into_iter().filter(|session| others.iter().any(|other| other.id == session.id)));
         self.destroy(unused);
     }
 
@@ -306,11 +299,17 @@ impl SessionKeeper {
         let kept = &mut self.each[index];
         kept.busy = false;
         match result {
-            Ok(Made { session: Session { id, name, ttl, .. }, others }) => {
-                tracing::info!(session = id, name, "made a session in Consul");
+            Ok(Made { id, found }) => {
                 kept.failure = None;
-                kept.life.created(id, ttl, sent, now);
-                self.destroy(others);
+                let unused = choose(found, |found| kept.life.created_among(&id, found, sent, now));
+                let name = self.settings.name(index);
+                if kept.life.id() == Some(&id) {
+                    tracing::info!(session = id, name, "made a session in Consul");
+                } else {
+                    let other = kept.life.id();
+                    tracing::info!(session = other, name, "another replica made the session in Consul: that is used");
+                }
+                self.destroy(unused);
             }
             Err(NotMade { known, failure }) => {
                 kept.life.create_failed(known, now);
@@ -413,6 +412,19 @@ fn view(each: &[Kept], now: Instant) -> Sessions {
     }
 }
 
+/// Hands those that locks may hang on to `adopt`, which returns the ones that nobody uses; with them come those that nobody may.
+fn choose(sessions: Vec<Session>, adopt: impl FnOnce(Vec<FoundSession>) -> Vec<FoundSession>) -> Vec<Session> {
+    let (usable, mut unused): (Vec<_>, Vec<_>) = sessions.into_iter().partition(is_usable);
+    let found = usable.iter().map(|session| FoundSession {
+        id: session.id.clone(),
+        ttl: session.ttl,
+        create_index: session.create_index,
+    });
+    let others = adopt(found.collect());
+    unused.extend(usable.into_iter().filter(|session| others.iter().any(|other| other.id == session.id)));
+    unused
+}
+
 /// Whether locks may hang on it: one without a TTL would keep them for ever, and one that deletes its keys would take the terms
 /// along.
 fn is_usable(session: &Session) -> bool {
@@ -473,15 +485,17 @@ async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, 
     };
     // It is found by its name later.
     let read = read.map_err(|error| NotMade { known: false, failure: error.into() })?;
-    let (mut own, others): (Vec<_>, Vec<_>) =
-        read.into_iter().filter(|session| session.name == new.name || session.id == id).partition(|s| s.id == id);
-    let defect = match own.pop() {
+    let named = |session: &Session| session.name == new.name || session.id == id;
+    let found: Vec<_> = read.into_iter().filter(named).collect();
+    let defect = match found.iter().find(|session| session.id == id) {
+        // Another replica has made one before, and destroyed this one.
+        None if found.iter().any(is_usable) => None,
         None => Some("it can't be seen; may the token read it, and is the node still there?".to_owned()),
-        Some(session) => match defect(&session, new) {
-            None => return Ok(Made { session, others }),
-            defect => defect,
-        },
+        Some(session) => defect(session, new),
     };
+    if defect.is_none() {
+        return Ok(Made { id: id.into(), found });
+    }
     let text = format!("Consul made the session {} otherwise than asked: {}", new.name, defect.unwrap_or_default());
     let destroyed = client.destroy(id).await;
     Err(NotMade { known: destroyed.is_ok(), failure: Failure::Refused(text) })
