@@ -1,7 +1,7 @@
 //! The keeper of sessions.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lictor::consul::{Bound, Client, LOCK_FLAGS, NewSession, Session, Settings, Transaction, TxnOp};
@@ -9,7 +9,7 @@ use lictor::core::{Failure, Instant, Tenure};
 use lictor::store::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::ours;
@@ -26,6 +26,7 @@ fn clock() -> Instant {
 struct Keeper {
     role: watch::Sender<Role>,
     sessions: watch::Receiver<Sessions>,
+    suspicion: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -42,9 +43,9 @@ fn settings(node: &str, count: usize) -> SessionSettings {
 impl Keeper {
     fn start(client: &Client, settings: SessionSettings, role: Role) -> Self {
         let (keeper, sessions) = SessionKeeper::new(client.clone(), settings, clock);
-        let (role, receiver) = watch::channel(role);
+        let (suspicion, (role, receiver)) = (keeper.suspicion(), watch::channel(role));
         let task = tokio::spawn(keeper.run(receiver));
-        Self { role, sessions, task }
+        Self { role, sessions, suspicion, task }
     }
 
     /// Waits until the sessions are as they should be.
@@ -192,6 +193,34 @@ async fn what_is_destroyed_is_replaced() {
     keeper.until("both are replaced", new).await;
     assert_eq!(ids_there(&client, "destroyed").await, keeper.ids().await);
     keeper.leave().await;
+}
+
+#[tokio::test]
+async fn two_replicas_that_lose_their_session_at_one_moment_use_one_in_its_place() {
+    let client = ours::client(Consul::shared());
+    let keepers = [(); 2].map(|()| Keeper::start(&client, settings("twins", 1), Role::Acting));
+    let mut last = String::new();
+    for round in 0..20 {
+        // What one of them has relied on, the other one has not destroyed.
+        let new = |sessions: &Sessions| {
+            matches!(sessions.tenure, Tenure::Until(_)) && sessions.ids[0].as_ref().is_some_and(|id| *id != last)
+        };
+        let [one, other] = [0, 1].map(|number: usize| keepers[number].until("there is one", new));
+        let (one, other) = tokio::join!(one, other);
+        assert_eq!(one.ids, other.ids, "in round {round}");
+        let id = one.ids[0].clone().expect("there is one");
+        eventually("no other is left", || async {
+            let ids = ids_there(&client, "twins").await;
+            if ids == [id.clone()] { Ok(()) } else { Err(format!("{ids:?}")) }
+        })
+        .await;
+        client.destroy(&id).await.unwrap();
+        keepers.iter().for_each(|keeper| keeper.suspicion.notify_one());
+        last = id;
+    }
+    for keeper in keepers {
+        keeper.crash().await;
+    }
 }
 
 #[tokio::test]
