@@ -18,7 +18,9 @@ use crate::core::{
     Command, Failure, Key, OpId, Outcome, Pod, Record, RecordOutcome, Selector, StoreId, Stored, Tenure, Version,
     WorkloadId, WorkloadOutcome,
 };
-use crate::kubernetes::{Answer, Change, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of};
+use crate::kubernetes::{
+    Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of,
+};
 use crate::store::{Owner, Registration, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 
@@ -330,7 +332,7 @@ impl Executor {
         let selectors: Vec<Selector> = found.iter().filter_map(WorkloadObject::pods).cloned().collect();
         let pods = self.pods.list(namespace, &selectors).await?;
         for object in found {
-            let _ = self.inputs.send(Input::Workload(namespace.into(), object.id.clone(), Ok(Box::new(object))));
+            self.requests.tell(Input::Workload(namespace.into(), object.id.clone(), Ok(Box::new(object))));
         }
         Ok(pods)
     }

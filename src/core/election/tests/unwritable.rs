@@ -1,6 +1,7 @@
 //! Pods whose labels can't be written: by a policy that refuses, or by one that writes something else.
 
 use super::*;
+use crate::core::WritePod;
 
 fn refused() -> Outcome {
     Outcome::PodWritten(PodOutcome::Failed(Failure::Refused("a policy".into())))
