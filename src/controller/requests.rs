@@ -117,14 +117,15 @@ impl Requests {
         let start: Start = Box::new(move || {
             Box::pin(async move {
                 let _pending = pending;
-                let input = match this.refusal(&gate) {
-                    Some(refusal) => failed(refusal),
-                    None => {
-                        let done = AssertUnwindSafe(async move { work(gate).await }).catch_unwind().await;
-                        done.unwrap_or_else(|_| failed(defect()))
-                    }
+                let input = if let Some(refusal) = this.refusal(&gate) {
+                    failed(refusal)
+                } else {
+                    let done = AssertUnwindSafe(async move { work(gate).await }).catch_unwind().await;
+                    done.unwrap_or_else(|_| failed(defect()))
                 };
-                input.into_iter().for_each(|input| this.tell(input));
+                if let Some(input) = input {
+                    this.tell(input);
+                }
             })
         });
         queue.lanes().push(share, class, start);

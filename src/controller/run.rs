@@ -161,7 +161,7 @@ impl Controller {
             connect,
         });
         let sync = Sync { missing: first_lists(&namespaces), broken: BTreeMap::new() };
-        let (watched, watches) = watch_cluster(&client, &namespaces, leases.as_ref());
+        let (observations, watches) = watch_cluster(&client, &namespaces, leases.as_ref());
         let updates = futures::stream::unfold(claim.clone(), |mut claim| async move {
             claim.changed().await.ok()?;
             let update = claim.borrow_and_update().clone();
@@ -176,7 +176,7 @@ impl Controller {
             lease_duration,
             inputs,
             sender,
-            watched,
+            watched: observations,
             client,
             namespaces,
             leases,

@@ -215,7 +215,9 @@ async fn two_replicas_that_lose_their_session_at_one_moment_use_one_in_its_place
         })
         .await;
         client.destroy(&id).await.unwrap();
-        keepers.iter().for_each(|keeper| keeper.suspicion.notify_one());
+        for keeper in &keepers {
+            keeper.suspicion.notify_one();
+        }
         last = id;
     }
     for keeper in keepers {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::controller::entry::Deciding;
 use crate::core::{OpId, Setting, Term, Timestamp};
 
 fn pod(name: &str, uid: &str, version: u64) -> Pod {
@@ -143,7 +144,7 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
     let entry = index.entries().next().unwrap();
     let known = Some((Version(15), stored(15)));
     let group = Election::new("web".into(), Uid("e".into()), "lictor#a".into(), known, OpId(0));
-    entry.group = Some((key, group));
+    entry.group = Some((key, Deciding::new(group)));
     index.apply_records(StoreEvent::All(scope, Version(20), vec![]));
     assert_eq!(index.entries().next().unwrap().group().unwrap().version(), None);
 }
@@ -171,7 +172,7 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     let stored = |version| Stored::Record(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(900), vec![(key.clone(), Version(870), stored(870))]));
     let group = Election::new("web".into(), Uid("e".into()), "lictor#a".into(), None, OpId(0));
-    index.entries().next().unwrap().group = Some((key.clone(), group.that_had_reached(Term(9))));
+    index.entries().next().unwrap().group = Some((key.clone(), Deciding::new(group.that_had_reached(Term(9)))));
 
     index.forget_versions();
     assert!(index.locks.get(&key).is_none());

@@ -321,7 +321,7 @@ mod tests {
             assert_eq!(told, Ok(Some(tenure(seconds))), "it hangs on the session of somebody else");
         }
         may_tell.add_permits(1);
-        let Some(StoreEvent::All(_, all)) = events.next().await else { panic!("the locks are told") };
+        let Some(StoreEvent::All(_, _, all)) = events.next().await else { panic!("the locks are told") };
         let Stored::Held(_, rival) = &all[0].2 else { panic!("{all:?}") };
         assert!(rival.session.contains("theirs"), "{rival:?}");
     }
