@@ -83,7 +83,7 @@ pub struct Controller {
     inputs: mpsc::UnboundedReceiver<Input>,
     sender: mpsc::UnboundedSender<Input>,
     /// What the watches of the cluster tell. They end when this is dropped.
-    watched: mpsc::UnboundedReceiver<Input>,
+    observed: mpsc::UnboundedReceiver<Input>,
     client: Client,
     namespaces: Namespaces,
     leases: Arc<dyn LockStore>,
@@ -161,7 +161,7 @@ impl Controller {
             connect,
         });
         let sync = Sync { missing: first_lists(&namespaces), broken: BTreeMap::new() };
-        let (observations, watches) = watch_cluster(&client, &namespaces, leases.as_ref());
+        let (observed, watches) = watch_cluster(&client, &namespaces, leases.as_ref());
         let updates = futures::stream::unfold(claim.clone(), |mut claim| async move {
             claim.changed().await.ok()?;
             let update = claim.borrow_and_update().clone();
@@ -176,7 +176,7 @@ impl Controller {
             lease_duration,
             inputs,
             sender,
-            watched: observations,
+            observed,
             client,
             namespaces,
             leases,
@@ -229,7 +229,7 @@ impl Controller {
                     self.take(input);
                     self.take_arrived();
                 }
-                Some(input) = self.watched.recv() => {
+                Some(input) = self.observed.recv() => {
                     self.take(input);
                     self.take_arrived();
                 }
@@ -267,7 +267,7 @@ impl Controller {
     /// Takes what has arrived already, as one observation.
     fn take_arrived(&mut self) {
         for _ in 0..256 {
-            let Ok(input) = self.inputs.try_recv().or_else(|_| self.watched.try_recv()) else { break };
+            let Ok(input) = self.inputs.try_recv().or_else(|_| self.observed.try_recv()) else { break };
             self.take(input);
         }
     }
@@ -367,7 +367,7 @@ impl Controller {
         self.index.forget_versions();
         self.stand_by();
         self.sync.missing = first_lists(&self.namespaces);
-        (self.watched, self.watches) = watch_cluster(&self.client, &self.namespaces, self.leases.as_ref());
+        (self.observed, self.watches) = watch_cluster(&self.client, &self.namespaces, self.leases.as_ref());
         self.tell_health();
     }
 
@@ -530,13 +530,13 @@ fn watch_cluster(
     namespaces: &Namespaces,
     leases: &dyn LockStore,
 ) -> (mpsc::UnboundedReceiver<Input>, WorkloadWatches) {
-    let (sender, watched) = mpsc::unbounded_channel();
+    let (sender, observed) = mpsc::unbounded_channel();
     forward(&sender, watch_pods(client, namespaces).map(Input::Pods));
     forward(&sender, watch_nodes(client).map(Input::Nodes));
     forward(&sender, watch_classes(client).map(Input::Classes));
     forward(&sender, watch_elections(client, namespaces).map(Input::Elections));
     forward(&sender, leases.watch().map(Input::Records));
-    (watched, WorkloadWatches::new(client.clone(), namespaces.clone(), sender))
+    (observed, WorkloadWatches::new(client.clone(), namespaces.clone(), sender))
 }
 
 /// Hands on for as long as somebody takes it.

@@ -66,12 +66,17 @@ impl LeaseClaim {
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut claim = Claim::new(self.identity.clone(), self.parameters);
         let mut watch = self.watch();
-        let mut rewound = 0;
+        let (mut rewound, mut watch_at): (u64, Option<Instant>) = (0, None);
         let mut known = false;
         while !*stop.borrow() {
             if std::mem::replace(&mut rewound, self.updates.borrow().rewound) != self.updates.borrow().rewound {
-                // It goes on after a version that is yet to come.
-                watch = self.watch();
+                // What the watch tells is of the past. An API server that was not started anew for the restore still lists the past,
+                // too: it is not asked again at once, and the claim lives without.
+                watch = futures::stream::pending().boxed();
+                watch_at = Some((self.clock)() + self.parameters.duration);
+            }
+            if watch_at.is_some_and(|at| (self.clock)() >= at) {
+                (watch, watch_at) = (self.watch(), None);
             }
             let now = (self.clock)();
             let wait = match claim.next(now) {
@@ -88,6 +93,7 @@ impl LeaseClaim {
                 ClaimState::Acting(deadline) => wait.min(deadline.since(now)),
                 ClaimState::Standby => wait,
             };
+            let wait = watch_at.map_or(wait, |at| wait.min(at.since(now)));
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}

@@ -42,7 +42,7 @@ where
     T: Send + 'static,
 {
     let (state, newest) = (State::Unlisted, Version::default());
-    let watch = ListWatch { resource, scope, api, selection, read, state, newest, failures: 0 };
+    let watch = ListWatch { resource, scope, api, selection, read, state, newest, failures: 0, doubts: false };
     let changes = unfold(watch, |mut watch| async move {
         let change = watch.next().await;
         Some((change, watch))
@@ -61,6 +61,9 @@ struct ListWatch<K, F> {
     newest: Version,
     /// How often it has failed in a row.
     failures: u32,
+    /// Whether the API server may have been started anew, on a store that was put to an earlier state. It would then wait for the
+    /// version after which the watch is to go on, without a word, and leave out what comes before.
+    doubts: bool,
 }
 
 enum State<K> {
@@ -96,6 +99,7 @@ where
                     return change;
                 }
                 Err((verb, error)) => {
+                    self.doubts = true;
                     self.failures = self.failures.saturating_add(1);
                     let failure = watch_failure(verb, self.resource, &error);
                     return Change::Broken(self.scope.clone(), failure);
@@ -125,13 +129,22 @@ where
                 self.newest = Version::default();
                 return Ok(Change::Rewound(self.scope.clone()));
             }
-            self.newest = version;
+            (self.newest, self.doubts) = (version, false);
             self.state = State::Listed(version);
             return Ok(Change::All(self.scope.clone(), version, all));
         }
     }
 
     async fn begin(&mut self, version: Version) -> kube::Result<()> {
+        if self.doubts {
+            let now = self.api.list(&self.selection.clone().limit(1)).await;
+            let now = now.inspect_err(|_| self.state = State::Listed(version))?.metadata.resource_version;
+            if now.and_then(|now| now.parse().ok()).is_none_or(|now| Version(now) < version) {
+                return Ok(());
+            }
+        }
+        // Until something is told.
+        self.doubts = true;
         let ListParams { label_selector, field_selector, .. } = self.selection.clone();
         let seconds = u32::try_from(LENGTH.as_secs()).ok();
         let parameters = WatchParams { label_selector, field_selector, timeout: seconds, ..WatchParams::default() };
@@ -185,6 +198,7 @@ where
             // A watch never goes back by itself: what there is now, the list says.
             return Ok(None);
         }
+        self.doubts = false;
         self.newest = self.newest.max(at);
         self.state = State::Watching(at, events);
         Ok(change)

@@ -19,13 +19,19 @@ struct Stopped<'a> {
 
 impl<'a> Stopped<'a> {
     fn stop(cluster: &'a Cluster) -> Self {
+        let stopped = Self::stop_etcd(cluster);
+        cluster.order("kill", "kube-apiserver");
+        stopped
+    }
+
+    /// The API server runs on, which it should not.
+    fn stop_etcd(cluster: &'a Cluster) -> Self {
         let (command, directory) = cluster.command("etcd");
         let data = command.iter().enumerate().find_map(|(at, word)| match word.strip_prefix("--data-dir") {
             Some("") => command.get(at + 1).cloned(),
             Some(value) => value.strip_prefix('=').map(str::to_owned),
             None => None,
         });
-        cluster.order("kill", "kube-apiserver");
         cluster.order("kill", "etcd");
         Self { cluster, data: directory.join(data.expect("etcd is told where its data is")) }
     }
@@ -59,12 +65,11 @@ async fn term(lab: &Lab, pod: &str) -> i64 {
     term.unwrap_or_default()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn when_etcd_is_put_back_to_an_earlier_state_the_operator_says_so_and_goes_on_with_higher_terms() {
-    let cluster = Cluster::start_for_orders(&format!("restored-{}", std::process::id()));
+async fn goes_on(test: &str, api_server_runs_on: bool) {
+    let cluster = Cluster::start_for_orders(&format!("{test}-{}", std::process::id()));
     let cluster: &'static Cluster = Box::leak(Box::new(cluster));
     let copy = cluster.kubeconfig().with_file_name("etcd-copy");
-    let lab = Lab::of(cluster, "restored").await;
+    let lab = Lab::of(cluster, test).await;
     let operator = lab.operator(&[]);
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
@@ -87,8 +92,16 @@ async fn when_etcd_is_put_back_to_an_earlier_state_the_operator_says_so_and_goes
     })
     .await;
 
+    if api_server_runs_on {
+        let stopped = Stopped::stop_etcd(cluster);
+        stopped.restore(&copy);
+        cluster.order("start", "etcd");
+        operator.logs("put back to an earlier state").await;
+    }
     let stopped = Stopped::stop(cluster);
-    stopped.restore(&copy);
+    if !api_server_runs_on {
+        stopped.restore(&copy);
+    }
     stopped.start().await;
     let recorder = lab.record().await;
     let restored = Instant::now();
@@ -118,4 +131,14 @@ async fn when_etcd_is_put_back_to_an_earlier_state_the_operator_says_so_and_goes
     })
     .await;
     let _ = std::fs::remove_dir_all(&copy);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_etcd_is_put_back_to_an_earlier_state_the_operator_says_so_and_goes_on_with_higher_terms() {
+    goes_on("restored", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_ran_on_when_etcd_was_put_back_does_no_harm_after_its_own_restart() {
+    goes_on("restored-late", true).await;
 }
