@@ -104,7 +104,7 @@ pub struct Rival {
     pub term: Term,
     /// Since when it leads, by the clock of whoever elected it: for people.
     pub since: Option<Timestamp>,
-    /// How it holds the lock, for people: a session's name, node and id.
+    /// How it holds the lock: by which session. Of one that is no lictor it is a text for people, which has the session's id.
     pub session: String,
     /// What its workloads need of whoever comes next.
     pub legacy: Option<Legacy>,

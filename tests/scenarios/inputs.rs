@@ -96,7 +96,9 @@ impl World {
             (["deleted"], []) => self.put_lock(key, |_| Stored::Absent),
             (["overwritten"], []) => {
                 let Stored::Held(_, rival) = self.lock(&key) else { return None };
-                let unreadable = Rival { session: rival.session, ..Rival::default() };
+                // As the store describes a session that it can read nothing of.
+                let session = format!("the session \"x\" of the node n ({})", rival.session);
+                let unreadable = Rival { session, ..Rival::default() };
                 self.put_lock(key, |version| Stored::Held(version, unreadable))
             }
             (["edited", "by", "hand"], [term]) => {
@@ -113,9 +115,10 @@ impl World {
             }
             (["held", "by", cluster], [leadership, told @ ..]) => {
                 let (holder, term) = self.leadership(leadership)?;
-                let cluster = Some((*cluster).into());
+                let cluster: Option<String> = Some((*cluster).into());
                 let legacy = Some(legacy(told)?).filter(|_| !told.is_empty());
-                let rival = Rival { cluster, holder, term, legacy, ..Rival::default() };
+                let session = format!("session of {}", cluster.as_deref().unwrap_or_default());
+                let rival = Rival { cluster, holder, term, legacy, session, ..Rival::default() };
                 self.put_lock(key, |version| Stored::Held(version, rival))
             }
             (_, told) => {

@@ -71,9 +71,10 @@ impl Election {
     /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
     pub(super) fn note_rival(&mut self, view: &View) {
         match &self.stored {
-            // What a person has written there does not tell that it leads no more.
+            // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
             Some(Stored::Held(_, rival))
-                if rival.cluster.is_none() && self.led_by_rival.as_ref() == Some(&rival.session) =>
+                if rival.cluster.is_none()
+                    && self.led_by_rival.as_ref().is_some_and(|session| rival.session.contains(session.as_str())) =>
             {
                 self.vanished = None;
             }
