@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde_json::json;
 
+use crate::excuse::Loss;
 use crate::prng::Prng;
 use crate::servers::link::{Link, Weather};
-use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World};
+use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World, sessions_of};
 
 /// Something that goes wrong at a moment, and is over some time later. All times are in milliseconds.
 #[derive(Clone, Debug)]
@@ -106,15 +107,6 @@ const KINDS: [What; 21] = [
     What::KeyByHand,
 ];
 
-/// Of the sessions.
-const TTL: u64 = 15_000;
-
-/// What goes wrong so soon after a person took a lock away, keeps its holder from hearing of that in time.
-const SOON: u64 = 3_000;
-
-/// What was sent while the way was bad, may be on it for so long.
-const ON_THE_WAY: u64 = 40_000;
-
 /// What hurts no operator and no API server: then the promise between clusters holds without an exception.
 const HARMLESS: [What; 9] = [
     What::Consul(Trouble::Slow),
@@ -198,23 +190,8 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Whether it keeps a cluster from demoting in time.
-    fn hurts(&self) -> bool {
-        matches!(self.what, What::Kill | What::Stop | What::Terminate | What::Api(_))
-    }
-
     pub fn begin(&self, world: &mut World) {
         world.log.note(|| format!("--- {self}"));
-        if self.hurts() {
-            world.judge.lock().unwrap().hurt(self.cluster, self.at + self.lasts);
-        }
-        let troubled = matches!(self.what, What::Consul(_) | What::ConsulOfAll(_) | What::ConsulLeader);
-        if troubled {
-            world.troubled_until = world.troubled_until.max(self.at + self.lasts + ON_THE_WAY);
-        }
-        if troubled && self.at < world.robbed + SOON {
-            (0..CLUSTERS.len()).for_each(|cluster| world.judge.lock().unwrap().rob(cluster, self.at + TTL));
-        }
         let (cluster, replica) = (self.cluster, self.replica);
         match self.what {
             What::Kill => world.kill(cluster, replica),
@@ -248,22 +225,15 @@ impl Fault {
             What::Api(_) | What::Consul(_) | What::ConsulOfAll(_) => self.make_trouble(world, false),
             What::WallClock | What::ConsulLeader | What::SessionEnds | What::Compaction | What::LeaseByHand => {}
             // Where nobody held the lock, what is there is somebody else's, and left alone.
-            What::KeyByHand => world.consul.clear(&key()),
+            What::KeyByHand => rob(world, || world.consul.clear(&key())),
             _ => self.touch(world, false),
         }
     }
 
-    /// Somebody ends a cluster's session. Where the way to Consul is bad, that cluster hears of it too late, as docs/consul.md says.
-    fn end_session(&self, world: &mut World) {
-        self.rob(world, self.cluster);
-        world.consul.end_session(&format!("lictor/{}/", CLUSTERS[self.cluster]));
-    }
-
-    /// A cluster's lock is taken by hand: it can't hear of that in time while its way to Consul is bad.
-    fn rob(&self, world: &mut World, cluster: usize) {
-        world.robbed = self.at;
-        if self.at < world.troubled_until {
-            world.judge.lock().unwrap().rob(cluster, self.at + TTL);
+    /// Somebody ends a cluster's session, and with it takes its locks.
+    fn end_session(&self, world: &World) {
+        if let Some(renewed) = world.consul.end_session(&sessions_of(self.cluster)) {
+            world.judge.lock().unwrap().lose(self.cluster, Loss::Destroyed { renewed });
         }
     }
 
@@ -283,9 +253,8 @@ impl Fault {
         }
     }
 
-    fn spoil_key(&self, world: &mut World) {
-        (0..CLUSTERS.len()).for_each(|cluster| self.rob(world, cluster));
-        world.consul.spoil(&key(), self.number.is_multiple_of(2));
+    fn spoil_key(&self, world: &World) {
+        rob(world, || world.consul.spoil(&key(), self.number.is_multiple_of(2)));
     }
 
     fn make_trouble(&self, world: &World, begins: bool) {
@@ -333,6 +302,17 @@ impl Fault {
             What::NoTermByHand if begins => annotate(world, self, "lictor.dev/term", None),
             _ => {}
         }
+    }
+}
+
+/// A person does something to the key with the lock; if it is deleted, the cluster that holds the lock has lost it.
+fn rob(world: &World, act: impl FnOnce() -> bool) {
+    let holder = world.consul.holder(&key()).unwrap_or_default();
+    let robbed = (0..CLUSTERS.len()).find(|cluster| holder.starts_with(&sessions_of(*cluster)));
+    if act()
+        && let Some(robbed) = robbed
+    {
+        world.judge.lock().unwrap().lose(robbed, Loss::Deleted);
     }
 }
 

@@ -24,11 +24,10 @@ pub struct Report {
     pub failure: Option<String>,
     pub history: Vec<String>,
     pub figures: Figures,
-    pub faults: usize,
+    /// How many were done.
+    pub faults: u64,
     /// The longest time until there was a leader again after all was repaired, in milliseconds.
     pub recovery: u64,
-    /// The simulated time, in milliseconds.
-    pub lasted: u64,
 }
 
 /// The faults of a seed.
@@ -53,17 +52,19 @@ async fn live(seed: u64, faults: &[Fault], keeps_history: bool) -> Report {
             world.start(cluster, replica);
         }
     }
-    let failure = happen(&mut world, faults).await;
+    world.tell();
+    let mut done = 0;
+    let failure = happen(&mut world, faults, &mut done).await;
     let (failure, recovery) = match failure {
         None => calm(&mut world).await,
         failure => (failure, 0),
     };
     world.shutdown();
     let judge = world.judge.lock().unwrap();
-    Report { failure, history: log.lines(), figures: judge.figures, faults: faults.len(), recovery, lasted: log.now() }
+    Report { failure, history: log.lines(), figures: judge.figures, faults: done, recovery }
 }
 
-async fn happen(world: &mut World, faults: &[Fault]) -> Option<String> {
+async fn happen(world: &mut World, faults: &[Fault], done: &mut u64) -> Option<String> {
     // Each has a beginning and an end.
     let mut moments: Vec<(u64, bool, &Fault)> =
         faults.iter().flat_map(|fault| [(fault.at, true, fault), (fault.at + fault.lasts, false, fault)]).collect();
@@ -73,7 +74,13 @@ async fn happen(world: &mut World, faults: &[Fault]) -> Option<String> {
         if let Some(failure) = verdict(world) {
             return Some(failure);
         }
-        if begins { fault.begin(world) } else { fault.end(world) }
+        *done += u64::from(begins);
+        if begins {
+            fault.begin(world)
+        } else {
+            fault.end(world)
+        }
+        world.tell();
     }
     wait_until(world, FAULTS_UNTIL).await;
     verdict(world)
@@ -94,6 +101,7 @@ fn verdict(world: &World) -> Option<String> {
 async fn calm(world: &mut World) -> (Option<String>, u64) {
     world.log.note(|| "--- calm".into());
     world.repair();
+    world.tell();
     let begun = world.log.now();
     let (mut vacant, mut recovery) = (Some(begun), 0);
     while world.log.now() < begun + u64::try_from(RECOVERY.as_millis()).unwrap_or(0) + 20_000 {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::excuse::{Condition, Loss};
 use crate::judge::{Group, Judge, WORKLOAD};
 use crate::log::Log;
 use crate::prng::Prng;
@@ -33,18 +34,16 @@ pub const REPLICAS: usize = 2;
 const NODES: usize = 2;
 const CONTROLLER: &str = "lictor.dev/operator";
 /// How long the workload's pods may take to end, in seconds.
-const GRACE: u64 = 10;
-const LEASE: Duration = Duration::from_secs(15);
+pub const GRACE: u64 = 10;
+/// Where the operator's own Lease is.
+pub const OWN_NAMESPACE: &str = "lictor";
+pub const LEASE: Duration = Duration::from_secs(15);
 
 pub struct World {
     pub log: Log,
     pub judge: Arc<Mutex<Judge>>,
     pub consul: Arc<Consul>,
     pub clusters: Vec<Cluster>,
-    /// Until when it is not sure that a change in Consul is heard of at once.
-    pub troubled_until: u64,
-    /// When a person took a lock away last.
-    pub robbed: u64,
     begun: Instant,
 }
 
@@ -66,6 +65,26 @@ pub struct Replica {
 struct Running {
     process: Arc<Simulated>,
     stop: watch::Sender<bool>,
+    /// It was asked to end.
+    ends: bool,
+    /// It is stopped.
+    is_stopped: bool,
+}
+
+impl Replica {
+    fn identity(&self) -> String {
+        format!("{}#{}", self.name, self.starts)
+    }
+
+    /// What of it matters for what is promised.
+    fn condition(&self, now: u64) -> Condition {
+        let acts = self.running.as_ref().is_some_and(|running| !running.ends && !running.is_stopped);
+        Condition {
+            identity: acts.then(|| self.identity()),
+            reaches_api: self.to_api.weather().lets_through(),
+            hears_consul: self.to_consul.clears().map(|after| now + u64::try_from(after.as_millis()).unwrap_or(0)),
+        }
+    }
 }
 
 impl World {
@@ -100,7 +119,8 @@ impl World {
             tokio::spawn(run_deployment(cluster.api.clone(), Prng::new(seed + 7)));
             clusters.push(cluster);
         }
-        Self { log, judge, consul, clusters, troubled_until: 0, robbed: 0, begun: Instant::now() }
+        tokio::spawn(watch_over(judge.clone(), consul.clone()));
+        Self { log, judge, consul, clusters, begun: Instant::now() }
     }
 
     /// All groups: what has to have one leader.
@@ -120,7 +140,7 @@ impl World {
             return;
         }
         replica.starts += 1;
-        let identity = format!("{}#{}", replica.name, replica.starts);
+        let identity = replica.identity();
         log.note(|| format!("{identity} starts"));
         let process = Simulated::new(replica.rate, begun);
         let (stop, stopping) = watch::channel(false);
@@ -136,7 +156,7 @@ impl World {
             let timeout = claim_parameters.margin().clamp(Duration::from_secs(2), Duration::from_secs(10));
             let (claim, acting) = LeaseClaim::new(
                 client.clone(),
-                "lictor",
+                OWN_NAMESPACE,
                 CONTROLLER.replace('/', "-"),
                 identity.clone(),
                 claim_parameters,
@@ -151,7 +171,7 @@ impl World {
                 controller: CONTROLLER.into(),
                 identity,
                 lease_duration: LEASE,
-                own_namespace: "lictor".into(),
+                own_namespace: OWN_NAMESPACE.into(),
                 request_timeout: timeout,
                 consul: connect,
             };
@@ -162,33 +182,37 @@ impl World {
             let _ = release.send(true);
             let _ = claim.await;
         });
-        replica.running = Some(Running { process, stop });
+        replica.running = Some(Running { process, stop, ends: false, is_stopped: false });
     }
 
     /// As SIGKILL.
     pub fn kill(&mut self, cluster: usize, replica: usize) {
         let replica = &mut self.clusters[cluster].replicas[replica];
         if let Some(running) = replica.running.take() {
-            self.log.note(|| format!("{}#{} is killed", replica.name, replica.starts));
+            self.log.note(|| format!("{} is killed", replica.identity()));
             running.process.kill();
         }
     }
 
     /// As SIGTERM.
-    pub fn terminate(&self, cluster: usize, replica: usize) {
-        let replica = &self.clusters[cluster].replicas[replica];
-        if let Some(running) = &replica.running {
-            self.log.note(|| format!("{}#{} is asked to end", replica.name, replica.starts));
+    pub fn terminate(&mut self, cluster: usize, replica: usize) {
+        let replica = &mut self.clusters[cluster].replicas[replica];
+        let identity = replica.identity();
+        if let Some(running) = &mut replica.running {
+            self.log.note(|| format!("{identity} is asked to end"));
+            running.ends = true;
             let _ = running.stop.send(true);
         }
     }
 
     /// As SIGSTOP, or SIGCONT.
-    pub fn freeze(&self, cluster: usize, replica: usize, stopped: bool) {
-        let replica = &self.clusters[cluster].replicas[replica];
-        if let Some(running) = &replica.running {
+    pub fn freeze(&mut self, cluster: usize, replica: usize, stopped: bool) {
+        let replica = &mut self.clusters[cluster].replicas[replica];
+        let identity = replica.identity();
+        if let Some(running) = &mut replica.running {
             let what = if stopped { "is stopped" } else { "goes on" };
-            self.log.note(|| format!("{}#{} {what}", replica.name, replica.starts));
+            self.log.note(|| format!("{identity} {what}"));
+            running.is_stopped = stopped;
             if stopped { running.process.stop() } else { running.process.go_on() }
         }
     }
@@ -215,11 +239,43 @@ impl World {
         }
     }
 
+    /// Tells the judge how all replicas are.
+    pub fn tell(&self) {
+        let (mut judge, now) = (self.judge.lock().unwrap(), self.log.now());
+        for (number, cluster) in self.clusters.iter().enumerate() {
+            for (replica, of) in cluster.replicas.iter().enumerate() {
+                judge.replica(number, replica, of.condition(now));
+            }
+        }
+    }
+
     pub fn shutdown(&mut self) {
         for cluster in 0..CLUSTERS.len() {
             for replica in 0..REPLICAS {
                 self.kill(cluster, replica);
             }
+        }
+    }
+}
+
+/// How the sessions of a cluster are named.
+pub fn sessions_of(cluster: usize) -> String {
+    format!("lictor/{}/", CLUSTERS[cluster])
+}
+
+/// Tells the judge that time passes, and which locks Consul gives away. A take-over by a standby rests on Consul's keeping a session
+/// for twice the TTL; everything else on what Consul promises, which is the TTL.
+async fn watch_over(judge: Arc<Mutex<Judge>>, consul: Arc<Consul>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let expired = consul.expired();
+        let mut judge = judge.lock().unwrap();
+        judge.pass();
+        for cluster in 0..CLUSTERS.len() {
+            if expired.iter().any(|session| session.starts_with(&sessions_of(cluster))) {
+                judge.lose(cluster, Loss::Expired);
+            }
+            consul.keep_for_long(&sessions_of(cluster), !judge.is_settled(cluster));
         }
     }
 }

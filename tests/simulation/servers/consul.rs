@@ -1,7 +1,7 @@
 //! A simulated Consul: keys, sessions, transactions, blocking queries, the catalog as far as leaders are registered there. Its
 //! timers run by a clock of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -60,8 +60,11 @@ struct Session {
     ttl: String,
     lock_delay: u64,
     create_index: u64,
-    /// When it ends unless it is renewed.
+    /// When it ends unless it is renewed: twice the TTL after it was renewed last, or sooner.
     ends: u64,
+    ends_at_last: u64,
+    /// When its owner renewed it last.
+    renewed: u64,
 }
 
 struct State {
@@ -79,6 +82,10 @@ struct State {
     prng: Prng,
     /// What happened to locks: for the history.
     told: Vec<String>,
+    /// The names of sessions that held a lock when they were not renewed in time.
+    expired: Vec<String>,
+    /// Sessions whose names begin like this, last for twice the TTL.
+    kept: BTreeSet<String>,
 }
 
 impl Consul {
@@ -95,6 +102,8 @@ impl Consul {
             leaderless: 0,
             prng: Prng::new(seed),
             told: Vec::new(),
+            expired: Vec::new(),
+            kept: BTreeSet::new(),
         };
         Arc::new(Self { state: Mutex::new(state), newest: watch::channel(10).0, begun: Instant::now(), rate })
     }
@@ -107,11 +116,15 @@ impl Consul {
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap();
         let now = self.now();
-        let ended: Vec<String> =
-            state.sessions.iter().filter(|(_, session)| session.ends <= now).map(|(id, _)| id.clone()).collect();
-        for id in ended {
+        let kept = |name: &str| state.kept.iter().any(|kept| name.starts_with(kept));
+        let ends = |session: &Session| if kept(&session.name) { session.ends_at_last } else { session.ends };
+        let ended = state.sessions.iter().filter(|(_, session)| ends(session) <= now);
+        for id in ended.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             let name = state.sessions[&id].name.clone();
             state.told.push(format!("the session {name} ends"));
+            if state.keys.values().any(|entry| entry.session.as_ref() == Some(&id)) {
+                state.expired.push(name);
+            }
             state.end(&id, now);
         }
         state
@@ -146,24 +159,48 @@ impl Consul {
         self.tell(state);
     }
 
-    /// A person, or a node that is removed, ends the session whose name begins like this.
-    pub fn end_session(&self, name: &str) {
+    /// Whether sessions whose names begin like this last for twice the TTL, as those of a real server do, or may end sooner.
+    pub fn keep_for_long(&self, name: &str, long: bool) {
         let mut state = self.lock();
-        if self.now() < state.leaderless {
-            return;
-        }
-        let id = state.sessions.iter().find(|(_, session)| session.name.starts_with(name)).map(|(id, _)| id.clone());
-        if let Some(id) = id {
-            state.end(&id, self.now());
-        }
-        self.tell(state);
+        if long {
+            state.kept.insert(name.into())
+        } else {
+            state.kept.remove(name)
+        };
     }
 
-    /// A person deletes a key, or puts something else there.
-    pub fn spoil(&self, key: &str, deletes: bool) {
+    /// The names of sessions that held a lock when they were not renewed in time, since this was asked last.
+    pub fn expired(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().expired)
+    }
+
+    /// The name of the session that holds a lock.
+    pub fn holder(&self, key: &str) -> Option<String> {
+        let state = self.lock();
+        let session = state.keys.get(key)?.session.as_ref()?;
+        Some(state.sessions.get(session)?.name.clone())
+    }
+
+    /// A person, or a node that is removed, ends the session whose name begins like this.
+    /// Returns how many milliseconds before it had been renewed, if there is one.
+    pub fn end_session(&self, name: &str) -> Option<u64> {
+        let mut state = self.lock();
+        let now = self.now();
+        if now < state.leaderless {
+            return None;
+        }
+        let (id, session) = state.sessions.iter().find(|(_, session)| session.name.starts_with(name))?;
+        let (id, renewed) = (id.clone(), now.saturating_sub(session.renewed));
+        state.end(&id, now);
+        self.tell(state);
+        Some(renewed)
+    }
+
+    /// A person deletes a key, or puts something else there, which leaves the lock as it is. Returns whether it was deleted.
+    pub fn spoil(&self, key: &str, deletes: bool) -> bool {
         let mut state = self.lock();
         if self.now() < state.leaderless {
-            return;
+            return false;
         }
         if deletes {
             state.remove(key);
@@ -171,15 +208,18 @@ impl Consul {
             state.set(key, 0, BY_HAND);
         }
         self.tell(state);
+        deletes
     }
 
-    /// A person deletes what a person has put there.
-    pub fn clear(&self, key: &str) {
-        if self.value(key).as_deref() == Some(BY_HAND) {
+    /// A person deletes what a person has put there. Returns whether there was anything.
+    pub fn clear(&self, key: &str) -> bool {
+        let by_hand = self.value(key).as_deref() == Some(BY_HAND);
+        if by_hand {
             let mut state = self.lock();
             state.remove(key);
             self.tell(state);
         }
+        by_hand
     }
 
     /// What is under a key.
@@ -344,6 +384,8 @@ impl State {
             lock_delay: milliseconds(&word("LockDelay")),
             create_index: self.index,
             ends: now,
+            ends_at_last: now,
+            renewed: now,
         };
         self.sessions.insert(id.clone(), session);
         self.renew(&id, now);
@@ -351,9 +393,10 @@ impl State {
     }
 
     fn renew_session(&mut self, id: &str, now: u64) -> Answer {
-        if !self.sessions.contains_key(id) {
+        let Some(session) = self.sessions.get_mut(id) else {
             return text(404, &format!("Session id '{id}' not found"));
-        }
+        };
+        session.renewed = now;
         self.renew(id, now);
         json(200, &json!([self.sessions[id].shown(id)]))
     }
@@ -364,6 +407,7 @@ impl State {
         let ttl = milliseconds(&session.ttl);
         let more = self.prng.below(usize::try_from(ttl).unwrap_or(0) + 1);
         session.ends = now + ttl + u64::try_from(more).unwrap_or(0);
+        session.ends_at_last = now + 2 * ttl;
     }
 
     fn end(&mut self, id: &str, now: u64) {

@@ -5,9 +5,14 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::sync::{oneshot, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::prng::Prng;
+
+/// What is late, arrives within so many milliseconds.
+const LATEST: usize = 20_000;
+/// Who waits no longer for one way is still in time.
+const PROMPT: usize = 1_000;
 
 /// What may happen on the way; percentages of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +31,19 @@ pub struct Weather {
     pub twice: usize,
     /// Answered with an error, whether or not they were carried out.
     pub errors: usize,
+}
+
+impl Weather {
+    /// Whether requests are carried out, and answered, within a second or two.
+    pub fn lets_through(&self) -> bool {
+        let Self { requests_cut, answers_cut, refused, slow, late, twice: _, errors: _ } = *self;
+        !requests_cut && !answers_cut && !refused && slow <= PROMPT && late == 0
+    }
+
+    /// Whether nothing is wrong, but that requests may be carried out once more.
+    pub fn is_prompt(&self) -> bool {
+        *self == Self { twice: self.twice, ..Self::default() }
+    }
 }
 
 /// Why there is no answer.
@@ -51,11 +69,14 @@ pub enum Mishap {
 pub struct Link {
     prng: Mutex<Prng>,
     changed: watch::Sender<Weather>,
+    /// When the last of what is on the way arrives, unless that is cut.
+    arrives: Mutex<Instant>,
 }
 
 impl Link {
     pub fn new(seed: u64) -> Arc<Self> {
-        Arc::new(Self { prng: Mutex::new(Prng::new(seed)), changed: watch::channel(Weather::default()).0 })
+        let (prng, changed) = (Mutex::new(Prng::new(seed)), watch::channel(Weather::default()).0);
+        Arc::new(Self { prng, changed, arrives: Mutex::new(Instant::now()) })
     }
 
     /// From now on it is like this.
@@ -63,8 +84,22 @@ impl Link {
         self.changed.send_modify(change);
     }
 
-    fn weather(&self) -> Weather {
+    pub fn weather(&self) -> Weather {
         *self.changed.borrow()
+    }
+
+    /// How long it takes until everything that is on the way has arrived; none: something is wrong, so that is not known.
+    pub fn clears(&self) -> Option<Duration> {
+        self.weather().is_prompt().then(|| self.arrives.lock().unwrap().saturating_duration_since(Instant::now()))
+    }
+
+    async fn take(&self, time: Duration) {
+        let arrives = Instant::now() + time;
+        {
+            let mut last = self.arrives.lock().unwrap();
+            *last = arrives.max(*last);
+        }
+        sleep(time).await;
     }
 
     fn below(&self, limit: usize) -> usize {
@@ -81,6 +116,11 @@ impl Link {
         Duration::from_millis(u64::try_from(self.below(most)).unwrap_or(0))
     }
 
+    /// How long what is late takes.
+    fn lateness(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.below(LATEST)).unwrap_or(0))
+    }
+
     /// Carries a request to the server, and its answer back. What is on its way, stays so when nobody waits any more.
     pub async fn carry<A: Send + 'static>(
         self: &Arc<Self>,
@@ -94,9 +134,9 @@ impl Link {
         let link = self.clone();
         // Not a task of the process: it goes on without it.
         tokio::spawn(async move {
-            sleep(link.delay()).await;
+            link.take(link.delay()).await;
             if link.percent(link.weather().late) {
-                sleep(Duration::from_millis(u64::try_from(link.below(20_000)).unwrap_or(0))).await;
+                link.take(link.lateness()).await;
             }
             // What waits for a dead connection, is sent again when it lives, or given up.
             if !link.open(|weather| weather.requests_cut).await {
@@ -111,13 +151,13 @@ impl Link {
             let twice = link.percent(weather.twice);
             let answer = serve(mishap).await;
             if twice {
-                let later = Duration::from_millis(u64::try_from(link.below(20_000)).unwrap_or(0));
+                let later = link.lateness();
                 tokio::spawn(async move {
                     sleep(later).await;
                     drop(serve(Mishap::None).await);
                 });
             }
-            sleep(link.delay()).await;
+            link.take(link.delay()).await;
             if link.open(|weather| weather.answers_cut).await {
                 let _ = sender.send(answer);
             }

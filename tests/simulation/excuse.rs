@@ -1,0 +1,164 @@
+//! When a cluster may show a leader beside a newer one in the other cluster. docs/consul.md excepts two cases, and nothing else is
+//! excused here: nobody can act in the cluster, and its lock is lost; or a person took the lock away while the cluster could not
+//! hear of it. All times are in milliseconds.
+
+mod tests;
+
+use crate::world::{LEASE, REPLICAS};
+
+const LEASE_MILLIS: u64 = LEASE.as_secs() * 1_000;
+/// How long an operator that begins to act waits for Consul's first answers, as docs/consul.md says.
+const WAIT_FOR_CONSUL: u64 = 5_000;
+/// The limit of a request about the operator's Lease: a fifth of it. Within this time the demotion reaches the API server, too.
+const REQUEST: u64 = LEASE_MILLIS / 5;
+/// A replica that has the operator's Lease has demoted after so long.
+pub const BEGINS: u64 = WAIT_FOR_CONSUL + REQUEST;
+/// A standby has demoted so long after the replica before it was lost: that one's Lease has to run out, and is then asked for
+/// every fifteenth of it.
+pub const TAKES_OVER: u64 = LEASE_MILLIS + LEASE_MILLIS / 15 + BEGINS;
+/// The TTL of the sessions. Whoever can't hear that its session was destroyed decides to demote four fifths of it after the last
+/// renewal, and its write arrives within the rest.
+pub const TTL: u64 = 15_000;
+/// Consul's lock delay: a cluster that hears of its loss within it demotes before another cluster can have the lock.
+const LOCK_DELAY: u64 = 1_000;
+/// How often a session is renewed, and how soon anew after a failure, which is below 5 s each.
+const RENEWS: u64 = TTL / 3 + 5_000;
+
+/// How a replica is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// As it names itself in the operator's Lease; none: it does not run, is stopped, or was asked to end.
+    pub identity: Option<String>,
+    /// Whether what it sends to the API server is carried out at once.
+    pub reaches_api: bool,
+    /// From when on it hears of what happens in Consul at once; none: something is wrong with its way there.
+    pub hears_consul: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Replica {
+    condition: Condition,
+    /// Since when it runs and reaches the API server.
+    able: Option<u64>,
+    /// Since when, or from when on, it hears of what happens in Consul.
+    hears: Option<u64>,
+}
+
+/// How a cluster loses a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its session was not renewed in time.
+    Expired,
+    /// A person destroyed its session, which had been renewed so long before.
+    Destroyed { renewed: u64 },
+    /// A person deleted the key.
+    Deleted,
+}
+
+impl Loss {
+    /// How long whoever acts has to hear of it, before another cluster can have the lock: they wait for a TTL when a key has vanished.
+    fn leaves(self) -> u64 {
+        match self {
+            Self::Expired | Self::Destroyed { .. } => LOCK_DELAY,
+            Self::Deleted => TTL,
+        }
+    }
+}
+
+/// What is known of one cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Excuse {
+    replicas: [Replica; REPLICAS],
+    /// Who has the operator's Lease, and since when.
+    holder: Option<(String, u64)>,
+    /// When the operator's Lease was written last.
+    renewed: u64,
+    /// Since when nobody acts.
+    idle: Option<u64>,
+    /// When it last lost a lock, and how.
+    lost: Option<(u64, Loss)>,
+    /// Until when it need not know of that.
+    deaf: u64,
+    /// When it was last excused.
+    last: Option<u64>,
+}
+
+impl Excuse {
+    /// A replica is like this now.
+    pub fn replica(&mut self, number: usize, condition: Condition, now: u64) {
+        let replica = &mut self.replicas[number];
+        let same = replica.condition.identity == condition.identity;
+        let able = condition.identity.is_some() && condition.reaches_api;
+        replica.able = able.then(|| replica.able.filter(|_| same).unwrap_or(now));
+        replica.hears = condition.hears_consul.map(|from| replica.hears.unwrap_or(from));
+        replica.condition = condition;
+        self.pass(now);
+    }
+
+    /// The operator's Lease was written.
+    pub fn claimed(&mut self, holder: Option<&str>, now: u64) {
+        self.renewed = now;
+        if self.holder.as_ref().map(|(holder, _)| holder.as_str()) != holder {
+            self.holder = holder.map(|holder| (holder.to_owned(), now));
+        }
+        self.pass(now);
+    }
+
+    /// A lock of this cluster is lost. Returns what is wrong with that.
+    pub fn lose(&mut self, how: Loss, now: u64) -> Option<String> {
+        let keeps = self.acting().and_then(|replica| Some(replica.hears?.max(self.holder.as_ref()?.1)));
+        self.lost = Some((now, how));
+        self.pass(now);
+        let renews = how == Loss::Expired && keeps.is_some_and(|since| since + RENEWS + TTL <= now);
+        renews.then(|| "a session has ended whose operator runs and reaches Consul".into())
+    }
+
+    /// Time has passed.
+    pub fn pass(&mut self, now: u64) {
+        let acts = self.acting().and_then(|replica| Some(replica.able?.max(self.holder.as_ref()?.1) + BEGINS <= now));
+        if acts == Some(true) {
+            self.idle = None;
+            self.lost = self.lost.filter(|(lost, how)| now <= lost + how.leaves());
+        } else {
+            self.idle.get_or_insert(now);
+        }
+        if let Some((lost, Loss::Destroyed { renewed })) = self.lost
+            && now <= lost + LOCK_DELAY
+            && !self.acting().and_then(|replica| replica.hears).is_some_and(|from| from <= now)
+        {
+            self.deaf = lost + TTL.saturating_sub(renewed);
+        }
+        if self.is_excused(now) {
+            self.last = Some(now);
+        }
+    }
+
+    /// The replica that has the operator's Lease, if it runs.
+    fn acting(&self) -> Option<&Replica> {
+        let holder = &self.holder.as_ref()?.0;
+        self.replicas.iter().find(|replica| replica.condition.identity.as_ref() == Some(holder))
+    }
+
+    /// Whether it may show a leader beside a newer one.
+    pub fn is_excused(&self, now: u64) -> bool {
+        now < self.deaf || self.is_helpless(now)
+    }
+
+    /// Whether its lock was lost while nobody acted, and nobody had the time to begin to act since.
+    fn is_helpless(&self, now: u64) -> bool {
+        let (Some(idle), Some((lost, how))) = (self.idle, self.lost) else { return false };
+        let mut able = self.replicas.iter().filter_map(|replica| replica.able);
+        let taken_over = idle.max(self.renewed) + TAKES_OVER <= now && able.any(|since| since + TAKES_OVER <= now);
+        idle <= lost + how.leaves() && !taken_over
+    }
+
+    /// Whether it may, or might until so long ago.
+    pub fn was_excused(&self, within: u64, now: u64) -> bool {
+        self.is_excused(now) || self.last.is_some_and(|last| now <= last + within)
+    }
+
+    /// Whether all replicas could act or stand by for long: then Consul needs to keep a session for no longer than it promises.
+    pub fn is_settled(&self, now: u64) -> bool {
+        self.replicas.iter().all(|replica| replica.able.is_some_and(|since| since + TAKES_OVER <= now))
+    }
+}

@@ -1,0 +1,164 @@
+//! What is excused, and for how long; and what never is.
+#![cfg(test)]
+
+use super::*;
+
+/// A moment at which both replicas have run for long, and the first one acts.
+const LONG: u64 = 100_000;
+
+const DESTROYED: Loss = Loss::Destroyed { renewed: 0 };
+
+fn condition(identity: &str, reaches_api: bool, hears_consul: bool) -> Condition {
+    let hears_consul = hears_consul.then_some(0);
+    Condition { identity: (!identity.is_empty()).then(|| identity.to_owned()), reaches_api, hears_consul }
+}
+
+fn acting() -> Excuse {
+    let mut excuse = Excuse::default();
+    for (number, name) in ["a", "b"].into_iter().enumerate() {
+        excuse.replica(number, condition(name, true, true), 0);
+    }
+    excuse.claimed(Some("a"), 0);
+    excuse.pass(LONG);
+    assert!(!excuse.is_excused(LONG) && excuse.is_settled(LONG));
+    excuse
+}
+
+/// All operators are killed.
+fn abandoned() -> Excuse {
+    let mut excuse = acting();
+    for number in 0..REPLICAS {
+        excuse.replica(number, condition("", true, true), LONG);
+    }
+    excuse
+}
+
+#[test]
+fn a_cluster_that_nobody_serves_is_excused_once_its_lock_is_lost() {
+    let mut excuse = abandoned();
+    assert!(!excuse.is_excused(LONG + 60_000), "it has its lock");
+    assert_eq!(excuse.lose(Loss::Expired, LONG + 30_000), None);
+    assert!(excuse.is_excused(LONG + 30_000) && excuse.is_excused(LONG + 600_000));
+}
+
+#[test]
+fn the_excuse_ends_when_whoever_came_back_had_the_time_to_demote() {
+    let mut excuse = abandoned();
+    excuse.lose(Loss::Expired, LONG + 30_000);
+    let back = LONG + 60_000;
+    excuse.replica(0, condition("c", true, true), back);
+    // It gets the Lease when that of the one before has run out.
+    let claimed = back + 9_000;
+    excuse.claimed(Some("c"), claimed);
+    for (moment, excused) in [(claimed + BEGINS - 1, true), (claimed + BEGINS, false)] {
+        excuse.pass(moment);
+        assert_eq!(excuse.is_excused(moment), excused);
+    }
+    assert!(excuse.was_excused(BEGINS, claimed + BEGINS) && !excuse.was_excused(BEGINS, claimed + 3 * BEGINS));
+    // Somebody who could get the Lease and does not, is no excuse for ever.
+    let mut excuse = abandoned();
+    excuse.lose(Loss::Expired, LONG + 30_000);
+    excuse.replica(0, condition("c", true, true), back);
+    assert!(excuse.is_excused(back + TAKES_OVER - 1) && !excuse.is_excused(back + TAKES_OVER));
+}
+
+#[test]
+fn with_one_of_two_replicas_left_a_cluster_is_excused_until_that_one_should_have_taken_over() {
+    let mut excuse = acting();
+    excuse.replica(0, condition("", true, true), LONG);
+    excuse.lose(Loss::Expired, LONG + 20_000);
+    assert!(excuse.is_excused(LONG + TAKES_OVER - 1) && !excuse.is_excused(LONG + TAKES_OVER));
+    // The standby's trouble is none of the cluster.
+    let mut excuse = acting();
+    excuse.replica(1, condition("", false, false), LONG);
+    excuse.lose(Loss::Expired, LONG + 20_000);
+    excuse.lose(DESTROYED, LONG + 20_000);
+    assert!(!excuse.is_excused(LONG + 20_000));
+}
+
+#[test]
+fn an_operator_that_reaches_no_api_server_can_not_act() {
+    let mut excuse = acting();
+    for number in 0..REPLICAS {
+        excuse.replica(number, condition(["a", "b"][number], false, true), LONG);
+    }
+    assert!(!excuse.is_excused(LONG + 600_000), "the lock is kept meanwhile");
+    excuse.lose(DESTROYED, LONG + 600_000);
+    assert!(excuse.is_excused(LONG + 600_000));
+}
+
+#[test]
+fn a_cluster_that_somebody_serves_is_never_excused() {
+    let mut excuse = acting();
+    excuse.lose(Loss::Expired, LONG);
+    excuse.lose(DESTROYED, LONG);
+    assert!(!excuse.is_excused(LONG));
+    // A key that was deleted is awaited for a TTL by the others: who acts for so long has heard of it.
+    for (after, excused) in [(TTL, true), (TTL + 1, false)] {
+        let mut excuse = acting();
+        excuse.lose(Loss::Deleted, LONG);
+        (0..REPLICAS).for_each(|number| excuse.replica(number, condition("", true, true), LONG + after));
+        assert_eq!(excuse.is_excused(LONG + after), excused, "{after} ms");
+    }
+    // Nor is what it should have put right before.
+    let later = LONG + LOCK_DELAY + 1;
+    for number in 0..REPLICAS {
+        excuse.replica(number, condition("", true, true), later);
+    }
+    assert!(!excuse.is_excused(later));
+}
+
+#[test]
+fn a_lock_that_is_taken_while_nobody_can_hear_of_it_is_an_excuse_for_one_ttl() {
+    let mut excuse = acting();
+    excuse.replica(0, condition("a", true, false), LONG);
+    excuse.lose(Loss::Expired, LONG + 10);
+    assert!(!excuse.is_excused(LONG + 10), "that it had to expect");
+    excuse.lose(DESTROYED, LONG + 20);
+    assert!(excuse.is_excused(LONG + 20 + TTL - 1) && !excuse.is_excused(LONG + 20 + TTL));
+    let renewed_before = Loss::Destroyed { renewed: 4_000 };
+    excuse.lose(renewed_before, LONG + TTL + 20);
+    assert!(!excuse.is_excused(LONG + 20 + 2 * TTL - 4_000) && excuse.is_excused(LONG + 19 + 2 * TTL - 4_000));
+    // The others wait for a TTL when a key was deleted.
+    excuse.lose(Loss::Deleted, LONG + 3 * TTL);
+    assert!(!excuse.is_excused(LONG + 3 * TTL));
+    // It goes deaf before another cluster can have the lock, or only then.
+    for (after, excused) in [(LOCK_DELAY, true), (LOCK_DELAY + 1, false)] {
+        let mut excuse = acting();
+        excuse.lose(DESTROYED, LONG);
+        excuse.replica(0, condition("a", true, false), LONG + after);
+        assert_eq!(excuse.is_excused(LONG + after), excused, "{after} ms");
+    }
+    // What it asked while its way was bad, is on it for a while.
+    for (after, excused) in [(9, true), (10, false)] {
+        let mut excuse = acting();
+        excuse.replica(0, condition("a", true, false), LONG);
+        excuse.replica(0, Condition { hears_consul: Some(LONG + 10), ..condition("a", true, true) }, LONG);
+        excuse.lose(DESTROYED, LONG + after);
+        assert_eq!(excuse.is_excused(LONG + after), excused, "{after} ms");
+    }
+}
+
+#[test]
+fn a_session_is_not_lost_while_its_operator_can_renew_it() {
+    let mut excuse = acting();
+    assert!(excuse.lose(Loss::Expired, LONG).is_some());
+    let mut excuse = acting();
+    excuse.replica(0, condition("a", false, true), LONG);
+    assert!(excuse.lose(Loss::Expired, LONG + 60_000).is_some(), "it goes on renewing without the API server");
+    let mut excuse = acting();
+    assert_eq!(excuse.lose(DESTROYED, LONG), None);
+    excuse.replica(0, condition("a", true, false), LONG);
+    excuse.replica(0, Condition { hears_consul: Some(LONG + 1), ..condition("a", true, true) }, LONG + 1);
+    assert_eq!(excuse.lose(Loss::Expired, LONG + TTL), None);
+}
+
+#[test]
+fn sessions_need_last_no_longer_than_promised_while_all_replicas_are_well() {
+    let mut excuse = acting();
+    excuse.replica(1, condition("b", false, true), LONG);
+    assert!(!excuse.is_settled(LONG + 60_000));
+    excuse.replica(1, condition("b", true, true), LONG + 60_000);
+    let settled = LONG + 60_000 + TAKES_OVER;
+    assert!(!excuse.is_settled(settled - 1) && excuse.is_settled(settled));
+}

@@ -1,0 +1,236 @@
+//! Each way to break a promise once, change by change; and what is no breach.
+#![cfg(test)]
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::advance;
+
+use super::*;
+use crate::world::{CLUSTERS, OWN_NAMESPACE, REPLICAS};
+
+const WEST: usize = 0;
+const EAST: usize = 1;
+
+/// What is shown to a judge.
+struct Case {
+    judge: Judge,
+    objects: BTreeMap<(usize, String), Value>,
+}
+
+impl Case {
+    /// Two clusters whose operators have acted for long.
+    async fn new() -> Self {
+        let mut case = Self { judge: Judge::new(Log::new(false)), objects: BTreeMap::new() };
+        for cluster in [WEST, EAST] {
+            for replica in 0..REPLICAS {
+                case.replica(cluster, replica, true);
+            }
+            let lease = json!({
+                "metadata": {"namespace": OWN_NAMESPACE, "name": "operator"},
+                "spec": {"holderIdentity": identity(cluster, 0)},
+            });
+            case.see(cluster, "leases", Some(lease), false);
+        }
+        case.wait(100).await;
+        case
+    }
+
+    async fn wait(&mut self, seconds: u64) {
+        for _ in 0..seconds * 10 {
+            advance(Duration::from_millis(100)).await;
+            self.judge.pass();
+        }
+    }
+
+    fn replica(&mut self, cluster: usize, replica: usize, runs: bool) {
+        let identity = runs.then(|| identity(cluster, replica));
+        self.judge.replica(cluster, replica, Condition { identity, reaches_api: true, hears_consul: Some(0) });
+    }
+
+    /// All operators of a cluster are killed, and Consul gives its lock away.
+    async fn abandon(&mut self, cluster: usize) {
+        (0..REPLICAS).for_each(|replica| self.replica(cluster, replica, false));
+        self.wait(30).await;
+        self.judge.lose(cluster, Loss::Expired);
+    }
+
+    fn see(&mut self, cluster: usize, resource: &str, after: Option<Value>, by_hand: bool) {
+        let name = after.as_ref().unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        let before = self.objects.insert((cluster, name), after.clone().unwrap());
+        self.judge.see(cluster, &Change { version: 1, resource: resource.into(), before, after, by_hand });
+    }
+
+    fn pod(&mut self, cluster: usize, name: &str, role: &str, term: u64) -> &mut Self {
+        self.see(cluster, "pods", Some(pod(cluster, name, role, term)), false);
+        self
+    }
+
+    fn pod_by_hand(&mut self, cluster: usize, name: &str, role: &str, term: u64) -> &mut Self {
+        self.see(cluster, "pods", Some(pod(cluster, name, role, term)), true);
+        self
+    }
+
+    fn workload(&mut self, cluster: usize, wanted: u64, present: u64) -> &mut Self {
+        let object =
+            json!({"metadata": {"name": WORKLOAD}, "spec": {"replicas": wanted}, "status": {"replicas": present}});
+        self.see(cluster, "deployments", Some(object), false);
+        self
+    }
+
+    fn verdict(&self) -> &str {
+        self.judge.verdict.as_deref().unwrap_or_default()
+    }
+}
+
+fn identity(cluster: usize, replica: usize) -> String {
+    format!("{}/o{replica}", CLUSTERS[cluster])
+}
+
+fn pod(cluster: usize, name: &str, role: &str, term: u64) -> Value {
+    json!({"metadata": {
+        "name": name, "uid": format!("{cluster}-{name}"), "labels": {"role": role},
+        "annotations": {"lictor.dev/term": term.to_string()},
+    }})
+}
+
+#[tokio::test(start_paused = true)]
+async fn handovers_in_order_break_nothing() {
+    let mut case = Case::new().await;
+    case.pod(WEST, "web-0", "leader", 1).pod(WEST, "web-0", "follower", 2).pod(WEST, "web-1", "leader", 2);
+    case.pod(EAST, "web-0", "leader", 1);
+    case.pod(WEST, "db-0", "leader", 5).pod(WEST, "db-0", "follower", 5).pod(EAST, "db-2", "leader", 9);
+    case.workload(WEST, 2, 2).workload(WEST, 0, 2).workload(WEST, 0, 0).workload(EAST, 2, 0);
+    // A label that is put back under its own term is the same leadership.
+    case.pod(EAST, "db-2", "", 9).pod(EAST, "db-2", "leader", 9);
+    assert_eq!((case.verdict(), case.judge.figures.leaderships), ("", 5));
+    let group = |app: &str, cluster| Group { app: app.into(), cluster };
+    assert_eq!(case.judge.leaders(&group("web", Some(WEST))), ["0/web-1"]);
+    assert_eq!(case.judge.leaders(&group("db", None)), ["1/db-2"]);
+    assert_eq!(case.judge.leaders(&group(WORKLOAD, None)), ["1/live"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leaders_in_one_cluster_are_one_too_many() {
+    for app in ["web", "db"] {
+        let mut case = Case::new().await;
+        case.pod(WEST, &format!("{app}-0"), "leader", 1).pod(WEST, &format!("{app}-1"), "leader", 2);
+        assert_eq!(case.verdict(), format!("two leaders of {app} in one cluster"));
+    }
+    // Whatever else is wrong in it.
+    let mut case = Case::new().await;
+    case.pod(WEST, "db-0", "leader", 1);
+    case.abandon(WEST).await;
+    case.pod(WEST, "db-1", "leader", 2);
+    assert_eq!(case.verdict(), "two leaders of db in one cluster");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leaders_in_two_clusters_are_one_too_many() {
+    let mut case = Case::new().await;
+    case.pod(WEST, "db-0", "leader", 1).pod(EAST, "db-1", "leader", 2);
+    assert_eq!(case.verdict(), "leaders of db in both clusters");
+    let mut case = Case::new().await;
+    case.pod(WEST, "db-0", "leader", 1);
+    case.replica(WEST, 0, false);
+    case.pod(EAST, "db-1", "leader", 2);
+    assert_eq!(case.verdict(), "leaders of db in both clusters", "a standby is left, and the lock was not lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_leaders_the_older_one_may_be_excused_and_no_other() {
+    let mut case = Case::new().await;
+    case.pod(WEST, "db-0", "leader", 1);
+    case.abandon(WEST).await;
+    case.pod(EAST, "db-1", "leader", 2);
+    case.wait(600).await;
+    assert_eq!((case.verdict(), case.judge.figures.excused), ("", 1));
+    assert!(case.judge.figures.excused_for > 590_000, "{:?}", case.judge.figures);
+    // The trouble of the newer one's cluster is no excuse, nor is that of both terms being one.
+    for term in [1, 2] {
+        let mut case = Case::new().await;
+        case.pod(WEST, "db-0", "leader", term);
+        case.abandon(EAST).await;
+        case.pod(EAST, "db-1", "leader", 2);
+        assert_eq!(case.verdict(), "leaders of db in both clusters");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_still_lead_when_the_excuse_ends_are_a_breach() {
+    let mut case = Case::new().await;
+    case.pod(WEST, "db-0", "leader", 1);
+    case.abandon(WEST).await;
+    case.pod(EAST, "db-1", "leader", 2);
+    case.replica(WEST, 0, true);
+    case.wait(7).await;
+    assert_eq!(case.verdict(), "");
+    case.wait(60).await;
+    assert_eq!(case.verdict(), "leaders of db in both clusters");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_rises_with_each_leader() {
+    for (pod, term) in [("web-1", 3), ("web-1", 2), ("web-0", 2)] {
+        let mut case = Case::new().await;
+        case.pod(WEST, "web-0", "leader", 3).pod(WEST, "web-0", "follower", 3).pod(WEST, pod, "leader", term);
+        assert!(case.verdict().contains(&format!("leads web in term {term}")), "{:?}", case.verdict());
+    }
+    let mut case = Case::new().await;
+    case.pod(WEST, "db-0", "leader", 3).pod(WEST, "db-0", "follower", 3).pod(EAST, "db-0", "leader", 3);
+    assert!(case.verdict().contains("leads db in term 3"), "another cluster's pod, under the same term");
+    // What nobody can know any more.
+    let mut case = Case::new().await;
+    case.pod(WEST, "web-0", "leader", 3).pod(WEST, "web-0", "follower", 3);
+    case.judge.forget_term(WEST, Term(1));
+    case.pod(WEST, "web-1", "leader", 2);
+    assert_eq!(case.verdict(), "");
+    case.pod(WEST, "web-1", "follower", 2).pod(WEST, "web-0", "leader", 2);
+    assert!(case.verdict().contains("leads web in term 2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_wrote_is_nobodys_breach_until_an_operator_confirms_it() {
+    let mut case = Case::new().await;
+    case.pod(WEST, "db-0", "leader", 5).pod_by_hand(WEST, "db-1", "leader", 1).pod_by_hand(EAST, "db-0", "leader", 1);
+    // A term that a person takes off makes no older leader.
+    case.pod_by_hand(WEST, "db-0", "leader", 0);
+    assert_eq!(case.verdict(), "");
+    case.pod(EAST, "db-0", "leader", 6);
+    assert_eq!(case.verdict(), "leaders of db in both clusters");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_runs_in_one_cluster_until_its_last_pod_has_ended() {
+    let mut case = Case::new().await;
+    case.workload(WEST, 2, 2).workload(WEST, 0, 1).workload(EAST, 2, 0);
+    assert_eq!(case.verdict(), "the workload runs in both clusters");
+    let mut case = Case::new().await;
+    case.workload(WEST, 2, 2);
+    case.abandon(EAST).await;
+    case.workload(EAST, 2, 0);
+    assert_eq!(case.verdict(), "the workload runs in both clusters", "it is the west's that is older");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_nobody_could_disable_has_the_time_to_end_afterwards() {
+    let mut case = Case::new().await;
+    case.workload(WEST, 2, 2);
+    case.abandon(WEST).await;
+    case.workload(EAST, 2, 2);
+    case.replica(WEST, 0, true);
+    case.wait(7).await;
+    assert_eq!((case.verdict(), case.judge.figures.excused), ("", 1));
+    case.workload(WEST, 0, 2);
+    case.wait(WINDS_DOWN / 1_000).await;
+    assert_eq!(case.verdict(), "");
+    case.wait(5).await;
+    assert_eq!(case.verdict(), "the workload runs in both clusters");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_could_renew_keeps_its_locks() {
+    let mut case = Case::new().await;
+    case.judge.lose(WEST, Loss::Expired);
+    assert!(case.verdict().contains("a session has ended"));
+}

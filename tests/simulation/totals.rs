@@ -1,0 +1,127 @@
+//! What all seeds together have done and looked at, and how much that has to be at least.
+
+use std::fmt;
+
+use crate::judge::Figures;
+use crate::run::Report;
+
+/// What a seed must show on average. It lasts for 180 s of faults and some 95 s of calm; there are some 43 faults in it, from 12 to 90
+/// as the seed draws them, and some 14 leaderships. A third less has another cause than chance.
+const FAULTS: u64 = 30;
+const LEADERSHIPS: u64 = 10;
+const JUDGED: u64 = 250_000;
+/// The averages of fewer seeds are left to chance.
+const ENOUGH: u64 = 100;
+/// Of a thousand: for how much of the time a cluster may be excused.
+const EXCUSED: u64 = 50;
+
+/// What was done and looked at in all seeds together.
+#[derive(Default)]
+pub struct Totals {
+    faults: u64,
+    figures: Figures,
+    recovery: u64,
+}
+
+impl Totals {
+    /// One more.
+    pub fn add(&mut self, report: &Report) {
+        let Figures { revisions, leaderships, excused, excused_for, judged_for } = report.figures;
+        self.faults += report.faults;
+        self.figures.revisions += revisions;
+        self.figures.leaderships += leaderships;
+        self.figures.excused += excused;
+        self.figures.excused_for += excused_for;
+        self.figures.judged_for += judged_for;
+        self.recovery = self.recovery.max(report.recovery);
+    }
+
+    /// Of a thousand.
+    fn excused_share(&self) -> u64 {
+        1_000 * self.figures.excused_for / self.figures.judged_for.max(1)
+    }
+
+    /// Panics where the run shows too little: it broke little, elected little, or looked away.
+    pub fn assert_enough(&self, seeds: u64) {
+        if seeds < ENOUGH {
+            return;
+        }
+        let Figures { leaderships, excused_for, judged_for, .. } = self.figures;
+        let (faults, leaderships, judged) =
+            (self.faults / seeds, leaderships / seeds, (judged_for - excused_for) / seeds);
+        assert!(faults >= FAULTS, "{faults} faults a seed, and at least {FAULTS} are needed");
+        assert!(leaderships >= LEADERSHIPS, "{leaderships} leaderships a seed, and at least {LEADERSHIPS} are needed");
+        assert!(judged >= JUDGED, "{judged} ms are judged of a seed, and at least {JUDGED} are needed");
+        assert!(
+            1_000 * excused_for <= EXCUSED * judged_for,
+            "a cluster was excused for more than {EXCUSED} thousandths of the time: {self}"
+        );
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { revisions, leaderships, excused, excused_for, judged_for } = self.figures;
+        let share = self.excused_share();
+        write!(
+            f,
+            "{} faults, {revisions} revisions of pods, {leaderships} leaderships; judged between clusters for {:.1} simulated hours, of \
+             which a cluster was excused for {:.1} ({}.{} %); {excused} times two led and were excused; longest recovery {:.1} s",
+            self.faults,
+            hours(judged_for),
+            hours(excused_for),
+            share / 10,
+            share % 10,
+            hours(self.recovery) * 3600.0,
+        )
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for people")]
+fn hours(milliseconds: u64) -> f64 {
+    milliseconds as f64 / 3_600_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    //! Each floor once.
+
+    use super::*;
+
+    fn totals() -> Totals {
+        let figures =
+            Figures { revisions: 5_000, leaderships: 1_000, excused: 1, excused_for: 0, judged_for: 25_000_000 };
+        Totals { faults: 3_000, figures, recovery: 0 }
+    }
+
+    #[test]
+    fn enough_is_enough() {
+        totals().assert_enough(100);
+        Totals { faults: 0, ..totals() }.assert_enough(99);
+    }
+
+    #[test]
+    #[should_panic(expected = "faults a seed")]
+    fn few_faults_show_nothing() {
+        Totals { faults: 2_999, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "leaderships a seed")]
+    fn few_leaderships_show_nothing() {
+        Totals { figures: Figures { leaderships: 999, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "ms are judged")]
+    fn little_time_shows_nothing() {
+        Totals { figures: Figures { judged_for: 24_999_999, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "a cluster was excused")]
+    fn who_looks_away_sees_nothing() {
+        let figures = Figures { judged_for: 50_000_000, excused_for: 2_550_000, ..totals().figures };
+        Totals { figures, ..totals() }.assert_enough(100);
+    }
+}
