@@ -9,6 +9,7 @@ use lictor::core::{
     Uid, Version, View, WhenLost, Wish, Workload, WorkloadId, WorkloadKind, WorkloadOutcome, WriteWorkload, invariants,
 };
 
+use super::Shown;
 use super::operator::instant;
 use super::prng::Prng;
 
@@ -105,11 +106,13 @@ pub struct Simulated {
     /// Of a thousand steps.
     faults: usize,
     lost: usize,
+    /// Faults, locks that were taken, and for how many milliseconds something ran.
+    shown: Shown,
     history: Option<Vec<String>>,
 }
 
 /// Runs one seed; the error is what went wrong, and what happened until then.
-pub fn run(seed: u64, keep: bool) -> Result<(), (String, Vec<String>)> {
+pub fn run(seed: u64, keep: bool) -> Result<Shown, (String, Vec<String>)> {
     let mut prng = Prng::new(seed);
     let (faults, lost) = ([2, 8, 25][prng.below(3)], [0, 5, 20][prng.below(3)]);
     let mut run = Simulated {
@@ -122,9 +125,12 @@ pub fn run(seed: u64, keep: bool) -> Result<(), (String, Vec<String>)> {
         expired: Vec::new(),
         faults,
         lost,
+        shown: Shown::default(),
         history: keep.then(Vec::new),
     };
-    run.go().map_err(|failure| (failure, run.history.unwrap_or_default()))
+    let done = run.go();
+    done.map_err(|failure| (failure, run.history.unwrap_or_default()))?;
+    Ok(run.shown)
 }
 
 fn cluster(number: usize) -> Cluster {
@@ -203,6 +209,7 @@ impl Simulated {
             return;
         }
         let number = self.prng.below(2);
+        self.shown.faults += 1;
         match self.prng.below(6) {
             0 if self.is_staffed(number) => {
                 self.clusters[number].reachable = !self.clusters[number].reachable;
@@ -225,6 +232,7 @@ impl Simulated {
                 self.note(&format!("{}'s watch is stuck until {}", NAMES[number], self.clusters[number].stuck_until));
             }
             _ => {
+                self.shown.faults -= 1;
                 self.clusters[number].reachable = true;
                 self.clusters[number].available = true;
             }
@@ -335,6 +343,7 @@ impl Simulated {
         if self.store.held.is_none() && self.now < self.store.delayed_until {
             return RecordOutcome::Delayed;
         }
+        self.shown.leaderships += u64::from(self.store.held.is_none());
         self.store.version += 1;
         self.store.held = session;
         self.store.written = Some((number, record.clone()));
@@ -529,7 +538,10 @@ impl Simulated {
         Ok(())
     }
 
-    fn judge(&self) -> Result<(), String> {
+    fn judge(&mut self) -> Result<(), String> {
+        if (0..2).any(|number| self.leads(number)) {
+            self.shown.judged += STEP;
+        }
         for which in 0..2 {
             let runs = (0..2).map(|number| {
                 let workload = &self.clusters[number].workloads[which];

@@ -7,6 +7,7 @@ use lictor::core::{
     TERM_ANNOTATION, Term, Timestamp, Uid, eligible, standing,
 };
 
+use super::Shown;
 use super::operator::{Operator, instant};
 use super::prng::Prng;
 use super::world::{World, is_marked, scopes, shows_any_leader};
@@ -118,6 +119,7 @@ pub struct Run {
     operators: Vec<Operator>,
     requests: Vec<Request>,
     mixture: Mixture,
+    faults: u64,
     log: Option<Vec<String>>,
 }
 
@@ -130,9 +132,10 @@ macro_rules! note {
 }
 
 /// Runs one seed. With `keeps_history` a failure comes with all that happened.
-pub fn run(seed: u64, keeps_history: bool) -> Result<(), (String, Vec<String>)> {
+pub fn run(seed: u64, keeps_history: bool) -> Result<Shown, (String, Vec<String>)> {
     let mut run = Run::new(seed, keeps_history);
-    run.all().map_err(|failure| (failure, run.log.take().unwrap_or_default()))
+    run.all().map_err(|failure| (failure, run.log.take().unwrap_or_default()))?;
+    Ok(Shown { faults: run.faults, ..run.world.shown })
 }
 
 impl Run {
@@ -146,7 +149,7 @@ impl Run {
         }
         let operators = (0..2 + prng.below(2)).map(|number| Operator::new(format!("o{number}"))).collect();
         let log = keeps_history.then(Vec::new);
-        Self { prng, world, operators, requests: Vec::new(), mixture, log }
+        Self { prng, world, operators, requests: Vec::new(), mixture, faults: 0, log }
     }
 
     fn all(&mut self) -> Result<(), String> {
@@ -187,6 +190,7 @@ impl Run {
     }
 
     fn inject(&mut self, fault: Fault) {
+        self.faults += 1;
         let operator = self.prng.below(self.operators.len());
         let pod = format!("p{}", self.prng.below(4));
         let choice = self.prng.below(4);

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::Shown;
 use lictor::core::{
     Command, ELECTION_ANNOTATION, ElectionRead, Key, Marking, Markings, Node, Outcome, Pod, PodChange, PodOutcome,
     Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version, WritePod,
@@ -72,6 +73,8 @@ pub struct World {
     /// Pods that were made followers of an earlier spec, or while no record told of it: by an operator that acted beside the one
     /// that knew better. Its leftovers are never a leader's labels.
     demoted_late: BTreeSet<Uid>,
+    /// What was looked at: leaderships, and writes to pods.
+    pub shown: Shown,
 }
 
 impl World {
@@ -91,6 +94,7 @@ impl World {
             forgotten: false,
             made: 0,
             demoted_late: BTreeSet::new(),
+            shown: Shown::default(),
         };
         for name in ["n0", "n1"] {
             world.put_node(name, Node::default());
@@ -319,6 +323,7 @@ impl World {
             self.demoted_late.insert(pod.uid.clone());
         }
         let pod = self.put_pod(pod);
+        self.shown.judged += 1;
         self.check_leaders()?;
         Ok(PodOutcome::Written(Box::new(pod)))
     }
@@ -339,6 +344,7 @@ impl World {
                 return Err(format!("{} is promoted in term {term}, and {leader} was in term {last}", pod.uid));
             }
         }
+        self.shown.leaderships += 1;
         self.last_promotion.insert(election.clone(), (term, pod.uid.clone()));
         // What is promoted before the record is made anew, can still be known then.
         self.witnessed = self.witnessed.filter(|witnessed| *witnessed == Term(i64::MAX));
