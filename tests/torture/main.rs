@@ -80,8 +80,10 @@ async fn no_promise_is_broken_whatever_fails() {
     let violations = torment(&world, &report, &carried_out, began, &recorders).await;
     drop(background);
     drop(world);
-    report.ends(began, &checker::check(&record::read(&report.record())));
+    let verdict = checker::check(&record::read(&report.record()));
+    report.ends(began, &verdict);
     assert_eq!(violations, 0, "the record and the operators' logs: {}", report.directory.display());
+    verdict.assert_enough();
     if kept.is_none() {
         std::fs::remove_dir_all(&report.directory).expect("the directory can be removed");
     }

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use super::wait::eventually;
+use super::windows::LEASE;
 
 /// One replica.
 pub struct Replica {
@@ -25,11 +26,12 @@ impl Replica {
         }
         let controller = format!("torture/{cluster}");
         let identity = format!("{cluster}-{number}");
+        let lease = format!("{}s", LEASE / 1_000);
         let arguments = [
             ["--kubeconfig", kubeconfig.to_str().expect("a path in UTF-8")],
             ["--namespaces", cluster],
             ["--lease-namespace", cluster],
-            ["--lease-duration", "4s"],
+            ["--lease-duration", &lease],
             ["--controller", &controller],
             ["--identity", &identity],
             ["--listen", "127.0.0.1:0"],

@@ -15,8 +15,6 @@ pub struct Picture {
     /// Whether a workload is enabled, by namespace and name.
     workloads: BTreeMap<(String, String), bool>,
     cordoned: BTreeSet<String>,
-    /// By election, the larger one of what the clusters state.
-    pub bounds: BTreeMap<String, u64>,
     declared: BTreeSet<String>,
     /// Pods that show what the test wrote on them, as it was written then.
     by_hand: BTreeMap<String, PodSeen>,
@@ -44,10 +42,6 @@ impl Picture {
                 } else {
                     self.cordoned.remove(name);
                 }
-            }
-            What::Bound { election, seconds, .. } => {
-                let bound = self.bounds.entry(election.clone()).or_default();
-                *bound = (*bound).max(*seconds);
             }
             What::Workload { namespace, name, enabled, .. } => {
                 self.workloads.insert((namespace.clone(), name.clone()), *enabled);

@@ -38,12 +38,6 @@ pub enum What {
         name: String,
         cordoned: bool,
     },
-    /// Within how many seconds a group has a leader again, as an election's status states it.
-    Bound {
-        namespace: String,
-        election: String,
-        seconds: u64,
-    },
     /// One revision of a workload.
     Workload {
         version: u64,

@@ -133,11 +133,6 @@ fn seen(book: &Book, key: &str, version: u64, object: Option<&Value>) -> Option<
             let cordoned = node["spec"]["unschedulable"] == true;
             Some((What::Node { version, name: (*name).into(), cordoned }, Some(cordoned.to_string())))
         }
-        (["lictor.dev", "leaderelections", namespace, name], Some(election)) if own(namespace) => {
-            let seconds = election["status"]["worstCaseFailoverSeconds"].as_u64()?;
-            let (namespace, election) = ((*namespace).into(), (*name).into());
-            Some((What::Bound { namespace, election, seconds }, Some(seconds.to_string())))
-        }
         (["deployments", namespace, name], Some(workload)) if own(namespace) => {
             let enabled = workload["metadata"]["annotations"]["lictor.dev/enabled"] == "true";
             let (namespace, name) = ((*namespace).into(), (*name).into());

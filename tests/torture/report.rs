@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::checker::{SLACK, Verdict, Violation, check};
-use super::record::{Line, read};
+use super::checker::{Verdict, Violation, check, led_within};
+use super::record::{Kind, Line, read};
 use super::recorder::Book;
 use super::world::World;
 
@@ -95,13 +95,20 @@ impl Report {
 /// All that is counted.
 fn counts(verdict: &Verdict) {
     eprintln!("torture: {}", summary(verdict));
+    eprintln!(
+        "judged between clusters for {:.0} s of {:.0} s; in the others the documents except one of them",
+        seconds(verdict.judged),
+        seconds(verdict.lasted)
+    );
     for (kind, count) in &verdict.faults {
         eprintln!("  {count:5}  {kind}");
     }
     eprintln!(
-        "longest time without a leader although somebody could lead, by group: at all; while all works (bound: what the"
+        "longest time without a leader although somebody could lead, by group: at all; while all works (at most {:.0} s with a Lease, \
+         {:.0} s with Consul)",
+        seconds(led_within(Kind::Leases)),
+        seconds(led_within(Kind::Consul)),
     );
-    eprintln!("status states and {} s)", SLACK / 1000);
     for (group, (longest, judged)) in &verdict.vacancies {
         eprintln!("  {:6.1} s {:6.1} s  {group}", seconds(*longest), seconds(*judged));
     }

@@ -6,12 +6,21 @@ use super::record::{Line, Millis, What};
 
 /// Replicas of the operator in each cluster.
 pub const REPLICAS: usize = 2;
-/// A cluster is served when one of its replicas has run, and reached the API server, for so long: the Lease of the one before (4 s),
-/// the wait for Consul (5 s), and 3 s for a start on a busy machine.
-pub const SERVED_AFTER: Millis = 12_000;
-/// The soonest that Consul may give away the lock of a cluster that nobody serves: two TTLs (20 s) after the last renewal, which was
-/// at most four fifths of a TTL (8 s) before, since until then the cluster would have demoted by itself.
-pub const GIVEN_AWAY_AFTER: Millis = 12_000;
+/// The operators' own Lease.
+pub const LEASE: Millis = 4_000;
+/// The TTL of the sessions, and Consul's lock delay.
+pub const TTL: Millis = 10_000;
+pub const LOCK_DELAY: Millis = 1_000;
+/// How long an operator that begins to act waits for Consul.
+pub const WAIT_FOR_CONSUL: Millis = 5_000;
+/// How long a start may take on a busy machine.
+const START: Millis = 3_000;
+/// A cluster is served when one of its replicas has run, and reached the API server, for so long: the Lease of the one before has run
+/// out by then.
+pub const SERVED_AFTER: Millis = LEASE + WAIT_FOR_CONSUL + START;
+/// The soonest that Consul may give away the lock of a cluster that nobody serves: two TTLs after the last renewal, which was at most
+/// four fifths of a TTL before, since until then the cluster would have demoted by itself.
+pub const GIVEN_AWAY_AFTER: Millis = 2 * TTL - TTL * 4 / 5;
 
 /// Stretches of time, in order and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +63,11 @@ impl Spans {
     fn delayed(&self, by: Millis) -> Self {
         let later = |(from, to): &(Millis, Millis)| (if *from == 0 { 0 } else { from.saturating_add(by) }, *to);
         Self(self.0.iter().map(later).filter(|(from, to)| from < to).collect())
+    }
+
+    /// How long they last together, up to a moment.
+    fn lasted(&self, until: Millis) -> Millis {
+        self.0.iter().map(|(from, to)| to.min(&until).saturating_sub(*from)).sum()
     }
 
     /// The span that a moment is in.
@@ -133,6 +147,11 @@ impl Windows {
             (begin < *to).then_some((begin, *to))
         };
         Spans(self.served(cluster).complement().0.iter().filter_map(window).collect())
+    }
+
+    /// For how long, up to a moment, the documents promised nothing between clusters, for one of these.
+    pub fn excused_for(&self, clusters: &[&str], until: Millis) -> Millis {
+        Spans::union(clusters.iter().map(|cluster| self.excused(cluster))).lasted(until)
     }
 
     /// For a group of these clusters, with its lock in Consul or not.

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use super::consul_support::{Consul, Held, Kind as Servers, ToxicProxy, Toxiproxy};
 use super::faults::CLUSTERS;
 use super::operator::Replica;
-use super::record::{Group, Kind, What};
+use super::record::{Group, Kind, Millis, What};
 use super::recorder::{Book, PREFIX};
 use super::wait::eventually;
-use super::windows::REPLICAS;
+use super::windows::{REPLICAS, TTL};
 
 /// How many groups have their lock in a Lease, half of them in each cluster, and how many have theirs in Consul, in both.
 const IN_LEASES: usize = 12;
@@ -131,7 +131,7 @@ impl World {
             secrets.create(&PostParams::default(), &secret).await.expect("a Secret can be made");
         }
         let consul = json!({
-            "address": format!("https://{address}"), "cluster": cluster, "sessions": {"ttlSeconds": 10},
+            "address": format!("https://{address}"), "cluster": cluster, "sessions": {"ttlSeconds": TTL / 1_000},
             "tls": {"caSecretRef": {"name": "ca"}, "certSecretRef": {"name": "client"}, "serverName": "server.dc1.consul"},
             "tokenSecretRef": {"name": "token"},
         });
@@ -302,10 +302,6 @@ impl World {
         api.patch(name, &parameters, &Patch::Apply(object)).await.expect("it can be applied");
     }
 
-    fn kubectl(&self, arguments: &[&str]) {
-        self.try_kubectl(arguments).unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"));
-    }
-
     fn try_kubectl(&self, arguments: &[&str]) -> Result<(), String> {
         let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
         let kubectl = std::process::Command::new(tools).arg("kubectl").output().expect("hack/tools.sh runs").stdout;
@@ -318,6 +314,9 @@ impl World {
     }
 }
 
+/// The longest that an election waits for a leader to recover.
+pub const FAILOVER_DELAY: Millis = 2_000;
+
 /// What elections differ in: further fields of their spec, and what they write.
 fn variant(number: usize) -> (Value, Markings) {
     let marking = |key: &str, value: &str| Marking {
@@ -327,7 +326,7 @@ fn variant(number: usize) -> (Value, Markings) {
     let roles = Markings { leader: marking("role", "leader"), follower: marking("role", "follower") };
     match number % 4 {
         0 => (json!({}), roles),
-        1 => (json!({"handover": {"failoverDelaySeconds": 2}}), roles),
+        1 => (json!({"handover": {"failoverDelaySeconds": FAILOVER_DELAY / 1_000}}), roles),
         2 => (json!({"preemption": "HigherPriority"}), roles),
         _ => {
             let own = Markings { leader: marking("example.com/active", "yes"), follower: Marking::default() };
