@@ -1,6 +1,10 @@
 //! Keeps every revision of the pods of a namespace, and says whether the promise was kept at each. It shares no code with the
 //! operator's watches: it reads the API server's own stream line by line.
 
+// It is part of more than one test program, and each would look for it elsewhere.
+#[path = "recorder/tests.rs"]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -163,26 +167,7 @@ impl Recorder {
     /// The longest time in which no pod carried `role: leader`, although there was a pod all the while that is ready, not being
     /// deleted and not finished. As the recorder's own clock saw it.
     pub fn longest_vacancy(&self) -> Duration {
-        let (mut leaders, mut eligible) = (BTreeSet::new(), BTreeSet::new());
-        let (mut since, mut longest): (Option<Instant>, _) = (None, Duration::ZERO);
-        for revision in self.revisions() {
-            let (uid, at) = (&revision.uid, revision.at);
-            if revision.leads() {
-                leaders.insert(uid.clone())
-            } else {
-                leaders.remove(uid)
-            };
-            let could = revision.ready && !revision.leaving && !revision.deleted;
-            if could {
-                eligible.insert(uid.clone())
-            } else {
-                eligible.remove(uid)
-            };
-            longest = longest.max(since.map(|since| at.duration_since(since)).unwrap_or_default());
-            let vacant = leaders.is_empty() && !eligible.is_empty();
-            since = vacant.then(|| since.unwrap_or(at));
-        }
-        longest
+        longest_vacancy(&self.revisions())
     }
 
     /// The versions of all writes that changed a pod of this name.
@@ -197,8 +182,32 @@ impl Drop for Recorder {
     }
 }
 
+fn longest_vacancy(revisions: &[Revision]) -> Duration {
+    let (mut leaders, mut eligible) = (BTreeSet::new(), BTreeSet::new());
+    let (mut since, mut longest): (Option<Instant>, _) = (None, Duration::ZERO);
+    for revision in revisions {
+        let (uid, at) = (&revision.uid, revision.at);
+        if revision.leads() {
+            leaders.insert(uid.clone())
+        } else {
+            leaders.remove(uid)
+        };
+        let could = revision.ready && !revision.leaving && !revision.deleted;
+        if could {
+            eligible.insert(uid.clone())
+        } else {
+            eligible.remove(uid)
+        };
+        longest = longest.max(since.map(|since| at.duration_since(since)).unwrap_or_default());
+        let vacant = leaders.is_empty() && !eligible.is_empty();
+        since = vacant.then(|| since.unwrap_or(at));
+    }
+    longest
+}
+
 fn promises(revisions: &[Revision], by_hand: &[u64], excused: &[(&str, u64)]) -> usize {
-    let mut leaders: BTreeMap<String, Revision> = BTreeMap::new();
+    // Each with the revision from which on it has led, and the term that it shows.
+    let mut leaders: BTreeMap<String, (Revision, i64)> = BTreeMap::new();
     let mut last: BTreeMap<Option<String>, (i64, String)> = BTreeMap::new();
     let mut count = 0;
     for revision in revisions {
@@ -206,23 +215,23 @@ fn promises(revisions: &[Revision], by_hand: &[u64], excused: &[(&str, u64)]) ->
             leaders.remove(&revision.uid);
             continue;
         }
-        if !leaders.contains_key(&revision.uid) {
-            leaders.insert(revision.uid.clone(), revision.clone());
-            let term = revision.term.expect("a leader carries its term");
-            let leadership = (term, revision.uid.clone());
-            let before = last.insert(revision.election.clone(), leadership.clone());
-            // A label that is put back under its own term is the same leadership.
-            if before.as_ref() != Some(&leadership) {
-                count += 1;
-                let rises = before.as_ref().is_none_or(|(before, _)| *before < term);
-                assert!(rises, "term {term} after {before:?}: {revisions:#?}");
-            }
+        let term = revision.term.expect("a leader carries its term");
+        let begins = !leaders.contains_key(&revision.uid);
+        let (_, shown) = leaders.entry(revision.uid.clone()).or_insert_with(|| (revision.clone(), i64::MIN));
+        let changed = std::mem::replace(shown, term) != term;
+        let leadership = (term, revision.uid.clone());
+        // A label that is put back under its own term is the same leadership, and so is one under a record that was written anew.
+        if changed && last.get(&revision.election) != Some(&leadership) {
+            let before = last.insert(revision.election.clone(), leadership);
+            let rises = before.as_ref().is_none_or(|(before, _)| *before < term);
+            assert!(rises, "term {term} after {before:?}: {revisions:#?}");
+            count += usize::from(begins);
         }
-        let excuse = |leader: &&Revision| {
+        let excuse = |leader: &Revision| {
             let mut ranges = excused.iter().filter(|(pod, _)| *pod == leader.pod);
             ranges.any(|(_, from)| leader.version <= *from && *from <= revision.version)
         };
-        let alone = leaders.values().filter(|leader| !excuse(leader)).count() <= 1;
+        let alone = leaders.values().filter(|(leader, _)| !excuse(leader)).count() <= 1;
         assert!(alone, "two leaders at version {}: {:#?}\n{:#?}", revision.version, leaders, revisions);
     }
     assert!(leaders.len() <= 1, "two leaders in the end: {leaders:#?}\n{revisions:#?}");

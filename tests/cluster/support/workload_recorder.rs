@@ -1,7 +1,10 @@
 //! Keeps every revision of the workloads of a namespace and of their pods, and says whether the promise was kept at each. It shares
 //! no code with the operator's watches: it reads the API server's own streams line by line.
 
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -153,47 +156,13 @@ impl WorkloadRecorder {
     }
 
     /// The same but for the versions in this range.
-    pub fn assert_never_both_enabled_but_for(all: &[&Self], exempt: std::ops::Range<u64>) {
-        let mut enabled: Vec<BTreeSet<String>> = vec![BTreeSet::new(); all.len()];
-        let mut terms: BTreeMap<usize, i64> = BTreeMap::new();
-        for (side, seen) in merged(all) {
-            let runs = seen.kind() != "Pod" && seen.claimed() && seen.may_run();
-            let began = !enabled[side].contains(&seen.uid());
-            if runs {
-                enabled[side].insert(seen.uid());
-            } else {
-                enabled[side].remove(&seen.uid());
-            }
-            if exempt.contains(&seen.version) {
-                continue;
-            }
-            let both = enabled.iter().filter(|enabled| !enabled.is_empty()).count() > 1;
-            assert!(!both, "enabled in several clusters at {seen:?}:\n{}", story(all));
-            if runs && began && annotation(&seen.object, ENABLED) == Some("true") {
-                let term = annotation(&seen.object, "lictor.dev/term").and_then(|term| term.parse().ok());
-                let term: i64 = term.expect("an enabled workload carries its term");
-                let others = terms.iter().filter(|(other, _)| **other != side).map(|(_, term)| *term).max();
-                assert!(others.is_none_or(|others| others < term), "the term of {seen:?}:\n{}", story(all));
-                terms.insert(side, term.max(terms.get(&side).copied().unwrap_or_default()));
-            }
-        }
+    pub fn assert_never_both_enabled_but_for(all: &[&Self], exempt: Range<u64>) {
+        never_both_enabled(&merged(all), &exempt).unwrap_or_else(|wrong| panic!("{wrong}:\n{}", story(all)));
     }
 
     /// Panics unless from this version on, pods of workloads ran in at most one of the clusters at every revision.
     pub fn assert_never_both_run(all: &[&Self], from: u64) {
-        let mut running: Vec<BTreeSet<String>> = vec![BTreeSet::new(); all.len()];
-        for (side, seen) in merged(all) {
-            if seen.kind() != "Pod" || seen.key.starts_with("Pod/gate-") {
-                continue;
-            }
-            if seen.pod_runs() {
-                running[side].insert(seen.uid());
-            } else {
-                running[side].remove(&seen.uid());
-            }
-            let both = seen.version >= from && running.iter().filter(|running| !running.is_empty()).count() > 1;
-            assert!(!both, "pods in several clusters at {seen:?}, {running:?}:\n{}", story(all));
-        }
+        never_both_run(&merged(all), from).unwrap_or_else(|wrong| panic!("{wrong}:\n{}", story(all)));
     }
 
     /// How long it took from the last workload of one cluster that was disabled to the first that was then enabled in the other,
@@ -220,6 +189,57 @@ impl Drop for WorkloadRecorder {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
+}
+
+/// Judges all revisions of all sides in the order of their versions.
+fn never_both_enabled(merged: &[(usize, Seen)], exempt: &Range<u64>) -> Result<(), String> {
+    let mut enabled: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+    let mut terms: BTreeMap<usize, i64> = BTreeMap::new();
+    for (side, seen) in merged {
+        let runs = seen.kind() != "Pod" && seen.claimed() && seen.may_run();
+        let of_side = enabled.entry(*side).or_default();
+        let began = !of_side.contains(&seen.uid());
+        if runs {
+            of_side.insert(seen.uid());
+        } else {
+            of_side.remove(&seen.uid());
+        }
+        if exempt.contains(&seen.version) {
+            continue;
+        }
+        if enabled.values().filter(|enabled| !enabled.is_empty()).count() > 1 {
+            return Err(format!("enabled in several clusters at {seen:?}"));
+        }
+        if runs && began && annotation(&seen.object, ENABLED) == Some("true") {
+            let term = annotation(&seen.object, "lictor.dev/term").and_then(|term| term.parse().ok());
+            let Some(term): Option<i64> = term else { return Err(format!("enabled without a term: {seen:?}")) };
+            let others = terms.iter().filter(|(other, _)| *other != side).map(|(_, term)| *term).max();
+            if others.is_some_and(|others| others >= term) {
+                return Err(format!("the term does not rise: {seen:?}"));
+            }
+            terms.insert(*side, term.max(terms.get(side).copied().unwrap_or_default()));
+        }
+    }
+    Ok(())
+}
+
+fn never_both_run(merged: &[(usize, Seen)], from: u64) -> Result<(), String> {
+    let mut running: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+    for (side, seen) in merged {
+        if seen.kind() != "Pod" || seen.key.starts_with("Pod/gate-") {
+            continue;
+        }
+        let of_side = running.entry(*side).or_default();
+        if seen.pod_runs() {
+            of_side.insert(seen.uid());
+        } else {
+            of_side.remove(&seen.uid());
+        }
+        if seen.version >= from && running.values().filter(|running| !running.is_empty()).count() > 1 {
+            return Err(format!("pods in several clusters at {seen:?}, {running:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn merged(all: &[&WorkloadRecorder]) -> Vec<(usize, Seen)> {
