@@ -7,7 +7,19 @@ use lictor::api::{ElectionClass, LeaderElection};
 use serde_json::{Value, json};
 
 use crate::consul_support::Consul;
-use crate::support::{Lab, Operator, eventually};
+use crate::support::{LEASE, Lab, Operator, eventually};
+
+/// The TTL of the sessions in these tests.
+pub const TTL: Duration = Duration::from_secs(10);
+/// The lock delay that classes have by default.
+const LOCK_DELAY: Duration = Duration::from_secs(1);
+/// How long an operator that begins to act waits for Consul.
+const WAIT_FOR_CONSUL: Duration = Duration::from_secs(5);
+/// How long a group may be without a leader, by docs/consul.md: until Consul gives the lock away, a renewal whose answer was lost, and
+/// the take-over by another operator. From the settings of these tests: what the operator states about itself judges nothing.
+pub const LED_WITHIN: Duration = Duration::from_secs(
+    2 * TTL.as_secs() + TTL.as_secs().div_ceil(3) + LOCK_DELAY.as_secs() + LEASE.as_secs() + WAIT_FOR_CONSUL.as_secs(),
+);
 
 /// A cluster, as far as Consul and the others can tell.
 pub struct Member {
@@ -27,7 +39,7 @@ impl Member {
     pub async fn of(lab: Lab, test: &str, cluster: &str, address: &str, consul: Value) -> Self {
         let prefix = format!("{test}-{}", std::process::id());
         let member = Self { class: lab.namespace.clone(), cluster: cluster.into(), prefix, lab };
-        let mut fields = json!({"address": address, "cluster": cluster, "sessions": {"ttlSeconds": 10}});
+        let mut fields = json!({"address": address, "cluster": cluster, "sessions": {"ttlSeconds": TTL.as_secs()}});
         for (name, value) in consul.as_object().into_iter().flatten() {
             fields[name] = value.clone();
         }
@@ -93,13 +105,6 @@ impl Member {
     /// The key of the election's lock.
     pub fn key(&self) -> String {
         format!("{}/web", self.prefix)
-    }
-
-    /// How long the group may be without a leader, by the election's own status.
-    pub async fn bound(&self) -> Duration {
-        let named = |election: &LeaderElection| election.status.as_ref()?.worst_case_failover_seconds;
-        let election = self.lab.wait_status("web", "the status names a bound", |found| named(found).is_some()).await;
-        Duration::from_secs(named(&election).and_then(|bound| bound.try_into().ok()).expect("a bound is a number"))
     }
 
     /// Waits until the class's condition Ready has this status and reason; returns its message.

@@ -1,6 +1,7 @@
 //! A namespace for one test, with what is usually done in it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -11,6 +12,9 @@ use lictor::api::LeaderElection;
 use serde_json::{Value, json};
 
 use super::{Cluster, Operator, Recorder, eventually};
+
+/// The operators' own Lease, unless a test gives another length.
+pub const LEASE: Duration = Duration::from_secs(3);
 
 /// A namespace of the shared control plane.
 pub struct Lab {
@@ -62,7 +66,8 @@ impl Lab {
 
     /// The same with these variables in its environment.
     pub fn operator_in(&self, kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Operator {
-        let own = ["--namespaces", &self.namespace, "--lease-namespace", &self.namespace, "--lease-duration", "3s"];
+        let lease = format!("{}s", LEASE.as_secs());
+        let own = ["--namespaces", &self.namespace, "--lease-namespace", &self.namespace, "--lease-duration", &lease];
         // What the test gives, comes later and is what counts.
         let mut all: Vec<&str> = own.into_iter().filter(|_| true).collect();
         for pair in arguments.chunks(2) {

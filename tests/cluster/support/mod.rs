@@ -11,7 +11,7 @@ pub mod workloads;
 mod world;
 
 pub use cluster::Cluster;
-pub use lab::{Lab, PodSpec, is_ready};
+pub use lab::{LEASE, Lab, PodSpec, is_ready};
 pub use operator::Operator;
 pub use proxy::{Answered, Asked, Proxy};
 pub use recorder::Recorder;

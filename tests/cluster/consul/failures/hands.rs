@@ -17,7 +17,6 @@ async fn at(test: &str, cluster: &str, fields: Value) -> Member {
 async fn key_between_clusters() {
     let test = "hand-key";
     let (west, east) = two(at(test, "west", json!({})).await, at(test, "east", json!({})).await).await;
-    let bound = west.member.bound().await;
     let path = format!("/v1/kv/{}", west.member.key());
     for way in ["delete", "edit", "delete", "delete and put", "delete"] {
         let before = entry(Consul::shared(), &west.member.key()).await.expect("the key is there");
@@ -41,7 +40,7 @@ async fn key_between_clusters() {
             if newer && leaders == [holder] { Ok(()) } else { Err(format!("{found}, {roles:?}")) }
         })
         .await;
-        within(&format!("{test}, after: {way}"), began, bound);
+        within(&format!("{test}, after: {way}"), began);
     }
     kept_their_promises(&[&west, &east]).await;
 }
@@ -50,7 +49,6 @@ async fn key_between_clusters() {
 async fn key_of_a_hanging_cluster() {
     let test = "hand-hangs";
     let (west, east) = two(at(test, "west", json!({})).await, at(test, "east", json!({})).await).await;
-    let bound = west.member.bound().await;
     west.operator.signal("STOP");
     Consul::shared().api().delete(&format!("/v1/kv/{}", west.member.key())).await.expect("Consul answers").ok();
     let began = Instant::now();
@@ -60,7 +58,7 @@ async fn key_of_a_hanging_cluster() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     west.operator.signal("CONT");
     west.member.lab.wait_leader("a").await;
-    within("hand-hangs, led again by the same cluster", began, bound);
+    within("hand-hangs, led again by the same cluster", began);
     east.member.wait_led_elsewhere("west", "a").await;
     kept_their_promises(&[&west, &east]).await;
 }
@@ -70,7 +68,6 @@ async fn node() {
     let test = "hand-node";
     let member = at(test, "west", json!({"node": {"name": test}})).await;
     let (side, leader) = Side::led(member, &["a", "b"]).await;
-    let bound = side.member.bound().await;
     let before = sessions_of(Consul::shared(), &side.member, test).await;
     let gone = json!({"Node": test});
     Consul::shared().api().put("/v1/catalog/deregister", gone).await.expect("Consul answers").ok();
@@ -78,7 +75,7 @@ async fn node() {
     let note = side.member.lab.wait_event("LeaderElection", "web", "NoLeader").await;
     assert!(note.contains("the lock was lost"), "{note}");
     side.member.lab.wait_leader(&leader).await;
-    within("hand-node, led again by the same pod", began, bound);
+    within("hand-node, led again by the same pod", began);
     side.operator.logs("somebody destroyed it or its node").await;
     let after = sessions_of(Consul::shared(), &side.member, test).await;
     assert!(after.len() == 1 && after != before, "{after:?}");

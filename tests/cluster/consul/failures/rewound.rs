@@ -66,7 +66,6 @@ async fn one_cluster(consul: &Consul) {
     let before_all = Snapshot::save(consul, "before");
     let member = Member::new("rewound-one", "west", consul.address(), json!({})).await;
     let (side, mut leader) = Side::led(member, &["a", "b"]).await;
-    let bound = side.member.bound().await;
     let earlier = Snapshot::save(consul, "earlier");
     for name in ["c", "d", "e"] {
         leader = failover(&side, &leader, name).await;
@@ -77,7 +76,7 @@ async fn one_cluster(consul: &Consul) {
     earlier.restore(consul);
     let began = Instant::now();
     settled(consul, &side, &leader).await;
-    within("rewound-one, an older record", began, bound);
+    within("rewound-one, an older record", began);
     assert!(term(&side, &leader).await > highest, "the term has risen");
     assert_eq!(side.recorder.demoted_at().map(|_| side.recorder.leaders_since_first().last().copied()), Some(Some(1)));
     leader = failover(&side, &leader, "f").await;
@@ -87,7 +86,7 @@ async fn one_cluster(consul: &Consul) {
     before_all.restore(consul);
     let began = Instant::now();
     settled(consul, &side, &leader).await;
-    within("rewound-one, no record and no session", began, bound);
+    within("rewound-one, no record and no session", began);
     assert!(term(&side, &leader).await > highest, "the term has risen");
     leader = failover(&side, &leader, "g").await;
 
@@ -107,7 +106,7 @@ async fn one_cluster(consul: &Consul) {
     old.restore(consul);
     let began = Instant::now();
     settled(consul, &side, &leader).await;
-    within("rewound-one, the lock of an earlier session", began, bound);
+    within("rewound-one, the lock of an earlier session", began);
     assert!(term(&side, &leader).await > highest, "the term has risen");
     failover(&side, &leader, "i").await;
     side.kept_its_promises().await;
@@ -121,7 +120,6 @@ async fn two_clusters_without_locks(consul: &Consul) {
         Member::new("rewound-none", "east", consul.address(), json!({})).await,
     )
     .await;
-    let bound = west.member.bound().await;
     for _ in 0..3 {
         let holder = || async {
             let found = entry(consul, &west.member.key()).await.unwrap_or_default();
@@ -138,7 +136,7 @@ async fn two_clusters_without_locks(consul: &Consul) {
             if leads == [holder.as_str()] { Ok(()) } else { Err(format!("{roles:?}, {holder}")) }
         })
         .await;
-        within("rewound-none, no locks and no sessions", began, bound);
+        within("rewound-none, no locks and no sessions", began);
         let (cluster, pod, other) =
             if holder().await == Ok("a".into()) { ("west", "a", &east) } else { ("east", "b", &west) };
         other.member.wait_led_elsewhere(cluster, pod).await;
@@ -153,7 +151,6 @@ async fn two_clusters(consul: &Consul) {
         Member::new("rewound-two", "east", consul.address(), json!({})).await,
     )
     .await;
-    let bound = west.member.bound().await;
     // The lock is the west's in the snapshot, and the east's afterwards.
     let wests = Snapshot::save(consul, "wests");
     west.member.lab.kill_pod("a").await;
@@ -166,7 +163,7 @@ async fn two_clusters(consul: &Consul) {
     wests.restore(consul);
     let began = Instant::now();
     west.member.lab.wait_leader("c").await;
-    within("rewound-two, back to the other cluster", began, bound);
+    within("rewound-two, back to the other cluster", began);
     east.member.wait_led_elsewhere("west", "c").await;
     kept_their_promises(&[&west, &east]).await;
 
@@ -180,7 +177,7 @@ async fn two_clusters(consul: &Consul) {
     let reason = "LedElsewhere";
     east.member.lab.wait_condition("web", "Elected", "True", reason).await;
     east.member.lab.wait_leader("b").await;
-    within("rewound-two, back to a cluster that is gone", began, bound);
+    within("rewound-two, back to a cluster that is gone", began);
     kept_their_promises(&[&west, &east]).await;
 }
 

@@ -55,7 +55,6 @@ async fn revoked(consul: &Consul) {
     let (second, next) = token_of(consul, test);
     let member = at_three(consul, consul.server(1), test, Some(&first)).await;
     let (side, leader) = Side::led(member, &["a", "b"]).await;
-    let bound = side.member.bound().await;
     let node = format!("lictor-{test}");
     let session = sessions_of(consul, &side.member, &node).await;
     let before = entry(consul, &side.member.key()).await;
@@ -80,7 +79,7 @@ async fn revoked(consul: &Consul) {
     give(&side.member, &token_of(consul, test).0).await;
     let began = Instant::now();
     side.member.lab.wait_leader(&leader).await;
-    within("right-gone, led again with a new token", began, bound);
+    within("right-gone, led again with a new token", began);
     side.member.wait_class("True", "Answers").await;
     side.kept_its_promises().await;
 }
@@ -91,7 +90,6 @@ async fn hidden(consul: &Consul) {
     let (first, _) = token(consul, test, &rules(test, &keys(test)));
     let member = at_three(consul, consul.server(1), test, Some(&first)).await;
     let (side, leader) = Side::led(member, &["a", "b"]).await;
-    let bound = side.member.bound().await;
     let before = entry(consul, &side.member.key()).await.expect("the key is there");
 
     let update = |rules: String| {
@@ -110,7 +108,7 @@ async fn hidden(consul: &Consul) {
     update(rules(test, &keys(test)));
     let began = Instant::now();
     side.member.lab.wait_leader(&leader).await;
-    within("right-keys, led again with all rights", began, bound);
+    within("right-keys, led again with all rights", began);
     side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
     let found = entry(consul, &side.member.key()).await.expect("the key is there");
     assert_eq!(found["Session"], before["Session"], "the lock was never let go of");

@@ -49,14 +49,13 @@ async fn away_at_the_start(consul: &Consul) {
     side.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
     let message = side.member.lab.wait_condition("web", "StoreReachable", "False", "NoAnswer").await;
     assert!(message.contains("class's condition Ready"), "{message}");
-    let bound = side.member.bound().await;
     assert!(side.member.lab.roles().await.iter().all(|(_, role)| role != "leader"));
 
     consul.server(1).start();
     consul.server(1).usable().await;
     let began = Instant::now();
     let leader = side.member.lab.wait_any_leader().await;
-    within("fail-start, led when Consul is there", began, bound);
+    within("fail-start, led when Consul is there", began);
     side.member.wait_class("True", "Answers").await;
     side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
 
@@ -72,7 +71,7 @@ async fn away_at_the_start(consul: &Consul) {
     consul.server(1).resume();
     let began = Instant::now();
     side.member.lab.wait_leader(&leader).await;
-    within("fail-start, led again when Consul goes on", began, bound);
+    within("fail-start, led again when Consul goes on", began);
     side.kept_its_promises().await;
 }
 
@@ -83,7 +82,6 @@ async fn going_away(consul: &Consul) {
     let (kept, stays) =
         Side::led(Member::new("fail-kept", "west", consul.address(), json!({})).await, &["a", "b"]).await;
     kept.member.elect(json!({"whenStoreIsLost": "Keep"})).await;
-    let bound = demoted.member.bound().await;
 
     // It hangs, and goes on with all that it knew.
     consul.server(1).pause();
@@ -99,7 +97,7 @@ async fn going_away(consul: &Consul) {
     consul.server(1).resume();
     let began = Instant::now();
     let again = demoted.member.lab.wait_any_leader().await;
-    within("fail-away, led when Consul goes on", began, bound);
+    within("fail-away, led when Consul goes on", began);
     assert_eq!(again, leader, "nobody else could lead meanwhile");
     demoted.member.wait_class("True", "Answers").await;
     demoted.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
@@ -111,7 +109,7 @@ async fn going_away(consul: &Consul) {
     consul.server(1).usable().await;
     let began = Instant::now();
     demoted.member.lab.wait_any_leader().await;
-    within("fail-away, led when Consul has begun anew", began, bound);
+    within("fail-away, led when Consul has begun anew", began);
     kept.member.wait_class("True", "Answers").await;
     eventually("the kept one's lock is there again", || async {
         let found = super::super::member::entry(consul, &kept.member.key()).await.unwrap_or_default();
@@ -131,7 +129,6 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
     let asked = consul.servers().iter().find(|server| !std::ptr::eq(*server, first)).expect("there are three");
     let member = at_three(consul, asked, "fail-three", None).await;
     let (side, leader) = Side::led(member, &["a", "b"]).await;
-    let bound = side.member.bound().await;
 
     first.kill();
     let began = Instant::now();
@@ -142,7 +139,7 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
     side.member.lab.kill_pod(&leader).await;
     let next = if leader == "a" { "b" } else { "a" };
     side.member.lab.wait_leader(next).await;
-    within("fail-three, failover after Consul's leader died", began, bound);
+    within("fail-three, failover after Consul's leader died", began);
     side.member.wait_class("True", "Answers").await;
     side.member.lab.ready_pods(&["c"]).await;
 
@@ -158,7 +155,7 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
     third.resume();
     let began = Instant::now();
     side.member.lab.wait_leader(next).await;
-    within("fail-three, led when the quorum is there again", began, bound);
+    within("fail-three, led when the quorum is there again", began);
     side.member.wait_class("True", "Answers").await;
     side.kept_its_promises().await;
 }

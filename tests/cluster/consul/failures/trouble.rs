@@ -20,7 +20,6 @@ async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
     let proxy = toxiproxy.proxy(consul.server(1).socket()).await;
     let member = Member::new("limits", "west", &format!("http://{}", proxy.address()), json!({})).await;
     let (side, leader) = Side::led(member, &["a", "b"]).await;
-    let bound = side.member.bound().await;
     let requests = "request_limits { mode = \"enforcing\", read_rate = 0.001, write_rate = 0.001 }";
     let connections = "http_max_conns_per_client = 1";
     for (what, limit, reason) in [("connections", connections, "Busy"), ("requests", requests, "SessionsFail")] {
@@ -45,7 +44,7 @@ async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
         let began = Instant::now();
         side.member.lab.wait_leader(&leader).await;
         side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
-        within(&format!("limits on {what}, led when they are lifted"), began, bound);
+        within(&format!("limits on {what}, led when they are lifted"), began);
         side.member.wait_class("True", "Answers").await;
         assert_eq!(sessions(consul, &side.member).await, session);
     }
@@ -115,7 +114,6 @@ async fn answers() {
     let stub = Stub::start(Consul::shared().address()).await;
     let member = Member::new("answers", "west", &stub.address, json!({})).await;
     let (side, mut leader) = Side::led(member, &["a", "b"]).await;
-    let bound = side.member.bound().await;
     for (number, (status, done)) in
         [(500, true), (503, true), (500, false), (503, false), (429, false)].into_iter().enumerate()
     {
@@ -124,7 +122,7 @@ async fn answers() {
         let began = Instant::now();
         side.member.lab.kill_pod(&leader).await;
         leader = side.member.lab.wait_any_leader().await;
-        within(&format!("answers, {status}, carried out: {done}"), began, bound);
+        within(&format!("answers, {status}, carried out: {done}"), began);
         assert_eq!(*stub.next.lock().unwrap(), None, "it was answered so");
         eventually("the lock says so", || async {
             let found = entry(Consul::shared(), &side.member.key()).await.unwrap_or_default();
