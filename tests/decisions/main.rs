@@ -25,7 +25,9 @@ type Run = fn(seed: u64, keep: bool) -> Result<Shown, (String, Vec<String>)>;
 /// What was done and looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
+    /// What went wrong.
     pub faults: u64,
+    /// How often somebody was made leader.
     pub leaderships: u64,
     /// How often, or for how many milliseconds, something was judged.
     pub judged: u64,
