@@ -28,8 +28,10 @@ impl Lab {
     async fn assert_fails_over(&self) {
         let leader = self.wait_any_leader().await;
         self.kill_pod(&leader).await;
-        self.pod(&leader, PodSpec::default()).await;
-        self.wait_ready(&leader, true).await;
+        // By another name: what deletes pods here may be late, and goes by the name.
+        let next = format!("{leader}-next");
+        self.pod(&next, PodSpec::default()).await;
+        self.wait_ready(&next, true).await;
         self.wait_any_leader().await;
     }
 

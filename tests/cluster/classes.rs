@@ -22,7 +22,11 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
     let name = format!("status-{}", lab.namespace);
     let object = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name},
-        "spec": {"consul": {"address": "http://consul.example:8500", "cluster": "west"}},
+        "spec": {
+            "consul": {"address": "http://consul.example:8500", "cluster": "west"},
+            // The operators of other tests must not serve it.
+            "controller": "test/nobody",
+        },
     });
     let object = serde_json::from_value(object).expect("a class");
     let made = classes.create(&PostParams::default(), &object).await.expect("a class can be made");
@@ -44,7 +48,7 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
     let text = lab.try_kubectl(&["get", "lec", &name], None).expect("kubectl shows it");
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["NAME", "CONTROLLER", "CONSUL", "KEYS", "READY", "AGE"]);
-    assert_eq!(rows[1][1..4], ["lictor.dev/operator", "http://consul.example:8500", "True"], "{text}");
+    assert_eq!(rows[1][1..4], ["test/nobody", "http://consul.example:8500", "True"], "{text}");
 
     // What is not known any more vanishes.
     let less = status(false, Some(ConsulStatus { node: None, sessions: Vec::new(), ..consul }));
