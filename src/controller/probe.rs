@@ -90,3 +90,31 @@ async fn ask(ip: IpAddr, target: &ProbeTarget, limit: Duration, http: &reqwest::
         ProbeTarget::Tcp(port) => matches!(timeout(limit, TcpStream::connect((ip, *port))).await, Ok(Ok(_))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pod_is_asked_at_its_address_of_either_family() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).await.unwrap();
+            let local = listener.local_addr().unwrap();
+            tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let _ = stream.read(&mut [0; 1024]).await;
+                    let _ =
+                        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+                }
+            });
+            let (http, limit) = (client().unwrap(), Duration::from_secs(10));
+            for target in [ProbeTarget::Http(local.port(), "/leader".into()), ProbeTarget::Tcp(local.port())] {
+                assert!(ask(local.ip(), &target, limit, &http).await, "{local} {target:?}");
+            }
+        }
+    }
+}

@@ -17,6 +17,7 @@ mod elections;
 mod examples;
 mod exchanges;
 mod installation;
+mod kept;
 mod late_writer;
 mod operator;
 mod policies;
