@@ -121,7 +121,7 @@ async fn the_present_version_writes_what_is_kept_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_in_consul_is_written_and_read_as_it_is_kept() {
     let _ = Consul::shared();
-    let member = Member::new("kept-consul", "west", &Consul::shared().address(), json!({})).await;
+    let member = Member::new("kept-consul", "west", Consul::shared().address(), json!({})).await;
     member.lab.ready_pods(&["a"]).await;
     let mut operator = member.operator(&[]);
     member.elect(json!({})).await;
@@ -136,7 +136,7 @@ async fn a_record_in_consul_is_written_and_read_as_it_is_kept() {
             Lab::new("kept-consul-east").await,
             "kept-consul",
             "east",
-            &Consul::shared().address(),
+            Consul::shared().address(),
             json!({}),
         )
         .await;
