@@ -37,10 +37,12 @@ impl Cluster {
             Command::ReadPod { name, .. } => Outcome::PodRead(Ok(world.all().find(|pod| pod.name == *name).cloned())),
             Command::WritePod(write) => {
                 if let (Some(pod), None) = (world.pod(place(&write.uid).0), world.allows(checks, write))
-                    && let Some(done) = self.pretend(operator, pod, write, request.awaited)
+                    && let Some(stays) = self.pretends(operator, pod, write, request.awaited)
                 {
-                    let stays = matches!(&done, PodOutcome::Written(after) if after.labels != pod.labels);
-                    return (Outcome::PodWritten(done), stays);
+                    // What is told has to look like a write: the core does not count another one.
+                    let mut told = patched(pod, write);
+                    told.version = Version(pod.version.0 + 1);
+                    return (Outcome::PodWritten(PodOutcome::Written(Box::new(told))), stays);
                 }
                 let written = world.write_pod(checks, write);
                 self.count_pod(request, write, &written);
@@ -51,22 +53,19 @@ impl Cluster {
         (outcome, false)
     }
 
-    /// What an operator is told although it is not so, because a rule is switched off.
-    fn pretend(&self, operator: &Operator, pod: &Pod, write: &WritePod, awaited: bool) -> Option<PodOutcome> {
+    /// Whether an operator is told that a write was done although it was not, because a rule is switched off, and whether it is still
+    /// to be done then.
+    fn pretends(&self, operator: &Operator, pod: &Pod, write: &WritePod, awaited: bool) -> Option<bool> {
         let markings = &spec().0.markings;
         let stamp = write.change == PodChange::Demote && markings.is_follower(pod);
         let previous = write.change == PodChange::Demote
             && operator.replaced.as_ref() == Some(&write.uid)
             && operator.pods.get(&place(&write.uid).0).is_none_or(|known| !markings.shows_leader(known));
         if (stamp && self.lacks(Rule::Stamps)) || (previous && self.lacks(Rule::PreviousDemoted)) {
-            return Some(PodOutcome::Written(Box::new(pod.clone())));
+            return Some(false);
         }
         let demotion = write.change == PodChange::Demote && markings.shows_leader(pod);
-        (demotion && awaited && self.lacks(Rule::DemotionAwaited)).then(|| {
-            let mut after = patched(pod, write);
-            after.version = Version(pod.version.0 + 1);
-            PodOutcome::Written(Box::new(after))
-        })
+        (demotion && awaited && self.lacks(Rule::DemotionAwaited)).then_some(true)
     }
 
     // What was reached, to know that it was
