@@ -23,7 +23,6 @@ use self::decide::{Candidate, Decision};
 use self::legacy::Inheritance;
 use self::promotions::Promotions;
 use self::records::Intent;
-pub(super) use self::troubles::LEFT;
 use self::troubles::Troubles;
 use self::unheld::Losing;
 use self::upkeep::{Upkeep, drift};
@@ -379,8 +378,10 @@ impl Election {
                 self.troubles.forget(uid, PodChange::Promote);
             }
         }
-        for (uid, why) in found.left {
-            self.troubles.leave(&uid, why, now);
+        if let Some((Holder { pod: Some(pod), uid, .. }, failure)) = found.unwritten
+            && self.troubles.note(&uid, PodChange::Remove, false, &failure, now)
+        {
+            self.told.push(Announcement::LabelsRefused { pod, uid, why: failure.text().to_owned() });
         }
         self.gone.extend(found.gone);
         self.listed_locks.extend(found.locks);
@@ -487,7 +488,9 @@ impl Election {
         };
         let promotions = &self.promotions;
         let promoting = |pod: &Pod| promotions.may_come_to(pod);
-        match handover.advance(&self.name, &self.uid, view, &promoting, &mut next_op, commands) {
+        let troubles = &self.troubles;
+        let left = |pod: &Pod| troubles.is_left(pod, view);
+        match handover.advance(&self.name, &self.uid, view, &promoting, &left, &mut next_op, commands) {
             Progress::Waiting => {
                 self.phase = Phase::HandingOver(handover);
                 false

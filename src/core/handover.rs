@@ -25,7 +25,6 @@
 
 use std::collections::BTreeMap;
 
-use super::election::LEFT;
 use super::marking::term_of;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
@@ -92,8 +91,8 @@ pub(super) struct Found {
     pub(super) promoted: bool,
     /// The promotion was refused, or had no effect.
     pub(super) refused: Option<Failure>,
-    /// Pods from which the marks of an election that goes can't be taken off, and why.
-    pub(super) left: Vec<(Uid, String)>,
+    /// A pod from which the marks of an election that goes could not be taken off, and why.
+    pub(super) unwritten: Option<(Holder, Failure)>,
 }
 
 #[derive(Clone, Debug)]
@@ -197,13 +196,15 @@ impl Handover {
         Self::new(version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
     }
 
-    /// Sends what can be sent now. `promoting`: pods for which a promotion of this process may still be on its way.
+    /// Sends what can be sent now. `promoting`: pods for which a promotion of this process may still be on its way; `left`: pods that
+    /// can't be written to, and keep the marks of an election that goes.
     pub(super) fn advance(
         &mut self,
         election: &str,
         election_uid: &Uid,
         view: &View,
         promoting: &dyn Fn(&Pod) -> bool,
+        left: &dyn Fn(&Pod) -> bool,
         next_op: &mut dyn FnMut() -> OpId,
         commands: &mut Vec<Command>,
     ) -> Progress {
@@ -247,13 +248,14 @@ impl Handover {
             let listed = std::mem::take(listed);
             self.fences = Some(self.collect_fences(election, &listed, view));
         }
+        let spares = if self.purpose == Purpose::Withdraw { left } else { &|pod: &Pod| !promoting(pod) };
         let mut done = true;
         if view.order == HandoverOrder::PromoteFirst {
             done &= self.promote(election, view, next_op, commands);
             // Rule 2 turned round on purpose: the user prefers two leaders for a moment to none.
-            done = done && self.fence(election, promoting, next_op, commands);
+            done = done && self.fence(election, spares, next_op, commands);
         } else {
-            done &= self.fence(election, promoting, next_op, commands);
+            done &= self.fence(election, spares, next_op, commands);
             done = done && self.promote(election, view, next_op, commands);
         }
         if done { Progress::Done } else { Progress::Waiting }
@@ -298,11 +300,11 @@ impl Handover {
         let written = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
         let reads = !self.after_others && self.purpose != Purpose::Withdraw;
         let (fence, result) = fence.take(&uid, lacks, reads, outcome);
+        if let (Some(fence), Err(failure), Purpose::Withdraw) = (&fence, &result, &self.purpose) {
+            let pod = Holder { pod: Some(fence.name.clone()), uid: uid.clone(), node: None, ip: None };
+            self.found.unwritten = Some((pod, failure.clone()));
+        }
         match fence {
-            Some(fence) if self.purpose == Purpose::Withdraw && fence.refusals >= LEFT => {
-                let why = result.as_ref().err().map(Failure::text).unwrap_or_default().to_owned();
-                self.found.left.push((uid, why));
-            }
             Some(fence) => drop(self.fences.get_or_insert_default().insert(uid, fence)),
             None if written => {}
             None => self.found.gone.push(uid),
@@ -344,9 +346,10 @@ impl Handover {
         self.target.as_ref().map(|target| &target.holder)
     }
 
-    /// Whether every other pod was written to that must be, so that nobody else's write can be on its way.
+    /// Whether nobody else's write can be on its way, though nobody was promoted: the chain was unbroken before, and every other pod
+    /// was written to that must be. After somebody else's record it is not so: the pod that was to lead was not written to.
     pub(super) fn has_fenced(&self) -> bool {
-        self.fenced && self.fences.as_ref().is_some_and(BTreeMap::is_empty)
+        !self.after_others && self.fences.as_ref().is_some_and(BTreeMap::is_empty)
     }
 
     /// The user wants something else by now than this was begun for. What is refused may be so because of what it would write, and
@@ -419,17 +422,18 @@ impl Handover {
     fn fence(
         &mut self,
         election: &str,
-        promoting: &dyn Fn(&Pod) -> bool,
+        spares: &dyn Fn(&Pod) -> bool,
         next_op: &mut dyn FnMut() -> OpId,
         commands: &mut Vec<Command>,
     ) -> bool {
         let mut fences = self.fences.take().unwrap_or_default();
-        let skips = !self.after_others && self.purpose != Purpose::Withdraw;
+        let withdraws = self.purpose == Purpose::Withdraw;
         fences.retain(|_, fence| {
-            // Rule 8.
-            let skipped = matches!(&fence.state, FenceState::Due(pod)
-                if skips && fence.refusals > 0 && !self.shows_leader(pod) && !promoting(pod));
-            !skipped && fence.advance(next_op, |pod| self.fence_patch(election, pod), commands)
+            // Rule 8, or the election goes without this pod.
+            let needless = |pod: &Pod| withdraws || (!self.after_others && !self.shows_leader(pod));
+            let spared =
+                matches!(&fence.state, FenceState::Due(pod) if fence.refusals > 0 && needless(pod) && spares(pod));
+            !spared && fence.advance(next_op, |pod| self.fence_patch(election, pod), commands)
         });
         let all = fences.is_empty();
         self.fences = Some(fences);

@@ -31,6 +31,8 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     }
     let text = format!("can't {verb} {resource}: {}", said(status));
     match status.code {
+        // A server with too much to do says nothing of what was asked: it is read, and tried again.
+        408 | 429 => Failure::Unknown(text),
         // The request was not carried out.
         400..=499 => Failure::Refused(text),
         _ => Failure::Unknown(text),

@@ -15,12 +15,14 @@ use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
 use super::watch::Change;
-use super::{Version, watch_failure};
+use super::{Version, watch_failure, within};
 
 /// How long the API server keeps a watch open.
 const LENGTH: Duration = Duration::from_secs(20);
 /// A watch that says nothing for so long after its end has died without a word.
 const SILENCE: Duration = Duration::from_secs(5);
+/// How long an answer may take to begin: a connection that died silently is noticed then, too.
+const LIMIT: Duration = Duration::from_secs(25);
 const PAGE: u32 = 500;
 /// Pauses after failures. A failover must not wait for long after the API server is back.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -116,7 +118,7 @@ where
         let mut page = self.selection.clone().limit(PAGE);
         let (mut all, mut version) = (Vec::new(), None);
         loop {
-            let list = self.api.list(&page).await?;
+            let list = within(LIMIT, self.api.list(&page)).await?;
             let of_page = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
             let version = *version.get_or_insert(Version(of_page.ok_or_else(|| invalid("a list without a version"))?));
             all.extend(list.items.into_iter().map(&self.read));
@@ -137,7 +139,7 @@ where
 
     async fn begin(&mut self, version: Version) -> kube::Result<()> {
         if self.doubts {
-            let now = self.api.list(&self.selection.clone().limit(1)).await;
+            let now = within(LIMIT, self.api.list(&self.selection.clone().limit(1))).await;
             let now = now.inspect_err(|_| self.state = State::Listed(version))?.metadata.resource_version;
             if now.and_then(|now| now.parse().ok()).is_none_or(|now| Version(now) < version) {
                 return Ok(());
@@ -148,7 +150,7 @@ where
         let ListParams { label_selector, field_selector, .. } = self.selection.clone();
         let seconds = u32::try_from(LENGTH.as_secs()).ok();
         let parameters = WatchParams { label_selector, field_selector, timeout: seconds, ..WatchParams::default() };
-        match self.api.watch(&parameters, &version.to_string()).await {
+        match within(LIMIT, self.api.watch(&parameters, &version.to_string())).await {
             Ok(events) => self.state = State::Watching(version, events.boxed()),
             Err(error) => {
                 if !matches!(&error, kube::Error::Api(status) if status.code == GONE) {

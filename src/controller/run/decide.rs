@@ -275,14 +275,17 @@ impl Controller {
             has_candidate: (!candidates.is_empty() || entry.followed.cluster.is_some())
                 && !entry.group().is_some_and(|group| matches!(group.situation(), Situation::LedElsewhere(_))),
         });
+        let mut retry = None;
         if desired == Desired::Run
             && let Some(claims) = entry.superfluous_claims()
-            && entry.writes.may_write_metadata(now)
         {
-            let number = entry.writes.begin_metadata();
-            self.executor.write_metadata(entry.id.clone(), number, entry.object.clone(), true, claims);
+            if entry.writes.may_write_metadata(now) {
+                let number = entry.writes.begin_metadata();
+                self.executor.write_metadata(entry.id.clone(), number, entry.object.clone(), true, claims);
+            }
+            retry = Some(entry.writes.metadata.not_before.max(now + FINALIZER_RETRY));
         }
-        let mut next = [wake, registration::follow(entry, &self.executor)].into_iter().flatten().min();
+        let mut next = [wake, registration::follow(entry, &self.executor), retry].into_iter().flatten().min();
         if desired != Desired::Withdraw
             && let Some(status) = status(entry, refusal, &candidates, now, self.lease_duration)
         {

@@ -85,6 +85,8 @@ impl Promotions {
                 PodOutcome::Failed(Failure::Unknown(_)) => {}
                 // This one was not carried out; an earlier one may still be.
                 PodOutcome::Failed(_) => drop(promotion.ops.remove(&op)),
+                // Nor does one that changed nothing keep an earlier one away.
+                PodOutcome::Written(pod) if pod.version <= promotion.version => drop(promotion.ops.remove(&op)),
                 PodOutcome::Written(_) | PodOutcome::Conflict | PodOutcome::Gone => promotion.ops.clear(),
             }
             !promotion.ops.is_empty()

@@ -3,16 +3,20 @@
 //! Each pod has its own wait, so that one that can't be written to holds up no other.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use super::view::View;
 use crate::core::backoff::Backoff;
-use crate::core::{Failure, Instant, PodChange, Uid};
+use crate::core::{Failure, Instant, Pod, PodChange, Uid};
 
 /// After so many refusals in a row other pods go first, and the user is told.
 const REFUSED: u32 = 3;
-/// After so many refusals in a row the marks of an election that goes are left on the pod.
-pub(in crate::core) const LEFT: u32 = 5;
+/// After so many refusals in a row, over so long a time, the marks of an election that goes are left on the pod. An API server that was
+/// just started, or has too much to do, refuses for a moment.
+const LEFT: u32 = 5;
+const LEFT_AFTER: Duration = Duration::from_secs(15);
 /// A pod that was refused may be tried again in the place of another one that is refused, after this time.
-const TRIED_ANEW: std::time::Duration = std::time::Duration::from_secs(60);
+const TRIED_ANEW: Duration = Duration::from_secs(60);
 
 /// What kept pods from being written to, by pod and by what was to be written.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +33,7 @@ struct Trouble {
     refusals: u32,
     /// What the API server said, or what it keeps instead.
     why: String,
+    first: Instant,
     last: Instant,
     backoff: Backoff,
 }
@@ -46,7 +51,7 @@ impl Troubles {
     /// A write failed. Returns whether the user has to be told: it was refused, or had no effect, for the third time in a row.
     pub(super) fn note(&mut self, uid: &Uid, change: PodChange, urgent: bool, failure: &Failure, now: Instant) -> bool {
         let backoff = Backoff::new(&uid.0);
-        let new = Trouble { urgent, refusals: 0, why: String::new(), last: now, backoff: backoff.clone() };
+        let new = Trouble { urgent, refusals: 0, why: String::new(), first: now, last: now, backoff: backoff.clone() };
         let trouble = self.known.entry((uid.clone(), change)).or_insert(new);
         if trouble.urgent != urgent {
             (trouble.urgent, trouble.backoff) = (urgent, backoff);
@@ -63,12 +68,6 @@ impl Troubles {
         }
         trouble.refusals = trouble.refusals.saturating_add(1);
         trouble.refusals == REFUSED
-    }
-
-    /// The marks of an election that goes stay on this pod.
-    pub(super) fn leave(&mut self, uid: &Uid, why: String, now: Instant) {
-        let trouble = Trouble { urgent: false, refusals: LEFT, why, last: now, backoff: Backoff::new(&uid.0) };
-        self.known.insert((uid.clone(), PodChange::Remove), trouble);
     }
 
     /// A write succeeded.
@@ -97,10 +96,17 @@ impl Troubles {
             || self.get(uid, PodChange::Promote).is_some_and(|trouble| now >= trouble.last + TRIED_ANEW)
     }
 
-    /// Why the marks of an election that goes are left on this pod; `None`: they are not.
+    /// Whether an election that goes leaves its marks on this pod. Where others share the lock, one that shows the leader's label is
+    /// never left, for another cluster would lead beside it.
+    pub(super) fn is_left(&self, pod: &Pod, view: &View) -> bool {
+        let leads = view.keeping.shared && view.scope.markings.shows_leader(pod);
+        self.why_left(&pod.uid).is_some() && !leads
+    }
+
+    /// Why they are left.
     pub(super) fn why_left(&self, uid: &Uid) -> Option<&str> {
-        let trouble = self.get(uid, PodChange::Remove).filter(|trouble| trouble.refusals >= LEFT)?;
-        Some(&trouble.why)
+        let trouble = self.get(uid, PodChange::Remove)?;
+        (trouble.refusals >= LEFT && trouble.last >= trouble.first + LEFT_AFTER).then_some(&trouble.why)
     }
 
     fn get(&self, uid: &Uid, change: PodChange) -> Option<&Trouble> {

@@ -82,7 +82,7 @@ impl Election {
 
     /// Whether no pod carries a mark of this election that can be taken off.
     fn is_clean(&self, view: &View) -> bool {
-        view.pods.iter().all(|pod| !self.wrote(pod) || self.troubles.why_left(&pod.uid).is_some())
+        view.pods.iter().all(|pod| !self.wrote(pod) || self.troubles.is_left(pod, view))
     }
 
     fn tell_what_is_left(&self, view: &View, commands: &mut Vec<Command>) {
@@ -117,8 +117,7 @@ impl Election {
     fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
         self.reread(commands);
         for pod in view.pods.iter().copied() {
-            if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.why_left(&pod.uid).is_some()
-            {
+            if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.is_left(pod, view) {
                 continue;
             }
             if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
