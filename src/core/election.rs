@@ -490,7 +490,7 @@ impl Election {
         let promoting = |pod: &Pod| promotions.may_come_to(pod);
         let troubles = &self.troubles;
         let left = |pod: &Pod| troubles.is_left(pod, view);
-        match handover.advance(&self.name, &self.uid, view, &promoting, &left, &mut next_op, commands) {
+        match handover.advance(&self.name, view, &promoting, &left, &mut next_op, commands) {
             Progress::Waiting => {
                 self.phase = Phase::HandingOver(handover);
                 false

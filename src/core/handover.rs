@@ -201,14 +201,12 @@ impl Handover {
     pub(super) fn advance(
         &mut self,
         election: &str,
-        election_uid: &Uid,
         view: &View,
         promoting: &dyn Fn(&Pod) -> bool,
         left: &dyn Fn(&Pod) -> bool,
         next_op: &mut dyn FnMut() -> OpId,
         commands: &mut Vec<Command>,
     ) -> Progress {
-        debug_assert_eq!(&self.record.election, election_uid);
         let refused = self.is_refused() || self.is_fence_refused();
         if self.abandoned || (refused && self.is_overtaken(view)) {
             return Progress::Abandoned;
@@ -431,9 +429,9 @@ impl Handover {
         fences.retain(|_, fence| {
             // Rule 8, or the election goes without this pod.
             let needless = |pod: &Pod| withdraws || (!self.after_others && !self.shows_leader(pod));
-            let spared =
+            let skipped =
                 matches!(&fence.state, FenceState::Due(pod) if fence.refusals > 0 && needless(pod) && spares(pod));
-            !spared && fence.advance(next_op, |pod| self.fence_patch(election, pod), commands)
+            !skipped && fence.advance(next_op, |pod| self.fence_patch(election, pod), commands)
         });
         let all = fences.is_empty();
         self.fences = Some(fences);
