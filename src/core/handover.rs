@@ -116,6 +116,8 @@ pub(super) struct Fence {
     name: String,
     /// How often it was refused, or had no effect.
     refusals: u32,
+    /// The version for which the last write was answered with a conflict.
+    conflicted: Option<Version>,
     state: FenceState,
 }
 
@@ -134,6 +136,8 @@ struct Target {
     version: Version,
     /// The last attempt was refused, or had no effect.
     refused: bool,
+    /// The last attempt was answered with a conflict.
+    conflicted: bool,
     state: TargetState,
 }
 
@@ -164,7 +168,8 @@ impl Handover {
         target: Option<(Holder, Version)>,
     ) -> Self {
         let first = if fenced { TargetState::Due } else { TargetState::ElectionUnread };
-        let target = target.map(|(holder, version)| Target { holder, version, refused: false, state: first });
+        let target =
+            target.map(|(holder, version)| Target { holder, version, refused: false, conflicted: false, state: first });
         let lists = purpose == Purpose::Withdraw || (target.is_some() && !fenced);
         Self {
             version,
@@ -187,7 +192,8 @@ impl Handover {
         let holder = record.holder.clone();
         let mut handover = Self::new(version, record.clone(), Some(record), true, Purpose::Restore, None);
         let state = TargetState::Unconfirmed;
-        handover.target = holder.map(|holder| Target { holder, version: pod.version, refused: false, state });
+        handover.target =
+            holder.map(|holder| Target { holder, version: pod.version, refused: false, conflicted: false, state });
         handover
     }
 
@@ -536,7 +542,10 @@ impl Handover {
                         }
                     }
                 }
-                PodOutcome::Conflict => TargetState::Unread,
+                PodOutcome::Conflict => {
+                    target.conflicted = true;
+                    TargetState::Unread
+                }
                 PodOutcome::Gone => {
                     self.abandoned = true;
                     self.found.gone.push(target.holder.uid.clone());
@@ -553,6 +562,13 @@ impl Handover {
                 Ok(Some(pod)) if pod.uid == target.holder.uid => {
                     let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election);
                     self.abandoned |= others;
+                    let conflicted = std::mem::take(&mut target.conflicted);
+                    if conflicted && pod.version == target.version {
+                        let failure = not_a_conflict(&pod);
+                        (target.refused, self.found.refused) = (true, Some(failure.clone()));
+                        target.state = TargetState::Unconfirmed;
+                        return Err(failure);
+                    }
                     target.version = pod.version;
                     let promoted = self.record.scope.markings.is_leader(&pod, self.record.term);
                     self.found.promoted = promoted;
@@ -586,12 +602,12 @@ impl Handover {
 impl Fence {
     /// Of a pod as it was seen.
     pub(super) fn due(pod: Pod) -> Self {
-        Self { name: pod.name.clone(), refusals: 0, state: FenceState::Due(Box::new(pod)) }
+        Self { name: pod.name.clone(), refusals: 0, conflicted: None, state: FenceState::Due(Box::new(pod)) }
     }
 
     /// Of a pod that has to be read first.
     pub(super) fn unread(name: String) -> Self {
-        Self { name, refusals: 0, state: FenceState::Unread }
+        Self { name, refusals: 0, conflicted: None, state: FenceState::Unread }
     }
 
     /// Sends what can be sent now; returns whether the fence still stands. `patch`: what is written on a pod as it was seen.
@@ -646,7 +662,10 @@ impl Fence {
                     failed(Failure::Rewritten(what), FenceState::Due(pod))
                 }
                 (PodOutcome::Written(_) | PodOutcome::Gone, _) => None,
-                (PodOutcome::Conflict, _) => Some(FenceState::Unread),
+                (PodOutcome::Conflict, _) => {
+                    self.conflicted = Some(seen.version);
+                    Some(FenceState::Unread)
+                }
                 (PodOutcome::Failed(Failure::Unknown(text)), _) => failed(Failure::Unknown(text), FenceState::Unread),
                 (PodOutcome::Failed(failure), _) => {
                     self.refusals += 1;
@@ -654,6 +673,10 @@ impl Fence {
                 }
             },
             (FenceState::Reading(_), Outcome::PodRead(read)) => match read {
+                Ok(Some(pod)) if pod.uid == *uid && self.conflicted.take() == Some(pod.version) => {
+                    self.refusals += 1;
+                    failed(not_a_conflict(&pod), FenceState::Due(Box::new(pod)))
+                }
                 Ok(Some(pod)) if pod.uid == *uid => Some(FenceState::Due(Box::new(pod))),
                 Ok(_) => None,
                 Err(failure) => failed(failure, FenceState::Unread),
@@ -664,6 +687,14 @@ impl Fence {
         self.state = state;
         (Some(self), result)
     }
+}
+
+/// What a conflict means after which the pod is found unchanged: a webhook may refuse with any code.
+pub(super) fn not_a_conflict(pod: &Pod) -> Failure {
+    Failure::Refused(format!(
+        "a write to pod {} is answered with a conflict, though the pod has not changed: look for a webhook that refuses with the code 409",
+        pod.name
+    ))
 }
 
 /// Whether a lock names nobody, and was written for this generation of the election or a later one.

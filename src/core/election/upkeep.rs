@@ -3,7 +3,7 @@
 use super::records::Intent;
 use super::view::View;
 use super::{Election, Phase};
-use crate::core::handover::Purpose;
+use crate::core::handover::{Purpose, not_a_conflict};
 use crate::core::{
     Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, Record, Stored, Uid,
     Version, WritePod,
@@ -160,6 +160,9 @@ impl Election {
             Outcome::PodWritten(PodOutcome::Gone) => drop(self.gone.insert(uid)),
             Outcome::PodWritten(PodOutcome::Conflict) => {
                 self.maintenance.insert(uid, Upkeep { state: UpkeepState::Unread, ..upkeep });
+            }
+            Outcome::PodRead(Ok(Some(pod))) if pod.uid == uid && pod.version <= upkeep.write.version => {
+                self.note_trouble(&upkeep, not_a_conflict(&pod), now);
             }
             Outcome::PodRead(Ok(read)) if read.as_ref().is_none_or(|pod| pod.uid != uid) => {
                 self.gone.insert(uid);

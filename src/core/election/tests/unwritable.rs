@@ -318,3 +318,26 @@ fn a_lock_that_others_want_is_not_given_up_beside_a_leaders_label() {
     run_with(&mut lab, A_MINUTE, |_, _| None);
     assert_eq!((lab.leader(), lab.election.situation()), (None, &Situation::Withdrawn));
 }
+
+#[test]
+fn a_webhook_that_refuses_with_a_conflict_is_taken_for_what_it_is() {
+    let conflict = || Outcome::PodWritten(PodOutcome::Conflict);
+    // As the leader …
+    let mut lab = Lab::new(3);
+    let all = run_with(&mut lab, A_MINUTE, |_, write| {
+        (write.name == "p0" && write.change == PodChange::Promote).then(conflict)
+    });
+    assert_eq!(lab.leader(), Some("p1"), "{all:#?}");
+    assert_eq!(count(&all, "LabelsRefused p0"), 1, "{all:#?}");
+    // … as a follower …
+    let mut lab = Lab::led(3);
+    lab.edit("p1", |pod| drop(pod.labels.remove("role")));
+    let all = run_with(&mut lab, A_MINUTE, |_, write| (write.name == "p1").then(conflict));
+    assert!((3..20).contains(&count(&all, "Demote p1 1")), "{all:#?}");
+    // … and as the one that has to be demoted.
+    let mut lab = Lab::led(3);
+    lab.unready("p0");
+    let all = run_with(&mut lab, A_MINUTE, |_, write| (write.name == "p0").then(conflict));
+    assert!((3..20).contains(&count(&all, "Demote p0 2")), "{all:#?}");
+    assert_eq!(lab.leader(), Some("p0"));
+}
