@@ -92,6 +92,7 @@ async fn a_group_that_an_earlier_version_led_goes_on_as_it_is() {
         lab.wait_leader("b").await;
         lab.wait_status("web", "the term has risen", |e| e.status.as_ref().and_then(|s| s.term) == Some(8)).await;
         recorder.catch_up().await;
+        assert_eq!(recorder.assert_promises(), 2, "the leader that was there, and the next one");
     }
 }
 
