@@ -1,8 +1,7 @@
 //! Days on which Kubernetes itself does not work: what users see, and that all is well afterwards.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
@@ -10,7 +9,7 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use crate::consul::failures::libfaketime;
-use crate::support::{Cluster, Lab, Operator, PodSpec, eventually};
+use crate::support::{Cluster, Lab, Operator, PodSpec, eventually, hanging_webhook, silent_server};
 
 /// Asks etcd, which stands behind a control plane of the test's own, to refuse all writes, as it does when it has run out of space; or
 /// to go on.
@@ -74,22 +73,6 @@ async fn an_expired_certificate_of_the_api_server_is_told() {
     assert!(said.contains("expired"), "{said}");
 }
 
-/// A server that takes connections and never says a word; and how many it has taken.
-async fn silent_server() -> (u16, Arc<AtomicUsize>) {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let port = listener.local_addr().expect("it has an address").port();
-    let taken = Arc::new(AtomicUsize::new(0));
-    let count = taken.clone();
-    tokio::spawn(async move {
-        let mut open = Vec::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            open.push(stream);
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    (port, taken)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_that_hangs_in_one_namespace_does_not_slow_failovers_in_others() {
     const GROUPS: usize = 10;
@@ -117,16 +100,7 @@ async fn a_webhook_that_hangs_in_one_namespace_does_not_slow_failovers_in_others
     }
 
     let (port, taken) = silent_server().await;
-    let webhook = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "hangs"},
-        "webhooks": [{
-            "name": "hangs.example.com", "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
-            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": hangs.namespace}},
-            "failurePolicy": "Fail", "timeoutSeconds": 30, "sideEffects": "None", "admissionReviewVersions": ["v1"],
-        }],
-    });
+    let webhook = hanging_webhook(&hangs.namespace, port, &json!({}));
     let pods: Vec<String> = (0..200).map(|number| format!("p{number}")).collect();
     hangs.ready_pods(&pods.iter().map(String::as_str).collect::<Vec<_>>()).await;
     cluster.try_kubectl(&["apply", "-f", "-"], Some(&webhook.to_string())).expect("a webhook can be made");

@@ -7,6 +7,7 @@
 mod api_servers;
 mod bad_days;
 mod bad_input;
+mod busy;
 mod classes;
 mod consul;
 #[path = "../consul/support/mod.rs"]
@@ -18,6 +19,7 @@ mod examples;
 mod exchanges;
 mod installation;
 mod kept;
+mod large;
 mod late_writer;
 mod operator;
 mod policies;

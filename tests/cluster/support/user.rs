@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::config::Kubeconfig;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use super::{Lab, Operator};
@@ -76,6 +77,15 @@ impl<'a> User<'a> {
         api.patch("lictor", &parameters, &Patch::Apply(role)).await.expect("a role can be applied");
         let api: Api<RoleBinding> = Api::namespaced(client, namespace);
         api.patch("lictor", &parameters, &Patch::Apply(binding)).await.expect("a binding can be applied");
+    }
+
+    /// A client with its rights, which sends nothing twice by itself.
+    pub async fn client(&self) -> Client {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the kubeconfig can be read");
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let mut config = config.expect("the kubeconfig can be used");
+        config.default_retry = false;
+        Client::try_from(config).expect("a client can be made")
     }
 
     pub fn operator(&self, arguments: &[&str]) -> Operator {
