@@ -248,7 +248,13 @@ impl Watch {
                 self.tell_all(held).await;
             }
         }
-        self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), tenure));
+        // What was heard meanwhile is newer. Another session's locks have to be told before its tenure is.
+        let now = self.sessions.borrow().clone();
+        if now.ids == sessions.ids {
+            self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), now.tenure));
+        } else {
+            self.unheard = true;
+        }
     }
 }
 
@@ -297,12 +303,9 @@ mod tests {
         Sessions { ids: vec![Some("near".into())], tenures: vec![tenure], tenure, failure: None }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn renewals_are_told_while_it_is_asked_whose_a_session_is() {
-        let may_tell = Arc::new(Semaphore::new(0));
-        let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
+    fn of(may_tell: &Arc<Semaphore>) -> ConsulParameters {
         let settings = Settings::new("http://consul");
-        let parameters = ConsulParameters {
+        ConsulParameters {
             id: StoreId("consul/a".into()),
             client: Client::simulated(&settings, Arc::new(Consul(may_tell.clone()))).unwrap(),
             cluster: "west".into(),
@@ -310,7 +313,35 @@ mod tests {
             layout: Layout::Record,
             wait: Duration::from_secs(60),
             suspicion: Arc::default(),
-        };
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_ends_while_the_locks_are_read_is_told_last() {
+        let may_tell = Arc::new(Semaphore::new(0));
+        let with = |tenure| Sessions { tenure, ..kept(10) };
+        let (sessions, receiver) = tokio::sync::watch::channel(with(Tenure::Unknown));
+        let mut events = std::pin::pin!(watch(ConsulStore::new(of(&may_tell), receiver)));
+        let tenure = |tenure| Some(StoreEvent::Tenure(StoreId("consul/a".into()), tenure));
+        assert_eq!(events.next().await, tenure(Tenure::Unknown));
+        // The keys are listed meanwhile. Then the session is found, and who holds the lock is asked for.
+        let hangs = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
+        assert!(hangs.is_err(), "{hangs:?}");
+        sessions.send(kept(10)).unwrap();
+        let hangs = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
+        assert!(hangs.is_err(), "{hangs:?}");
+        sessions.send(with(Tenure::Ended)).unwrap();
+        assert_eq!(events.next().await, tenure(Tenure::Ended));
+        may_tell.add_permits(1);
+        assert!(matches!(events.next().await, Some(StoreEvent::All(..))));
+        assert_eq!(events.next().await, tenure(Tenure::Ended));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewals_are_told_while_it_is_asked_whose_a_session_is() {
+        let may_tell = Arc::new(Semaphore::new(0));
+        let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
+        let parameters = of(&may_tell);
         let mut events = std::pin::pin!(watch(ConsulStore::new(parameters, receiver)));
         let tenure = |seconds| StoreEvent::Tenure(StoreId("consul/a".into()), kept(seconds).tenure);
         assert_eq!(events.next().await, Some(tenure(10)));
