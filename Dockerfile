@@ -11,7 +11,7 @@ COPY . .
 # Crates and what they were compiled to are kept between builds. By a file's time cargo could take what was built from another
 # tree for this one's.
 RUN --mount=type=cache,sharing=locked,target=/cache \
-    find src -exec touch {} + && \
+    find src crates -exec touch {} + && \
     install -D "$(CARGO_HOME=/cache/cargo CARGO_TARGET_DIR=/cache/target hack/build.sh $TARGETARCH)" /out/lictor
 
 FROM scratch

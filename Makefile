@@ -45,13 +45,12 @@ torture: ## Break real servers and links at random, and judge every revision: ma
 	  cargo test --locked --test torture -- --nocapture no_promise
 
 prove: ## Check the model of the protocol within its long bounds; takes an hour or so, and some GiB
-	$(optimised) --no-default-features --test model -- --include-ignored --nocapture --test-threads 1
+	$(optimised) --package lictor-core --test model -- --include-ignored --nocapture --test-threads 1
 
 verify: ## Check all that needs no cluster: format, lints, layers, dependencies, generated files; writes nothing
-	cargo fmt --check
-	cargo clippy --all-targets --test model --test simulation --test torture --test node --locked -- -D warnings
-	cargo check --lib --no-default-features --locked
-	cargo test --quiet --locked --test architecture
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --test model --test simulation --test torture --test node --locked -- -D warnings
+	cargo test --quiet --locked --package lictor --test architecture
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
 	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }
 	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other definitions: make fix'; exit 1; }
@@ -63,7 +62,7 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	@if command -v shellcheck >/dev/null; then echo 'shellcheck $(scripts)'; shellcheck --exclude=SC2317 $(scripts); else hack/skip.sh 'shellcheck is not installed (Debian: shellcheck)'; fi
 
 fix: ## Format, and make the generated files anew
-	cargo fmt
+	cargo fmt --all
 	cargo run --quiet -- crd >crds/.lictor.dev.yaml
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
 	cp crds/lictor.dev.yaml charts/lictor/crds/
@@ -95,7 +94,7 @@ release: ## Make and check the files of a release, and publish none: target/rele
 	hack/release.sh rest
 	hack/check-release.sh
 
-mutants: ## Change the core in a thousand ways, and see that its tests notice (an hour or two): make mutants [ARGS='--file src/core/claim.rs']
+mutants: ## Change the core in a thousand ways, and see that its tests notice (an hour or two): make mutants [ARGS='--file crates/core/src/claim.rs']
 	@tool=$$(hack/cargo-tool.sh cargo-mutants) && export PROPTEST_CASES=32 LICTOR_SEEDS=300 && rm -rf "$${tool%/bin/*}/mutants.out" && \
-	  { "$$tool" mutants --output "$${tool%/bin/*}" -C=--lib $(ARGS) || [ $$? = 2 ]; } && \
+	  { "$$tool" mutants --package lictor-core --output "$${tool%/bin/*}" -C=--lib $(ARGS) || [ $$? = 2 ]; } && \
 	  "$$tool" mutants --output "$${tool%/bin/*}" --iterate --minimum-test-timeout 60 -C=--test=scenarios -C=--test=decisions $(ARGS)

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp as Wall;
+use lictor_core::{Instant, Timestamp};
 use tokio::task::{AbortHandle, JoinHandle};
-
-use crate::core::{Instant, Timestamp};
 
 static ORIGIN: LazyLock<Duration> = LazyLock::new(since_boot);
 

@@ -1,13 +1,14 @@
 //! A record of which no operator knows anything, and the one write that hands it over.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use lictor::consul::{self, Bound, LOCK_FLAGS, NewSession, Transaction, TxnOp};
+use lictor_consul::{self, Bound, LOCK_FLAGS, NewSession, Transaction, TxnOp};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 use crate::world::World;
 
@@ -16,7 +17,7 @@ pub enum Record {
     /// A Lease.
     Lease { leases: Api<Lease>, lease: Value, version: String },
     /// A key of Consul, held by a session.
-    Key { client: consul::Client, session: String, content: Value, index: u64 },
+    Key { client: lictor_consul::Client, session: String, content: Value, index: u64 },
 }
 
 /// The key, outside of what an operator watches.
@@ -49,7 +50,7 @@ impl Record {
     }
 
     /// A key with what the key `like` has.
-    pub async fn key(client: consul::Client, like: &str) -> anyhow::Result<Self> {
+    pub async fn key(client: lictor_consul::Client, like: &str) -> anyhow::Result<Self> {
         let like = client.read_key(like).await?.context("the lock is there")?;
         let content = serde_json::from_slice(&like.value).context("the lock's record is JSON")?;
         // So long that it need not be renewed.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, LeaderElection};
 use crate::api;
-use crate::core;
 
 pub use consul::{ConsulClass, Credentials, SecretId, SecretKey, SessionNode, TlsSources, consul_class};
 
@@ -22,25 +21,25 @@ pub struct Resolved {
     /// How that class keeps its locks in Consul; `None`: it keeps them in Leases.
     pub consul: Option<ConsulClass>,
     /// Where its lock is.
-    pub key: core::Key,
+    pub key: lictor_core::Key,
     /// Which pods, and what is written on them; empty where the cluster itself is the candidate.
-    pub scope: core::Scope,
+    pub scope: lictor_core::Scope,
     /// Whether the cluster itself is the candidate, and the Deployment that must be available then.
     pub cluster: Option<ClusterRule>,
     /// What runs only where the leader is.
-    pub workloads: BTreeMap<core::WorkloadId, WorkloadRule>,
+    pub workloads: BTreeMap<lictor_core::WorkloadId, WorkloadRule>,
     /// Jobs that are made once for each term, by what their names begin with.
     pub jobs: BTreeMap<String, api::JobTemplate>,
     /// Who may lead.
-    pub rules: core::Rules,
+    pub rules: lictor_core::Rules,
     /// Which label write of a handover comes first.
-    pub order: core::HandoverOrder,
+    pub order: lictor_core::HandoverOrder,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
     /// How the leader is asked for its health.
     pub probe: Option<Probe>,
     /// What becomes of the leader when its lock can't be confirmed.
-    pub when_lost: core::WhenLost,
+    pub when_lost: lictor_core::WhenLost,
     /// As what the leader is registered in Consul.
     pub consul_service: Option<api::ConsulService>,
     /// Whether it is frozen.
@@ -71,7 +70,7 @@ pub struct Probe {
     /// Where.
     pub target: ProbeTarget,
     /// How often, and what counts.
-    pub rules: core::ProbeRules,
+    pub rules: lictor_core::ProbeRules,
 }
 
 /// Where a leader is asked for its health.
@@ -161,7 +160,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             ),
         });
     }
-    let markings = core::Markings {
+    let markings = lictor_core::Markings {
         leader: resolve_marking(leader.as_ref(), "leader"),
         follower: resolve_marking(follower.as_ref(), "follower"),
     };
@@ -169,7 +168,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         class_name: class.name.clone(),
         consul: consul.cloned(),
         key: resolve_key(election, key.as_deref(), class, consul)?,
-        scope: selector.as_ref().map_or_else(core::Scope::default, |selector| core::Scope {
+        scope: selector.as_ref().map_or_else(lictor_core::Scope::default, |selector| lictor_core::Scope {
             selector: resolve_selector(selector),
             markings,
         }),
@@ -179,21 +178,21 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             .iter()
             .filter_map(|workload| Some((workload.name.clone(), workload.job_template.clone()?)))
             .collect(),
-        rules: core::Rules {
+        rules: lictor_core::Rules {
             require_ready: eligibility.require_ready,
             min_ready: Duration::from_secs(eligibility.min_ready_seconds.into()),
             preference: preference.iter().map(resolve_preference).collect(),
             preempt: *preemption == api::Preemption::HigherPriority,
         },
         order: match handover.order {
-            api::HandoverOrder::DemoteFirst => core::HandoverOrder::DemoteFirst,
-            api::HandoverOrder::PromoteFirst => core::HandoverOrder::PromoteFirst,
+            api::HandoverOrder::DemoteFirst => lictor_core::HandoverOrder::DemoteFirst,
+            api::HandoverOrder::PromoteFirst => lictor_core::HandoverOrder::PromoteFirst,
         },
         failover_delay: Duration::from_secs(handover.failover_delay_seconds.into()),
         probe: probe.as_ref().and_then(resolve_probe),
         when_lost: match when_store_is_lost {
-            api::WhenStoreIsLost::Demote => core::WhenLost::Demote,
-            api::WhenStoreIsLost::Keep => core::WhenLost::Keep,
+            api::WhenStoreIsLost::Demote => lictor_core::WhenLost::Demote,
+            api::WhenStoreIsLost::Keep => lictor_core::WhenLost::Keep,
         },
         consul_service: consul_service.clone(),
         paused: *paused,
@@ -279,7 +278,7 @@ fn resolve_key(
     wanted: Option<&str>,
     class: &Class,
     consul: Option<&ConsulClass>,
-) -> Result<core::Key, Refusal> {
+) -> Result<lictor_core::Key, Refusal> {
     let name = election.metadata.name.as_deref().unwrap_or_default();
     let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
     let expand = |template: &str| template.replace("{name}", name).replace("{namespace}", namespace);
@@ -307,9 +306,9 @@ fn resolve_key(
     match consul {
         Some(consul) => {
             consul.check_key(&key)?;
-            Ok(core::Key { store: consul.store(), namespace: String::new(), name: key })
+            Ok(lictor_core::Key { store: consul.store(), namespace: String::new(), name: key })
         }
-        None if is_lease_name(&key) => Ok(core::Key::lease(namespace, key)),
+        None if is_lease_name(&key) => Ok(lictor_core::Key::lease(namespace, key)),
         None => Err(refused_key(format!(
             "the lock would be named {key:?}, which is no name for a Lease: it may have lower-case letters, digits, '-' and '.', \
              must begin and end with a letter or digit, and has at most 253 characters"
@@ -344,43 +343,43 @@ fn is_lease_name(name: &str) -> bool {
         })
 }
 
-fn resolve_selector(selector: &api::PodSelector) -> core::Selector {
-    let requirement = |requirement: &api::PodSelectorRequirement| core::Requirement {
+fn resolve_selector(selector: &api::PodSelector) -> lictor_core::Selector {
+    let requirement = |requirement: &api::PodSelectorRequirement| lictor_core::Requirement {
         key: requirement.key.clone(),
         operator: match requirement.operator {
-            api::PodSelectorOperator::In => core::Operator::In,
-            api::PodSelectorOperator::NotIn => core::Operator::NotIn,
-            api::PodSelectorOperator::Exists => core::Operator::Exists,
-            api::PodSelectorOperator::DoesNotExist => core::Operator::DoesNotExist,
+            api::PodSelectorOperator::In => lictor_core::Operator::In,
+            api::PodSelectorOperator::NotIn => lictor_core::Operator::NotIn,
+            api::PodSelectorOperator::Exists => lictor_core::Operator::Exists,
+            api::PodSelectorOperator::DoesNotExist => lictor_core::Operator::DoesNotExist,
         },
         values: requirement.values.clone(),
     };
-    core::Selector {
+    lictor_core::Selector {
         match_labels: selector.match_labels.clone(),
         match_expressions: selector.match_expressions.iter().map(requirement).collect(),
     }
 }
 
 /// What is written for a role. Where its user gave no labels, it is the label `role` with the role's name.
-fn resolve_marking(marking: Option<&api::Marking>, role: &str) -> core::Marking {
+fn resolve_marking(marking: Option<&api::Marking>, role: &str) -> lictor_core::Marking {
     let marking = marking.cloned().unwrap_or_default();
     let default = || BTreeMap::from([("role".to_owned(), role.to_owned())]);
-    core::Marking { labels: marking.labels.unwrap_or_else(default), annotations: marking.annotations }
+    lictor_core::Marking { labels: marking.labels.unwrap_or_else(default), annotations: marking.annotations }
 }
 
-fn resolve_workload(workload: &api::Workload) -> (core::WorkloadId, WorkloadRule) {
+fn resolve_workload(workload: &api::Workload) -> (lictor_core::WorkloadId, WorkloadRule) {
     let rule = WorkloadRule {
         replicas: workload.replicas,
         delete_running: workload.on_disable == Some(api::OnDisable::DeleteRunning),
         on_release: workload.on_release.unwrap_or_default(),
     };
-    (core::WorkloadId { kind: workload.kind.into(), name: workload.name.clone() }, rule)
+    (lictor_core::WorkloadId { kind: workload.kind.into(), name: workload.name.clone() }, rule)
 }
 
-fn resolve_preference(preference: &api::Preference) -> core::Preference {
-    let zone = preference.zone.iter().map(|zone| (core::ZONE_LABEL.to_owned(), zone.clone()));
+fn resolve_preference(preference: &api::Preference) -> lictor_core::Preference {
+    let zone = preference.zone.iter().map(|zone| (lictor_core::ZONE_LABEL.to_owned(), zone.clone()));
     let node_labels = preference.node_selector.clone().unwrap_or_default().into_iter().chain(zone).collect();
-    core::Preference { weight: preference.weight, node_labels }
+    lictor_core::Preference { weight: preference.weight, node_labels }
 }
 
 fn resolve_probe(probe: &api::Probe) -> Option<Probe> {
@@ -391,7 +390,7 @@ fn resolve_probe(probe: &api::Probe) -> Option<Probe> {
     };
     Some(Probe {
         target,
-        rules: core::ProbeRules {
+        rules: lictor_core::ProbeRules {
             period: Duration::from_secs(probe.period_seconds.max(1).into()),
             timeout: Duration::from_secs(probe.timeout_seconds.max(1).into()),
             failure_threshold: probe.failure_threshold,
@@ -514,13 +513,13 @@ mod tests {
         let consul = classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "cluster": "west"}}))]);
         let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
         let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
-        assert_eq!(resolved.key.store, core::StoreId("consul/a".into()));
-        assert_eq!(resolved.when_lost, core::WhenLost::Keep);
+        assert_eq!(resolved.key.store, lictor_core::StoreId("consul/a".into()));
+        assert_eq!(resolved.when_lost, lictor_core::WhenLost::Keep);
         assert_eq!(resolved.consul_service, Some(api::ConsulService { name: "web".into(), port: 80 }));
         assert_eq!(outcome(spec, &Classes::new()), Err("NotInConsul"));
         let resolved = resolve(&election(json!({})), &Classes::new(), DEFAULT_CONTROLLER).unwrap().unwrap();
-        assert_eq!(resolved.key.store, core::StoreId::leases());
-        assert_eq!(resolved.when_lost, core::WhenLost::Demote);
+        assert_eq!(resolved.key.store, lictor_core::StoreId::leases());
+        assert_eq!(resolved.when_lost, lictor_core::WhenLost::Demote);
     }
 
     #[test]

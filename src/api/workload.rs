@@ -7,8 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::core;
-
 /// A workload that follows the leader.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -66,7 +64,7 @@ pub enum WorkloadKind {
     StatefulSet,
 }
 
-impl From<WorkloadKind> for core::WorkloadKind {
+impl From<WorkloadKind> for lictor_core::WorkloadKind {
     fn from(kind: WorkloadKind) -> Self {
         match kind {
             WorkloadKind::CronJob => Self::CronJob,
@@ -77,13 +75,13 @@ impl From<WorkloadKind> for core::WorkloadKind {
     }
 }
 
-impl From<core::WorkloadKind> for WorkloadKind {
-    fn from(kind: core::WorkloadKind) -> Self {
+impl From<lictor_core::WorkloadKind> for WorkloadKind {
+    fn from(kind: lictor_core::WorkloadKind) -> Self {
         match kind {
-            core::WorkloadKind::CronJob => Self::CronJob,
-            core::WorkloadKind::Deployment => Self::Deployment,
-            core::WorkloadKind::Job => Self::Job,
-            core::WorkloadKind::StatefulSet => Self::StatefulSet,
+            lictor_core::WorkloadKind::CronJob => Self::CronJob,
+            lictor_core::WorkloadKind::Deployment => Self::Deployment,
+            lictor_core::WorkloadKind::Job => Self::Job,
+            lictor_core::WorkloadKind::StatefulSet => Self::StatefulSet,
         }
     }
 }
@@ -198,11 +196,11 @@ impl Claims {
     }
 
     /// The workloads that are claimed.
-    pub fn ids(&self) -> impl Iterator<Item = (core::WorkloadId, OnRelease)> {
+    pub fn ids(&self) -> impl Iterator<Item = (lictor_core::WorkloadId, OnRelease)> {
         self.claims.iter().filter_map(|(text, release)| {
             let (kind, name) = text.split_once('/')?;
             let kind = serde_json::from_value(Value::String(kind.into())).ok()?;
-            Some((core::WorkloadId { kind, name: name.into() }, *release))
+            Some((lictor_core::WorkloadId { kind, name: name.into() }, *release))
         })
     }
 }

@@ -8,12 +8,12 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_core::Failure;
 use tokio::time::{Instant, sleep};
 
 use super::installation::Installation;
 use super::{block_on, crd::print};
 use crate::api::{BUILT_IN_CLASS, DEFAULT_CONTROLLER, ElectionClass};
-use crate::core::Failure;
 use crate::kubernetes::{Definitions, Installed, Namespaces, connect, failure, within};
 
 /// The limit of each request.

@@ -9,8 +9,7 @@ mod run;
 mod withdraw;
 
 use clap::{Parser, Subcommand};
-
-use crate::core::Failure;
+use lictor_core::Failure;
 
 /// Elects one leader among the pods of a group, and labels it: role=leader.
 #[derive(Debug, Parser)]

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 use kube::Client;
+use lictor_core::ClaimParameters;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::installation::Installation;
-use crate::consul;
 use crate::controller::{Controller, Parameters, Purpose};
-use crate::core::ClaimParameters;
 use crate::kubernetes::{LeaseClaim, connect, rival};
 use crate::process::{monotonic, spawn};
 use crate::store::LeaseStore;
@@ -74,7 +73,7 @@ impl Operator {
                 own_namespace: own_namespace.clone(),
                 request_timeout,
                 leases: Arc::new(LeaseStore::new(client.clone(), namespaces.clone(), request_timeout)),
-                consul: Arc::new(consul::Client::new),
+                consul: Arc::new(lictor_consul::Client::new),
             },
             acting,
             role.metrics,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use lictor_core::ClaimParameters;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -12,7 +13,6 @@ use super::block_on;
 use super::installation::Installation;
 use super::operator::{Operator, Role, unique};
 use crate::controller::Purpose;
-use crate::core::ClaimParameters;
 use crate::kubernetes::{Definitions, Installed};
 use crate::process::spawn;
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs, serve};

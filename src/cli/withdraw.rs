@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_core::Failure;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -17,7 +18,6 @@ use super::operator::{Operator, Role, unique};
 use super::{block_on, told};
 use crate::api::{ELECTED, FINALIZER, LeaderElection};
 use crate::controller::Purpose;
-use crate::core::Failure;
 use crate::kubernetes::{Definitions, Installed, failure, within};
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
 

@@ -6,15 +6,15 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp as Wall;
 use kube::Resource;
+use lictor_core::{
+    Announcement, Holder, NotEligible, Pod, Reason, Rival, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
+    annotation_defect,
+};
 
 use super::entry::Entry;
 use super::execute::Executor;
 use super::wall;
 use crate::api::{HistoryEntry, LeaderElection};
-use crate::core::{
-    Announcement, Holder, NotEligible, Pod, Reason, Rival, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
-    annotation_defect,
-};
 use crate::kubernetes::Event;
 
 /// How many changes of leader a status tells.

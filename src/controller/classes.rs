@@ -8,6 +8,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
+use lictor_consul::{self, Connect, Settings};
+use lictor_core::{ClaimState, Failure, StoreId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant as TokioInstant, sleep_until};
@@ -19,8 +21,6 @@ use crate::api::{
     Classes, ConsulClass, ConsulRecord, ConsulStatus, Credentials, ElectionClass, ElectionClassStatus, READY, Refusal,
     SecretId, SecretKey, SessionNode, condition, consul_class, with_transition_times,
 };
-use crate::consul::{self, Connect, Settings};
-use crate::core::{ClaimState, Failure, StoreId};
 use crate::kubernetes::{ClaimUpdate, ElectionClasses, SecretChange, SecretData, watch_secrets};
 use crate::store::{
     ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
@@ -190,7 +190,7 @@ struct Made {
 /// A store at work.
 struct Store {
     made: Made,
-    client: consul::Client,
+    client: lictor_consul::Client,
     token: Option<String>,
     /// Changes when Consul does not know the token.
     rejections: watch::Receiver<u64>,
@@ -505,9 +505,11 @@ impl Runner {
     }
 }
 
-async fn ask(client: &consul::Client) -> Result<consul::Agent, consul::Error> {
+async fn ask(client: &lictor_consul::Client) -> Result<lictor_consul::Agent, lictor_consul::Error> {
     if !client.leader_known().await? {
-        return Err(consul::Error::NoLeader("Consul has no leader at present: its servers can't agree on one".into()));
+        return Err(lictor_consul::Error::NoLeader(
+            "Consul has no leader at present: its servers can't agree on one".into(),
+        ));
     }
     client.agent_self().await
 }
@@ -556,7 +558,7 @@ async fn forward(
 #[derive(Default)]
 struct Report {
     settings: Option<Trouble>,
-    check: Option<Result<consul::Agent, consul::Error>>,
+    check: Option<Result<lictor_consul::Agent, lictor_consul::Error>>,
     sessions: Option<String>,
     watch: Option<String>,
 }
@@ -568,12 +570,12 @@ impl Report {
         }
         if let Some(Err(error)) = &self.check {
             let reason = match error {
-                consul::Error::Unreachable(_) | consul::Error::Unknown(_) => "NoAnswer",
-                consul::Error::Forbidden(_) => "Forbidden",
-                consul::Error::UnknownToken(_) => "TokenUnknown",
-                consul::Error::Busy(_) => "Busy",
-                consul::Error::NoLeader(_) => "NoLeader",
-                consul::Error::NoNode(_) | consul::Error::Refused(_) => "Refused",
+                lictor_consul::Error::Unreachable(_) | lictor_consul::Error::Unknown(_) => "NoAnswer",
+                lictor_consul::Error::Forbidden(_) => "Forbidden",
+                lictor_consul::Error::UnknownToken(_) => "TokenUnknown",
+                lictor_consul::Error::Busy(_) => "Busy",
+                lictor_consul::Error::NoLeader(_) => "NoLeader",
+                lictor_consul::Error::NoNode(_) | lictor_consul::Error::Refused(_) => "Refused",
             };
             return Some(Trouble { reason, message: error.to_string() });
         }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
-use crate::core::{ELECTION_ANNOTATION, Election, Instant, Key, OpId, Pod, Record, Selector, Term, Uid, Version};
-use crate::store::Registration;
+use lictor_core::{ELECTION_ANNOTATION, Election, Instant, Key, OpId, Pod, Record, Selector, Term, Uid, Version};
 
 use super::input::ElectionId;
 use super::permit::{Grant, Permit};
 use super::probe::Prober;
 use super::workloads::Followed;
+use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
+use crate::store::Registration;
 
 /// One election.
 pub(super) struct Entry {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::core::Instant;
+use lictor_core::Instant;
+
 use crate::kubernetes::Event;
 
 /// How long an Event is not told again.

@@ -5,6 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
+use lictor_core::{
+    Command, Failure, Key, OpId, Outcome, Pod, Record, RecordOutcome, Selector, StoreId, Stored, Tenure, Version,
+    WorkloadId, WorkloadOutcome,
+};
 use tokio::sync::{mpsc, watch};
 
 use super::events::Repeats;
@@ -14,10 +18,6 @@ use super::monotonic;
 use super::permit::{Grant, Permit};
 use super::requests::{Gate, Queue, Requests};
 use crate::api::{Claims, JobTemplate, LeaderElection, LeaderElectionStatus};
-use crate::core::{
-    Command, Failure, Key, OpId, Outcome, Pod, Record, RecordOutcome, Selector, StoreId, Stored, Tenure, Version,
-    WorkloadId, WorkloadOutcome,
-};
 use crate::kubernetes::{
     Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of,
 };

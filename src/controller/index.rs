@@ -6,16 +6,16 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::deletions::Deletions;
+use lictor_core::{
+    Election, Key, Node, Pod, Record, Selector, StoreId, Stored, Uid, Version, WorkloadId, WorkloadKind,
+};
 
+use self::deletions::Deletions;
 use super::entry::{Entry, status_term};
 use super::input::ElectionId;
 use super::locks::{Locks, Name};
 use super::monotonic;
 use crate::api::{Claims, Classes, ElectionClass, LeaderElection, Refusal, resolve};
-use crate::core::{
-    Election, Key, Node, Pod, Record, Selector, StoreId, Stored, Uid, Version, WorkloadId, WorkloadKind,
-};
 use crate::kubernetes::{Change, WorkloadObject};
 use crate::store::{StoreEvent, StoreScope};
 

@@ -1,7 +1,8 @@
 //! What the loop is told.
 
+use lictor_core::{Failure, Node, OpId, Outcome, Pod, Uid, Version, WorkloadId, WorkloadKind};
+
 use crate::api::{ElectionClass, LeaderElection};
-use crate::core::{Failure, Node, OpId, Outcome, Pod, Uid, Version, WorkloadId, WorkloadKind};
 use crate::kubernetes::{Change, ClaimUpdate, WorkloadObject};
 use crate::store::{Registration, StoreEvent};
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::{Key, StoreId, Stored, Uid, Version};
+use lictor_core::{Key, StoreId, Stored, Uid, Version};
+
 use crate::store::StoreScope;
 
 /// An election by namespace and name.

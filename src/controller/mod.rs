@@ -1,6 +1,6 @@
 //! The loop of the operator: observations in, commands out.
 //!
-//! One task owns everything that is known ([`index`]) and every election's decision ([`crate::core::Election`]); it never waits for
+//! One task owns everything that is known ([`index`]) and every election's decision ([`lictor_core::Election`]); it never waits for
 //! a request. What is to be done in the world is done by tasks of their own ([`execute`]), and the outcomes come back as inputs.
 
 mod announce;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use lictor_core::{ProbeState, Uid};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -10,7 +11,6 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::input::{ElectionId, Input};
 use crate::api::{ProbeTarget, ResolvedProbe};
-use crate::core::{ProbeState, Uid};
 
 /// The probing of one leader; it ends when this is dropped.
 pub(super) struct Prober {

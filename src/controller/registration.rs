@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lictor_core::{Failure, Instant, Situation};
+
 use super::entry::Entry;
 use super::execute::Executor;
 use super::monotonic;
-use crate::core::{Failure, Instant, Situation};
 use crate::store::{RegisteredLeader, Registration};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use lictor_core::{ClaimState, Failure, Tenure};
 use tokio::sync::{mpsc, watch};
 
 use super::input::Input;
 use super::lanes::{Class, Lanes, Limits, Share};
 use super::monotonic;
 use super::permit::Permit;
-use crate::core::{ClaimState, Failure, Tenure};
 use crate::kubernetes::ClaimUpdate;
 
 /// Begins a request. Until then it is small: thousands may wait.

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
+use lictor_consul::Connect;
+use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, PodOutcome, StoreId};
 use tokio::sync::{mpsc, watch};
 
 use super::classes::{ConsulStores, World};
@@ -22,8 +24,6 @@ use super::shared::Shared;
 use super::timers::Timers;
 use super::workloads::WorkloadWatches;
 use crate::api::LeaderElection;
-use crate::consul::Connect;
-use crate::core::{ClaimState, Election, Failure, Instant, OpId, Outcome, PodOutcome, StoreId};
 use crate::kubernetes::{
     Change, ClaimUpdate, Namespaces, WatchFailure, resource_name, watch_classes, watch_elections, watch_nodes,
     watch_pods,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::core::{Instant, StoreId, Tenure};
+use lictor_core::{Instant, StoreId, Tenure};
+
 use crate::store::StoreEvent;
 
 /// How long a store's first answers are awaited by an operator that begins to act, before what was held there counts as lost. Its
@@ -123,8 +124,8 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Version;
     use crate::store::StoreScope;
+    use lictor_core::Version;
 
     fn at(seconds: u64) -> Instant {
         Instant::after_origin(Duration::from_secs(seconds))

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Timestamp, eligible};
 
 use super::announce::{in_seconds, led_elsewhere, not_eligible, told_holder};
 use super::entry::Entry;
@@ -12,7 +13,6 @@ use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
     STORE_REACHABLE, condition, with_transition_times,
 };
-use crate::core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Timestamp, eligible};
 
 /// What an election's status should be now; `None`: nothing that could be told is known yet.
 pub(super) fn status(

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lictor_core::Instant;
+
 use super::locks::Name;
-use crate::core::Instant;
 
 /// One moment for each election, the soonest that was asked for since it was last looked at.
 #[derive(Default)]

@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
+use lictor_core::{
+    Desired, Election, Failure, Instant, JobPlan, NotEligible, Setting, Term, Timestamp, Wish, Workload, WorkloadId,
+    WorkloadKind,
+};
 use tokio::sync::mpsc;
 
 use super::entry::Entry;
@@ -13,10 +17,6 @@ use super::run::forward;
 use crate::api::{
     Claims, JobTemplate, OnRelease, WORKLOADS_FOLLOW, WorkloadRule, WorkloadState, WorkloadStatus, WorkloadsStatus,
     condition,
-};
-use crate::core::{
-    Desired, Election, Failure, Instant, JobPlan, NotEligible, Setting, Term, Timestamp, Wish, Workload, WorkloadId,
-    WorkloadKind,
 };
 use crate::kubernetes::{Change, Namespaces, WatchFailure, WorkloadObject, watch_workloads};
 
@@ -126,7 +126,7 @@ impl Entry {
 
     /// Whether a workload matters to it.
     pub(super) fn follows(&self, object: &WorkloadObject) -> bool {
-        let claimed = |claim: &crate::core::WorkloadClaim| claim.election == self.id.name;
+        let claimed = |claim: &lictor_core::WorkloadClaim| claim.election == self.id.name;
         self.spec().is_some_and(|spec| spec.workloads.contains_key(&object.id))
             || object.claim.as_ref().is_some_and(claimed)
             || self.claims.claims.contains_key(&object.id.to_string())
@@ -197,7 +197,7 @@ pub(super) fn followed(
     for id in named {
         let Some(object) = content.workloads.get(id) else { continue };
         // One that is refused has nothing to do with what it has not claimed, also when it leaves its lock to others.
-        let own = |claim: &crate::core::WorkloadClaim| claim.election == entry.id.name;
+        let own = |claim: &lictor_core::WorkloadClaim| claim.election == entry.id.name;
         if entry.conflict.is_some() && !object.claim.as_ref().is_some_and(own) {
             continue;
         }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_core::Failure;
 use serde_json::{Value, json};
 
 use super::failure::patched;
 use super::within;
 use crate::api::{ElectionClass, ElectionClassStatus};
-use crate::core::Failure;
 
 /// The classes of a cluster.
 #[derive(Clone)]

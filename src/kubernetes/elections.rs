@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_core::{ElectionRead, Failure, Uid};
 use serde_json::json;
 
 use super::failure::patched;
 use super::{failure, within};
 use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, WORKLOADS_ANNOTATION};
-use crate::core::{ElectionRead, Failure, Uid};
 
 /// The elections of one cluster.
 #[derive(Clone)]

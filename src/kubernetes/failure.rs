@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use crate::core::Failure;
+use lictor_core::Failure;
 
 /// A request with a time limit. An answer after it counts as lost.
 ///

@@ -1,4 +1,4 @@
-//! The operator's own Lease: which of its replicas acts. The rules are in [`crate::core::Claim`].
+//! The operator's own Lease: which of its replicas acts. The rules are in [`lictor_core::Claim`].
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use lictor_core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Uid, Version};
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::{Change, changes, failure, version_of, within};
-use crate::core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Uid, Version};
 use crate::process::{nap, wall};
 
 /// Whether this replica acts, and what keeps it from finding out.

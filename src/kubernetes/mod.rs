@@ -32,7 +32,7 @@ pub use workloads::{Answer, FIELD_MANAGER, WorkloadObject, Workloads, resource_n
 
 use kube::ResourceExt;
 
-use crate::core::Version;
+use lictor_core::Version;
 
 /// An object's version; zero where the server gave none.
 pub fn version_of(object: &impl ResourceExt) -> Version {

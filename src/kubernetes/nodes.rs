@@ -3,9 +3,8 @@
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use lictor_core::Node;
 use serde::{Deserialize, Serialize};
-
-use crate::core::Node;
 
 /// The taints that the node controller puts on nodes that can't run pods any more.
 const LOST_TAINTS: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];

@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource};
+use lictor_core::{Failure, Operator, Pod, PodOutcome, Selector, Timestamp, Uid, WritePod};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::nodes::SlimCondition;
 use super::{failure, version_of, within};
 use crate::api::LONGEST_VALUE;
-use crate::core::{Failure, Operator, Pod, PodOutcome, Selector, Timestamp, Uid, WritePod};
 
 /// The parts of a pod that matter here.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, Resource)]

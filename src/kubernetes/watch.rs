@@ -4,13 +4,13 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, select_all};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use lictor_core::{Node, Pod, Uid, Version};
 
 use super::list_watch::changes;
 use super::nodes::SlimNode;
 use super::pods::SlimPod;
 use super::{Namespaces, WatchFailure, version_of};
 use crate::api::{ElectionClass, LeaderElection};
-use crate::core::{Node, Pod, Uid, Version};
 
 /// What a watch tells.
 #[derive(Clone, Debug)]

@@ -10,17 +10,17 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::jiff::Timestamp as Wall;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
+use lictor_core::{
+    ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, KEPT_ANNOTATION, Selector, Setting, TEMPLATE_ANNOTATION,
+    TERM_ANNOTATION, Timestamp, Uid, Version, WRITTEN_ANNOTATION, WorkloadClaim, WorkloadId, WorkloadKind,
+    WorkloadOutcome, WriteWorkload,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Change, Namespaces, changes, failure, version_of, within};
 use crate::api::{JobTemplate, LeaderElection};
-use crate::core::{
-    ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, KEPT_ANNOTATION, Selector, Setting, TEMPLATE_ANNOTATION,
-    TERM_ANNOTATION, Timestamp, Uid, Version, WRITTEN_ANNOTATION, WorkloadClaim, WorkloadId, WorkloadKind,
-    WorkloadOutcome, WriteWorkload,
-};
 
 /// What this program's writes are known by in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "lictor";
@@ -556,7 +556,7 @@ mod tests {
     use axum::http::{Method, StatusCode, Uri};
 
     use super::*;
-    use crate::core::{OpId, Term};
+    use lictor_core::{OpId, Term};
 
     type Requests = Arc<Mutex<Vec<(Method, String, Value)>>>;
 

@@ -13,11 +13,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Owne
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt};
+use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
 use serde_json::json;
 
 use super::{LockStore, Owner, StoreEvent, StoreScope};
 use crate::api::{GROUP, LeaderElection};
-use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
 use crate::kubernetes::{Change, Namespaces, changes, failure, version_of, within};
 
 /// The annotation with the whole record, as JSON.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
 use tokio::sync::broadcast;
 
 use super::{LockStore, Owner, StoreEvent, StoreScope};
-use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
 
 /// What goes wrong with the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

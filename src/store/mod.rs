@@ -13,7 +13,7 @@ use futures::stream::BoxStream;
 pub use self::consul::{ConsulParameters, ConsulStore, Home, Layout, Role, SessionKeeper, SessionSettings, Sessions};
 pub use self::lease::LeaseStore;
 pub use self::memory::{Fault, MemoryStore};
-use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Tenure, Uid, Version};
+use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Tenure, Uid, Version};
 
 /// Whose lock it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lictor::core::StoreId;
 use lictor::telemetry::{ElectionFigures, Metrics};
+use lictor_core::StoreId;
 use serde_json::Value;
 
 use crate::helm::{find, objects, template};

@@ -5,9 +5,9 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
-use lictor::core::{Failure, Key, RecordOutcome, Stored, Uid, Version};
 use lictor::kubernetes::{Namespaces, connect};
 use lictor::store::{LeaseStore, LockStore, Owner};
+use lictor_core::{Failure, Key, RecordOutcome, Stored, Uid, Version};
 use serde_json::json;
 
 use crate::contract::{World, record};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use lictor::consul::{Agent, Bound, Client, Error, NewSession, Settings, Transaction, TxnOp};
+use lictor_consul::{Agent, Bound, Client, Error, NewSession, Settings, Transaction, TxnOp};
 
 use super::ours;
 use super::support::{Consul, Kind};
@@ -67,7 +67,7 @@ async fn tokens() {
     assert!(!rejections.has_changed().unwrap());
     assert!(matches!(client.read_key("services/a").await, Err(Error::UnknownToken(_))));
     assert!(matches!(client.transact(&set("services/a")).await, Transaction::Failed(Error::UnknownToken(_))));
-    assert!(matches!(client.renew("x").await, lictor::consul::Renewal::Failed(Error::UnknownToken(_))));
+    assert!(matches!(client.renew("x").await, lictor_consul::Renewal::Failed(Error::UnknownToken(_))));
     assert_eq!(*rejections.borrow_and_update(), 3);
     client.logout(NOBODY).await.expect("it is gone already");
 

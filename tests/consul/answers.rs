@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lictor::consul::{Bound, Client, Error, NewSession, Renewal, Settings, Transaction, TxnOp};
+use lictor_consul::{Bound, Client, Error, NewSession, Renewal, Settings, Transaction, TxnOp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

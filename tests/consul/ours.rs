@@ -1,6 +1,6 @@
 //! The program's own client of the servers.
 
-use lictor::consul::{Client, Settings};
+use lictor_consul::{Client, Settings};
 
 use super::support::{Consul, Server};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lictor::consul::{Bound, Client, LOCK_FLAGS, NewSession, Session, Settings, Transaction, TxnOp};
-use lictor::core::{Failure, Instant, Tenure};
 use lictor::store::{Home, Role, SessionKeeper, SessionSettings, Sessions};
+use lictor_consul::{Bound, Client, LOCK_FLAGS, NewSession, Session, Settings, Transaction, TxnOp};
+use lictor_core::{Failure, Instant, Tenure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use lictor::core::{
+use lictor::kubernetes::{Elections, Namespaces, Pods, Workloads};
+use lictor::store::{LeaseStore, LockStore, Owner};
+use lictor_core::{
     ElectionRead, Failure, Key, OpId, PodChange, PodOutcome, PodPatch, RecordOutcome, Setting, Uid, Version,
     WorkloadId, WorkloadKind, WorkloadOutcome, WritePod, WriteWorkload,
 };
-use lictor::kubernetes::{Elections, Namespaces, Pods, Workloads};
-use lictor::store::{LeaseStore, LockStore, Owner};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! How many inputs are made at random, and from which seed; here, and in `src/core/properties`.
+//! How many inputs are made at random, and from which seed.
 
 use proptest::test_runner::{Config, RngSeed};
 

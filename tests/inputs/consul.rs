@@ -7,11 +7,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
-use lictor::consul::{Bound, Error, LOCK_FLAGS, NewSession, Renewal, Transaction, TxnOp};
-use lictor::core::{Instant, Key, StoreId, Stored, Tenure};
 use lictor::store::{
     ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
 };
+use lictor_consul::{Bound, Error, LOCK_FLAGS, NewSession, Renewal, Transaction, TxnOp};
+use lictor_core::{Instant, Key, StoreId, Stored, Tenure};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::watch::Sender;

@@ -1,8 +1,8 @@
 //! What is made of a lock that somebody else may have written to.
 
-use lictor::core::{Key, Stored, Term, Version};
 use lictor::kubernetes::Namespaces;
 use lictor::store::{LeaseStore, LockStore};
+use lictor_core::{Key, Stored, Term, Version};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -85,9 +85,9 @@ impl Server {
     }
 
     /// A client of it, taken for Consul.
-    pub fn consul(&self) -> lictor::consul::Client {
-        let settings = lictor::consul::Settings::new(format!("http://{}", self.address));
-        lictor::consul::Client::new(&settings).expect("a client can be made")
+    pub fn consul(&self) -> lictor_consul::Client {
+        let settings = lictor_consul::Settings::new(format!("http://{}", self.address));
+        lictor_consul::Client::new(&settings).expect("a client can be made")
     }
 }
 

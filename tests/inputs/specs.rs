@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use lictor::api::{Claims, Classes, DEFAULT_CONTROLLER, ElectionClass, LeaderElection, OnRelease, Resolved, resolve};
-use lictor::core::StoreId;
+use lictor_core::StoreId;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};

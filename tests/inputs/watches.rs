@@ -4,11 +4,11 @@ use std::fmt::Debug;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use lictor::core::{StoreId, Stored, WorkloadKind};
 use lictor::kubernetes::{
     Change, Namespaces, watch_classes, watch_elections, watch_nodes, watch_pods, watch_workloads,
 };
 use lictor::store::{LeaseStore, LockStore, StoreEvent};
+use lictor_core::{StoreId, Stored, WorkloadKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

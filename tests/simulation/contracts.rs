@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lictor::consul::Settings;
-use lictor::core::{Key, StoreId, Tenure, Uid};
 use lictor::kubernetes::Namespaces;
 use lictor::process::monotonic;
 use lictor::store::{
     ConsulParameters, ConsulStore, Home, Layout, LeaseStore, LockStore, Owner, Role, SessionKeeper, SessionSettings,
 };
+use lictor_consul::Settings;
+use lictor_core::{Key, StoreId, Tenure, Uid};
 use serde_json::json;
 use tokio::sync::watch;
 

@@ -4,7 +4,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor::core::{Term, invariants};
+use lictor_core::{Term, invariants};
 use serde_json::Value;
 
 use crate::excuse::{Condition, Excuse, Loss};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use lictor::core::{Instant, Timestamp};
 use lictor::process::Process;
+use lictor_core::{Instant, Timestamp};
 use tokio::task::AbortHandle;
 
 /// When all simulations begin, by the wall clocks.

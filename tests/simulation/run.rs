@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lictor::core::{Instant, invariants};
+use lictor_core::{Instant, invariants};
 use tokio::time::sleep;
 
 use crate::faults::{Fault, plan};

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lictor::controller::{Controller, Parameters, Purpose};
-use lictor::core::{ClaimParameters, Term};
 use lictor::kubernetes::{LeaseClaim, Namespaces};
 use lictor::process::{Process, monotonic, spawn, spawn_in};
 use lictor::store::LeaseStore;
 use lictor::telemetry::{Health, Metrics};
+use lictor_core::{ClaimParameters, Term};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;

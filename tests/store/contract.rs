@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use lictor::core::{Holder, Key, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version};
 use lictor::store::{LockStore, Owner, StoreEvent};
+use lictor_core::{Holder, Key, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version};
 use serde_json::json;
 
 /// A store, and what others do to its content.

@@ -5,8 +5,8 @@
 mod contract;
 
 use futures::StreamExt;
-use lictor::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
 use lictor::store::{Fault, LockStore, MemoryStore, Owner, StoreEvent, StoreScope};
+use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
 
 use self::contract::{World, record};
 

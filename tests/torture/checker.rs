@@ -5,7 +5,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lictor::core::{Instant, Pod, Term, invariants};
+use lictor_core::{Instant, Pod, Term, invariants};
 
 use super::faults::CLUSTERS;
 use super::picture::{Leader, Picture};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor::core::{ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, TERM_ANNOTATION};
+use lictor_core::{ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, TERM_ANNOTATION};
 
 use super::record::{BY_HAND, Group, Kind, Line, PodSeen, What};
 

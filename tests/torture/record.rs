@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use lictor::core::{self, Markings, Uid, Version};
+use lictor_core::{self, Markings, Uid, Version};
 use serde::{Deserialize, Serialize};
 
 use super::faults::Fault;
@@ -117,17 +117,17 @@ impl PodSeen {
 
     /// The term that it carries.
     pub fn term(&self) -> Option<i64> {
-        self.annotations.get(core::TERM_ANNOTATION)?.parse().ok()
+        self.annotations.get(lictor_core::TERM_ANNOTATION)?.parse().ok()
     }
 
     /// As the predicates want it.
-    pub fn to_core(&self) -> core::Pod {
-        core::Pod {
+    pub fn to_core(&self) -> lictor_core::Pod {
+        lictor_core::Pod {
             name: self.name.clone(),
             uid: Uid(self.uid.clone()),
             version: Version(self.version),
             labels: self.labels.clone(),
-            ..core::Pod::default()
+            ..lictor_core::Pod::default()
         }
     }
 }

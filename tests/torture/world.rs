@@ -11,7 +11,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParam
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Client, Config};
-use lictor::core::{Marking, Markings};
+use lictor_core::{Marking, Markings};
 use serde_json::{Value, json};
 
 use super::consul_support::{Consul, Held, Kind as Servers, ToxicProxy, Toxiproxy};

@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use lictor::consul::{self, Bound, LOCK_FLAGS, NewSession, Transaction, TxnOp};
+use lictor_consul::{self, Bound, LOCK_FLAGS, NewSession, Transaction, TxnOp};
 use serde_json::{Value, json};
 
 /// The key, outside of what an operator watches.
@@ -16,7 +16,7 @@ const KEY: &str = "by-hand/nightly";
 
 /// Two CronJobs and a lock, of which no operator knows anything.
 pub struct ByHand {
-    consul: consul::Client,
+    consul: lictor_consul::Client,
     cron_jobs: Api<CronJob>,
     sides: [Side; 2],
     content: Value,
@@ -51,7 +51,12 @@ impl Took {
 
 impl ByHand {
     /// In a namespace that is there, with a record like that under `like`.
-    pub async fn new(consul: consul::Client, client: &Client, namespace: &str, like: &str) -> anyhow::Result<Self> {
+    pub async fn new(
+        consul: lictor_consul::Client,
+        client: &Client,
+        namespace: &str,
+        like: &str,
+    ) -> anyhow::Result<Self> {
         let like = consul.read_key(like).await?.context("the lock is there")?;
         let content = serde_json::from_slice(&like.value).context("the lock's record is JSON")?;
         let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), namespace);
@@ -123,7 +128,7 @@ impl ByHand {
 }
 
 impl Side {
-    async fn new(consul: &consul::Client, cron_jobs: &Api<CronJob>, name: &'static str) -> anyhow::Result<Self> {
+    async fn new(consul: &lictor_consul::Client, cron_jobs: &Api<CronJob>, name: &'static str) -> anyhow::Result<Self> {
         // So long that it need not be renewed.
         let ttl = Duration::from_secs(24 * 3600);
         let session = NewSession { name: name.into(), bound: Bound::Agent, ttl, lock_delay: Duration::ZERO };

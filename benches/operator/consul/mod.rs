@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use lictor::consul::{Client, Settings};
+use lictor_consul::{Client, Settings};
 use serde_json::{Value, json};
 
 use crate::consul_support::{self, Api, Kind};

@@ -5,10 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lictor_core::StoreId;
+
 use super::{Refusal, refused_key};
 use crate::api::consul::{self as api, ConsulRecord, LockPolicy};
 use crate::api::{ElectionClass, ElectionClassSpec};
-use crate::core::StoreId;
 
 /// The most characters that Consul takes for a key.
 const LONGEST_KEY: usize = 512;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use http::{Method, Request, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
+use lictor_core::{
+    ClaimState, Instant, PodChange, PodOutcome, PodPatch, Setting, Term, Uid, WorkloadClaim, WorkloadKind, WritePod,
+};
 use tokio::sync::Semaphore;
 use tower::service_fn;
 
 use super::*;
-use crate::core::{
-    ClaimState, Instant, PodChange, PodOutcome, PodPatch, Setting, Term, Uid, WorkloadClaim, WorkloadKind, WritePod,
-};
 
 struct Lab {
     executor: Executor,

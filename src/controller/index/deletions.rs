@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::core::{Uid, Version};
+use lictor_core::{Uid, Version};
 
 /// How many are remembered: an answer is not late by more deletions than that.
 const REMEMBERED: usize = 4096;

@@ -1,10 +1,10 @@
 //! What is known after a watch has listed anew, and answers have brought something meanwhile.
 
+use lictor_core::{OpId, Setting, Term, Timestamp};
 use serde_json::json;
 
 use super::*;
 use crate::controller::entry::Deciding;
-use crate::core::{OpId, Setting, Term, Timestamp};
 
 fn pod(name: &str, uid: &str, version: u64) -> Pod {
     Pod { name: name.into(), uid: Uid(uid.into()), version: Version(version), ..Pod::default() }
@@ -50,7 +50,7 @@ fn record() -> Record {
         since: Timestamp(0),
         election: Uid("e".into()),
         generation: 1,
-        scope: crate::core::Scope::default(),
+        scope: lictor_core::Scope::default(),
         former: Vec::new(),
         legacy: None,
     }

@@ -3,6 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lictor_core::{
+    Command, Desired, Election, HandoverOrder, Instant, Keeping, Key, OpId, Pod, Scope, Situation, StoreId, Stored,
+    Tenure, Version, View, WhenLost, WorkloadKind,
+};
 use tokio::sync::mpsc;
 
 use super::{Controller, Purpose};
@@ -17,10 +21,6 @@ use crate::controller::registration;
 use crate::controller::shared::Knowledge;
 use crate::controller::status::{farewell, status};
 use crate::controller::workloads::{followed, noted, template};
-use crate::core::{
-    Command, Desired, Election, HandoverOrder, Instant, Keeping, Key, OpId, Pod, Scope, Situation, StoreId, Stored,
-    Tenure, Version, View, WhenLost, WorkloadKind,
-};
 use crate::process::{monotonic, wall};
 use crate::telemetry::ElectionFigures;
 

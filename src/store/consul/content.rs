@@ -1,9 +1,8 @@
 //! What is written under a lock's key, and what is found there.
 
+use lictor_consul::{Entry, LOCK_FLAGS};
+use lictor_core::{Holder, Key, Record, Rival, Stored, Term, Version};
 use serde::{Deserialize, Serialize};
-
-use crate::consul::{Entry, LOCK_FLAGS};
-use crate::core::{Holder, Key, Record, Rival, Stored, Term, Version};
 
 /// Below a lock's key: the record, where the key itself holds only the leader's name.
 const BESIDE: &str = "/record";
@@ -131,6 +130,6 @@ pub(super) fn find<'a>(entries: &'a [Entry], name: &str) -> Option<&'a Entry> {
 }
 
 /// The key of a lock in a store that knows no namespaces.
-pub(super) fn key(store: &crate::core::StoreId, name: &str) -> Key {
+pub(super) fn key(store: &lictor_core::StoreId, name: &str) -> Key {
     Key { store: store.clone(), namespace: String::new(), name: name.into() }
 }

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, TryFutureExt};
-
-use crate::consul::{Client, Entry, Error};
+use lictor_consul::{Client, Entry, Error};
 
 type Listing = Shared<BoxFuture<'static, Result<Arc<Vec<Entry>>, Error>>>;
 

@@ -24,8 +24,8 @@ use self::content::{Content, find, key};
 use self::listing::Listings;
 pub use self::sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use super::{LockStore, Owner, Registration, StoreEvent, StoreScope};
-use crate::consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
-use crate::core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
+use lictor_consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
+use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
 
 /// How many sessions of others are remembered with their names.
 const REMEMBERED: usize = 1024;
@@ -149,7 +149,7 @@ impl ConsulStore {
                 None => RecordOutcome::Failed(Failure::Unknown("Consul's answer does not tell the key's index".into())),
             }),
             Transaction::RolledBack(errors) => Err(errors),
-            Transaction::Failed(error) => Ok(RecordOutcome::Failed(error.into())),
+            Transaction::Failed(error) => Ok(RecordOutcome::Failed(failure(error))),
         }
     }
 
@@ -207,11 +207,11 @@ impl ConsulStore {
         if self.own().len() < 2 {
             return Ok(None);
         }
-        Ok(self.parameters.client.read_key(name).await?.and_then(|entry| entry.session))
+        Ok(self.parameters.client.read_key(name).await.map_err(failure)?.and_then(|entry| entry.session))
     }
 
     async fn unlock(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
-        let entries = self.entries(&key.name).await?;
+        let entries = self.entries(&key.name).await.map_err(failure)?;
         let Some(lock) = find(&entries, &key.name).filter(|lock| lock.modify_index == version.0) else {
             return Ok(RecordOutcome::Conflict);
         };
@@ -226,7 +226,7 @@ impl ConsulStore {
     }
 
     async fn remove(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
-        let entries = self.entries(&key.name).await?;
+        let entries = self.entries(&key.name).await.map_err(failure)?;
         let beside = self.parameters.layout.beside(&key.name);
         match find(&entries, &key.name) {
             None => return Ok(RecordOutcome::Written(version)),
@@ -240,7 +240,7 @@ impl ConsulStore {
         Ok(match self.parameters.client.transact(&operations).await {
             Transaction::Applied(_) => RecordOutcome::Written(version),
             Transaction::RolledBack(_) => RecordOutcome::Conflict,
-            Transaction::Failed(error) => RecordOutcome::Failed(error.into()),
+            Transaction::Failed(error) => RecordOutcome::Failed(failure(error)),
         })
     }
 
@@ -270,7 +270,7 @@ fn outcome_of(errors: &[OpError]) -> RecordOutcome {
 impl LockStore for ConsulStore {
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>> {
         async move {
-            let entries = self.entries(&key.name).await?;
+            let entries = self.entries(&key.name).await.map_err(failure)?;
             Ok(self.stored(&entries, &key.name, &self.own()).await)
         }
         .boxed()
@@ -282,7 +282,7 @@ impl LockStore for ConsulStore {
         election: &'a Uid,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
-            let (entries, own) = (self.listings.list().await?, self.own());
+            let (entries, own) = (self.listings.list().await.map_err(failure)?, self.own());
             let mut locks = Vec::new();
             for entry in entries.iter().filter(|entry| self.parameters.layout.lock_of(&entry.key) == entry.key) {
                 let stored = self.stored(&entries, &entry.key, &own).await;
@@ -324,5 +324,13 @@ impl LockStore for ConsulStore {
 
     fn watch(&self) -> BoxStream<'static, StoreEvent> {
         watch::watch(self.clone()).boxed()
+    }
+}
+
+/// What a failed request means to the core.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Unknown(text) => Failure::Unknown(text),
+        not_done => Failure::Refused(not_done.to_string()),
     }
 }

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{ConsulStore, refused};
-use crate::consul::{OpError, Service, Transaction, TxnOp};
-use crate::core::{Failure, Key, Version};
+use lictor_consul::{OpError, Service, Transaction, TxnOp};
+use lictor_core::{Failure, Key, Version};
+
+use super::{ConsulStore, failure, refused};
 use crate::store::Registration;
 
 /// The node that the services of leaders are on. It has no checks, so they count as healthy.
@@ -53,14 +54,14 @@ impl ConsulStore {
             if registration.leader.is_none() {
                 return Ok(true);
             }
-            client.register_node(NODE, "127.0.0.1", &BTreeMap::new()).await?;
+            client.register_node(NODE, "127.0.0.1", &BTreeMap::new()).await.map_err(failure)?;
             done = client.transact(&operations).await;
         }
         match done {
             Transaction::Applied(_) => Ok(true),
             Transaction::RolledBack(errors) if errors.iter().any(OpError::is_index) => Ok(false),
             Transaction::RolledBack(errors) => Err(refused("the leader's service", &errors)),
-            Transaction::Failed(error) => Err(error.into()),
+            Transaction::Failed(error) => Err(failure(error)),
         }
     }
 }

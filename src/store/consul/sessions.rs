@@ -11,11 +11,12 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use lictor_consul::{Bound, Client, Error, NewSession, Renewal, Session};
+use lictor_core::{Failure, FoundSession, Instant, SessionCommand, SessionLife, SessionParameters, Tenure};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::consul::{Bound, Client, Error, NewSession, Renewal, Session};
-use crate::core::{Failure, FoundSession, Instant, SessionCommand, SessionLife, SessionParameters, Tenure};
+use super::failure;
 use crate::process::nap;
 
 /// Which sessions to keep.
@@ -119,7 +120,7 @@ struct NotMade {
 
 impl NotMade {
     fn new(error: Error) -> Self {
-        Self { known: !matches!(error, Error::Unknown(_)), failure: error.into() }
+        Self { known: !error.may_be_done(), failure: failure(error) }
     }
 }
 
@@ -278,7 +279,7 @@ impl SessionKeeper {
             Ok(sessions) => sessions,
             Err(error) => {
                 kept.life.look_up_failed(now);
-                return self.failed(index, error.clone().into());
+                return self.failed(index, failure(error.clone()));
             }
         };
         if kept.life.id().is_some() {
@@ -335,7 +336,7 @@ impl SessionKeeper {
             }
             Renewal::Failed(error) => {
                 kept.life.renewal_failed(id, !matches!(error, Error::Unknown(_)), now);
-                self.failed(index, error.into());
+                self.failed(index, failure(error));
             }
         }
     }
@@ -466,7 +467,7 @@ async fn create(
     if let (Err(Error::NoNode(_)), Home::Node { name, address, meta }) = (&created, home) {
         if let Err(error) = client.register_node(name, address, meta).await {
             // Whether the node is there or not, the session is not.
-            return (sent, Err(NotMade { known: true, failure: error.into() }));
+            return (sent, Err(NotMade { known: true, failure: failure(error) }));
         }
         sent = clock();
         created = client.create_session(&new).await;
@@ -484,7 +485,7 @@ async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, 
         Bound::Agent => client.session(id).await.map(|session| session.into_iter().collect()),
     };
     // It is found by its name later.
-    let read = read.map_err(|error| NotMade { known: false, failure: error.into() })?;
+    let read = read.map_err(|error| NotMade { known: false, failure: failure(error) })?;
     let named = |session: &Session| session.name == new.name || session.id == id;
     let found: Vec<_> = read.into_iter().filter(named).collect();
     let defect = match found.iter().find(|session| session.id == id) {

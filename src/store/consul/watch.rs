@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::channel::mpsc;
+use lictor_consul::Entry;
+use lictor_core::{Stored, Tenure, Version};
 use tokio::time::Instant;
 
 use super::content::{find, key};
-use super::{ConsulStore, Sessions};
-use crate::consul::{Entry, Error};
-use crate::core::{Stored, Tenure, Version};
+use super::{ConsulStore, Sessions, failure};
 use crate::process::spawn;
 use crate::store::StoreEvent;
 
@@ -91,7 +91,7 @@ impl Watch {
                 }
                 Err(error) => {
                     self.broken = true;
-                    self.tell(StoreEvent::Broken(self.store.scope(), Error::into(error)));
+                    self.tell(StoreEvent::Broken(self.store.scope(), failure(error)));
                     (pause, retry) = (retry, (retry * 2).min(LONGEST_RETRY));
                 }
             }
@@ -268,9 +268,9 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::consul::{Broken, Client, Received, Sent, Settings, Transport};
-    use crate::core::{Instant, StoreId};
     use crate::store::{ConsulParameters, Layout};
+    use lictor_consul::{Broken, Client, Received, Sent, Settings, Transport};
+    use lictor_core::{Instant, StoreId};
 
     /// A Consul with one lock, which is held by a session of somebody else. What that is is told as often as the test allows it.
     struct Consul(Arc<Semaphore>);

@@ -5,12 +5,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lictor::consul::{Client, Settings};
-use lictor::core::{Key, StoreId, Tenure, Uid};
 use lictor::process::monotonic;
 use lictor::store::{
     ConsulParameters, ConsulStore, Home, Layout, LockStore, Owner, Role, SessionKeeper, SessionSettings,
 };
+use lictor_consul::{Client, Settings};
+use lictor_core::{Key, StoreId, Tenure, Uid};
 use tokio::sync::watch;
 
 use crate::consul_support::{Consul, Kind};

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
-use lictor::consul::{Broken, Connect, Received, Sent, Settings, Transport};
+use lictor_consul::{Broken, Connect, Received, Sent, Settings, Transport};
 use tokio::sync::mpsc;
 
 use super::api::{self, ApiServer};
@@ -113,7 +113,7 @@ pub fn connect(server: Arc<Consul>, link: Arc<Link>, listener: Listener) -> Conn
     Arc::new(move |settings: &Settings| {
         let way =
             Way { server: server.clone(), link: link.clone(), listener: listener.clone(), limit: settings.timeout };
-        lictor::consul::Client::simulated(settings, Arc::new(way))
+        lictor_consul::Client::simulated(settings, Arc::new(way))
     })
 }
 
@@ -126,7 +126,7 @@ struct Way {
 
 impl Transport for Way {
     fn send(&self, request: Sent) -> BoxFuture<'_, Result<Received, Broken>> {
-        let sent = consul::Request {
+        let sent = lictor_consul::Request {
             method: request.method.to_string(),
             path: request.url.path().trim_start_matches("/v1/").into(),
             query: pairs(request.url.query().unwrap_or_default()),
@@ -136,7 +136,7 @@ impl Transport for Way {
         let carried = self.link.carry(move |mishap| {
             let (server, listener, sent) = (server.clone(), listener.clone(), sent.clone());
             async move {
-                let failed = |body: &str| consul::Answer { status: 500, index: None, body: body.into() };
+                let failed = |body: &str| lictor_consul::Answer { status: 500, index: None, body: body.into() };
                 let answer = match mishap {
                     Mishap::None => server.handle(&sent).await,
                     Mishap::Before(_) => failed("No cluster leader"),
@@ -153,7 +153,7 @@ impl Transport for Way {
         let limit = request.timeout.unwrap_or(self.limit);
         async move {
             match tokio::time::timeout(limit, carried).await {
-                Ok(Ok(consul::Answer { status, index, body })) => {
+                Ok(Ok(lictor_consul::Answer { status, index, body })) => {
                     Ok(Received { status: reqwest::StatusCode::from_u16(status).unwrap(), index, body })
                 }
                 Ok(Err(Lost::Refused)) => Err(Broken::Unreachable("connection refused".into())),

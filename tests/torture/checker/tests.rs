@@ -1,10 +1,11 @@
 //! Each way to break a promise once, on small records made by hand; and what is no breach.
 #![cfg(test)]
 
+use lictor_core::{Marking, Markings};
+
 use super::super::faults::{Fault, Kind as Harm};
 use super::super::record::BY_HAND;
 use super::*;
-use lictor::core::{Marking, Markings};
 
 /// A record as it is made here: what happens, second by second.
 #[derive(Default)]

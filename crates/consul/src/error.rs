@@ -1,0 +1,208 @@
+//! What a failed request means: whether something may have been done, and what a person should do.
+//!
+//! Consul hands errors on as text, so it is by their text that they are told apart (`agent/structs/errors.go`,
+//! `acl/errors.go`).
+
+use reqwest::StatusCode;
+
+use super::Broken;
+
+/// Why a request did not come to a result. Only [`Unknown`](Self::Unknown) may have been carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No connection was made: nothing was sent.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The token lacks a right.
+    #[error("{0}")]
+    Forbidden(String),
+    /// Consul does not know the token (any more): log in again.
+    #[error("{0}")]
+    UnknownToken(String),
+    /// Too many requests or connections: wait.
+    #[error("{0}")]
+    Busy(String),
+    /// Consul has no leader at present, or no way to it: wait.
+    #[error("{0}")]
+    NoLeader(String),
+    /// The node that a session should hang on is not registered.
+    #[error("{0}")]
+    NoNode(String),
+    /// Consul, or something before it, said no.
+    #[error("{0}")]
+    Refused(String),
+    /// It may have been done, may not have been done, or may still be done later.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl Error {
+    /// Whether the request may have been carried out, or may still be.
+    pub fn may_be_done(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
+}
+
+/// What a request is for, in an error's words.
+#[derive(Clone, Debug)]
+pub(super) struct Purpose {
+    /// "read the key a/b".
+    pub(super) what: String,
+    /// The rule that a policy must have for it: `key_prefix "a/b" { policy = "read" }`.
+    pub(super) rule: String,
+}
+
+impl Purpose {
+    pub(super) fn new(what: impl Into<String>, rule: impl Into<String>) -> Self {
+        Self { what: what.into(), rule: rule.into() }
+    }
+
+    /// No answer, or not all of it.
+    pub(super) fn broken(&self, broken: &Broken) -> Error {
+        let what = &self.what;
+        match broken {
+            Broken::Unsendable(text) => Error::Refused(format!("can't {what}: {text}")),
+            Broken::Unreachable(text) => Error::Unreachable(format!("can't {what}: Consul can't be reached: {text}")),
+            Broken::Late(text) => Error::Unknown(format!("can't {what}: no answer from Consul in time: {text}")),
+            Broken::Unanswered(text) => Error::Unknown(format!("can't {what}: the connection to Consul broke: {text}")),
+        }
+    }
+
+    /// An answer that is not a success.
+    pub(super) fn refused(&self, status: StatusCode, body: &[u8]) -> Error {
+        let body = excerpt(body);
+        let text = if body.is_empty() {
+            format!("can't {}: Consul answered {status}", self.what)
+        } else {
+            format!("can't {}: Consul answered {}: {body}", self.what, status.as_u16())
+        };
+        let says = |words: &[&str]| words.iter().any(|word| body.contains(word));
+        match status.as_u16() {
+            401 | 403 if says(&["ACL not found"]) => {
+                Error::UnknownToken(format!("{text}; the token is unknown to Consul, or was revoked, or has expired"))
+            }
+            401 | 403 => self.forbidden(&body),
+            429 => Error::Busy(format!("{text}; too many requests or connections from this address")),
+            300..=399 => Error::Refused(format!("{text}; is this the address of Consul's HTTP API?")),
+            500 if says(NO_LEADER) => Error::NoLeader(text),
+            500 if says(&["Missing node registration"]) => Error::NoNode(text),
+            500 if says(NOT_APPLIED) => Error::Refused(text),
+            400..=499 => Error::Refused(text),
+            _ => Error::Unknown(text),
+        }
+    }
+
+    /// The token lacks the right.
+    pub(super) fn forbidden(&self, says: &str) -> Error {
+        Error::Forbidden(format!("not allowed to {}: {says}; give the token a policy with {}", self.what, self.rule))
+    }
+
+    /// A success that can't be understood. It may well be one.
+    pub(super) fn garbled(&self, what: &str, body: &[u8]) -> Error {
+        Error::Unknown(format!(
+            "can't {}: this is not what Consul answers ({what}): {}; is this the address of its HTTP API?",
+            self.what,
+            excerpt(body)
+        ))
+    }
+}
+
+/// Nothing was changed: those are answered before anything is proposed to the other servers (`canRetry` in `agent/consul/rpc.go`).
+const NO_LEADER: &[&str] = &[
+    "No cluster leader",
+    "Raft leader not found in server lookup mapping",
+    "Not ready to serve consistent reads",
+    "No known Consul servers",
+    "No path to datacenter",
+    "Remote DC has no server currently reachable",
+];
+
+/// Nothing was changed: arguments that are refused before, or by all servers alike.
+const NOT_APPLIED: &[&str] = &[
+    "Invalid Session TTL",
+    "Session TTL '",
+    "Invalid Behavior setting",
+    "Must provide ",
+    "Missing check '",
+    "is in critical state",
+    "ACL support disabled",
+    "unknown KV verb",
+];
+
+/// The beginning of a body, on one line.
+fn excerpt(body: &[u8]) -> String {
+    const MOST: usize = 300;
+    let text = String::from_utf8_lossy(&body[..body.len().min(MOST)]);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if body.len() > MOST { format!("{line}…") } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, body: &str) -> Error {
+        let purpose = Purpose::new("lock the key a", "key_prefix \"a\" { policy = \"write\" }");
+        purpose.refused(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+    }
+
+    fn is_unknown(status: u16, body: &str) -> bool {
+        refused(status, body).may_be_done()
+    }
+
+    #[test]
+    fn a_missing_right_is_named() {
+        let body = "Permission denied: token with AccessorID 'x' lacks permission 'key:write' on \"a\"";
+        let Error::Forbidden(text) = refused(403, body) else { panic!("not forbidden") };
+        assert_eq!(
+            text,
+            "not allowed to lock the key a: Permission denied: token with AccessorID 'x' lacks permission 'key:write' on \
+             \"a\"; give the token a policy with key_prefix \"a\" { policy = \"write\" }"
+        );
+    }
+
+    #[test]
+    fn an_unknown_token_is_told_from_a_missing_right() {
+        assert!(matches!(refused(403, "rpc error making call: ACL not found"), Error::UnknownToken(_)));
+        assert!(matches!(refused(403, "Permission denied"), Error::Forbidden(_)));
+    }
+
+    #[test]
+    fn without_a_leader_nothing_was_done() {
+        assert!(matches!(refused(500, "No cluster leader"), Error::NoLeader(_)));
+        assert!(matches!(refused(500, "rpc error making call: No cluster leader"), Error::NoLeader(_)));
+        assert!(!is_unknown(500, "No known Consul servers"));
+    }
+
+    #[test]
+    fn whatever_may_have_been_proposed_is_unknown() {
+        assert!(is_unknown(500, "leadership lost while committing log"));
+        assert!(is_unknown(500, "rpc error making call: EOF"));
+        assert!(is_unknown(500, ""));
+        assert!(is_unknown(502, "Bad Gateway"));
+        assert!(is_unknown(503, "rate limit reached"));
+        assert!(is_unknown(504, ""));
+    }
+
+    #[test]
+    fn what_was_refused_was_not_done() {
+        for (status, body) in [
+            (400, "Failed to parse body"),
+            (404, "404 page not found"),
+            (413, "Transaction contains too many operations (129 > 128)"),
+            (429, ""),
+            (301, ""),
+            (500, "Invalid Session TTL '5000000000', must be between [10s=24h0m0s]"),
+        ] {
+            assert!(!is_unknown(status, body), "{status} {body}");
+        }
+        assert!(matches!(refused(429, ""), Error::Busy(_)));
+        assert!(matches!(refused(500, "Missing node registration"), Error::NoNode(_)));
+    }
+
+    #[test]
+    fn a_long_answer_is_cut() {
+        let page = "<html>\n".repeat(1000);
+        assert!(refused(502, &page).to_string().len() < 450);
+    }
+}

@@ -1,0 +1,186 @@
+//! Promotions whose outcome is not known: they wait for their turn, are on their way, or were not answered.
+//!
+//! A promotion is for one version of its pod. So none of them does anything any more when the pod has a later version. Where the
+//! election goes on without such a promotion, it writes to the pod, and counts it as a leader until the API server has acknowledged
+//! that write: it does the same for workloads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::view::View;
+use super::{Election, Phase};
+use crate::backoff::Backoff;
+use crate::handover::Fence;
+use crate::{
+    Command, ELECTION_ANNOTATION, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch,
+    Scope, TERM_ANNOTATION, Term, Uid, Version,
+};
+
+/// By pod.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Promotions(BTreeMap<Uid, Promotion>);
+
+/// The promotions of one pod that may still be carried out.
+#[derive(Clone, Debug)]
+struct Promotion {
+    name: String,
+    /// The version that they are for.
+    version: Version,
+    ops: BTreeSet<OpId>,
+    /// The write that makes them fail.
+    fence: Option<Fence>,
+    backoff: Backoff,
+}
+
+impl Promotions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn contains(&self, pod: &Uid) -> bool {
+        self.0.contains_key(pod)
+    }
+
+    /// Whether a promotion of a pod may still be carried out, if the pod is as it was seen.
+    pub(super) fn may_come_to(&self, pod: &Pod) -> bool {
+        self.0.get(&pod.uid).is_some_and(|promotion| promotion.version >= pod.version)
+    }
+
+    /// Notes those among the commands that are about to be sent.
+    pub(super) fn note(&mut self, commands: &[Command]) {
+        for command in commands {
+            let Command::WritePod(write) = command else { continue };
+            if write.change != PodChange::Promote {
+                continue;
+            }
+            let new = || Promotion {
+                name: write.name.clone(),
+                version: write.version,
+                ops: BTreeSet::new(),
+                fence: None,
+                backoff: Backoff::new(&write.uid.0),
+            };
+            let known = self.0.entry(write.uid.clone()).or_insert_with(new);
+            if known.version < write.version {
+                *known = new();
+            }
+            known.ops.insert(write.op);
+        }
+    }
+
+    /// Forgets those that can do nothing any more, by what is known of the pods.
+    pub(super) fn forget(&mut self, gone: &BTreeSet<Uid>, pods: &[&Pod]) {
+        self.0.retain(|uid, promotion| {
+            !gone.contains(uid) && !pods.iter().any(|pod| pod.uid == *uid && pod.version > promotion.version)
+        });
+    }
+
+    /// Takes the outcome of a promotion.
+    pub(super) fn take(&mut self, op: OpId, outcome: &Outcome) {
+        let Outcome::PodWritten(written) = outcome else { return };
+        self.0.retain(|_, promotion| {
+            if !promotion.ops.contains(&op) {
+                return true;
+            }
+            match written {
+                PodOutcome::Failed(Failure::Unknown(_)) => {}
+                // This one was not carried out; an earlier one may still be.
+                PodOutcome::Failed(_) => drop(promotion.ops.remove(&op)),
+                // Nor does one that changed nothing keep an earlier one away.
+                PodOutcome::Written(pod) if pod.version <= promotion.version => drop(promotion.ops.remove(&op)),
+                PodOutcome::Written(_) | PodOutcome::Conflict | PodOutcome::Gone => promotion.ops.clear(),
+            }
+            !promotion.ops.is_empty()
+        });
+    }
+}
+
+impl Election {
+    /// Whether a promotion, or a write that lets a workload run, is still wanted: whoever sends it asks right before.
+    pub fn wants(&self, op: OpId) -> bool {
+        let handover = match &self.phase {
+            Phase::HandingOver(handover) => handover.promotion(),
+            _ => None,
+        };
+        handover == Some(op) || self.wants_to_run(op)
+    }
+
+    /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
+    pub fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
+        self.promotions.contains(&pod.uid)
+            || self.scopes.iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
+    }
+
+    /// Writes to the pods whose promotions nobody waits for any more. `leader` stays as it is.
+    pub(super) fn fence_promotions(
+        &mut self,
+        leader: Option<&Pod>,
+        former: &[Markings],
+        view: &View,
+        commands: &mut Vec<Command>,
+    ) {
+        let mut promotions = std::mem::take(&mut self.promotions);
+        for (uid, promotion) in &mut promotions.0 {
+            if leader.is_some_and(|leader| leader.uid == *uid) {
+                continue;
+            }
+            if let Some(until) = promotion.backoff.waits(view.now) {
+                self.wake_at(until);
+                continue;
+            }
+            let seen = view.pods.iter().copied().find(|pod| pod.uid == *uid);
+            let fence = promotion.fence.get_or_insert_with(|| match seen {
+                Some(pod) => Fence::due(pod.clone()),
+                None => Fence::unread(promotion.name.clone()),
+            });
+            let ops = &mut self.ops;
+            let mut next_op = || {
+                *ops += 1;
+                OpId(*ops)
+            };
+            fence.advance(&mut next_op, |pod| stamp(&self.name, self.highest_term, pod, former, view), commands);
+        }
+        self.promotions = promotions;
+    }
+
+    /// Takes the outcome of such a write; returns it if it is of another one.
+    pub(super) fn take_promotion_fence(&mut self, op: OpId, outcome: Outcome, now: Instant) -> Option<Outcome> {
+        let awaits = |promotion: &Promotion| promotion.fence.as_ref().is_some_and(|fence| fence.awaits(op));
+        let found = self.promotions.0.iter_mut().find(|(_, promotion)| awaits(promotion));
+        let Some((uid, promotion)) = found.map(|(uid, promotion)| (uid.clone(), promotion)) else {
+            return Some(outcome);
+        };
+        // What changed nothing, keeps nothing away.
+        let unchanged = match &outcome {
+            Outcome::PodWritten(PodOutcome::Written(pod)) if pod.version <= promotion.version => {
+                Some(format!("a write to pod {} changed nothing", pod.name))
+            }
+            _ => None,
+        };
+        let (fence, result) = promotion.fence.take()?.take(&uid, unchanged, true, outcome);
+        promotion.fence = fence;
+        if let Err(failure) = result {
+            promotion.backoff.delay_shortly(now);
+            self.failure = Some(failure);
+        }
+        if promotion.fence.is_none() {
+            self.promotions.0.remove(&uid);
+        }
+        None
+    }
+}
+
+/// A patch that changes the pod's version, whatever is on it: what changes nothing, the API server does not write.
+fn stamp(election: &str, term: Term, pod: &Pod, former: &[Markings], view: &View) -> (PodChange, PodPatch) {
+    let markings = &view.scope.markings;
+    let demotion = markings.demotion(election, term, former);
+    if view.scope.selector.matches(&pod.labels) && demotion.lacks(pod).is_some() {
+        return (PodChange::Demote, demotion);
+    }
+    let all: Vec<&Markings> = former.iter().chain([markings]).collect();
+    let mut patch = Markings::removal(&all, pod);
+    if patch.is_empty() {
+        patch.annotations.insert(TERM_ANNOTATION.into(), Some(term.to_string()));
+        patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
+    }
+    (PodChange::Remove, patch)
+}

@@ -1,0 +1,237 @@
+//! Without the lock: what is done when somebody else may lead, or does.
+//!
+//! Inside one cluster compare-and-swap alone keeps two leaders apart. Others that share the store can't be fenced at this cluster's
+//! API server; so whoever has not surely got the lock shows no leader, whatever else is wanted of the election, and takes the lock
+//! again only after that.
+
+use super::decide::Decision;
+use super::view::{Desired, Situation, View, WhenLost};
+use super::workloads::Course;
+use super::{Election, Phase};
+use crate::{Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Tenure, Transition};
+
+/// A leader that is being demoted because the lock is not surely held any more.
+#[derive(Clone, Debug)]
+pub(super) struct Losing {
+    holder: Holder,
+    since: Instant,
+    reason: Reason,
+}
+
+/// What keeps every pod of this cluster from showing the leader's label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unheld {
+    /// Why, for people.
+    reason: Reason,
+    /// Whether what the store has shown of the lock still counts. If not, all is read again when the store can be relied on.
+    pub(super) known: bool,
+}
+
+impl Election {
+    /// Why no pod may show the leader's label now, whatever is wanted; `None`: the lock is held, or nothing is known of it yet.
+    pub(super) fn unheld(&self, view: &View) -> Option<Unheld> {
+        let keeping = view.keeping;
+        if !keeping.shared {
+            return None;
+        }
+        let demote = keeping.when_lost == WhenLost::Demote;
+        let rewound = view.now < keeping.not_before;
+        // Each observation names the cause that it knows of, whichever comes first.
+        let unreliable = match keeping.tenure {
+            tenure if tenure.lasts(view.now) => {
+                (rewound && !self.shows_leadership(view)).then_some(Reason::StoreRewound)
+            }
+            _ if rewound => Some(Reason::StoreRewound),
+            Tenure::Ended => Some(Reason::LockLost),
+            _ => Some(Reason::StoreLost),
+        };
+        match (&self.stored, unreliable) {
+            (Some(Stored::Held(..)), _) => Some(Unheld { reason: Reason::LockTaken, known: true }),
+            (_, Some(reason)) if demote => Some(Unheld { reason, known: false }),
+            (Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)), _) if demote => {
+                let reason = if rewound { Reason::StoreRewound } else { Reason::LockLost };
+                Some(Unheld { reason, known: true })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a pod or a workload shows that this cluster leads.
+    fn shows_leadership(&self, view: &View) -> bool {
+        shows_leader(view) || self.has_enabled(view)
+    }
+
+    /// Whether a pod shows that it leads, or may do so because of a promotion whose outcome is not known.
+    fn somebody_may_lead(&self, view: &View) -> bool {
+        shows_leader(view) || !self.promotions.is_empty()
+    }
+
+    /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
+    pub(super) fn note_rival(&mut self, view: &View) {
+        match &self.stored {
+            // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
+            Some(Stored::Held(_, rival))
+                if rival.cluster.is_none()
+                    && self.led_by_rival.as_ref().is_some_and(|session| rival.session.contains(session.as_str())) =>
+            {
+                self.vanished = None;
+            }
+            Some(Stored::Held(_, rival)) => {
+                let leads = rival.holder.is_some().then(|| rival.session.clone());
+                (self.led_by_rival, self.vanished) = (leads, None);
+            }
+            Some(Stored::Absent) if self.led_by_rival.is_some() => drop(self.vanished.get_or_insert(view.now)),
+            // Consul has its own delay for a lock whose session has ended.
+            Some(_) => (self.led_by_rival, self.vanished) = (None, None),
+            None => {}
+        }
+    }
+
+    /// Takes the leader's label off. Never held up by a store that does not answer.
+    pub(super) fn stand_down(&mut self, unheld: Unheld, view: &View, commands: &mut Vec<Command>) {
+        let Unheld { reason, known } = unheld;
+        if view.desired == Desired::Withdraw {
+            self.suspend_jobs(view, commands);
+        }
+        self.let_nothing_run();
+        if matches!(&self.phase, Phase::HandingOver(handover) if handover.target().is_some()) {
+            // Nobody is promoted any more. If that was sent already, it is made to fail.
+            self.phase = Phase::Idle;
+        }
+        if view.desired == Desired::Withdraw && !self.somebody_may_lead(view) {
+            return;
+        }
+        if !known && view.desired != Desired::Withdraw {
+            // What comes back to commands that are under way is not waited for: all is read again when the store is back.
+            self.phase = Phase::Idle;
+            self.stored = None;
+        }
+        self.fenced = None;
+        self.verified = None;
+        if let Some((_, holder, _)) = self.leader.take() {
+            self.losing.get_or_insert(Losing { holder, since: view.now, reason });
+        }
+        if let Some(losing) = self.losing.as_mut().filter(|_| reason == Reason::StoreRewound) {
+            // That is why the lock or its session was seen to be gone.
+            losing.reason = reason;
+        }
+        let stored = self.stored.clone().unwrap_or(Stored::Absent);
+        self.maintain(&stored, None, view, commands);
+        // One that is refused may not touch what belongs to another, and one that is paused nothing new.
+        let untouched =
+            (known && reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);
+        let course = if untouched { Course::Await } else { Course::Follow };
+        if view.desired != Desired::Withdraw {
+            self.steer(course, view, commands);
+        }
+        if self.somebody_may_lead(view) || self.lets_run(course, view) {
+            // Nothing is told of who leads elsewhere before nobody leads here.
+            self.situation = Situation::HandingOver;
+            return;
+        }
+        if let Some(Losing { holder, since, reason }) = self.losing.take() {
+            commands.push(Command::Announce(Announcement::Transition(Transition {
+                term: self.highest_term,
+                leader: None,
+                previous: Some(holder),
+                reason,
+                took: view.now.since(since),
+            })));
+        }
+        if let Stored::Held(_, rival) = stored {
+            self.follow(rival, commands);
+        } else if !known {
+            self.situation = match reason {
+                Reason::LockLost => Situation::LockLost,
+                Reason::StoreRewound => Situation::StoreRewound,
+                _ => Situation::StoreLost,
+            };
+        }
+    }
+
+    fn follow(&mut self, rival: Rival, commands: &mut Vec<Command>) {
+        self.last = None;
+        self.failure = None;
+        self.highest_term = self.highest_term.max(rival.term);
+        let known = matches!(&self.situation, Situation::LedElsewhere(known) if *known == rival);
+        if !known {
+            commands.push(Command::Announce(Announcement::LedElsewhere(rival.clone())));
+        }
+        self.situation = Situation::LedElsewhere(rival);
+    }
+
+    /// The lock is nobody's: takes it, if there is somebody to lead.
+    pub(super) fn take_lock(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
+        let shows = self.somebody_may_lead(view) || self.lets_run(Course::Await, view);
+        if shows && view.keeping.when_lost == WhenLost::Demote {
+            return;
+        }
+        if view.desired == Desired::Leave {
+            self.situation = Situation::Vacant;
+            return;
+        }
+        if let Some(until) = self.vanished.map(|since| since + view.keeping.grace)
+            && view.now < until
+        {
+            // Somebody deleted it, or the store was put back. The other cluster may not know yet.
+            self.situation = Situation::LockLost;
+            self.wake_at(until);
+            return;
+        }
+        let own = stored.written().filter(|record| record.election == self.uid).or(self.last.as_ref()).cloned();
+        match self.decide(own.as_ref(), view) {
+            Decision::Keep(candidate) => self.write(stored, Some(candidate), Reason::LockLost, view, commands),
+            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, view, commands),
+            Decision::Wait(why, until) => {
+                self.situation = Situation::Recovering(why, until);
+                self.wake_at(until);
+            }
+            Decision::Vacate(_) | Decision::Nobody => {
+                self.situation = Situation::Vacant;
+                self.maintain(stored, None, view, commands);
+                self.steer(Course::Follow, view, commands);
+            }
+        }
+    }
+
+    /// Nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
+    pub(super) fn release(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
+        let Stored::Record(version, record) = stored else { return };
+        let unsettled = record.holder.is_some() || self.somebody_may_lead(view) || self.lets_run(Course::Follow, view);
+        if !view.keeping.shared || unsettled || !matches!(self.phase, Phase::Idle) {
+            return;
+        }
+        if self.winds_down(view) {
+            return;
+        }
+        if let Some(ended) = self.ended(record, view) {
+            if !self.inspects(view, commands) {
+                self.amend(record, *version, ended, view, commands);
+            }
+            return;
+        }
+        let op = self.next_op();
+        commands.push(Command::ReleaseRecord { op, key: view.key.clone(), version: *version });
+        self.phase = Phase::Releasing(op, Box::new(record.clone()));
+    }
+
+    pub(super) fn take_released(&mut self, record: Record, released: RecordOutcome, now: Instant) {
+        self.stored = None;
+        match released {
+            RecordOutcome::Written(version) => {
+                self.backoff.reset();
+                if version >= self.newest {
+                    self.newest = version;
+                    self.stored = Some(Stored::Free(version, Some(record), None));
+                }
+            }
+            RecordOutcome::Conflict => {}
+            RecordOutcome::Delayed => self.backoff.delay_shortly(now),
+            RecordOutcome::Failed(failure) => self.fail(failure, now),
+        }
+    }
+}
+
+fn shows_leader(view: &View) -> bool {
+    view.pods.iter().any(|pod| view.scope.markings.shows_leader(pod))
+}

@@ -1,0 +1,192 @@
+//! Gives up locks and labels: of an election that is deleted, and of a key that is not its own any more.
+
+use super::records::{Intent, add_former};
+use super::upkeep::Upkeep;
+use super::view::{Desired, Situation, View};
+use super::{Election, Phase};
+use crate::handover::{Handover, Purpose, is_emptied};
+use crate::{Announcement, Command, Key, Markings, PodChange, Record, Scope, Stored, Timestamp, WritePod};
+
+/// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Withdrawal {
+    Unconfirmed,
+    /// The election was read, and what the store has since.
+    Confirmed,
+    /// The pods were listed too.
+    Listed,
+    Done,
+}
+
+impl Election {
+    /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
+    pub(super) fn give_up_workloads(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+        self.release_workloads(view, commands) && !self.winds_down(view)
+    }
+
+    /// Takes off all labels, then the record.
+    pub(super) fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
+        let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.uid);
+        let clean = !own && self.is_clean(view);
+        if self.withdrawal == Withdrawal::Done && !clean {
+            // A late writer of this election, or another election of that name already.
+            self.withdrawal = Withdrawal::Unconfirmed;
+            self.situation = Situation::HandingOver;
+            return true;
+        }
+        if self.withdrawal == Withdrawal::Done || (clean && self.withdrawal == Withdrawal::Listed) {
+            if self.withdrawal != Withdrawal::Done {
+                self.tell_what_is_left(view, commands);
+            }
+            self.withdrawal = Withdrawal::Done;
+            self.leader = None;
+            self.situation = Situation::Withdrawn;
+            return false;
+        }
+        self.situation = Situation::HandingOver;
+        let version = stored.version();
+        let fenced = version.is_some() && self.fenced == version;
+        match (stored, version) {
+            (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.uid => {
+                // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
+                self.withdraw_without_record(stored.written(), view, commands)
+            }
+            (Stored::Record(version, record), _)
+                if record.holder.is_none()
+                    && record.generation >= view.generation
+                    && stray_scopes(view.strays)
+                        .all(|scope| *scope == record.scope || record.former.contains(scope)) =>
+            {
+                self.phase = Phase::HandingOver(Box::new(Handover::withdraw(*version, record.clone(), fenced)));
+                true
+            }
+            (_, Some(version)) => {
+                let mut record = self.make_record(view, None, stored.written(), view.wall);
+                add_former(&mut record, stray_scopes(view.strays));
+                let op = self.next_op();
+                commands.push(Command::WriteRecord {
+                    op,
+                    key: view.key.clone(),
+                    expected: Some(version),
+                    record: record.clone(),
+                });
+                let replaced = stored.written().cloned();
+                let key = view.key.clone();
+                let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Withdraw, target: None };
+                self.phase = Phase::Writing(op, Box::new(intent));
+                false
+            }
+            (_, None) => self.withdraw_without_record(None, view, commands),
+        }
+    }
+
+    /// Whether no pod carries a mark of this election that can be taken off.
+    fn is_clean(&self, view: &View) -> bool {
+        view.pods.iter().all(|pod| !self.wrote(pod) || self.troubles.is_left(pod, view))
+    }
+
+    fn tell_what_is_left(&self, view: &View, commands: &mut Vec<Command>) {
+        for pod in view.pods.iter().filter(|pod| self.wrote(pod)) {
+            let Some(why) = self.troubles.why_left(&pod.uid) else { continue };
+            let (pod, uid, why) = (pod.name.clone(), pod.uid.clone(), why.to_owned());
+            commands.push(Command::Announce(Announcement::LabelsLeft { pod, uid, why }));
+        }
+    }
+
+    /// With no record of its own to go by: takes off what is found on the pods. Returns whether to look again.
+    fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) -> bool {
+        if self.withdrawal != Withdrawal::Confirmed {
+            self.maintain_removal(other, view, commands);
+            return false;
+        }
+        let mut selectors = view.scope.selectors_with(other);
+        for (_, stray) in view.strays {
+            let others = view.scope.selectors_with(stray.written());
+            selectors.extend(others.into_iter().filter(|selector| !selectors.contains(selector)).collect::<Vec<_>>());
+        }
+        if selectors.is_empty() {
+            self.withdrawal = Withdrawal::Listed;
+            return true;
+        }
+        let op = self.next_op();
+        commands.push(Command::ListPods { op, selectors });
+        self.phase = Phase::Verifying(op, None);
+        false
+    }
+
+    fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
+        self.reread(commands);
+        for pod in view.pods.iter().copied() {
+            if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.is_left(pod, view) {
+                continue;
+            }
+            if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
+                self.wake_at(until);
+                continue;
+            }
+            let scopes = other.into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
+            let scopes = scopes.chain(stray_scopes(view.strays)).chain(&self.scopes).chain([view.scope]);
+            let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
+            let patch = Markings::removal(&all, pod);
+            let write = WritePod::new(self.next_op(), PodChange::Remove, pod, patch);
+            self.maintenance.insert(pod.uid.clone(), Upkeep::new(write.clone(), false));
+            commands.push(Command::WritePod(write));
+        }
+    }
+
+    /// A lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
+    /// with an older spec can go on with it; it is deleted when the present one is settled.
+    pub(super) fn clear_strays(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+        self.cleared.retain(|key, (seen, made)| {
+            let still = |stray: &Stored| {
+                stray.version().is_some_and(|version| made.map_or(version <= *seen, |made| version < made))
+            };
+            view.strays.iter().any(|(other, stray)| other == key && still(stray))
+        });
+        for (key, stray) in view.strays {
+            let Some(mut version) = stray.version() else { continue };
+            self.highest_term = match stray {
+                Stored::Record(_, record) | Stored::Free(_, Some(record), _) => self.highest_term.max(record.term),
+                Stored::Damaged(_, term) => self.highest_term.raised_by_hint(*term),
+                Stored::Absent | Stored::Free(_, None, _) | Stored::Held(..) | Stored::Foreign(_) => self.highest_term,
+            };
+            let mut emptied = is_emptied(stray, view.generation);
+            match self.cleared.get(key) {
+                // What this election wrote itself, the watch has not brought yet.
+                Some((_, Some(made))) => (version, emptied) = (*made, true),
+                Some((_, None)) => continue,
+                None => {}
+            }
+            if !emptied {
+                let mut record = self.make_record(view, None, stray.written(), Timestamp(0));
+                record.term = self.highest_term;
+                let op = self.next_op();
+                commands.push(Command::WriteRecord { op, key: key.clone(), expected: Some(version), record });
+                self.phase = Phase::Clearing(op, key.clone(), version);
+                return true;
+            }
+            let settled = match view.desired {
+                // Until no pod has to be written to any more, its record says what was written under it.
+                Desired::Withdraw => {
+                    matches!(self.withdrawal, Withdrawal::Listed | Withdrawal::Done) && self.is_clean(view)
+                }
+                Desired::Run | Desired::Freeze | Desired::Refuse | Desired::Leave => {
+                    self.record().is_some_and(|record| record.scope == *view.scope) && self.leader.is_some()
+                }
+            };
+            if settled {
+                let op = self.next_op();
+                commands.push(Command::DeleteRecord { op, key: key.clone(), version });
+                self.phase = Phase::Clearing(op, key.clone(), version);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// What was written under the election's other keys.
+fn stray_scopes(strays: &[(Key, Stored)]) -> impl Iterator<Item = &Scope> {
+    let records = strays.iter().filter_map(|(_, stray)| stray.written());
+    records.flat_map(|record| record.former.iter().chain([&record.scope]))
+}

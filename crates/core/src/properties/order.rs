@@ -1,0 +1,178 @@
+//! Who may lead, and who of several does: as the README has it, whatever is written on the pods.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{at, config};
+use crate::eligibility::rank;
+use crate::{
+    NEVER_LEADER_ANNOTATION, Node, NotEligible, PRIORITY_ANNOTATION, Pod, Preference, Rules, Term, Timestamp, eligible,
+    standing,
+};
+
+const ZONES: [&str; 3] = ["a", "b", "c"];
+
+/// A pod as the cluster may show it, with whatever somebody wrote on it.
+fn pod() -> impl Strategy<Value = Pod> {
+    let priority = prop_oneof![
+        Just(None),
+        any::<i64>().prop_map(|number| Some(number.to_string())),
+        (-2_i64..3).prop_map(|number| Some(format!(" {number}"))),
+        any::<String>().prop_map(Some),
+    ];
+    let never = prop_oneof![
+        6 => Just(None),
+        1 => "(true|false| false |False|)".prop_map(Some),
+        1 => any::<String>().prop_map(Some),
+    ];
+    let flags = prop::array::uniform5(prop::bool::weighted(0.85));
+    let since = prop::option::of(prop_oneof![any::<i64>(), 0_i64..3]);
+    (("[a-e]{1,2}", priority, never), (flags, since, prop::option::of(0_u64..20_000))).prop_map(
+        |((name, priority, never), ([ready, living, kept, left, bound], since, observed))| {
+            let annotations = [(PRIORITY_ANNOTATION, priority), (NEVER_LEADER_ANNOTATION, never)];
+            let annotations = annotations.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+            Pod {
+                name,
+                annotations: annotations.collect(),
+                ready,
+                deleting: !living,
+                finished: !kept,
+                disrupted: !left,
+                node: bound.then(|| "n".into()),
+                ready_since: since.map(Timestamp),
+                ready_observed: observed.map(at),
+                ..Pod::default()
+            }
+        },
+    )
+}
+
+fn node() -> impl Strategy<Value = Option<Node>> {
+    let node = (prop::sample::select(&ZONES), any::<bool>(), any::<bool>()).prop_map(|(zone, lost, cordoned)| Node {
+        labels: BTreeMap::from([("zone".to_owned(), zone.to_owned())]),
+        lost,
+        cordoned,
+    });
+    prop::option::of(node)
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    let preference = (prop_oneof![1_u32..4, Just(u32::MAX)], prop::sample::select(&ZONES));
+    let preference = preference.prop_map(|(weight, zone)| Preference {
+        weight,
+        node_labels: BTreeMap::from([("zone".to_owned(), zone.to_owned())]),
+    });
+    (any::<bool>(), 0_u64..15_000, prop::collection::vec(preference, 0..4)).prop_map(|(ready, wait, preference)| {
+        Rules {
+            require_ready: ready,
+            min_ready: Duration::from_millis(if wait < 5_000 { 0 } else { wait }),
+            preference,
+            preempt: false,
+        }
+    })
+}
+
+/// What is known of a pod when it is ranked: it, its node, whether its last probe failed, whether it leads.
+type Known = (Pod, Option<Node>, bool, bool);
+
+fn known() -> impl Strategy<Value = Known> {
+    (pod(), node(), any::<bool>(), any::<bool>())
+}
+
+/// The order that users are told of, in other words than the program's.
+fn as_told((one, one_node, one_failed, one_leads): &Known, other: &Known, rules: &Rules) -> Ordering {
+    let (other, other_node, other_failed, other_leads) = other;
+    let priority = |pod: &Pod| match pod.annotations.get(PRIORITY_ANNOTATION) {
+        Some(text) => text.trim().parse::<i64>().unwrap_or(0),
+        None => 0,
+    };
+    let weight = |node: &Option<Node>| {
+        let mut weight = 0;
+        for preference in &rules.preference {
+            if node.as_ref().is_some_and(|node| preference.node_labels.get("zone") == node.labels.get("zone")) {
+                weight += u64::from(preference.weight);
+            }
+        }
+        weight
+    };
+    let ready_since = |pod: &Pod| pod.ready_since.map_or(i64::MAX, |since| since.0);
+    if one_failed != other_failed {
+        return one_failed.cmp(other_failed);
+    }
+    let higher_first = priority(other).cmp(&priority(one));
+    let heavier_first = weight(other_node).cmp(&weight(one_node));
+    let leader_first = other_leads.cmp(one_leads);
+    let longest_ready_first = ready_since(one).cmp(&ready_since(other));
+    let by_name = one.name.cmp(&other.name);
+    [higher_first, heavier_first, leader_first, longest_ready_first, by_name]
+        .into_iter()
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+proptest! {
+    #![proptest_config(config(512))]
+
+    #[test]
+    fn the_order_is_the_one_that_users_are_told_of(one in known(), other in known(), rules in rules()) {
+        let of = |(pod, node, failed, leads): &Known| rank(pod, node.as_ref(), &rules, *failed, *leads);
+        prop_assert_eq!(of(&one).cmp(&of(&other)), as_told(&one, &other, &rules));
+        prop_assert_eq!(of(&other).cmp(&of(&one)), as_told(&one, &other, &rules).reverse());
+    }
+
+    #[test]
+    fn who_is_first_does_not_depend_on_who_is_seen_first(
+        pods in prop::collection::btree_map("[a-e]{1,3}", known(), 1..8),
+        turn in any::<prop::sample::Index>(),
+        rules in rules(),
+    ) {
+        let mut pods: Vec<Known> =
+            pods.into_iter().map(|(name, (pod, node, failed, leads))| (Pod { name, ..pod }, node, failed, leads)).collect();
+        let first = |pods: &[Known]| {
+            let ranks = pods.iter().map(|(pod, node, failed, leads)| rank(pod, node.as_ref(), &rules, *failed, *leads));
+            ranks.min()
+        };
+        let before = first(&pods);
+        let by = turn.index(pods.len());
+        pods.rotate_left(by);
+        pods[by..].reverse();
+        prop_assert_eq!(before, first(&pods));
+    }
+
+    #[test]
+    fn who_may_be_elected_may_lead_and_nothing_else_ends_a_leadership(
+        pod in pod(), node in node(), rules in rules(), now in 0_u64..40_000,
+    ) {
+        let may_lead = standing(&pod, node.as_ref(), &rules);
+        let may_be_elected = eligible(&pod, node.as_ref(), &rules, at(now));
+        let excluded = pod.annotations.get(NEVER_LEADER_ANNOTATION).is_some_and(|text| text.trim() != "false");
+        let lost = node.as_ref().is_some_and(|node| node.lost);
+        let unfit = pod.finished || pod.deleting || pod.disrupted || excluded || lost || (rules.require_ready && !pod.ready);
+        prop_assert_eq!(may_lead.is_err(), unfit);
+        prop_assert!(may_lead.is_ok() || may_be_elected == may_lead);
+        let placed = pod.node.is_some() && node.as_ref().is_none_or(|node| !node.cordoned);
+        let waited = rules.min_ready.is_zero()
+            || pod.ready_observed.is_some_and(|since| at(now) >= since + rules.min_ready);
+        prop_assert_eq!(may_be_elected.is_ok(), !unfit && placed && waited);
+        // It only takes time, and as much as is said.
+        if let Err(NotEligible::ReadyTooShortly(until)) = may_be_elected {
+            prop_assert!(until > at(now));
+            prop_assert_eq!(eligible(&pod, node.as_ref(), &rules, until), Ok(()));
+        }
+        if may_be_elected.is_ok() {
+            prop_assert_eq!(eligible(&pod, node.as_ref(), &rules, at(now + 1)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_hint_never_lowers_a_term_and_raises_it_only_by_so_much(term in any::<i64>(), hint in any::<i64>()) {
+        let raised = Term(term).raised_by_hint(Term(hint));
+        prop_assert!(raised >= Term(term) && raised.0 <= term.saturating_add(Term::CREDIBLE_LEAD));
+        prop_assert!(raised == Term(term) || raised == Term(hint));
+        prop_assert_eq!(raised.raised_by_hint(Term(hint)), raised);
+        prop_assert!(hint > term.saturating_add(Term::CREDIBLE_LEAD) || raised >= Term(hint));
+    }
+}

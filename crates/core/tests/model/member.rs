@@ -1,0 +1,398 @@
+//! The operator of one of several clusters: the real core, the real life of a session, and between them what the controller does.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use lictor_core::{
+    Command, Desired, Election, ElectionRead, Failure, FoundSession, HandoverOrder, Instant, Keeping, Key, NotEligible,
+    OpId, Outcome, Pod, PodOutcome, RecordOutcome, Rules, Scope, SessionCommand, SessionLife, SessionParameters,
+    Setting, StoreId, Stored, Tenure, Term, Timestamp, Uid, Version, View, WhenLost, Wish, Workload, WorkloadId,
+    WorkloadKind,
+};
+
+use super::clusters::NAMES;
+use super::identity::elector;
+use super::rules::Rule;
+use super::world::{ELECTION, spec};
+
+pub const TTL: Duration = Duration::from_secs(15);
+/// How long the pods of a Deployment may take to end.
+pub const WIND_DOWN: Duration = Duration::from_secs(6);
+/// How long the first answers of the store are awaited (`src/controller/shared.rs`).
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const PARAMETERS: SessionParameters = SessionParameters { ttl: TTL };
+
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
+pub struct Member {
+    number: usize,
+    pub election: Election,
+    life: SessionLife,
+    /// A request for the session is under way.
+    asking: bool,
+    pub pod: Option<Pod>,
+    pub workload: Option<Workload>,
+    pub available: bool,
+    /// The version of the lock that was shown last.
+    pub seen: Version,
+    pub now: Instant,
+    started: Instant,
+    margin: bool,
+    from_sending: bool,
+    shows: bool,
+}
+
+/// What is asked of the world.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    Core(Command),
+    Session(SessionCommand),
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub ask: Ask,
+    /// Whether its sender still waits for an answer.
+    pub awaited: bool,
+    /// By which session.
+    pub session: Option<u32>,
+    /// When it was sent, by its sender's clock.
+    pub at: Instant,
+    /// The tenure under which it was decided.
+    pub until: Tenure,
+    /// Whether it shows that this cluster leads.
+    pub promotes: bool,
+    /// It was carried out, and this is on its way.
+    pub answer: Option<Answer>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Core(Outcome),
+    Found(Vec<FoundSession>),
+    Made(u32),
+    Renewed(bool),
+    Nothing,
+}
+
+/// What comes to an operator.
+pub enum Input {
+    /// So much time has passed.
+    Time(Duration),
+    Lock(Version, Stored),
+    Pod(Option<Pod>),
+    Workload(Option<Workload>, bool),
+    Answer(Sent, Answer),
+    /// What was written is shown before the answer is taken.
+    Shown(Option<Workload>, Sent, Answer),
+}
+
+impl Input {
+    pub fn key(&self) -> u64 {
+        let text = match self {
+            Self::Time(length) => format!("time {length:?}"),
+            Self::Lock(version, stored) => format!("lock {version:?} {stored:?}"),
+            Self::Pod(pod) => format!("pod {pod:?}"),
+            Self::Workload(workload, available) => format!("workload {workload:?} {available}"),
+            Self::Answer(sent, answer) => format!("answer {sent:?} {answer:?}"),
+            Self::Shown(workload, sent, answer) => format!("shown {workload:?} {sent:?} {answer:?}"),
+        };
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Member {
+    pub fn new(
+        number: usize,
+        start: u32,
+        pod: Option<Pod>,
+        workload: Option<Workload>,
+        available: bool,
+        off: &[Rule],
+    ) -> Self {
+        let first = OpId(u64::from(start) << 32);
+        // The clocks of two processes have nothing in common.
+        let now = Instant::after_origin(Duration::from_secs(1000));
+        Self {
+            number,
+            election: Election::new(ELECTION.into(), uid(number), elector(number, start), None, first),
+            life: SessionLife::new(NAMES[number], PARAMETERS),
+            asking: false,
+            pod,
+            workload,
+            available,
+            seen: Version::default(),
+            now,
+            started: now,
+            margin: !off.contains(&Rule::Margin),
+            from_sending: !off.contains(&Rule::FromSending),
+            shows: !off.contains(&Rule::AnswersShown),
+        }
+    }
+
+    pub fn take(&mut self, input: &Input) -> Vec<Sent> {
+        match input {
+            Input::Time(length) => self.now = self.now + *length,
+            Input::Lock(version, stored) => {
+                self.seen = self.seen.max(*version);
+                self.election.observe(*version, stored.clone());
+            }
+            Input::Pod(pod) => self.pod.clone_from(pod),
+            Input::Workload(workload, available) => (self.workload, self.available) = (workload.clone(), *available),
+            Input::Answer(sent, answer) => self.take_answer(sent, answer),
+            Input::Shown(workload, sent, answer) => {
+                self.workload.clone_from(workload);
+                self.take_answer(sent, answer);
+            }
+        }
+        self.act()
+    }
+
+    fn take_answer(&mut self, sent: &Sent, answer: &Answer) {
+        let now = self.now;
+        let since = if self.from_sending { sent.at } else { now };
+        match (&sent.ask, answer) {
+            (Ask::Core(command), Answer::Core(outcome)) => self.take_outcome(command, outcome.clone()),
+            (Ask::Core(command), _) => self.take_outcome(command, unknown(command)),
+            (Ask::Session(ask), answer) => {
+                self.asking = false;
+                match (ask, answer) {
+                    (SessionCommand::LookUp, Answer::Found(found)) => drop(self.life.looked_up(found.clone(), now)),
+                    (SessionCommand::LookUp, _) => self.life.look_up_failed(now),
+                    (SessionCommand::Create, Answer::Made(number)) => {
+                        self.life.created(number.to_string(), TTL, since, now);
+                    }
+                    (SessionCommand::Create, _) => self.life.create_failed(false, now),
+                    (SessionCommand::Renew(id), Answer::Renewed(true)) => self.life.renewed(id, TTL, since, now),
+                    (SessionCommand::Renew(id), Answer::Renewed(false)) => self.life.lost(id, now),
+                    (SessionCommand::Renew(id), _) => self.life.renewal_failed(id, false, now),
+                    (SessionCommand::Wait(_), _) => {}
+                }
+            }
+        }
+    }
+
+    fn take_outcome(&mut self, command: &Command, outcome: Outcome) {
+        match (&outcome, command) {
+            (Outcome::PodWritten(PodOutcome::Written(pod)), _) if self.shows => self.show(pod),
+            (Outcome::PodRead(Ok(Some(pod))), _) => self.show(pod),
+            (Outcome::PodsListed(Ok(pods)), _) => pods.iter().for_each(|pod| self.show(pod)),
+            (Outcome::RecordWritten(RecordOutcome::Written(version)), Command::WriteRecord { record, .. }) => {
+                self.seen = self.seen.max(*version);
+                self.election.observe(*version, Stored::Record(*version, record.clone().at(*version)));
+            }
+            _ => {}
+        }
+        if let Some(op) = command.op() {
+            self.election.take(op, outcome, self.now);
+        }
+    }
+
+    fn show(&mut self, pod: &Pod) {
+        if self.pod.as_ref().is_none_or(|known| known.version < pod.version) {
+            self.pod = Some(pod.clone());
+        }
+    }
+
+    /// Until when it may rely on what it holds.
+    fn tenure(&self) -> Tenure {
+        if self.margin {
+            return self.life.tenure(self.now);
+        }
+        match self.life.tenure(self.now - PARAMETERS.margin()) {
+            Tenure::Until(deadline) => Tenure::Until(deadline + PARAMETERS.margin()),
+            other => other,
+        }
+    }
+
+    pub fn relies_until(&self) -> Option<Instant> {
+        match self.tenure() {
+            Tenure::Until(deadline) => Some(deadline),
+            _ => None,
+        }
+    }
+
+    fn act(&mut self) -> Vec<Sent> {
+        let mut asks = Vec::new();
+        if !self.asking {
+            let next = self.life.next(self.now);
+            if !matches!(next, SessionCommand::Wait(_)) {
+                self.asking = true;
+                asks.push(Ask::Session(next));
+            }
+        }
+        let tenure = match self.tenure() {
+            Tenure::Unknown if self.now < self.started + PATIENCE => None,
+            Tenure::Unknown => Some(Tenure::Lapsed),
+            known => Some(known),
+        };
+        if let Some(tenure) = tenure {
+            let mut due = self.step(tenure);
+            while !due.is_empty() {
+                for command in std::mem::take(&mut due) {
+                    if let Command::ReadElection { op } = command {
+                        let uid = uid(self.number);
+                        let read = Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation: 1 }));
+                        self.election.take(op, read, self.now);
+                        due.extend(self.step(tenure));
+                    } else {
+                        asks.push(Ask::Core(command));
+                    }
+                }
+            }
+        }
+        let session = self.life.id().and_then(|id| id.parse().ok());
+        let until = tenure.unwrap_or(Tenure::Lapsed);
+        asks.into_iter()
+            .map(|ask| {
+                let promotes = matches!(&ask, Ask::Core(command) if command.promotes());
+                let at = if matches!(ask, Ask::Session(_)) { self.now } else { Instant::default() };
+                // Only of what shows that this cluster leads.
+                let until = if promotes { until } else { Tenure::Unlimited };
+                Sent { ask, awaited: true, session, at, until, promotes, answer: None }
+            })
+            .collect()
+    }
+
+    fn step(&mut self, tenure: Tenure) -> Vec<Command> {
+        let (scope, rules, key) = (Scope::default(), Rules::default(), key());
+        let pods: Vec<&Pod> = self.pod.iter().collect();
+        let fitness = if self.available { Ok(()) } else { Err(NotEligible::Unavailable) };
+        let workloads: Vec<Workload> = self.workload.iter().cloned().collect();
+        let view = View {
+            now: self.now,
+            wall: Timestamp(0),
+            generation: 1,
+            desired: Desired::Run,
+            key: &key,
+            scope: if self.workload.is_some() { &scope } else { spec().0 },
+            rules: &rules,
+            order: HandoverOrder::DemoteFirst,
+            failover_delay: Duration::ZERO,
+            status_term: Term(0),
+            cluster: self.workload.is_some().then_some(fitness),
+            workloads: Some(&workloads),
+            jobs: &[],
+            wind_down: if self.workload.is_some() { u32::try_from(WIND_DOWN.as_secs()).unwrap_or(u32::MAX) } else { 0 },
+            pods: &pods,
+            node: &|_| None,
+            probe_failed: None,
+            strays: &[],
+            keeping: Keeping {
+                shared: true,
+                tenure,
+                when_lost: WhenLost::Demote,
+                silence: 2 * TTL,
+                grace: TTL,
+                not_before: Instant::default(),
+            },
+        };
+        let commands = self.election.step(&view);
+        commands.into_iter().filter(|command| !matches!(command, Command::Announce(_))).collect()
+    }
+}
+
+impl Sent {
+    pub fn to_store(&self) -> bool {
+        match &self.ask {
+            Ask::Session(_) => true,
+            Ask::Core(command) => !matches!(
+                command,
+                Command::ListPods { .. }
+                    | Command::ReadPod { .. }
+                    | Command::WritePod(_)
+                    | Command::WriteWorkload(_)
+                    | Command::ReadWorkloads { .. }
+            ),
+        }
+    }
+
+    pub fn writes_record(&self) -> bool {
+        matches!(&self.ask, Ask::Core(Command::WriteRecord { .. } | Command::ReleaseRecord { .. }))
+    }
+
+    pub fn writes_to_store(&self) -> bool {
+        self.writes_record() || matches!(&self.ask, Ask::Session(SessionCommand::Create | SessionCommand::Renew(_)))
+    }
+
+    pub fn writes(&self) -> bool {
+        self.writes_record() || matches!(&self.ask, Ask::Core(Command::WritePod(_) | Command::WriteWorkload(_)))
+    }
+
+    /// What the executor answers that does not send it any more.
+    pub fn refused(&self) -> Option<Outcome> {
+        let Ask::Core(command) = &self.ask else { return None };
+        command.failed(Failure::Refused("the tenure is over".into()))
+    }
+
+    /// Nobody waits for it any more.
+    pub fn forgotten(&self) -> Self {
+        let mut ask = self.ask.clone();
+        match &mut ask {
+            Ask::Core(Command::WriteRecord { op, .. } | Command::ReleaseRecord { op, .. }) => *op = OpId(0),
+            Ask::Core(Command::WritePod(write)) => write.op = OpId(0),
+            Ask::Core(Command::WriteWorkload(write)) => write.op = OpId(0),
+            _ => {}
+        }
+        let (at, until) = (Instant::default(), Tenure::Unlimited);
+        Self { ask, awaited: false, at, until, answer: None, ..self.clone() }
+    }
+}
+
+impl fmt::Display for Sent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.ask {
+            Ask::Core(command) => command.fmt(f),
+            Ask::Session(SessionCommand::LookUp) => f.write_str("look up session"),
+            Ask::Session(SessionCommand::Create) => f.write_str("make session"),
+            Ask::Session(SessionCommand::Renew(id)) => write!(f, "renew session {id}"),
+            Ask::Session(SessionCommand::Wait(_)) => f.write_str("wait"),
+        }
+    }
+}
+
+impl Answer {
+    pub fn text(&self) -> String {
+        match self {
+            Self::Core(outcome) => outcome.to_string(),
+            Self::Found(found) if found.is_empty() => "there is none".into(),
+            Self::Found(found) => format!("session {}", found[0].id),
+            Self::Made(number) => format!("session {number}"),
+            Self::Renewed(lives) => if *lives { "renewed" } else { "it is no more" }.into(),
+            Self::Nothing => "nothing".into(),
+        }
+    }
+}
+
+pub fn uid(number: usize) -> Uid {
+    Uid(NAMES[number].into())
+}
+
+pub fn key() -> Key {
+    Key { store: StoreId("consul".into()), namespace: String::new(), name: "web".into() }
+}
+
+pub fn workload(number: usize) -> Workload {
+    Workload {
+        id: WorkloadId { kind: WorkloadKind::Deployment, name: "web".into() },
+        uid: Uid(format!("{}-web", NAMES[number])),
+        version: Version(2 * super::identity::RANGE),
+        setting: Setting::Replicas(0),
+        claim: None,
+        deleting: false,
+        finished: false,
+        remains: false,
+        deletable: false,
+        last_tick: None,
+        wish: Wish::Follow { replicas: None },
+    }
+}
+
+fn unknown(command: &Command) -> Outcome {
+    command.failed(Failure::Unknown("no answer".into())).expect("it is a request")
+}

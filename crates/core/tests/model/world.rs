@@ -1,0 +1,181 @@
+//! The true state of a cluster: an API server with pods, and the record of one group. It judges every write to a pod.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use lictor_core::{
+    ELECTION_ANNOTATION, Key, Marking, Markings, Pod, PodChange, PodOutcome, Record, RecordOutcome, Rules, Scope,
+    Selector, Stored, TERM_ANNOTATION, Term, Uid, Version, WritePod, invariants,
+};
+
+use super::identity::{Known, RANGE};
+
+pub const ELECTION: &str = "web";
+
+static SPEC: LazyLock<(Scope, Key, Rules)> = LazyLock::new(|| {
+    let role = |value: &str| Marking { labels: map("role", value), annotations: BTreeMap::new() };
+    let selector = Selector { match_labels: map("app", "web"), match_expressions: Vec::new() };
+    let markings = Markings { leader: role("leader"), follower: role("follower") };
+    (Scope { selector, markings }, Key::lease("", "web"), Rules::default())
+});
+
+fn map(key: &str, value: &str) -> BTreeMap<String, String> {
+    [(key.to_owned(), value.to_owned())].into()
+}
+
+pub fn spec() -> (&'static Scope, &'static Key, &'static Rules) {
+    let (scope, key, rules) = &*SPEC;
+    (scope, key, rules)
+}
+
+/// What an API server does, and with some of its rules switched off does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preconditions {
+    pub versions: bool,
+    pub uids: bool,
+    pub compare_and_swap: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct World {
+    /// By slot: the pods of one name, one after the other.
+    pub pods: Vec<Option<Arc<Known<Pod>>>>,
+    /// Of each slot how many pods there were, and its last version.
+    pub made: Vec<u32>,
+    versions: Vec<u64>,
+    pub record: Arc<Known<(Version, Stored)>>,
+    /// The last leadership.
+    pub promoted: Option<(Term, Uid)>,
+    /// Which promise was broken.
+    pub broken: Option<String>,
+}
+
+/// The slot of a pod, and which one in a row it is there.
+pub fn place(uid: &Uid) -> (usize, u32) {
+    let (slot, number) = uid.0.split_once('.').expect("uids of this model have two parts");
+    (slot[1..].parse().expect("a number"), number.parse().expect("a number"))
+}
+
+impl World {
+    /// Pods that were made followers by some operator of before, and no record.
+    pub fn new(pods: usize, absent: usize) -> Self {
+        let mut world = Self {
+            pods: vec![None; pods],
+            made: vec![0; pods],
+            versions: (0..pods).map(|slot| (slot as u64 + 2) * RANGE).collect(),
+            record: Arc::new(Known::new((Version(RANGE), Stored::Absent))),
+            promoted: None,
+            broken: None,
+        };
+        for slot in 0..pods - absent {
+            let mut pod = world.make(slot);
+            pod.labels.extend(map("role", "follower"));
+            pod.annotations.extend(map(ELECTION_ANNOTATION, ELECTION));
+            pod.annotations.extend(map(TERM_ANNOTATION, "0"));
+            world.put(slot, pod);
+        }
+        world
+    }
+
+    pub fn pod(&self, slot: usize) -> Option<&Pod> {
+        self.pods[slot].as_ref().map(|pod| &pod.value)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().flatten().map(|pod| &pod.value)
+    }
+
+    fn make(&mut self, slot: usize) -> Pod {
+        let number = self.made[slot];
+        self.made[slot] += 1;
+        Pod {
+            name: format!("p{slot}"),
+            uid: Uid(format!("p{slot}.{number}")),
+            labels: map("app", "web"),
+            node: Some("n".into()),
+            ready: true,
+            ..Pod::default()
+        }
+    }
+
+    pub fn create(&mut self, slot: usize) {
+        let pod = self.make(slot);
+        self.put(slot, pod);
+    }
+
+    pub fn put(&mut self, slot: usize, mut pod: Pod) -> Pod {
+        self.versions[slot] += 1;
+        pod.version = Version(self.versions[slot]);
+        self.pods[slot] = Some(Arc::new(Known::new(pod.clone())));
+        pod
+    }
+
+    pub fn write_record(&mut self, checks: Preconditions, expected: Option<Version>, record: &Record) -> RecordOutcome {
+        if checks.compare_and_swap && self.record.1.version() != expected {
+            return RecordOutcome::Conflict;
+        }
+        let version = Version(self.record.0.0 + 1);
+        self.record = Arc::new(Known::new((version, Stored::Record(version, record.clone()))));
+        RecordOutcome::Written(version)
+    }
+
+    /// Whether a write could still be carried out.
+    pub fn allows(&self, checks: Preconditions, write: &WritePod) -> Option<PodOutcome> {
+        let slot = place(&write.uid).0;
+        let Some(pod) = self.pod(slot) else { return Some(PodOutcome::Gone) };
+        let refused = (checks.uids && pod.uid != write.uid) || (checks.versions && pod.version != write.version);
+        refused.then_some(PodOutcome::Conflict)
+    }
+
+    pub fn write_pod(&mut self, checks: Preconditions, write: &WritePod) -> PodOutcome {
+        if let Some(refused) = self.allows(checks, write) {
+            return refused;
+        }
+        let slot = place(&write.uid).0;
+        let Some(before) = self.pod(slot).cloned() else { return PodOutcome::Gone };
+        let pod = patched(&before, write);
+        if pod == before {
+            // As the API server: what changes nothing, has no new version.
+            return PodOutcome::Written(Box::new(pod));
+        }
+        if write.change == PodChange::Promote {
+            self.judge_term(&pod);
+        }
+        let pod = self.put(slot, pod);
+        if !invariants::at_most_one_leader(self.all(), &spec().0.markings) {
+            self.broken = Some("two pods show the leader's label".into());
+        }
+        PodOutcome::Written(Box::new(pod))
+    }
+
+    fn judge_term(&mut self, pod: &Pod) {
+        let term =
+            pod.annotations.get(TERM_ANNOTATION).and_then(|term| term.parse().ok()).map(Term).unwrap_or_default();
+        if let Some((last, leader)) = &self.promoted {
+            let repeated = (term, &pod.uid) == (*last, leader);
+            if !repeated && !invariants::term_rises(Some(*last), term) {
+                self.broken = Some(format!("{} is promoted in term {term}, and {leader} was in term {last}", pod.uid));
+            }
+        }
+        self.promoted = Some((term, pod.uid.clone()));
+    }
+
+    /// The pods that show the leader's label.
+    pub fn leaders(&self) -> impl Iterator<Item = &Pod> {
+        self.all().filter(|pod| spec().0.markings.shows_leader(pod))
+    }
+}
+
+pub fn patched(pod: &Pod, write: &WritePod) -> Pod {
+    let mut pod = pod.clone();
+    let parts = [(&mut pod.labels, &write.patch.labels), (&mut pod.annotations, &write.patch.annotations)];
+    for (to, patch) in parts {
+        for (key, value) in patch {
+            match value {
+                Some(value) => to.insert(key.clone(), value.clone()),
+                None => to.remove(key),
+            };
+        }
+    }
+    pod
+}

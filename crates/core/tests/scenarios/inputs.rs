@@ -1,0 +1,262 @@
+//! What may happen in a scenario, and how it is written.
+
+use std::time::Duration;
+
+use lictor_core::{
+    Desired, ELECTION_ANNOTATION, HandoverOrder, Holder, Instant, Keeping, Key, Legacy, PRIORITY_ANNOTATION, Pod,
+    Rival, Setting, Stored, TERM_ANNOTATION, Tenure, Term, Timestamp, Uid, Wish, Workload, WorkloadId, WorkloadKind,
+};
+
+use super::world::{ELECTION, World, record, scope};
+
+/// All that may happen: the subject, what may be said of it, and what that means. Several things are said with `, ` between them.
+pub const FORMS: [(&str, &str, &str); 34] = [
+    ("pod", "pod NAME: ready | not ready", "its condition; a new pod is made, with app=web"),
+    ("pod", "pod NAME: LABEL=VALUE | LABEL=-", "somebody sets or takes off a label"),
+    ("pod", "pod NAME: term N", "its annotation says that it was written in that term of the election"),
+    ("pod", "pod NAME: priority N", "its annotation by which users order pods"),
+    ("pod", "pod NAME: deleting | gone", "its deletion is asked for; it is no more"),
+    ("pod", "pod NAME: anew", "it is another pod by the same name: a, then a', then a''"),
+    ("lock", "lock: POD in term N | nobody in term N", "somebody writes the record"),
+    ("lock", "lock: deleted | overwritten | edited by hand, term N", "a person does that"),
+    ("lock", "lock: free", "its session ended: the record is still there"),
+    ("lock", "lock: free, left by others, LEGACY", "another cluster held it last"),
+    ("lock", "lock: held by CLUSTER, POD in term N, LEGACY", "another cluster holds it"),
+    ("lock", "LEGACY: N s to wind down, ended, waits N s, tick NAME N s", "what that one's record says of workloads"),
+    ("election", "election: key KEY | label LABEL", "another lock; another label for the roles"),
+    ("election", "election: failover delay N s | wind down N s", "how long leaders may recover, and workloads end"),
+    ("election", "election: preempt", "a higher priority takes over from a healthy leader"),
+    ("election", "election: promote first", "two leaders rather than none"),
+    ("election", "election: deleted | made anew", "another one is made by the same name"),
+    ("store", "store: Consul", "locks are shared with others"),
+    ("store", "store: tenure N s", "for so long what is held is surely this cluster's own"),
+    ("store", "store: grace N s | silence N s", "the TTL; how long a lock is kept whose holder is silent"),
+    ("store", "store: snapshot | put back", "its state is kept; it is put back to that, versions too"),
+    ("store", "store: nobody else leads for N s", "goes with what was put back"),
+    ("workload", "workload KIND/NAME: runs | suspended | N replicas", "somebody sets that; a new workload is made"),
+    ("workload", "workload KIND/NAME: remains | ended", "something of it runs, or has ended"),
+    ("workload", "workload KIND/NAME: last tick N s", "when its schedule was due last"),
+    ("operator", "operator NAME: starts | killed", "it sees all there is; nobody hears answers to it any more"),
+    ("operator", "operator NAME: paused | goes on", "its process is stopped, and continued"),
+    ("operator", "operator NAME: sees no WATCH | sees WATCH", "pods, locks or election: its cache stays as it is"),
+    ("operator", "operator NAME: leaves", "it stops in order, and there is no other"),
+    ("next", "next COMMAND: held up | lost | refused | delayed", "what becomes of the next command that begins so"),
+    ("next", "next COMMAND: timed out", "its sender gives it up, and it is still on its way"),
+    ("next", "next COMMAND: answer lost", "it is carried out, and nobody is told"),
+    ("held", "held COMMAND: arrives", "a request that was held up is carried out now"),
+    ("time", "time: N s", "so much time passes"),
+];
+
+impl World {
+    /// Something that happens to a pod; `None`: it is not understood.
+    pub fn pod(&mut self, name: &str, parts: &[&str]) -> Option<()> {
+        if parts == ["gone"] {
+            self.pods.remove(name)?;
+            return Some(());
+        }
+        let new = || Pod {
+            name: name.into(),
+            uid: Uid(name.into()),
+            labels: [("app".to_owned(), ELECTION.to_owned())].into(),
+            node: Some("n".into()),
+            ready_observed: Some(Instant::default()),
+            ..Pod::default()
+        };
+        let mut pod = self.pods.get(name).cloned().unwrap_or_else(new);
+        for part in parts {
+            match words(part).as_slice() {
+                ["ready"] => pod.ready = true,
+                ["not", "ready"] => pod.ready = false,
+                ["deleting"] => pod.deleting = true,
+                ["anew"] => pod = Pod { uid: Uid(format!("{}'", pod.uid)), ..new() },
+                ["term", term] => {
+                    pod.annotations.insert(ELECTION_ANNOTATION.into(), ELECTION.into());
+                    pod.annotations.insert(TERM_ANNOTATION.into(), (*term).into());
+                }
+                ["priority", priority] => drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), (*priority).into())),
+                [label] => {
+                    let (key, value) = label.split_once('=')?;
+                    match value {
+                        "-" => pod.labels.remove(key),
+                        _ => pod.labels.insert(key.into(), value.into()),
+                    };
+                }
+                _ => return None,
+            }
+        }
+        self.put_pod(pod);
+        Some(())
+    }
+
+    /// Something that others do to the lock.
+    pub fn lock_is(&mut self, parts: &[&str]) -> Option<()> {
+        let key = self.election.key.clone();
+        let before = self.lock(&key).written().cloned();
+        match (words(parts[0]).as_slice(), &parts[1..]) {
+            (["deleted"], []) => self.put_lock(key, |_| Stored::Absent),
+            (["overwritten"], []) => {
+                let Stored::Held(_, rival) = self.lock(&key) else { return None };
+                // As the store describes a session that it can read nothing of.
+                let session = format!("the session \"x\" of the node n ({})", rival.session);
+                let unreadable = Rival { session, ..Rival::default() };
+                self.put_lock(key, |version| Stored::Held(version, unreadable))
+            }
+            (["edited", "by", "hand"], [term]) => {
+                let hint = match words(term).as_slice() {
+                    ["term", hint] => Term(hint.parse().ok()?),
+                    _ => return None,
+                };
+                self.put_lock(key, |version| Stored::Damaged(version, hint))
+            }
+            (["free"], []) => self.put_lock(key, |version| Stored::Free(version, before, None)),
+            (["free"], ["left by others", told @ ..]) => {
+                let legacy = Some(legacy(told)?).filter(|_| !told.is_empty());
+                self.put_lock(key, |version| Stored::Free(version, None, legacy))
+            }
+            (["held", "by", cluster], [leadership, told @ ..]) => {
+                let (holder, term) = self.leadership(leadership)?;
+                let cluster: Option<String> = Some((*cluster).into());
+                let legacy = Some(legacy(told)?).filter(|_| !told.is_empty());
+                let session = format!("session of {}", cluster.as_deref().unwrap_or_default());
+                let rival = Rival { cluster, holder, term, legacy, session, ..Rival::default() };
+                self.put_lock(key, |version| Stored::Held(version, rival))
+            }
+            (_, told) => {
+                let (holder, term) = self.leadership(parts[0])?;
+                let record = record(&self.election, term, holder);
+                if !told.is_empty() {
+                    return None;
+                }
+                self.led = self.led.clone().or_else(|| Some((record.holder.clone()?.uid, term)));
+                self.put_lock(key, |version| Stored::Record(version, record))
+            }
+        };
+        Some(())
+    }
+
+    /// `POD in term N`.
+    fn leadership(&self, part: &str) -> Option<(Option<Holder>, Term)> {
+        let words = words(part);
+        let [name, "in", "term", term] = words.as_slice() else { return None };
+        let uid = self.pods.get(*name).map_or_else(|| Uid((*name).into()), |pod| pod.uid.clone());
+        let holder = Holder { pod: Some((*name).into()), uid, node: Some("n".into()), ip: None };
+        Some((Some(holder).filter(|_| *name != "nobody"), Term(term.parse().ok()?)))
+    }
+
+    /// Something that users do to the election.
+    pub fn election_is(&mut self, parts: &[&str]) -> Option<()> {
+        let election = &mut self.election;
+        if self.started > 0 {
+            election.generation += 1;
+        }
+        for part in parts {
+            match words(part).as_slice() {
+                ["key", key] => election.key = Key::lease("", *key),
+                ["label", label] => election.scope = scope(label),
+                ["failover", "delay", number, "s"] => election.failover_delay = seconds(number)?,
+                ["wind", "down", number, "s"] => election.wind_down = number.parse().ok()?,
+                ["preempt"] => election.rules.preempt = true,
+                ["promote", "first"] => election.order = HandoverOrder::PromoteFirst,
+                ["deleted"] => election.desired = Desired::Withdraw,
+                ["made", "anew"] => {
+                    election.uid = Uid(format!("{}'", election.uid));
+                    (election.generation, election.desired) = (1, Desired::Run);
+                }
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Something that becomes known of the store.
+    pub fn store_is(&mut self, parts: &[&str]) -> Option<()> {
+        let now = self.now;
+        for part in parts {
+            let keeping = &mut self.keeping;
+            match words(part).as_slice() {
+                ["Consul"] => *keeping = Keeping { shared: true, ..Keeping::ALONE },
+                ["tenure", number, "s"] => keeping.tenure = Tenure::Until(now + seconds(number)?),
+                ["grace", number, "s"] => keeping.grace = seconds(number)?,
+                ["silence", number, "s"] => keeping.silence = seconds(number)?,
+                ["nobody", "else", "leads", "for", number, "s"] => keeping.not_before = now + seconds(number)?,
+                ["snapshot"] => self.save(),
+                ["put", "back"] => self.put_back(),
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Something that happens to a workload.
+    pub fn workload(&mut self, id: &str, parts: &[&str]) -> Option<()> {
+        let (kind, name) = id.split_once('/')?;
+        let kind = match kind {
+            "CronJob" => WorkloadKind::CronJob,
+            "Deployment" => WorkloadKind::Deployment,
+            _ => return None,
+        };
+        let id = WorkloadId { kind, name: name.into() };
+        let version = self.next_version();
+        if !self.workloads.iter().any(|workload| workload.id == id) {
+            self.workloads.push(new_workload(id.clone()));
+        }
+        let workload = self.workloads.iter_mut().find(|workload| workload.id == id)?;
+        workload.version = version;
+        for part in parts {
+            match words(part).as_slice() {
+                ["runs"] => workload.setting = Setting::Suspend(false),
+                ["suspended"] => workload.setting = Setting::Suspend(true),
+                [number, "replicas"] => workload.setting = Setting::Replicas(number.parse().ok()?),
+                ["remains"] => workload.remains = true,
+                ["ended"] => workload.remains = false,
+                ["last", "tick", number, "s"] => workload.last_tick = Some(tick(number)?),
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+}
+
+fn new_workload(id: WorkloadId) -> Workload {
+    Workload {
+        uid: Uid(id.name.clone()),
+        id,
+        version: lictor_core::Version(0),
+        setting: Setting::Suspend(false),
+        claim: None,
+        deleting: false,
+        finished: false,
+        remains: false,
+        deletable: false,
+        last_tick: None,
+        wish: Wish::Follow { replicas: None },
+    }
+}
+
+/// What another cluster says of its workloads.
+fn legacy(parts: &[&str]) -> Option<Legacy> {
+    let mut legacy = Legacy::default();
+    for part in parts {
+        match words(part).as_slice() {
+            [number, "s", "to", "wind", "down"] => legacy.wind_down_seconds = number.parse().ok()?,
+            ["ended"] => legacy.ended = true,
+            ["waits", number, "s"] => legacy.waits_seconds = number.parse().ok()?,
+            ["tick", name, number, "s"] => drop(legacy.ticks.insert((*name).into(), tick(number)?)),
+            _ => return None,
+        }
+    }
+    Some(legacy)
+}
+
+fn words(part: &str) -> Vec<&str> {
+    part.split(' ').collect()
+}
+
+/// A number of seconds, which may have a fraction.
+pub fn seconds(number: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(number.parse().ok()?).ok()
+}
+
+fn tick(number: &str) -> Option<Timestamp> {
+    number.parse::<i64>().ok().map(|seconds| Timestamp(seconds * 1000))
+}

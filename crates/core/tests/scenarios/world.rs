@@ -1,0 +1,282 @@
+//! The servers, as they really are: pods, locks, the election and its workloads. They carry out what they are asked for by the
+//! preconditions alone, and see to it that no promise is broken.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lictor_core::invariants::{at_most_one_leader, term_rises};
+use lictor_core::{
+    Command, Desired, ElectionRead, HandoverOrder, Instant, Keeping, Key, Marking, Markings, Outcome, Pod, PodOutcome,
+    Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version, Workload,
+    WorkloadOutcome, WritePod, WriteWorkload,
+};
+
+/// The election's name.
+pub const ELECTION: &str = "web";
+
+/// Where the store's versions begin: so that nobody takes one for a version of the API server's.
+const FIRST_INDEX: u64 = 100;
+
+/// The election, as its user wrote it.
+#[derive(Clone)]
+pub struct Spec {
+    pub uid: Uid,
+    pub generation: i64,
+    pub desired: Desired,
+    pub key: Key,
+    pub scope: Scope,
+    pub rules: Rules,
+    pub order: HandoverOrder,
+    pub failover_delay: Duration,
+    pub wind_down: u32,
+}
+
+pub struct World {
+    pub now: Instant,
+    pub pods: BTreeMap<String, Pod>,
+    pub locks: BTreeMap<Key, (Version, Stored)>,
+    pub election: Spec,
+    pub keeping: Keeping,
+    pub workloads: Vec<Workload>,
+    /// How many operators were started: from the first on, each change of the election is a generation of its own.
+    pub started: u64,
+    /// The last leadership that began.
+    pub led: Option<(Uid, Term)>,
+    /// How often the store was put back.
+    pub rewound: u32,
+    revision: u64,
+    index: u64,
+    snapshot: (BTreeMap<Key, (Version, Stored)>, u64),
+}
+
+impl World {
+    pub fn new() -> Self {
+        let election = Spec {
+            uid: Uid(ELECTION.into()),
+            generation: 1,
+            desired: Desired::Run,
+            key: Key::lease("", ELECTION),
+            scope: scope("role"),
+            rules: Rules::default(),
+            order: HandoverOrder::DemoteFirst,
+            failover_delay: Duration::ZERO,
+            wind_down: 0,
+        };
+        Self {
+            now: Instant::default(),
+            pods: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            election,
+            keeping: Keeping::ALONE,
+            workloads: Vec::new(),
+            started: 0,
+            led: None,
+            rewound: 0,
+            revision: 0,
+            index: FIRST_INDEX,
+            snapshot: (BTreeMap::new(), FIRST_INDEX),
+        }
+    }
+
+    pub fn wall(&self) -> Timestamp {
+        Timestamp(self.now.since(Instant::default()).as_millis().try_into().unwrap())
+    }
+
+    /// One counter for all that the API server has: a version is never given twice.
+    pub fn next_version(&mut self) -> Version {
+        self.revision += 1;
+        Version(self.revision)
+    }
+
+    pub fn put_pod(&mut self, mut pod: Pod) -> Pod {
+        pod.version = self.next_version();
+        self.pods.insert(pod.name.clone(), pod.clone());
+        pod
+    }
+
+    pub fn lock(&self, key: &Key) -> Stored {
+        self.locks.get(key).map_or(Stored::Absent, |(_, stored)| stored.clone())
+    }
+
+    pub fn put_lock(&mut self, key: Key, make: impl FnOnce(Version) -> Stored) -> Version {
+        self.index += 1;
+        let version = Version(self.index);
+        self.locks.insert(key, (version, make(version)));
+        version
+    }
+
+    /// Keeps the store's state, to be put back to it.
+    pub fn save(&mut self) {
+        self.snapshot = (self.locks.clone(), self.index);
+    }
+
+    /// Puts the store back: its versions are given again.
+    pub fn put_back(&mut self) {
+        (self.locks, self.index) = self.snapshot.clone();
+        self.rewound += 1;
+    }
+
+    /// Carries a command out; `None`: nothing comes back.
+    ///
+    /// # Errors
+    /// A promise is broken by it.
+    pub fn carry_out(&mut self, command: &Command, election: &Uid) -> Result<Option<Outcome>, String> {
+        Ok(Some(match command {
+            Command::ReadRecord { key, .. } => Outcome::RecordRead(Ok(self.lock(key))),
+            Command::WriteRecord { key, expected, record, .. } => {
+                if matches!(self.lock(key), Stored::Free(..) | Stored::Absent) {
+                    self.check_lock("taken")?;
+                }
+                let written = |version| Stored::Record(version, record.clone().at(version));
+                self.write_lock(key, *expected, written)
+            }
+            Command::ReleaseRecord { key, version, .. } => {
+                self.check_lock("let go of")?;
+                let record = self.lock(key).record().cloned();
+                self.write_lock(key, Some(*version), |version| Stored::Free(version, record, None))
+            }
+            Command::DeleteRecord { key, version, .. } => {
+                match self.write_lock(key, Some(*version), |_| Stored::Absent) {
+                    Outcome::RecordWritten(RecordOutcome::Written(_)) => {
+                        Outcome::RecordWritten(RecordOutcome::Written(*version))
+                    }
+                    conflict => conflict,
+                }
+            }
+            Command::ReadElection { .. } => {
+                let Spec { uid, generation, .. } = self.election.clone();
+                Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation }))
+            }
+            Command::ListLocks { .. } => {
+                let own = |stored: &Stored| stored.written().is_some_and(|record| record.election == *election);
+                let locks = self.locks.iter().filter(|(_, (_, stored))| own(stored));
+                Outcome::LocksListed(Ok(locks.map(|(key, (_, stored))| (key.clone(), stored.clone())).collect()))
+            }
+            Command::ListPods { selectors, .. } => {
+                let listed = self.pods.values().filter(|pod| selectors.iter().any(|s| s.matches(&pod.labels)));
+                Outcome::PodsListed(Ok(listed.cloned().collect()))
+            }
+            Command::ReadPod { name, .. } => Outcome::PodRead(Ok(self.pods.get(name).cloned())),
+            Command::WritePod(write) => Outcome::PodWritten(self.write_pod(write)?),
+            Command::WriteWorkload(write) => Outcome::WorkloadWritten(self.write_workload(write)?),
+            Command::ReadWorkloads { .. } => Outcome::WorkloadsRead(Ok(Vec::new())),
+            Command::Announce(_) => return Ok(None),
+            other => return Err(format!("no server here does `{other}`")),
+        }))
+    }
+
+    fn write_lock(&mut self, key: &Key, expected: Option<Version>, make: impl FnOnce(Version) -> Stored) -> Outcome {
+        let stored = self.lock(key);
+        let taken = matches!(stored, Stored::Held(..) | Stored::Foreign(_));
+        Outcome::RecordWritten(if taken || stored.version() != expected {
+            RecordOutcome::Conflict
+        } else {
+            RecordOutcome::Written(self.put_lock(key.clone(), make))
+        })
+    }
+
+    fn write_pod(&mut self, write: &WritePod) -> Result<PodOutcome, String> {
+        let Some(mut pod) = self.pods.get(&write.name).filter(|pod| pod.uid == write.uid).cloned() else {
+            return Ok(PodOutcome::Gone);
+        };
+        if pod.version != write.version {
+            return Ok(PodOutcome::Conflict);
+        }
+        patch(&mut pod.labels, &write.patch.labels);
+        patch(&mut pod.annotations, &write.patch.annotations);
+        let pod = self.put_pod(pod);
+        self.check(&pod)?;
+        Ok(PodOutcome::Written(Box::new(pod)))
+    }
+
+    /// What is promised of a pod that an operator has just written.
+    fn check(&mut self, written: &Pod) -> Result<(), String> {
+        let markings = &self.election.scope.markings;
+        if !markings.shows_leader(written) {
+            return Ok(());
+        }
+        if !at_most_one_leader(self.pods.values(), markings) {
+            let leaders = self.pods.values().filter(|pod| markings.shows_leader(pod));
+            let names: Vec<&str> = leaders.map(|pod| pod.name.as_str()).collect();
+            return Err(format!("two pods show the leader's label: {}", names.join(", ")));
+        }
+        let term = Term(written.annotations.get(TERM_ANNOTATION).and_then(|term| term.parse().ok()).unwrap_or(0));
+        let leadership = Some((written.uid.clone(), term));
+        let before = self.led.as_ref().map(|(_, term)| *term);
+        if leadership != self.led && !term_rises(before, term) {
+            return Err(format!("{} leads in term {term}, after term {}", written.uid, before.unwrap_or_default()));
+        }
+        self.led = leadership;
+        self.check_others(&written.name)
+    }
+
+    /// What is promised of a lock that others may take.
+    fn check_lock(&self, what: &str) -> Result<(), String> {
+        let leader = self.pods.values().find(|pod| self.election.scope.markings.shows_leader(pod));
+        let runs = self.workloads.iter().find(|w| w.runs() && w.claim.as_ref().is_some_and(|claim| claim.enabled));
+        let shows = leader.map(|pod| pod.name.clone()).or(runs.map(|workload| workload.id.to_string()));
+        match shows {
+            Some(name) if self.keeping.shared => Err(format!("the lock is {what} while {name} shows a leader")),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is promised of clusters that share a lock.
+    fn check_others(&self, here: &str) -> Result<(), String> {
+        match self.lock(&self.election.key) {
+            Stored::Held(_, rival) if rival.holder.is_some() => Err(format!("{here} leads here, beside {rival}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_workload(&mut self, write: &WriteWorkload) -> Result<WorkloadOutcome, String> {
+        let version = self.next_version();
+        let Some(workload) = self.workloads.iter_mut().find(|workload| workload.id == write.id) else {
+            return Ok(WorkloadOutcome::Gone);
+        };
+        if workload.version != write.version {
+            return Ok(WorkloadOutcome::Conflict);
+        }
+        workload.version = version;
+        workload.setting = write.setting;
+        workload.claim.clone_from(&write.claim);
+        workload.last_tick = workload.last_tick.max(write.after_tick);
+        if write.enables() {
+            self.check_others(&write.id.to_string())?;
+        }
+        Ok(WorkloadOutcome::Done)
+    }
+}
+
+/// The pods with `app=web`, and the label by which they show their roles.
+pub fn scope(label: &str) -> Scope {
+    let marking = |role: &str| Marking { labels: [(label.to_owned(), role.to_owned())].into(), ..Marking::default() };
+    let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+    let match_labels = [("app".to_owned(), ELECTION.to_owned())].into();
+    Scope { selector: Selector { match_labels, ..Selector::default() }, markings }
+}
+
+/// A record by another operator, now or earlier.
+pub fn record(election: &Spec, term: Term, holder: Option<lictor_core::Holder>) -> Record {
+    Record {
+        term,
+        term_by_version: false,
+        holder,
+        elector: "another".into(),
+        since: Timestamp(0),
+        election: election.uid.clone(),
+        generation: election.generation,
+        scope: election.scope.clone(),
+        former: Vec::new(),
+        legacy: None,
+    }
+}
+
+fn patch(to: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>) {
+    for (key, value) in patch {
+        match value {
+            Some(value) => to.insert(key.clone(), value.clone()),
+            None => to.remove(key),
+        };
+    }
+}
