@@ -35,7 +35,7 @@ sbom() {
   local tool
   tool=$(hack/cargo-tool.sh cargo-cyclonedx)
   mkdir "$directory/lictor"
-  cp -r Cargo.toml Cargo.lock src "$directory/lictor"
+  cp -r Cargo.toml Cargo.lock src crates "$directory/lictor"
   # Without a time and a random number, and without the directory's name.
   (cd "$directory/lictor" && SOURCE_DATE_EPOCH=0 "$tool" cyclonedx --quiet --format json --spec-version 1.5 \
     --target x86_64-unknown-linux-musl --override-filename sbom >&2)

@@ -20,11 +20,11 @@ tar -C "$directory" -xf "$directory/first.tar" "$layer"
 tar -C "$directory" -xf "$directory/$layer" lictor
 
 copy=$directory/a/copy/of/the/tree
-mkdir -p "$copy/hack" "$directory/crates"
-cp -r Cargo.toml Cargo.lock src "$copy"
+mkdir -p "$copy/hack" "$directory/cargo"
+cp -r Cargo.toml Cargo.lock src crates "$copy"
 cp hack/{build,target}.sh "$copy/hack"
-[ ! -f "${CARGO_HOME:-$HOME/.cargo}/config.toml" ] || cp "${CARGO_HOME:-$HOME/.cargo}/config.toml" "$directory/crates"
-again=$(CARGO_HOME=$directory/crates CARGO_TARGET_DIR=$directory/target "$copy/hack/build.sh")
+[ ! -f "${CARGO_HOME:-$HOME/.cargo}/config.toml" ] || cp "${CARGO_HOME:-$HOME/.cargo}/config.toml" "$directory/cargo"
+again=$(CARGO_HOME=$directory/cargo CARGO_TARGET_DIR=$directory/target "$copy/hack/build.sh")
 same "the program, built in $copy" "$directory/lictor" "$again"
 
 LICTOR_IMAGE_AFRESH=yes hack/image.sh "$directory/second.tar"
