@@ -5,9 +5,6 @@
 //! Each part has a control plane of its own, so that no part sees what another left behind.
 
 mod consul;
-#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
-#[path = "../../tests/consul/support/mod.rs"]
-mod consul_support;
 mod failover;
 mod figures;
 mod floor;
@@ -16,12 +13,6 @@ mod observer;
 mod record;
 mod replicas;
 mod scale;
-#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, dead_code, unused_imports)]
-#[path = "../../tests/cluster/support/mod.rs"]
-mod support;
-#[allow(clippy::panic)]
-#[path = "../../tests/support/wait.rs"]
-mod wait;
 mod world;
 
 use std::path::PathBuf;

@@ -17,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use lictor::api::{LeaderElection, LeaderElectionStatus};
+use lictor_testing::consul::Api as Consul;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +25,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::consul_support::Api as Consul;
 use crate::machine::Busy;
 
 /// Nothing is measured until nothing was written anywhere for this long.

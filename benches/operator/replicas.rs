@@ -7,11 +7,11 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::DeleteParams;
+use lictor_testing::kubernetes::{Operator, eventually};
 use serde_json::{Value, json};
 
 use crate::figures::{Report, Sample};
 use crate::observer::{Observer, Sight};
-use crate::support::{Operator, eventually};
 use crate::world::{SYSTEM, World, own_lease};
 
 const PATIENCE: Duration = Duration::from_secs(90);

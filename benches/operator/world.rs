@@ -11,9 +11,8 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lictor::api::LeaderElection;
+use lictor_testing::kubernetes::{Cluster, Operator};
 use serde_json::{Value, json};
-
-use crate::support::{Cluster, Operator};
 
 /// The namespace of the operator and of its own Lease.
 pub const SYSTEM: &str = "lictor-system";
@@ -221,7 +220,7 @@ impl World {
         let object = serde_json::from_value(json!({"metadata": {"name": name}}))?;
         namespaces.create(&PostParams::default(), &object).await?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
-        crate::support::eventually("the namespace has its service account", || async {
+        lictor_testing::kubernetes::eventually("the namespace has its service account", || async {
             accounts.get("default").await.map_err(|error| error.to_string())
         })
         .await;

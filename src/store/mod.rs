@@ -1,8 +1,7 @@
-//! The port to the stores of locks, and its adapters. All of them pass the same contract suite, `tests/store`.
+//! The port to the stores of locks, and its adapters. All of them pass the same contract suite, `crates/testing/src/contract.rs`.
 
 mod consul;
 mod lease;
-mod memory;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,7 +11,6 @@ use futures::stream::BoxStream;
 
 pub use self::consul::{ConsulParameters, ConsulStore, Home, Layout, Role, SessionKeeper, SessionSettings, Sessions};
 pub use self::lease::LeaseStore;
-pub use self::memory::{Fault, MemoryStore};
 use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Tenure, Uid, Version};
 
 /// Whose lock it is.

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use kube::config::Kubeconfig;
+use lictor_testing::kubernetes::{Cluster, Operator};
 use serde_json::json;
-
-use crate::support::{Cluster, Operator};
 
 /// A service account of the cluster.
 pub struct Account {

@@ -3,11 +3,11 @@
 mod cluster_wide;
 mod namespaced;
 
+use lictor_testing::kubernetes::{Cluster, Operator};
 use serde_json::Value;
 
 use crate::account::Account;
 use crate::helm::{CHART, Values, arguments, find, helm, objects};
-use crate::support::{Cluster, Operator};
 
 /// A release of the chart.
 pub struct Release {

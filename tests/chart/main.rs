@@ -11,8 +11,3 @@ mod installed;
 mod queries;
 mod rendered;
 mod rights;
-#[allow(dead_code, unused_imports, reason = "it is shared with tests that need more of it")]
-#[path = "../cluster/support/mod.rs"]
-mod support;
-#[path = "../support/wait.rs"]
-mod wait;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::support::Cluster;
+use lictor_testing::kubernetes::Cluster;
 
 /// Compares the rights of an account in a namespace, beyond those of every account, with the block in docs/security.md that begins
 /// with this title. `LICTOR_BLESS=1` writes them there.

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-
-use crate::support::{Cluster, Lab, eventually};
 
 /// No failover takes longer, wherever the operator has been moved to: it lists anew within 5 s where a connection is dead.
 const IN_TIME: Duration = Duration::from_secs(20);

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use kube::api::ListParams;
+use lictor_testing::kubernetes::{Cluster, Lab, Operator, PodSpec, eventually, hanging_webhook, silent_server};
 use serde_json::json;
 
 use crate::consul::failures::libfaketime;
-use crate::support::{Cluster, Lab, Operator, PodSpec, eventually, hanging_webhook, silent_server};
 
 /// Asks etcd, which stands behind a control plane of the test's own, to refuse all writes, as it does when it has run out of space; or
 /// to go on.

@@ -4,43 +4,40 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use lictor::api::ElectionClass;
+use lictor_testing::kubernetes::{Cluster, Lab, Operator, PodSpec, User, eventually};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Lab, Operator, PodSpec, User, eventually};
+/// A ready pod that the election `web` does not select.
+async fn other_pod(lab: &Lab, name: &str) {
+    lab.pod(name, PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() }).await;
+    lab.wait_ready(name, true).await;
+}
 
-impl Lab {
-    /// A ready pod that the election `web` does not select.
-    async fn other_pod(&self, name: &str) {
-        self.pod(name, PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() }).await;
-        self.wait_ready(name, true).await;
+/// An election that selects what the election `web` does not.
+async fn elect_other(lab: &Lab, name: &str, spec: Value) {
+    let mut all = json!({"selector": {"matchLabels": {"app": "other"}}});
+    for (key, value) in spec.as_object().expect("a spec is an object") {
+        all[key] = value.clone();
     }
+    lab.elect_as(name, all).await;
+}
 
-    /// An election that selects what the election `web` does not.
-    async fn elect_other(&self, name: &str, spec: Value) {
-        let mut all = json!({"selector": {"matchLabels": {"app": "other"}}});
-        for (key, value) in spec.as_object().expect("a spec is an object") {
-            all[key] = value.clone();
-        }
-        self.elect_as(name, all).await;
-    }
+/// The election `web` still works: its leader is lost, and there is another one.
+async fn assert_fails_over(lab: &Lab) {
+    let leader = lab.wait_any_leader().await;
+    lab.kill_pod(&leader).await;
+    // By another name: what deletes pods here may be late, and goes by the name.
+    let next = format!("{leader}-next");
+    lab.pod(&next, PodSpec::default()).await;
+    lab.wait_ready(&next, true).await;
+    lab.wait_any_leader().await;
+}
 
-    /// The election `web` still works: its leader is lost, and there is another one.
-    async fn assert_fails_over(&self) {
-        let leader = self.wait_any_leader().await;
-        self.kill_pod(&leader).await;
-        // By another name: what deletes pods here may be late, and goes by the name.
-        let next = format!("{leader}-next");
-        self.pod(&next, PodSpec::default()).await;
-        self.wait_ready(&next, true).await;
-        self.wait_any_leader().await;
-    }
-
-    /// An election `web` that works.
-    async fn healthy_neighbour(&self) {
-        self.ready_pods(&["a", "b"]).await;
-        self.elect(json!({})).await;
-        self.wait_any_leader().await;
-    }
+/// An election `web` that works.
+async fn healthy_neighbour(lab: &Lab) {
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    lab.wait_any_leader().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -364,18 +361,18 @@ async fn what_names_the_locks_of_a_class_can_not_be_changed() {
 async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
     let lab = Lab::new("not-accepted").await;
     let _operator = lab.operator(&[]);
-    lab.healthy_neighbour().await;
-    lab.other_pod("x").await;
+    healthy_neighbour(&lab).await;
+    other_pod(&lab, "x").await;
 
     // A class that does not exist: the election works as soon as it names one that does.
-    lab.elect_other("class", json!({"className": "gold"})).await;
+    elect_other(&lab, "class", json!({"className": "gold"})).await;
     let message = lab.wait_condition("class", "Accepted", "False", "UnknownClass").await;
     assert!(
         message.contains("\"gold\"") && message.contains("lease") && message.contains("spec.className"),
         "{message}"
     );
     lab.wait_event("LeaderElection", "class", "UnknownClass").await;
-    lab.elect_other("class", json!({"className": "lease"})).await;
+    elect_other(&lab, "class", json!({"className": "lease"})).await;
     lab.wait_condition("class", "Elected", "True", "Elected").await;
     lab.elections_api().delete("class", &DeleteParams::default()).await.expect("it can be deleted");
 
@@ -388,20 +385,20 @@ async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
     });
     let object = serde_json::from_value(object).expect("a class");
     classes.create(&PostParams::default(), &object).await.expect("a class can be made");
-    lab.elect_other("key", json!({"className": class, "key": "web"})).await;
+    elect_other(&lab, "key", json!({"className": class, "key": "web"})).await;
     let message = lab.wait_condition("key", "Accepted", "False", "KeyNotAllowed").await;
     assert!(message.contains("\"key-*\"") && message.contains("leave spec.key out"), "{message}");
-    lab.elect_other("key", json!({"className": class, "key": "key-1"})).await;
+    elect_other(&lab, "key", json!({"className": class, "key": "key-1"})).await;
     lab.wait_condition("key", "Elected", "True", "Elected").await;
     lab.elections_api().delete("key", &DeleteParams::default()).await.expect("it can be deleted");
     classes.delete(&class, &DeleteParams::default()).await.expect("it can be deleted");
 
     // A key that an older election has.
-    lab.elect_other("web-taken", json!({"key": "web"})).await;
+    elect_other(&lab, "web-taken", json!({"key": "web"})).await;
     let message = lab.wait_condition("web-taken", "Accepted", "False", "KeyTaken").await;
     assert!(message.contains(&format!("{}/web", lab.namespace)) && message.contains("another spec.key"), "{message}");
-    lab.assert_fails_over().await;
-    lab.elect_other("web-taken", json!({"key": "free"})).await;
+    assert_fails_over(&lab).await;
+    elect_other(&lab, "web-taken", json!({"key": "free"})).await;
     lab.wait_condition("web-taken", "Elected", "True", "Elected").await;
 }
 
@@ -409,19 +406,19 @@ async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
 async fn a_lease_that_somebody_else_made_is_left_alone() {
     let lab = Lab::new("foreign-lock").await;
     let _operator = lab.operator(&[]);
-    lab.healthy_neighbour().await;
-    lab.other_pod("x").await;
+    healthy_neighbour(&lab).await;
+    other_pod(&lab, "x").await;
     let lease = json!({
         "metadata": {"name": "other"}, "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 1, "leaseTransitions": 7},
     });
     let lease: Lease = serde_json::from_value(lease).expect("a Lease");
     let made = lab.leases_api().create(&PostParams::default(), &lease).await.expect("a Lease can be made");
-    lab.elect_other("other", json!({})).await;
+    elect_other(&lab, "other", json!({})).await;
     let message = lab.wait_condition("other", "Elected", "False", "LockNotOurs").await;
     for part in [&format!("{}/other", lab.namespace), "held by somebody", "delete it", "spec.key"] {
         assert!(message.contains(part), "{message}");
     }
-    lab.assert_fails_over().await;
+    assert_fails_over(&lab).await;
     let found = lab.leases_api().get("other").await.expect("the Lease exists");
     assert_eq!(found.resource_version(), made.resource_version());
     assert!(!lab.pods_api().get("x").await.expect("the pod exists").labels().contains_key("role"));
@@ -433,7 +430,7 @@ async fn a_lease_that_somebody_else_made_is_left_alone() {
 async fn a_status_that_somebody_wrote_nonsense_into_keeps_nobody_from_being_served() {
     let lab = Lab::new("odd-status").await;
     let mut operator = Some(lab.operator(&[]));
-    lab.healthy_neighbour().await;
+    healthy_neighbour(&lab).await;
     // All of the type that the definition asks for, and nothing that could be meant.
     let nonsense = json!({"status": {
         "term": i64::MAX, "candidates": {"total": 5_000_000_000_i64, "eligible": 0, "summary": ""},
@@ -452,11 +449,11 @@ async fn a_status_that_somebody_wrote_nonsense_into_keeps_nobody_from_being_serv
         // What is written can't be read by this client either.
         assert!(!matches!(written, Err(kube::Error::Api(_))), "{written:?}");
         operator = operator.or_else(|| Some(lab.operator(&[])));
-        lab.other_pod(name).await;
-        lab.elect_other(name, json!({})).await;
+        other_pod(&lab, name).await;
+        elect_other(&lab, name, json!({})).await;
         lab.wait_condition(name, "Elected", "True", "Elected").await;
         elections.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
-        lab.assert_fails_over().await;
+        assert_fails_over(&lab).await;
         lab.wait_condition("web", "Elected", "True", "Elected").await;
     }
 }
@@ -508,7 +505,7 @@ async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits
     }
 
     cluster.install_definitions();
-    lab.healthy_neighbour().await;
+    healthy_neighbour(&lab).await;
     assert_eq!(operator.get("/readyz").await.0, 200);
 
     // This control plane has no other tests, so classes may be marked as the default here.
@@ -523,8 +520,8 @@ async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits
         classes.patch(name, &parameters, &Patch::Apply(object)).await.expect("a class can be applied");
     };
     default_class("gold", "true").await;
-    lab.other_pod("x").await;
-    lab.elect_other("other", json!({})).await;
+    other_pod(&lab, "x").await;
+    elect_other(&lab, "other", json!({})).await;
     lab.wait_status("other", "the default class serves it", |election| {
         let status = election.status.clone().unwrap_or_default();
         status.class_name.as_deref() == Some("gold") && status.leader.is_some()
@@ -540,7 +537,7 @@ async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits
     for name in ["web", "other"] {
         lab.wait_condition(name, "Accepted", "True", "Accepted").await;
     }
-    lab.assert_fails_over().await;
+    assert_fails_over(&lab).await;
 }
 
 async fn is_not_ready(operator: &Operator, says: &[&str]) {
@@ -602,7 +599,7 @@ async fn rights_in_one_of_two_namespaces_are_enough_there() {
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
     lab.wait_any_leader().await;
-    lab.assert_fails_over().await;
+    assert_fails_over(&lab).await;
     operator.logs(&format!("in the namespace \\\"{}\\\"", other.namespace)).await;
     is_not_ready(&operator, &["not allowed to list pods", &other.namespace]).await;
 }

@@ -6,10 +6,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
+use lictor_testing::kubernetes::{Lab, PodSpec, User, eventually, hanging_webhook, silent_server};
 use serde_json::json;
 use tokio::task::JoinHandle;
-
-use crate::support::{Lab, PodSpec, User, eventually, hanging_webhook, silent_server};
 
 const FAILED: &str = "lictor_api_errors_total";
 

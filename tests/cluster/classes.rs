@@ -11,9 +11,8 @@ use lictor::api::{
     ConsulStatus, ElectionClass, ElectionClassStatus, READY, SecretId, condition, with_transition_times,
 };
 use lictor::kubernetes::{ElectionClasses, SecretChange, watch_secrets};
+use lictor_testing::kubernetes::Lab;
 use serde_json::json;
-
-use crate::support::Lab;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {

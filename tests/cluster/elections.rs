@@ -1,8 +1,7 @@
 //! Who leads, and how the leadership moves.
 
+use lictor_testing::kubernetes::{Lab, PodSpec};
 use serde_json::json;
-
-use crate::support::{Lab, PodSpec};
 
 mod choice;
 mod deletion;

@@ -9,10 +9,9 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 use lictor::api::LeaderElection;
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
-
-use crate::consul_support::Consul;
-use crate::support::{Cluster, Lab, Operator, eventually};
 
 /// Those that a test below is about.
 const TESTED: [&str; 5] = ["service", "consul", "cronjob-between-clusters", "cold-standby", "job-for-each-term"];
@@ -24,33 +23,31 @@ fn directory(example: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).join(example)
 }
 
-impl Lab {
-    /// Applies an example: once as the API server alone sees it, then for good, with the address of a Consul that is there.
-    fn apply_example(&self, example: &str) {
-        let path = directory(example);
-        let path = path.to_str().expect("the path is text");
-        self.try_kubectl(&["apply", "--dry-run=server", "-f", path], None).unwrap_or_else(|error| panic!("{error}"));
-        let entries = std::fs::read_dir(path).expect("it can be listed");
-        let files: BTreeSet<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
-        let texts = files.iter().map(|file| std::fs::read_to_string(file).expect("a file can be read"));
-        let text = texts.collect::<Vec<_>>().join("\n---\n").replace(ADDRESS, Consul::shared().address());
-        self.try_kubectl(&["apply", "-f", "-"], Some(&text)).unwrap_or_else(|error| panic!("{error}"));
-    }
+/// Applies an example: once as the API server alone sees it, then for good, with the address of a Consul that is there.
+fn apply_example(lab: &Lab, example: &str) {
+    let path = directory(example);
+    let path = path.to_str().expect("the path is text");
+    lab.try_kubectl(&["apply", "--dry-run=server", "-f", path], None).unwrap_or_else(|error| panic!("{error}"));
+    let entries = std::fs::read_dir(path).expect("it can be listed");
+    let files: BTreeSet<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
+    let texts = files.iter().map(|file| std::fs::read_to_string(file).expect("a file can be read"));
+    let text = texts.collect::<Vec<_>>().join("\n---\n").replace(ADDRESS, Consul::shared().address());
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&text)).unwrap_or_else(|error| panic!("{error}"));
+}
 
-    /// Waits until an election is accepted, has a leader, and its workloads follow.
-    async fn follows(&self, name: &str) -> LeaderElection {
-        self.wait_condition(name, "Accepted", "True", "Accepted").await;
-        self.wait_condition(name, "Elected", "True", "Elected").await;
-        self.wait_condition(name, "WorkloadsFollow", "True", "Follow").await;
-        self.election(name).await
-    }
+/// Waits until an election is accepted, has a leader, and its workloads follow.
+async fn follows(lab: &Lab, name: &str) -> LeaderElection {
+    lab.wait_condition(name, "Accepted", "True", "Accepted").await;
+    lab.wait_condition(name, "Elected", "True", "Elected").await;
+    lab.wait_condition(name, "WorkloadsFollow", "True", "Follow").await;
+    lab.election(name).await
+}
 
-    fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
-    {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
+fn api<K>(lab: &Lab) -> Api<K>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+{
+    Api::namespaced(lab.client.clone(), &lab.namespace)
 }
 
 /// What is written on a workload.
@@ -130,7 +127,7 @@ fn role_of_workloads() -> Value {
 /// `service`, and `consul` over it.
 async fn pods(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "pods").await;
-    lab.apply_example("service");
+    apply_example(&lab, "service");
     lab.wait_candidates(3, 3).await;
     let leader = lab.wait_any_leader().await;
     eventually("the Service reaches the leader alone", || async {
@@ -140,7 +137,7 @@ async fn pods(cluster: &'static Cluster) {
         if reached == leader { Ok(()) } else { Err(reached) }
     })
     .await;
-    lab.apply_example("consul");
+    apply_example(&lab, "consul");
     lab.wait_status("web", "its lock has moved", |election| {
         let status = election.status.as_ref();
         let leader = status.and_then(|status| status.leader.as_ref());
@@ -152,23 +149,23 @@ async fn pods(cluster: &'static Cluster) {
 
 async fn cron_job(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "cronjob").await;
-    lab.apply_example("cronjob-between-clusters");
-    let election = lab.follows("nightly").await;
+    apply_example(&lab, "cronjob-between-clusters");
+    let election = follows(&lab, "nightly").await;
     let leader = election.status.and_then(|status| status.leader).expect("there is a leader");
     assert_eq!((leader.cluster.as_deref(), leader.pod), (Some("west"), None));
-    let report = lab.api::<CronJob>().get("report").await.expect("it is there");
+    let report = api::<CronJob>(&lab).get("report").await.expect("it is there");
     assert_eq!(report.spec.as_ref().and_then(|spec| spec.suspend), Some(false));
     assert_eq!(written(&report, "lictor.dev/enabled"), Some("true"));
 }
 
 async fn cold_standby(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "standby").await;
-    lab.apply_example("cold-standby");
-    let election = lab.follows("importer").await;
+    apply_example(&lab, "cold-standby");
+    let election = follows(&lab, "importer").await;
     let workloads = election.status.and_then(|status| status.workloads).expect("the status tells of workloads");
     assert_eq!(workloads.wind_down_seconds, 15, "as the example says");
     eventually("two replicas run", || async {
-        let importer = lab.api::<Deployment>().get("importer").await.map_err(|error| error.to_string())?;
+        let importer = api::<Deployment>(&lab).get("importer").await.map_err(|error| error.to_string())?;
         let ready = importer.status.as_ref().and_then(|status| status.ready_replicas);
         if ready == Some(2) { Ok(()) } else { Err(format!("{:#?}", importer.status)) }
     })
@@ -177,13 +174,13 @@ async fn cold_standby(cluster: &'static Cluster) {
 
 async fn job(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "job").await;
-    lab.apply_example("job-for-each-term");
+    apply_example(&lab, "job-for-each-term");
     for _ in 0..2 {
-        let election = lab.follows("ledger").await;
+        let election = follows(&lab, "ledger").await;
         let status = election.status.expect("it has a status");
         let term = status.term.expect("there is a term");
         eventually("the Job of the term has run, and is the only one", || async {
-            let jobs = lab.api::<Job>().list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+            let jobs = api::<Job>(&lab).list(&ListParams::default()).await.map_err(|error| error.to_string())?;
             let done = |job: &Job| job.status.as_ref().and_then(|status| status.succeeded) == Some(1);
             let told: Vec<_> = jobs.items.iter().map(|job| (job.name_any(), done(job))).collect();
             if told == [(format!("settle-{term}"), true)] { Ok(()) } else { Err(format!("{told:?}")) }

@@ -2,11 +2,10 @@
 
 use http_body_util::BodyExt;
 use kube::client::Body;
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::Lab;
+use lictor_testing::{Answer, Request, Server, play};
 use reqwest::Method;
-
-use crate::consul_support::Consul;
-use crate::recorded::{Answer, Request, Server, play};
-use crate::support::Lab;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_answers_as_it_was_recorded() {

@@ -5,9 +5,8 @@ use std::process::{Command, Output};
 
 use kube::ResourceExt;
 use kube::api::ListParams;
+use lictor_testing::kubernetes::{Cluster, Lab, PodSpec, eventually};
 use serde_json::json;
-
-use crate::support::{Cluster, Lab, PodSpec, eventually};
 
 /// Runs the program until it ends.
 fn lictor(kubeconfig: &Path, arguments: &[&str]) -> Output {
@@ -19,43 +18,41 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-impl Lab {
-    /// Runs a subcommand about the installation of this lab, while the test goes on.
-    fn begin(&self, subcommand: &str, arguments: &[&str]) -> tokio::task::JoinHandle<Output> {
-        let own = [subcommand, "--namespaces", &self.namespace, "--lease-namespace", &self.namespace];
-        let all: Vec<String> = own.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
-        let kubeconfig = self.cluster.kubeconfig().to_owned();
-        tokio::task::spawn_blocking(move || lictor(&kubeconfig, &all.iter().map(String::as_str).collect::<Vec<_>>()))
-    }
+/// Runs a subcommand about the installation of this lab, while the test goes on.
+fn begin(lab: &Lab, subcommand: &str, arguments: &[&str]) -> tokio::task::JoinHandle<Output> {
+    let own = [subcommand, "--namespaces", &lab.namespace, "--lease-namespace", &lab.namespace];
+    let all: Vec<String> = own.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
+    let kubeconfig = lab.cluster.kubeconfig().to_owned();
+    tokio::task::spawn_blocking(move || lictor(&kubeconfig, &all.iter().map(String::as_str).collect::<Vec<_>>()))
+}
 
-    async fn run(&self, subcommand: &str, arguments: &[&str]) -> Output {
-        self.begin(subcommand, arguments).await.expect("it ends")
-    }
+async fn run(lab: &Lab, subcommand: &str, arguments: &[&str]) -> Output {
+    begin(lab, subcommand, arguments).await.expect("it ends")
+}
 
-    /// As a chart makes it: what is to be scaled to zero.
-    fn deploy(&self) {
-        let deployment = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "lictor"},
-            "spec": {
-                "selector": {"matchLabels": {"app": "lictor"}},
-                "template": {
-                    "metadata": {"labels": {"app": "lictor"}},
-                    "spec": {"containers": [{"name": "main", "image": "lictor"}]},
-                },
+/// As a chart makes it: what is to be scaled to zero.
+fn deploy(lab: &Lab) {
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "lictor"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "lictor"}},
+            "template": {
+                "metadata": {"labels": {"app": "lictor"}},
+                "spec": {"containers": [{"name": "main", "image": "lictor"}]},
             },
-        });
-        self.try_kubectl(&["apply", "-f", "-"], Some(&deployment.to_string())).expect("it can be applied");
-    }
+        },
+    });
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&deployment.to_string())).expect("it can be applied");
+}
 
-    fn replicas(&self) -> String {
-        self.try_kubectl(&["get", "deployment", "lictor", "-ojsonpath={.spec.replicas}"], None).expect("it is there")
-    }
+fn replicas(lab: &Lab) -> String {
+    lab.try_kubectl(&["get", "deployment", "lictor", "-ojsonpath={.spec.replicas}"], None).expect("it is there")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_withdrawn_leaves_the_elections_alone_and_nothing_else() {
     let lab = Lab::new("withdraw").await;
-    lab.deploy();
+    deploy(&lab);
     let mut operator = lab.operator(&[]);
     lab.ready_pods(&["a", "b"]).await;
     lab.pod("other", PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() }).await;
@@ -66,9 +63,9 @@ async fn what_is_withdrawn_leaves_the_elections_alone_and_nothing_else() {
         lab.wait_status("web", "a term", |election| election.status.as_ref().is_some_and(|s| s.term.is_some()));
     let term = before.await.status.and_then(|status| status.term);
 
-    let withdrawal = lab.begin("withdraw", &["--deployment", "lictor", "--timeout", "60"]);
+    let withdrawal = begin(&lab, "withdraw", &["--deployment", "lictor", "--timeout", "60"]);
     eventually("the Deployment is scaled to zero", || async {
-        if lab.replicas() == "0" { Ok(()) } else { Err(lab.replicas()) }
+        if replicas(&lab) == "0" { Ok(()) } else { Err(replicas(&lab)) }
     })
     .await;
     assert!(operator.stop().await.success());
@@ -100,12 +97,12 @@ async fn what_is_withdrawn_leaves_the_elections_alone_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_withdrawal_beside_an_operator_that_goes_on_ends_with_a_message_and_changes_nothing() {
     let lab = Lab::new("stubborn").await;
-    lab.deploy();
+    deploy(&lab);
     let _operator = lab.operator(&[]);
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
     let leader = lab.wait_any_leader().await;
-    let output = lab.run("withdraw", &["--deployment", "lictor", "--timeout", "4"]).await;
+    let output = run(&lab, "withdraw", &["--deployment", "lictor", "--timeout", "4"]).await;
     let said = text(&output);
     assert!(!output.status.success() && said.contains("not all was taken off within 4 s"), "{said}");
     assert!(said.contains(&format!("{}/web", lab.namespace)) && said.contains("scale deployment lictor"), "{said}");
@@ -120,7 +117,7 @@ async fn without_a_deployment_what_is_left_of_an_installation_is_taken_off() {
     lab.elect(json!({})).await;
     lab.wait_any_leader().await;
     operator.signal("KILL");
-    let output = lab.run("withdraw", &["--deployment", "lictor"]).await;
+    let output = run(&lab, "withdraw", &["--deployment", "lictor"]).await;
     assert!(output.status.success() && text(&output).contains("no operator to stop"), "{}", text(&output));
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
 }
@@ -130,24 +127,24 @@ async fn a_check_tells_what_is_well_and_what_is_not() {
     let lab = Lab::new("check").await;
     // Nobody else's classes.
     let controller = format!("test/{}", lab.namespace);
-    let said = text(&lab.run("check", &["--controller", &controller, "--timeout", "1"]).await);
+    let said = text(&run(&lab, "check", &["--controller", &controller, "--timeout", "1"]).await);
     assert!(said.contains("no class has the spec.controller") && said.contains("2 of these are not well"), "{said}");
     let class = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": lab.namespace},
         "spec": {"controller": controller, "lease": {}},
     });
     lab.try_kubectl(&["apply", "-f", "-"], Some(&class.to_string())).expect("it can be applied");
-    let output = lab.run("check", &["--controller", &controller, "--timeout", "1"]).await;
+    let output = run(&lab, "check", &["--controller", &controller, "--timeout", "1"]).await;
     let said = text(&output);
     assert!(!output.status.success() && said.contains("wrong  no operator acts: there is no Lease"), "{said}");
     assert!(said.contains("1 of these are not well"), "{said}");
 
     let operator = lab.operator(&["--controller", &controller]);
     operator.acts().await;
-    let output = lab.run("check", &["--controller", &controller]).await;
+    let output = run(&lab, "check", &["--controller", &controller]).await;
     assert!(output.status.success() && !text(&output).contains("wrong"), "{}", text(&output));
     drop(operator);
-    let output = lab.run("check", &["--controller", &controller, "--timeout", "3"]).await;
+    let output = run(&lab, "check", &["--controller", &controller, "--timeout", "3"]).await;
     assert!(text(&output).contains("is not renewed within 3 s"), "{}", text(&output));
 }
 
@@ -177,9 +174,9 @@ async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
     // Definitions are the cluster's: it has no other tests.
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("older-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "older").await;
-    let said = text(&lab.run("check", &["--timeout", "1"]).await);
+    let said = text(&run(&lab, "check", &["--timeout", "1"]).await);
     assert!(said.contains("leaderelections.lictor.dev is not defined: run `lictor crd --apply`"), "{said}");
-    let nothing = lab.run("withdraw", &["--deployment", "lictor"]).await;
+    let nothing = run(&lab, "withdraw", &["--deployment", "lictor"]).await;
     assert!(nothing.status.success() && text(&nothing).contains("there is nothing to take off"), "{}", text(&nothing));
 
     let apply = || text(&lictor(cluster.kubeconfig(), &["crd", "--apply"]));
@@ -188,13 +185,13 @@ async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
     let mut operator = lab.operator(&[]);
     operator.logs("the definition is of an older lictor").await;
     operator.acts().await;
-    let said = text(&lab.run("check", &[]).await);
+    let said = text(&run(&lab, "check", &[]).await);
     assert!(
         said.contains("leaderelections.lictor.dev is that of lictor 0.0.9") && said.contains("1 of these"),
         "{said}"
     );
     apply();
-    let output = lab.run("check", &[]).await;
+    let output = run(&lab, "check", &[]).await;
     assert!(output.status.success(), "{}", text(&output));
 
     // And away with all of it, but not under another installation.
@@ -209,7 +206,7 @@ async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
     let said = text(&elsewhere);
     assert!(!elsewhere.status.success() && said.contains("another lictor serves 1 of the elections"), "{said}");
     assert!(operator.stop().await.success());
-    let output = lab.run("withdraw", &delete).await;
+    let output = run(&lab, "withdraw", &delete).await;
     assert!(output.status.success() && text(&output).contains("1 elections, the classes"), "{}", text(&output));
     assert_eq!(cluster.kubectl(&["get", "crd", "-oname"]).trim(), "");
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));

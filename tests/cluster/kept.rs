@@ -6,11 +6,11 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::PostParams;
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::{Lab, eventually};
 use serde_json::{Value, json};
 
 use crate::consul::member::{Member, entry};
-use crate::consul_support::Consul;
-use crate::support::{Lab, eventually};
 
 struct Kept {
     lease: &'static str,

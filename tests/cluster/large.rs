@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
+use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::{Value, json};
-
-use crate::support::{Cluster, Lab, eventually};
 
 /// A page has 500: the watch's list and each list of the core take two.
 const PODS: usize = 520;

@@ -1,8 +1,7 @@
 //! Late writers: an operator that was stopped just before it promoted, and whose promotion arrives after others have moved on.
 
+use lictor_testing::kubernetes::{Answered, Asked, Lab, Operator, Proxy, Recorder, eventually};
 use serde_json::json;
-
-use crate::support::{Answered, Asked, Lab, Operator, Proxy, Recorder, eventually};
 
 /// A promotion that is on its way for a long time.
 struct Late {

@@ -10,10 +10,6 @@ mod bad_input;
 mod busy;
 mod classes;
 mod consul;
-#[path = "../consul/support/mod.rs"]
-mod consul_support;
-#[path = "../store/contract.rs"]
-mod contract;
 mod elections;
 mod examples;
 mod exchanges;
@@ -23,14 +19,7 @@ mod large;
 mod late_writer;
 mod operator;
 mod policies;
-#[path = "../support/exchanges.rs"]
-mod recorded;
 mod restored;
-#[path = "../support/skip.rs"]
-mod skip;
 mod store;
-mod support;
 mod visible;
-#[path = "../support/wait.rs"]
-mod wait;
 mod workloads;

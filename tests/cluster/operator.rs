@@ -7,41 +7,37 @@ use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use lictor_testing::kubernetes::{Lab, Operator, PodSpec, eventually};
 use serde_json::json;
-
-use crate::support::{Lab, Operator, PodSpec, eventually};
 
 /// How long operators in a lab wait for one that went silent.
 const LEASE: Duration = Duration::from_secs(3);
 /// What a busy machine may add to it.
 const SLACK: Duration = Duration::from_secs(4);
 
-impl Lab {
-    /// The Lease of the operators of this lab.
-    async fn operator_lease(&self) -> LeaseSpec {
-        let lease = self.leases_api().get("lictor.dev-operator").await.expect("the operators have a Lease");
-        lease.spec.expect("it has a spec")
-    }
+/// The Lease of the operators of this lab.
+async fn operator_lease(lab: &Lab) -> LeaseSpec {
+    let lease = lab.leases_api().get("lictor.dev-operator").await.expect("the operators have a Lease");
+    lease.spec.expect("it has a spec")
+}
 
-    /// Waits until the operators' Lease names this replica.
-    async fn wait_held_by(&self, operator: &Operator) -> LeaseSpec {
-        let identity = operator.identity().await;
-        eventually(&format!("{identity} holds the Lease"), || async {
-            let spec = self.operator_lease().await;
-            if spec.holder_identity.as_ref() == Some(&identity) { Ok(spec) } else { Err(format!("{spec:?}")) }
-        })
-        .await
-    }
+/// Waits until the operators' Lease names this replica.
+async fn wait_held_by(lab: &Lab, operator: &Operator) -> LeaseSpec {
+    let identity = operator.identity().await;
+    eventually(&format!("{identity} holds the Lease"), || async {
+        let spec = operator_lease(lab).await;
+        if spec.holder_identity.as_ref() == Some(&identity) { Ok(spec) } else { Err(format!("{spec:?}")) }
+    })
+    .await
+}
 
-    /// The resourceVersion of each pod, and of the lock of the election `web`.
-    async fn versions(&self) -> BTreeMap<String, String> {
-        let pods = self.pods_api().list(&ListParams::default()).await.expect("pods can be listed");
-        let lock = self.leases_api().get("web").await.expect("the election has a lock");
-        let version = |object: &dyn Fn() -> Option<String>| object().expect("an object has a version");
-        let pods =
-            pods.items.iter().map(|pod| (format!("pod {}", pod.name_any()), version(&|| pod.resource_version())));
-        pods.chain([("lock".to_owned(), version(&|| lock.resource_version()))]).collect()
-    }
+/// The resourceVersion of each pod, and of the lock of the election `web`.
+async fn versions(lab: &Lab) -> BTreeMap<String, String> {
+    let pods = lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed");
+    let lock = lab.leases_api().get("web").await.expect("the election has a lock");
+    let version = |object: &dyn Fn() -> Option<String>| object().expect("an object has a version");
+    let pods = pods.items.iter().map(|pod| (format!("pod {}", pod.name_any()), version(&|| pod.resource_version())));
+    pods.chain([("lock".to_owned(), version(&|| lock.resource_version()))]).collect()
 }
 
 /// Waits until a replica knows the cluster, and acts or not.
@@ -68,7 +64,7 @@ async fn of_several_replicas_one_acts() {
     // Twice: the second time somebody has deleted the Lease, and whoever comes first makes it anew.
     for _ in 0..2 {
         eventually("one acts, and the Lease names it", || async {
-            let lease = lab.operator_lease().await;
+            let lease = operator_lease(&lab).await;
             let mut acting = Vec::new();
             for replica in &replicas {
                 if replica.metric("lictor_acting").await == Some(1.0) {
@@ -133,8 +129,8 @@ async fn an_operator_that_was_killed_is_replaced_when_its_lease_has_ended() {
     wait_ready(&second, false).await;
     first.signal("KILL");
     lab.kill_pod(&leader).await;
-    let renewed = lab.operator_lease().await.renew_time.expect("it was renewed").0;
-    let acquired = lab.wait_held_by(&second).await.acquire_time.expect("it was acquired").0;
+    let renewed = operator_lease(&lab).await.renew_time.expect("it was renewed").0;
+    let acquired = wait_held_by(&lab, &second).await.acquire_time.expect("it was acquired").0;
     let took = seconds_between(renewed, acquired);
     assert!((LEASE.as_secs_f64()..(LEASE + SLACK).as_secs_f64()).contains(&took), "after {took} s");
     let next = lab.wait_any_leader().await;
@@ -151,24 +147,24 @@ async fn no_start_restart_or_take_over_of_the_operator_writes_to_a_pod() {
     lab.elect(json!({})).await;
     let leader = lab.wait_any_leader().await;
     lab.wait_condition("web", "Elected", "True", "Elected").await;
-    let before = lab.versions().await;
+    let before = versions(&lab).await;
     // Each time, the operator has looked at the election and found everything right: it tells who leads.
     let mut second = lab.operator(&[]);
     wait_ready(&second, false).await;
     assert!(first.stop().await.success());
     second.sees_leader(&lab.namespace, "web", &leader).await;
-    assert_eq!(lab.versions().await, before, "after a take-over");
+    assert_eq!(versions(&lab).await, before, "after a take-over");
     assert!(second.stop().await.success());
     let third = lab.operator(&[]);
     third.sees_leader(&lab.namespace, "web", &leader).await;
-    assert_eq!(lab.versions().await, before, "after a restart");
+    assert_eq!(versions(&lab).await, before, "after a restart");
     drop(third);
     let fourth = lab.operator(&[]);
     fourth.sees_leader(&lab.namespace, "web", &leader).await;
     // It has also seen to the pods that need something, which is a fourth one, and to no other.
     lab.pod("d", PodSpec::default()).await;
     lab.wait_leader(&leader).await;
-    let mut after = lab.versions().await;
+    let mut after = versions(&lab).await;
     after.remove("pod d");
     assert_eq!(after, before, "after a crash");
 }
@@ -217,7 +213,7 @@ async fn an_operator_that_was_frozen_stands_by_when_it_wakes_up() {
     lab.wait_leader(&next).await;
     lab.kill_pod(&next).await;
     lab.wait_any_leader().await;
-    lab.wait_held_by(&second).await;
+    wait_held_by(&lab, &second).await;
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 3);
 }

@@ -2,9 +2,8 @@
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::{Value, json};
-
-use crate::support::{Lab, PodSpec, eventually};
 
 const PODS: (&str, &str) = ("", "pods");
 

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::json;
-
-use crate::support::{Cluster, Lab, eventually};
 
 /// A failover after that: the operator has noticed, and all is learnt anew.
 const IN_TIME: Duration = Duration::from_secs(30);

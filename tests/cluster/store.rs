@@ -8,10 +8,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use lictor::kubernetes::{Namespaces, connect};
 use lictor::store::{LeaseStore, LockStore, Owner};
 use lictor_core::{Failure, Key, RecordOutcome, Stored, Uid, Version};
+use lictor_testing::contract::{World, record};
+use lictor_testing::kubernetes::{Lab, PodSpec, Proxy, eventually};
 use serde_json::json;
-
-use crate::contract::{World, record};
-use crate::support::{Lab, PodSpec, Proxy, eventually};
 
 /// Limit of each request; no test is slower because this is long.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -75,7 +74,7 @@ impl World for Leases {
     const WAYS: usize = 8;
 }
 
-crate::contract!(Leases::new);
+lictor_testing::contract!(Leases::new);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_without_an_answer_is_unknown_and_counts_only_against_its_version() {

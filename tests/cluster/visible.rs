@@ -2,29 +2,26 @@
 
 use kube::ResourceExt;
 use lictor::api::{LeaderElectionStatus, definitions};
+use lictor_testing::kubernetes::{Asked, Lab, Proxy, eventually};
 use serde_json::{Value, json};
-
-use crate::support::{Asked, Lab, Proxy, eventually};
 
 /// The words of each line.
 fn table(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
-impl Lab {
-    async fn status_of(&self, pod: &str) -> LeaderElectionStatus {
-        let what = format!("the status names {pod}");
-        let election = self.wait_status("web", &what, |election| {
-            election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod.as_deref() == Some(pod))
-        });
-        election.await.status.unwrap_or_default()
-    }
+async fn status_of(lab: &Lab, pod: &str) -> LeaderElectionStatus {
+    let what = format!("the status names {pod}");
+    let election = lab.wait_status("web", &what, |election| {
+        election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod.as_deref() == Some(pod))
+    });
+    election.await.status.unwrap_or_default()
+}
 
-    /// Gives a pod a higher priority than all before, and waits until it leads because of that.
-    async fn prefer(&self, pod: &str, priority: usize) {
-        self.patch_pod(pod, json!({"metadata": {"annotations": {"lictor.dev/priority": priority.to_string()}}})).await;
-        self.wait_leader(pod).await;
-    }
+/// Gives a pod a higher priority than all before, and waits until it leads because of that.
+async fn prefer(lab: &Lab, pod: &str, priority: usize) {
+    lab.patch_pod(pod, json!({"metadata": {"annotations": {"lictor.dev/priority": priority.to_string()}}})).await;
+    lab.wait_leader(pod).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,7 +31,7 @@ async fn kubectl_shows_what_matters_in_columns() {
     lab.ready_pods(&["a", "b", "c"]).await;
     lab.elect(json!({})).await;
     let leader = lab.wait_any_leader().await;
-    lab.status_of(&leader).await;
+    status_of(&lab, &leader).await;
     let text = lab.try_kubectl(&["get", "le"], None).expect("kubectl shows it");
     let rows = table(&text);
     assert_eq!(rows[0], ["NAME", "LEADER", "TERM", "CANDIDATES", "CLASS", "AGE"]);
@@ -103,7 +100,7 @@ async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({"handover": {"failoverDelaySeconds": 7}})).await;
     let name = lab.wait_any_leader().await;
-    let status = lab.status_of(&name).await;
+    let status = status_of(&lab, &name).await;
     let pod = lab.pods_api().get(&name).await.expect("the pod exists");
     let leader = status.leader.expect("there is a leader");
     assert_eq!(leader.uid, pod.metadata.uid.clone());
@@ -147,7 +144,7 @@ async fn the_history_tells_the_last_ten_changes_the_newest_first() {
     let mut leader = lab.wait_any_leader().await;
     for change in 1..=11 {
         leader = if leader == "a" { "b".into() } else { "a".into() };
-        lab.prefer(&leader, change).await;
+        prefer(&lab, &leader, change).await;
     }
     let election = lab.wait_status("web", "twelve leaderships are told", |election| {
         election.status.as_ref().and_then(|status| status.history.first()).is_some_and(|entry| entry.term == 12)
@@ -177,7 +174,7 @@ async fn events_tell_the_story_on_the_election_and_on_its_pods() {
     assert!(note.contains(&first) && note.contains("term 1"), "{note}");
     let note = lab.wait_event("Pod", &first, "Elected").await;
     assert!(note.contains("web"), "{note}");
-    lab.prefer(second, 1).await;
+    prefer(&lab, second, 1).await;
     let note = lab.wait_event("Pod", &first, "Demoted").await;
     assert!(note.contains("web") && note.contains("higher priority"), "{note}");
     lab.wait_event("Pod", second, "Elected").await;
@@ -281,7 +278,7 @@ async fn a_quiet_group_costs_no_request_but_watches_and_the_operators_own_lease(
     lab.ready_pods(&["a", "b", "c"]).await;
     lab.elect(json!({})).await;
     let leader = lab.wait_any_leader().await;
-    lab.status_of(&leader).await;
+    status_of(&lab, &leader).await;
     lab.wait_event("Pod", &leader, "Elected").await;
     let renewals = || {
         let renews = |asked: &&Asked| asked.method == "PATCH" && asked.name() == "lictor.dev-operator";

@@ -7,9 +7,9 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lictor_consul::{Agent, Bound, Client, Error, NewSession, Settings, Transaction, TxnOp};
+use lictor_testing::consul::{Consul, Kind};
 
 use super::ours;
-use super::support::{Consul, Kind};
 
 const NOBODY: &str = "00000000-0000-0000-0000-00000000dead";
 

@@ -7,9 +7,9 @@ use lictor_consul::{
     Applied, Bound, Client, Entry, Error, LOCK_FLAGS, NewSession, OpError, Renewal, Service, Settings, Transaction,
     TxnOp,
 };
+use lictor_testing::consul::{Consul, Kind, eventually};
 
 use super::ours;
-use super::support::{Consul, Kind, eventually};
 
 /// A client of the server that all tests share, with a node of the test's own.
 async fn dev(node: &str) -> Client {

@@ -7,15 +7,11 @@ mod answers;
 mod client;
 mod ours;
 mod sessions;
-mod support;
-#[path = "../support/wait.rs"]
-mod wait;
 
 use std::process::Stdio;
 
+use lictor_testing::consul::{Consul, Kind, Toxiproxy, eventually};
 use serde_json::json;
-
-use support::{Consul, Kind, Toxiproxy, eventually};
 
 /// The flags of a lock of Consul's own library.
 const LOCK_FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;

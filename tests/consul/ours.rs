@@ -1,8 +1,7 @@
 //! The program's own client of the servers.
 
 use lictor_consul::{Client, Settings};
-
-use super::support::{Consul, Server};
+use lictor_testing::consul::{Consul, Server};
 
 /// How to reach a server.
 pub fn settings(consul: &Consul, server: &Server) -> Settings {

@@ -7,13 +7,13 @@ use std::time::Duration;
 use lictor::store::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use lictor_consul::{Bound, Client, LOCK_FLAGS, NewSession, Session, Settings, Transaction, TxnOp};
 use lictor_core::{Failure, Instant, Tenure};
+use lictor_testing::consul::{Consul, Kind, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::ours;
-use super::support::{Consul, Kind, eventually};
 
 const TTL: Duration = Duration::from_secs(10);
 

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
 use kube::api::{Api, DeleteParams};
+use lictor_testing::kubernetes::{Recorder, Revision};
 use serde_json::{Value, json};
 
 use crate::caller::Caller;
 use crate::eventually;
 use crate::nodes::Nodes;
-use crate::recorder::{Recorder, Revision};
 
 /// Before each measurement all is well for so long: kube-proxy then has no change in hand that delays the next one.
 const CALM: Duration = Duration::from_millis(1500);

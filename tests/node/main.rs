@@ -14,13 +14,6 @@ mod group;
 mod nodes;
 mod release;
 // Shared with the tests on simulated nodes.
-#[allow(dead_code, reason = "it is shared with tests that need more of it")]
-#[path = "../cluster/support/recorder.rs"]
-mod recorder;
-#[path = "../support/skip.rs"]
-mod skip;
-#[path = "../support/wait.rs"]
-mod wait;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -12,10 +12,10 @@ use lictor::store::{
 };
 use lictor_consul::Settings;
 use lictor_core::{Key, StoreId, Tenure, Uid};
+use lictor_testing::contract::World;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::contract::World;
 use crate::servers::api::ApiServer;
 use crate::servers::client::{connect, kubernetes};
 use crate::servers::consul::{Consul, Request};
@@ -73,7 +73,7 @@ impl World for Leases {
 
 mod leases {
     use super::*;
-    crate::contract!(|_test| Leases::new());
+    lictor_testing::contract!(|_test| Leases::new());
 }
 
 struct InConsul {
@@ -156,10 +156,10 @@ impl World for InConsul {
 
 mod consul {
     use super::*;
-    crate::contract!(|_test| InConsul::new(Layout::Record));
+    lictor_testing::contract!(|_test| InConsul::new(Layout::Record));
 }
 
 mod consul_by_leader_name {
     use super::*;
-    crate::contract!(|_test| InConsul::new(Layout::LeaderName));
+    lictor_testing::contract!(|_test| InConsul::new(Layout::LeaderName));
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use lictor_testing::{Answer, Request, Server, play};
 
-use crate::recorded::{Answer, Request, Server, play};
 use crate::servers::api::ApiServer;
 use crate::servers::client::kubernetes;
 use crate::servers::consul::{self, Consul};

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use lictor_testing::Prng;
 use serde_json::json;
 
 use crate::excuse::Loss;
-use crate::prng::Prng;
 use crate::servers::link::{Link, Weather};
 use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World, sessions_of};
 

@@ -6,19 +6,13 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../store/contract.rs"]
-mod contract;
 mod contracts;
 mod exchanges;
 mod excuse;
 mod faults;
 mod judge;
 mod log;
-#[path = "../support/prng.rs"]
-mod prng;
 mod process;
-#[path = "../support/exchanges.rs"]
-mod recorded;
 mod run;
 mod servers;
 mod totals;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use lictor_core::{Instant, invariants};
+use lictor_testing::Prng;
 use tokio::time::sleep;
 
 use crate::faults::{Fault, plan};
 use crate::judge::{Figures, WORKLOAD};
 use crate::log::Log;
-use crate::prng::Prng;
 use crate::world::{CLUSTERS, NAMESPACE, REPLICAS, World};
 
 /// How long things go wrong.

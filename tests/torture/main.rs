@@ -6,20 +6,13 @@
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
 mod checker;
-#[path = "../consul/support/mod.rs"]
-mod consul_support;
 mod faults;
 mod inject;
 mod operator;
 mod picture;
-#[allow(dead_code, reason = "it is shared with tests that need more of it")]
-#[path = "../support/prng.rs"]
-mod prng;
 mod record;
 mod recorder;
 mod report;
-#[path = "../support/wait.rs"]
-mod wait;
 mod windows;
 mod world;
 

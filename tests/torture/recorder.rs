@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use lictor_testing::consul::{Api, Consul};
 use serde_json::{Value, json};
 
-use super::consul_support::{Api, Consul};
 use super::faults::CLUSTERS;
 use super::picture::Picture;
 use super::record::{Line, Log, PodSeen, What};

@@ -12,9 +12,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Client, Config};
 use lictor_core::{Marking, Markings};
+use lictor_testing::consul::{Consul, Held, Kind as Servers, ToxicProxy, Toxiproxy};
 use serde_json::{Value, json};
 
-use super::consul_support::{Consul, Held, Kind as Servers, ToxicProxy, Toxiproxy};
 use super::faults::CLUSTERS;
 use super::operator::Replica;
 use super::record::{Group, Kind, Millis, What};

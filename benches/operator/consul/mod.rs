@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueEnum;
 use lictor_consul::{Client, Settings};
+use lictor_testing::consul::{Api, Kind};
 use serde_json::{Value, json};
 
-use crate::consul_support::{self, Api, Kind};
 use crate::world::{SYSTEM, World};
 
 /// Which servers.
@@ -29,7 +29,7 @@ pub enum Servers {
 
 /// Them.
 pub struct Consul {
-    consul: consul_support::Consul,
+    consul: lictor_testing::consul::Consul,
 }
 
 impl Consul {
@@ -40,7 +40,7 @@ impl Consul {
             Servers::Dev => Kind::Dev,
             Servers::Three => Kind::Three,
         };
-        Self { consul: consul_support::Consul::start(kind) }
+        Self { consul: lictor_testing::consul::Consul::start(kind) }
     }
 
     /// The API of the server that all speak to.

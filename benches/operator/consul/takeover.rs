@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use lictor_testing::kubernetes::Operator;
 use serde_json::{Value, json};
 
 use super::Consul;
 use super::cli::Contenders;
 use crate::figures::{Report, Sample};
 use crate::observer::{Observer, Sight};
-use crate::support::Operator;
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -154,7 +154,7 @@ fn leader(observer: &Observer) -> Option<usize> {
 /// Waits until each operator is ready, one cluster leads, and the other says so.
 async fn settle(observer: &mut Observer, operators: &[Vec<Operator>; 2]) -> anyhow::Result<usize> {
     for operator in operators.iter().flatten() {
-        crate::support::eventually("the operator is ready", || async {
+        lictor_testing::kubernetes::eventually("the operator is ready", || async {
             let (status, body) = operator.get("/readyz").await;
             if status == 200 { Ok(()) } else { Err(body) }
         })

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
-
-use crate::consul_support::Api;
+use lictor_testing::consul::Api;
 
 /// Consul counts by intervals of this length, and tells of the last whole one.
 const INTERVAL: u32 = 10;

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use lictor::api::{LeaderElectionStatus, WorkloadState};
+use lictor_testing::kubernetes::Operator;
 use serde_json::{Value, json};
 
 use super::Consul;
@@ -18,7 +19,6 @@ use crate::failover::set_ready;
 use crate::figures::{Report, Sample};
 use crate::machine;
 use crate::observer::{Id, Observer, Sight};
-use crate::support::Operator;
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -176,7 +176,7 @@ fn able(observer: &Observer, cluster: usize) -> bool {
 /// Waits until each operator is ready, each cluster could lead and one does; which.
 async fn settle(observer: &mut Observer, operators: &[Operator; 2]) -> anyhow::Result<usize> {
     for operator in operators {
-        crate::support::eventually("the operator is ready", || async {
+        lictor_testing::kubernetes::eventually("the operator is ready", || async {
             let (status, body) = operator.get("/readyz").await;
             if status == 200 { Ok(()) } else { Err(body) }
         })

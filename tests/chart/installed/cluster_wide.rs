@@ -2,6 +2,7 @@
 
 use kube::ResourceExt;
 use kube::api::ListParams;
+use lictor_testing::kubernetes::{Cluster, Lab, Operator};
 use serde_json::json;
 
 use super::{Release, cluster};
@@ -9,7 +10,6 @@ use crate::account::Account;
 use crate::helm::{helm, objects};
 use crate::rendered::cases;
 use crate::rights::assert_documented;
-use crate::support::{Cluster, Lab, Operator};
 
 const VALUES: &str = r#"
 policies: {others: {enabled: true}}
@@ -327,7 +327,8 @@ async fn a_label_that_is_no_role_is_refused_with_the_value_to_extend(lab: &Lab) 
         }),
     )
     .await;
-    lab.pod("deputy", crate::support::PodSpec { labels: json!({"app": "deputy"}), ..Default::default() }).await;
+    lab.pod("deputy", lictor_testing::kubernetes::PodSpec { labels: json!({"app": "deputy"}), ..Default::default() })
+        .await;
     lab.wait_message("deputy", "Elected", "HandoverFails", "add it to the value podWrites.labels of its chart").await;
     lab.try_kubectl(&["delete", "le", "deputy", "--timeout=30s"], None).unwrap_or_else(|error| panic!("{error}"));
     lab.kill_pod("deputy").await;

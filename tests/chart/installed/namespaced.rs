@@ -1,12 +1,12 @@
 //! An installation by somebody who has no right on the cluster, in a namespace of their own.
 
+use lictor_testing::kubernetes::{Lab, eventually};
 use serde_json::json;
 
 use super::{Release, cluster};
 use crate::account::Account;
 use crate::helm::helm;
 use crate::rights::assert_documented;
-use crate::support::{Lab, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_administers_a_namespace_can_install_it_there() {

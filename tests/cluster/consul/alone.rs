@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::{Operator, eventually};
 use serde_json::json;
 
 use super::member::{Member, entry, sessions};
-use crate::consul_support::Consul;
-use crate::support::{Operator, eventually};
 
 /// Two ready pods, an operator, and a leader.
 async fn led(test: &str) -> (Member, Operator, String) {

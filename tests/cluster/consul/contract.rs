@@ -11,11 +11,10 @@ use lictor::store::{
 };
 use lictor_consul::{Client, Settings};
 use lictor_core::{Key, StoreId, Tenure, Uid};
+use lictor_testing::consul::{Consul, Kind};
+use lictor_testing::contract::World;
+use lictor_testing::kubernetes::eventually;
 use tokio::sync::watch;
-
-use crate::consul_support::{Consul, Kind};
-use crate::contract::World;
-use crate::support::eventually;
 
 struct InConsul {
     consul: &'static Consul,
@@ -105,15 +104,15 @@ impl World for InConsul {
 
 mod present {
     use super::*;
-    crate::contract!(|_test| InConsul::new(Consul::shared(), Layout::Record));
+    lictor_testing::contract!(|_test| InConsul::new(Consul::shared(), Layout::Record));
 }
 
 mod leader_name {
     use super::*;
-    crate::contract!(|_test| InConsul::new(Consul::shared(), Layout::LeaderName));
+    lictor_testing::contract!(|_test| InConsul::new(Consul::shared(), Layout::LeaderName));
 }
 
 mod of_1_8 {
     use super::*;
-    crate::contract!(|_test| InConsul::new(old(), Layout::Record));
+    lictor_testing::contract!(|_test| InConsul::new(old(), Layout::Record));
 }

@@ -3,11 +3,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::Kubeconfig;
+use lictor_testing::consul::{Consul, Kind};
+use lictor_testing::kubernetes::eventually;
 use serde_json::{Value, json};
 
 use super::member::{Member, sessions};
-use crate::consul_support::{Consul, Kind};
-use crate::support::eventually;
 
 const RULES: &str = r#"
     key_prefix "login-" { policy = "write" }

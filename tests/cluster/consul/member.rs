@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use kube::api::{Api, Patch, PatchParams};
 use lictor::api::{ElectionClass, LeaderElection};
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::{LEASE, Lab, Operator, eventually};
 use serde_json::{Value, json};
-
-use crate::consul_support::Consul;
-use crate::support::{LEASE, Lab, Operator, eventually};
 
 /// The TTL of the sessions in these tests.
 pub const TTL: Duration = Duration::from_secs(10);

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::{Operator, Proxy, Recorder, eventually};
 use serde_json::{Value, json};
 
 use super::member::{LED_WITHIN, Member, entry, sessions};
-use crate::consul_support::Consul;
-use crate::support::{Operator, Proxy, Recorder, eventually};
 
 /// All that the pods of two clusters showed.
 struct Recorded([Recorder; 2]);

@@ -1,11 +1,11 @@
 //! The ways in which a class may keep its locks, each with an election, a failover, a restart and a deletion.
 
 use kube::api::DeleteParams;
+use lictor_testing::consul::{Consul, Kind};
+use lictor_testing::kubernetes::eventually;
 use serde_json::{Value, json};
 
 use super::member::{Member, entry};
-use crate::consul_support::{Consul, Kind};
-use crate::support::eventually;
 
 /// Returns what the key held while `a` or `b` led, and the name of that pod.
 async fn works(test: &str, consul: &Consul, fields: Value) -> (Value, String) {

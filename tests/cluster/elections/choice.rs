@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use lictor_testing::kubernetes::{Lab, PodSpec};
 use serde_json::{Value, json};
-
-use crate::support::{Lab, PodSpec};
 
 fn annotated(key: &str, value: &str) -> PodSpec {
     PodSpec { annotations: json!({ key: value }), ..PodSpec::default() }

@@ -3,9 +3,8 @@
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
+use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::{Value, json};
-
-use crate::support::{Lab, PodSpec, eventually};
 
 async fn deleted_leaves_nothing(test: &str, pause: bool) {
     let lab = Lab::new(test).await;

@@ -2,9 +2,8 @@
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use lictor_testing::kubernetes::{Lab, Operator, PodSpec, Recorder, eventually};
 use serde_json::{Value, json};
-
-use crate::support::{Lab, Operator, PodSpec, Recorder, eventually};
 
 async fn led(test: &str) -> (Lab, Recorder, Operator, String, String) {
     let lab = Lab::new(test).await;

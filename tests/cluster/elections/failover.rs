@@ -1,9 +1,8 @@
 //! A leader that can't go on is replaced.
 
 use kube::ResourceExt;
+use lictor_testing::kubernetes::{Lab, Operator, PodSpec, Recorder, eventually, slow};
 use serde_json::json;
-
-use crate::support::{Lab, Operator, PodSpec, Recorder, eventually, slow};
 
 /// Pods a, b and c, of which one leads.
 async fn led(test: &str, pods: PodSpec) -> (Lab, Recorder, Operator, String) {

@@ -1,8 +1,7 @@
 //! What the state of their nodes means for pods.
 
+use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::{Value, json};
-
-use crate::support::{Lab, PodSpec, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_on_a_lost_node_is_replaced() {

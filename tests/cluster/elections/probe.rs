@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
+use lictor_testing::kubernetes::{Lab, eventually, is_ready};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-
-use crate::support::{Lab, eventually, is_ready};
 
 /// What a pod answers: with this HTTP status, or nothing at all if it is 0.
 struct Answers {

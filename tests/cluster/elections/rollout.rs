@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use lictor_testing::kubernetes::{Lab, eventually};
 use serde_json::{Value, json};
-
-use crate::support::{Lab, eventually};
 
 /// How long a group may be without a leader although a pod is eligible: a handover takes some milliseconds, and this machine may
 /// be busy with everything else.

@@ -3,9 +3,8 @@
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use lictor::api::ElectionClass;
+use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::{Value, json};
-
-use crate::support::{Lab, PodSpec, eventually};
 
 fn grouped(group: &str) -> PodSpec {
     PodSpec { labels: json!({"group": group}), ..PodSpec::default() }

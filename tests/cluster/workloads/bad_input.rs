@@ -1,8 +1,7 @@
 //! What users get wrong in `spec.workloads`, and what the API server says to that.
 
+use lictor_testing::kubernetes::Lab;
 use serde_json::{Value, json};
-
-use crate::support::Lab;
 
 /// An election of the cluster itself with these fields.
 fn with(field: &str, value: impl Into<Value>) -> Value {

@@ -1,12 +1,12 @@
 //! An election without a selector: the cluster itself is the candidate.
 
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::Lab;
+use lictor_testing::kubernetes::workloads::following;
 use serde_json::json;
 
 use super::{FOUR, four};
 use crate::consul::member::{Member, entry};
-use crate::consul_support::Consul;
-use crate::support::Lab;
-use crate::support::workloads::following;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_leads_while_the_deployment_that_it_needs_is_available() {

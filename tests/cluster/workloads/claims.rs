@@ -1,10 +1,9 @@
 //! Workloads that are missing, and such that two elections name.
 
 use kube::api::DeleteParams;
+use lictor_testing::kubernetes::workloads::{annotation, following, idle_pod, pod};
+use lictor_testing::kubernetes::{Lab, PodSpec};
 use serde_json::json;
-
-use crate::support::workloads::{annotation, following, idle_pod, pod};
-use crate::support::{Lab, PodSpec};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_workload_is_told_and_follows_as_soon_as_it_is_there() {

@@ -1,11 +1,11 @@
 //! Operators that hang, and such that can't reach their own API server.
 
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::{Cluster, Proxy, WorkloadRecorder};
 use serde_json::{Value, json};
 
 use super::{Side, both, never_both_run, settled, two};
 use crate::consul::member::Member;
-use crate::consul_support::Consul;
-use crate::support::{Cluster, Proxy, WorkloadRecorder};
 
 /// Two clusters, of which the west leads; then its operator has no API server.
 async fn cut_off(test: &str, policy: Value) -> (Proxy, Side, Side) {

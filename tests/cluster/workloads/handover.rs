@@ -1,12 +1,12 @@
 //! A leadership that passes from one cluster to the other in good order: all ends here before anything begins there.
 
 use kube::api::DeleteParams;
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::workloads::following;
 use serde_json::json;
 
 use super::{FOUR, Side, never_both_enabled, never_both_run, settled, two};
 use crate::consul::member::{Member, entry};
-use crate::consul_support::Consul;
-use crate::support::workloads::following;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_workloads_of_an_operator_that_releases_at_its_end_move_with_their_own_numbers() {

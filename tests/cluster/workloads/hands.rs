@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use kube::api::DeleteParams;
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::workloads::ENABLED;
+use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::{Value, json};
 
 use super::{Side, never_both_enabled, two};
 use crate::consul::member::{entry, sessions};
-use crate::consul_support::Consul;
-use crate::support::workloads::ENABLED;
-use crate::support::{Cluster, Lab, eventually};
 
 /// Waits until the lock is held under a later index than this; returns the cluster that holds it, once all is enabled there.
 async fn wait_held(west: &Side, east: &Side, since: &Value) -> String {

@@ -1,11 +1,11 @@
 //! Operators that are killed: what they had enabled stays so until another one of their cluster acts.
 
+use lictor_testing::kubernetes::WorkloadRecorder;
 use serde_json::json;
 
 use super::{never_both_enabled, settled, two};
 use crate::consul::member::LED_WITHIN;
 use crate::operator::wait_ready;
-use crate::support::WorkloadRecorder;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_an_operator_of_its_cluster_lives_nothing_is_enabled_twice_and_one_that_comes_back_disables_first() {

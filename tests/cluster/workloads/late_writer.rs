@@ -1,13 +1,13 @@
 //! Late writers: an operator that was stopped just before it enabled a workload, and whose write arrives after others of its
 //! cluster have moved on.
 
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::workloads::{WRITTEN, annotation, following, idle_pod, job_spec, pod};
+use lictor_testing::kubernetes::{Answered, Asked, Lab, Operator, Proxy, Seen, WorkloadRecorder, eventually};
 use serde_json::json;
 
 use super::{FOUR, never_both_enabled};
 use crate::consul::member::Member;
-use crate::consul_support::Consul;
-use crate::support::workloads::{WRITTEN, annotation, following, idle_pod, job_spec, pod};
-use crate::support::{Answered, Asked, Lab, Operator, Proxy, Seen, WorkloadRecorder, eventually};
 
 /// An operator, by way of a proxy that holds back what enables a workload.
 async fn late(lab: &Lab) -> (Proxy, Operator) {

@@ -20,12 +20,12 @@ mod third;
 mod ticks;
 mod wind_down;
 
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::workloads::{following, idle_pod, pod};
+use lictor_testing::kubernetes::{Lab, Operator, WorkloadRecorder};
 use serde_json::{Value, json};
 
 use crate::consul::member::Member;
-use crate::consul_support::Consul;
-use crate::support::workloads::{following, idle_pod, pod};
-use crate::support::{Lab, Operator, WorkloadRecorder};
 
 /// A schedule that no test lives to see.
 const NEVER: &str = "0 0 29 2 *";

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use lictor_testing::consul::{Consul, ToxicProxy, Toxiproxy};
+use lictor_testing::kubernetes::Cluster;
 use serde_json::json;
 
 use super::{Side, both, never_both_run};
 use crate::consul::member::{LED_WITHIN, Member, TTL};
-use crate::consul_support::{Consul, ToxicProxy, Toxiproxy};
-use crate::support::Cluster;
 
 /// The west's way to Consul can be cut; the east's can't.
 async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, Side) {

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use lictor_testing::kubernetes::workloads::{annotation, following, managers, pod, setting};
+use lictor_testing::kubernetes::{Lab, Operator, WorkloadRecorder, eventually};
 use serde_json::{Value, json};
-
-use crate::support::workloads::{annotation, following, managers, pod, setting};
-use crate::support::{Lab, Operator, WorkloadRecorder, eventually};
 
 /// A Deployment `live` and a CronJob `nightly` that follow a pod; they are enabled as long as there is that pod.
 struct World {
@@ -186,7 +185,7 @@ async fn suspend_is_put_right_both_ways() {
         "CronJob/nightly",
         json!({"spec": {
             "schedule": super::NEVER, "suspend": false,
-            "jobTemplate": {"spec": crate::support::workloads::job_spec(pod())},
+            "jobTemplate": {"spec": lictor_testing::kubernetes::workloads::job_spec(pod())},
         }}),
         "kustomize-controller",
         true,

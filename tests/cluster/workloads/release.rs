@@ -2,11 +2,11 @@
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+use lictor_testing::kubernetes::workloads::{annotation, following, managers, setting};
+use lictor_testing::kubernetes::{Lab, Operator};
 use serde_json::{Value, json};
 
 use super::{FOUR, all_disabled, all_enabled, four};
-use crate::support::workloads::{annotation, following, managers, setting};
-use crate::support::{Lab, Operator};
 
 /// One workload of each kind that follow a pod `a`, each with this of `onRelease`.
 async fn led(test: &str, on_release: Option<&str>) -> (Lab, Operator) {
@@ -46,7 +46,7 @@ async fn tracks(lab: &Lab, workloads: &[&str]) {
 }
 
 async fn wait_election_gone(lab: &Lab) {
-    crate::support::eventually("the election is gone", || async {
+    lictor_testing::kubernetes::eventually("the election is gone", || async {
         match lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())? {
             None => Ok(()),
             Some(found) => Err(format!("{:?}", found.metadata)),

@@ -1,10 +1,10 @@
 //! The rights on workloads are separate: without them pods are elected as ever.
 
+use lictor_testing::kubernetes::workloads::following;
+use lictor_testing::kubernetes::{Lab, User};
 use serde_json::json;
 
 use super::{FOUR, all_disabled, all_enabled, four};
-use crate::support::workloads::following;
-use crate::support::{Lab, User};
 
 const WORKLOADS: [&str; 5] = ["deployments", "statefulsets", "cronjobs", "cronjobs/status", "jobs"];
 
@@ -42,7 +42,7 @@ async fn without_the_rights_on_workloads_pods_are_elected_and_the_condition_name
     user.may(|verb, resource| !WORKLOADS.contains(&resource) || verb != "patch").await;
     lab.wait_message("web", "WorkloadsFollow", "Forbidden", "not allowed to patch cronjobs.batch").await;
     lab.wait_condition("web", "Elected", "True", "Elected").await;
-    lab.pod(&leader, crate::support::PodSpec::default()).await;
+    lab.pod(&leader, lictor_testing::kubernetes::PodSpec::default()).await;
     lab.wait_ready(&leader, true).await;
     lab.kill_pod(&next).await;
     lab.wait_leader(&leader).await;

@@ -1,11 +1,11 @@
 //! Two clusters with an API server each, and one Consul. What came first is judged by one observer's own clock.
 
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::workloads::{following, pod};
+use lictor_testing::kubernetes::{Cluster, Lab, Operator, WorkloadRecorder};
 use serde_json::json;
 
 use crate::consul::member::Member;
-use crate::consul_support::Consul;
-use crate::support::workloads::{following, pod};
-use crate::support::{Cluster, Lab, Operator, WorkloadRecorder};
 
 const WORKLOADS: [&str; 2] = ["CronJob/nightly", "Deployment/live"];
 

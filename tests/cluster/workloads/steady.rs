@@ -2,11 +2,11 @@
 
 use kube::api::{Api, DeleteParams, PostParams};
 use lictor::api::ElectionClass;
+use lictor_testing::kubernetes::Lab;
+use lictor_testing::kubernetes::workloads::following;
 use serde_json::json;
 
 use super::{FOUR, all_enabled, four, two};
-use crate::support::Lab;
-use crate::support::workloads::following;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_restart_of_an_operator_writes_to_what_is_enabled_and_one_write_stamps_what_is_disabled() {
@@ -34,7 +34,8 @@ async fn no_restart_of_an_operator_writes_to_what_is_enabled_and_one_write_stamp
                 for workload in FOUR {
                     side.lab()
                         .wait_workload(workload, "it is stamped", |found| {
-                            let writer = crate::support::workloads::annotation(found, "lictor.dev/written-by");
+                            let writer =
+                                lictor_testing::kubernetes::workloads::annotation(found, "lictor.dev/written-by");
                             writer.is_some_and(|writer| writer.contains(&format!("#{identity}/")))
                         })
                         .await;
@@ -94,7 +95,7 @@ async fn while_the_lock_moves_to_another_class_nothing_is_disabled() {
     lab.elect(json!({"workloads": following(&FOUR)})).await;
     all_enabled(&lab, (3, 2)).await;
     lab.elect(json!({"workloads": following(&FOUR), "className": class})).await;
-    crate::support::eventually("the lock has moved", || async {
+    lictor_testing::kubernetes::eventually("the lock has moved", || async {
         match (lab.lease("web").await, lab.lease("web-other").await) {
             (None, Some(_)) => Ok(()),
             (one, two) => Err(format!("{one:?}\n{two:?}")),

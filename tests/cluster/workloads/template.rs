@@ -2,12 +2,12 @@
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::workloads::{ENABLED, annotation, idle_pod, job_spec, pod, setting};
+use lictor_testing::kubernetes::{Lab, Operator, WorkloadRecorder};
 use serde_json::{Value, json};
 
 use crate::consul::member::Member;
-use crate::consul_support::Consul;
-use crate::support::workloads::{ENABLED, annotation, idle_pod, job_spec, pod, setting};
-use crate::support::{Lab, Operator, WorkloadRecorder};
 
 /// An election with a template, from which Jobs with such pods are made; two pods, of which one leads.
 async fn led(test: &str, template: Value) -> (Lab, Operator, WorkloadRecorder, String) {
@@ -76,7 +76,7 @@ async fn each_term_has_one_job_and_that_of_the_term_before_is_gone_first() {
     assert!(pods.into_iter().any(|pod| pod.version < made.version), "the first one's pod is gone before it");
 
     lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    crate::support::eventually("the Job goes with its election", || async {
+    lictor_testing::kubernetes::eventually("the Job goes with its election", || async {
         match lab.find(&second).await {
             None => Ok(()),
             Some(found) => Err(found.to_string()),
@@ -120,7 +120,7 @@ async fn while_nobody_leads_the_job_is_suspended_and_the_next_term_has_another()
     }
     // The term may have moved to the other pod first.
     lab.wait_condition("web", "Elected", "False", "NoEligiblePod").await;
-    crate::support::eventually("what there is of Jobs is suspended", || async {
+    lictor_testing::kubernetes::eventually("what there is of Jobs is suspended", || async {
         let jobs =
             lab.api_of("Job").list(&kube::api::ListParams::default()).await.map_err(|error| error.to_string())?;
         let running: Vec<_> = jobs.items.iter().filter(|job| job.data["spec"]["suspend"] != json!(true)).collect();

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use lictor_testing::consul::{Consul, Toxiproxy};
+use lictor_testing::kubernetes::workloads::{following, pod, slow_pod};
+use lictor_testing::kubernetes::{Cluster, Operator, WorkloadRecorder};
 use serde_json::json;
 
 use crate::consul::member::Member;
-use crate::consul_support::{Consul, Toxiproxy};
-use crate::support::workloads::{following, pod, slow_pod};
-use crate::support::{Cluster, Operator, WorkloadRecorder};
 
 struct Side {
     member: Member,

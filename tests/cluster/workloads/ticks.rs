@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{Timestamp, ToSpan};
+use lictor_testing::consul::{Consul, ToxicProxy, Toxiproxy};
+use lictor_testing::kubernetes::workloads::{annotation, following, pod};
+use lictor_testing::kubernetes::{Cluster, Operator, WorkloadRecorder, eventually};
 use serde_json::{Value, json};
 
 use crate::consul::member::Member;
-use crate::consul_support::{Consul, ToxicProxy, Toxiproxy};
-use crate::support::workloads::{annotation, following, pod};
-use crate::support::{Cluster, Operator, WorkloadRecorder, eventually};
 
 struct Side {
     member: Member,
@@ -24,7 +24,7 @@ impl Side {
         let (recorder, operator) = (member.lab.record_workloads().await, member.operator(&[]));
         let spec = json!({
             "schedule": "* * * * *", "suspend": true,
-            "jobTemplate": {"spec": crate::support::workloads::job_spec(pod())},
+            "jobTemplate": {"spec": lictor_testing::kubernetes::workloads::job_spec(pod())},
         });
         member.lab.make("CronJob/tick", spec).await;
         member.elect_cluster(json!({"workloads": following(&["CronJob/tick"])})).await;

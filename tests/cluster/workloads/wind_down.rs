@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::workloads::{annotation, idle_pod, job_spec, pod, slow_pod, stuck_pod};
+use lictor_testing::kubernetes::{Operator, Proxy, WorkloadRecorder};
 use serde_json::{Value, json};
 
 use crate::consul::member::{Member, entry};
-use crate::consul_support::Consul;
-use crate::support::workloads::{annotation, idle_pod, job_spec, pod, slow_pod, stuck_pod};
-use crate::support::{Operator, Proxy, WorkloadRecorder};
 
 /// A cluster with these workloads.
 struct Side {
@@ -148,8 +148,8 @@ async fn with_running_job(test: &str, on_disable: &str, proxy: Option<&Proxy>) -
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_cron_jobs_jobs_go_on_unless_they_are_to_be_deleted() {
     // Their start holds this thread up.
-    let _ = (Consul::shared(), crate::support::Cluster::shared());
-    let proxy = Proxy::start(crate::support::Cluster::shared()).await;
+    let _ = (Consul::shared(), lictor_testing::kubernetes::Cluster::shared());
+    let proxy = Proxy::start(lictor_testing::kubernetes::Cluster::shared()).await;
     let unseen = jobs_are_deleted("wl-jobs-unseen", Some(&proxy));
     tokio::join!(jobs_go_on(), jobs_are_deleted("wl-jobs-off", None), unseen);
 }

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lictor_testing::Prng;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-
-use crate::prng::Prng;
 
 /// What a person writes into a key.
 const BY_HAND: &[u8] = b"by hand";

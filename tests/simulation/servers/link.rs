@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use lictor_testing::Prng;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
-
-use crate::prng::Prng;
 
 /// What is late, arrives within so many milliseconds.
 const LATEST: usize = 20_000;

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams};
+use lictor_testing::kubernetes::PREFIX;
 use serde_json::{Value, json};
 
 use super::{Course, delete, insist, patch};
 use crate::faults::Kind;
 use crate::record::{BY_HAND, Group, Kind as Store, PodSeen, What};
-use crate::recorder::PREFIX;
 
 impl Course<'_> {
     /// One of the groups that have pods.

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use lictor_testing::consul::ToxicProxy;
+use lictor_testing::eventually;
 use serde_json::{Value, json};
 
 use super::{Course, cluster_at, patch};
-use crate::consul_support::ToxicProxy;
 use crate::faults::{Fault, Kind};
 use crate::operator::Replica;
 use crate::picture::Leader;
 use crate::record::{Group, Kind as Store};
-use crate::wait::eventually;
 use crate::windows::REPLICAS;
 use crate::world::World;
 

@@ -5,12 +5,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
+use lictor_testing::consul::{Consul, Kind};
 use serde_json::json;
 
 use super::super::member::{Member, entry, sessions};
 use super::servers::at_three;
 use super::{TTL, within};
-use crate::consul_support::{Consul, Kind};
 
 /// The library; from Debian, unpacked beside the other programs that the tests run.
 pub fn libfaketime() -> PathBuf {

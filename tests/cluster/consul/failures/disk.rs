@@ -3,13 +3,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
+use lictor_testing::consul::{Consul, Kind};
+use lictor_testing::kubernetes::eventually;
+use lictor_testing::skip;
 use serde_json::json;
 
 use super::super::member::Member;
 use super::{Side, TTL, within};
-use crate::consul_support::{Consul, Kind};
-use crate::skip::skip;
-use crate::support::eventually;
 
 /// Writes until nothing is written any more.
 async fn fill(consul: &Consul) {

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::{Cluster, eventually};
 use serde_json::{Value, json};
 
 use super::super::member::{Member, entry, sessions_of};
 use super::{Side, kept_their_promises, two, within};
-use crate::consul_support::Consul;
-use crate::support::{Cluster, eventually};
 
 async fn at(test: &str, cluster: &str, fields: Value) -> Member {
     Member::new(test, cluster, Consul::shared().address(), fields).await

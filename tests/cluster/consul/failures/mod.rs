@@ -18,7 +18,7 @@ use serde_json::json;
 
 pub use self::clock::libfaketime;
 use super::member::{LED_WITHIN, Member, TTL};
-use crate::support::{Operator, Recorder};
+use lictor_testing::kubernetes::{Operator, Recorder};
 
 /// A cluster at work: its operator, and all that its pods showed.
 struct Side {

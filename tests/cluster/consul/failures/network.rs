@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use lictor_testing::consul::{Consul, ToxicProxy, Toxiproxy};
+use lictor_testing::kubernetes::Cluster;
 use serde_json::{Value, json};
 
 use super::super::member::{Member, sessions};
 use super::{Side, kept_their_promises, two, within};
-use crate::consul_support::{Consul, ToxicProxy, Toxiproxy};
-use crate::support::Cluster;
 
 /// The west's way to Consul can be spoilt; the east's can't.
 async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, Side) {

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use lictor_testing::consul::{Consul, Kind};
+use lictor_testing::kubernetes::{Cluster, eventually};
 use serde_json::json;
 
 use super::super::member::{Member, entry, sessions_of};
 use super::{Side, kept_their_promises, two, within};
-use crate::consul_support::{Consul, Kind};
-use crate::support::{Cluster, eventually};
 
 /// Saves Consul's state; the file is gone when this has been dropped.
 struct Snapshot(PathBuf);

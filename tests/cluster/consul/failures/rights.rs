@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams};
+use lictor_testing::consul::{Consul, Kind};
+use lictor_testing::kubernetes::Cluster;
 use serde_json::json;
 
 use super::super::member::{Member, entry, sessions_of};
 use super::servers::at_three;
 use super::{Side, TTL, within};
-use crate::consul_support::{Consul, Kind};
-use crate::support::Cluster;
 
 /// Makes a token with these rules; its secret, and what it is revoked by.
 fn token(consul: &Consul, name: &str, rules: &str) -> (String, String) {

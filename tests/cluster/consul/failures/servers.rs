@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, PostParams};
+use lictor_testing::consul::{Consul, Kind, Server};
+use lictor_testing::kubernetes::{Cluster, eventually};
 use serde_json::json;
 
 use super::super::member::Member;
 use super::{Side, TTL, within};
-use crate::consul_support::{Consul, Kind, Server};
-use crate::support::{Cluster, eventually};
 
 /// A cluster whose class names one of three servers. `token`: another one than that with all rights.
 pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token: Option<&str>) -> Member {

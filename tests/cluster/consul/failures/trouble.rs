@@ -7,13 +7,13 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use lictor_testing::consul::{Consul, Kind, Toxiproxy};
+use lictor_testing::kubernetes::{Cluster, eventually};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::super::member::{Member, entry, sessions};
 use super::{Side, TTL, within};
-use crate::consul_support::{Consul, Kind, Toxiproxy};
-use crate::support::{Cluster, eventually};
 
 /// Consul's own limits, first on connections, then on requests.
 async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {

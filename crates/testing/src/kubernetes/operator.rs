@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use k8s_openapi::jiff::Timestamp;
 
 use super::eventually;
+use crate::program;
 
 /// A running operator. It is killed when this is dropped; its log is shown if the test has failed.
 pub struct Operator {
@@ -22,7 +23,7 @@ impl Operator {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let log = std::env::temp_dir().join(format!("lictor-test-{}-{number}.log", std::process::id()));
         let output = File::create(&log).expect("a log file can be made");
-        let child = Command::new(env!("CARGO_BIN_EXE_lictor"))
+        let child = Command::new(program())
             .arg("run")
             .arg("--kubeconfig")
             .arg(kubeconfig)

@@ -8,6 +8,8 @@ use std::sync::{Mutex, OnceLock};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+use crate::{file, program};
+
 /// A control plane. Its keeper deletes it when the pipe to its standard input is closed, as it is when this process ends.
 pub struct Cluster {
     kubeconfig: PathBuf,
@@ -41,7 +43,7 @@ impl Cluster {
     }
 
     fn hold(arguments: &[&str]) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/cluster.sh");
+        let script = file("hack/cluster.sh");
         let mut keeper = Command::new(script)
             .arg("hold")
             .args(arguments)
@@ -96,7 +98,7 @@ impl Cluster {
     pub fn try_kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
         static KUBECTL: OnceLock<String> = OnceLock::new();
         let kubectl = KUBECTL.get_or_init(|| {
-            let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
+            let tools = file("hack/tools.sh");
             let output = Command::new(tools).arg("kubectl").output().expect("hack/tools.sh runs");
             String::from_utf8(output.stdout).expect("a path").trim().to_owned()
         });
@@ -119,7 +121,7 @@ impl Cluster {
 
     /// Installs the definitions, and waits until they are served.
     pub fn install_definitions(&self) {
-        let mut lictor = Command::new(env!("CARGO_BIN_EXE_lictor"));
+        let mut lictor = Command::new(program());
         let output =
             lictor.args(["crd", "--apply", "--kubeconfig"]).arg(&self.kubeconfig).output().expect("lictor starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -5,9 +5,10 @@
 //! first session. With `LICTOR_RECORD=1` the answers of the real server take the place of those in the file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
+
+use crate::file;
 
 /// A request, as it is sent.
 pub struct Request {
@@ -33,7 +34,7 @@ pub enum Server {
 /// Plays the exchanges of a file, and compares. `record`: this is the real server.
 pub async fn play(server: Server, record: bool, send: impl AsyncFn(Request) -> Answer) {
     let name = if server == Server::Kubernetes { "kubernetes" } else { "consul" };
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/exchanges/{name}.json"));
+    let path = file(&format!("crates/testing/exchanges/{name}.json"));
     let text = std::fs::read_to_string(&path).expect("the exchanges can be read");
     let mut exchanges: Vec<Value> = serde_json::from_str(&text).expect("the exchanges are JSON");
     let mut known = Known { server, values: BTreeMap::new(), aliases: BTreeMap::new(), newest: BTreeMap::new() };

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use crate::file;
+
 /// A script that holds something. All is gone when this has been dropped.
 pub struct Held {
     script: Mutex<(Child, Lines<BufReader<ChildStdout>>)>,
@@ -13,14 +15,14 @@ pub struct Held {
 impl Held {
     /// Runs `hack/SCRIPT hold …`.
     pub fn start(script: &str, arguments: &[&str]) -> Self {
-        let path = format!("{}/hack/{script}", env!("CARGO_MANIFEST_DIR"));
+        let path = file(&format!("hack/{script}"));
         let mut child = Command::new(&path)
             .arg("hold")
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{path} starts: {error}"));
+            .unwrap_or_else(|error| panic!("hack/{script} starts: {error}"));
         let output = child.stdout.take().expect("its output is piped");
         Self { script: Mutex::new((child, BufReader::new(output).lines())) }
     }
