@@ -40,6 +40,13 @@ impl Cluster {
         cluster
     }
 
+    /// A control plane for one test alone, with the definitions, where policies may change objects.
+    pub fn start_with_mutating_policies(name: &str) -> Self {
+        let cluster = Self::hold(&[name, "1", concat!(env!("CARGO_MANIFEST_DIR"), "/hack/kwok/mutating.yaml")]);
+        cluster.install_definitions();
+        cluster
+    }
+
     fn hold(arguments: &[&str]) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/cluster.sh");
         let mut keeper = Command::new(script)
