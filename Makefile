@@ -8,7 +8,7 @@ scripts := $(wildcard hack/*.sh .ci/*)
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo test compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
+.PHONY: help demo test test-oldest compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,16 @@ test: ## Run all tests, those on a real control plane too; it is built the first
 	cargo test --locked
 	$(optimised) --test model --test simulation -- --nocapture
 	LICTOR_TORTURE_MINUTES=3 cargo test --locked --test torture -- --nocapture
+
+# API server, controller manager and scheduler are of that version; kubectl and all else are those of `make test`.
+test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that is supported, 1.33
+	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server >/dev/null
+	@export KUBE_APISERVER KUBE_CONTROLLER_MANAGER KUBE_SCHEDULER; \
+	KUBE_APISERVER=$$(hack/tools.sh kube-apiserver-1.33); \
+	KUBE_CONTROLLER_MANAGER=$$(hack/tools.sh kube-controller-manager-1.33); \
+	KUBE_SCHEDULER=$$(hack/tools.sh kube-scheduler-1.33); \
+	"$$KUBE_APISERVER" --version; \
+	cargo test --locked --test cluster --test chart
 
 compile: ## Compile what `make test` and `make e2e-node` run, and run none of it
 	cargo test --locked --no-run

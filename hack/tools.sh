@@ -21,6 +21,10 @@ describe() {
     kube-apiserver)          echo "kubernetes k8s.io/kubernetes/cmd/kube-apiserver          --version          4min" ;;
     kube-controller-manager) echo "kubernetes k8s.io/kubernetes/cmd/kube-controller-manager --version          1min" ;;
     kube-scheduler)          echo "kubernetes k8s.io/kubernetes/cmd/kube-scheduler          --version          10s" ;;
+    # The oldest Kubernetes that is supported.
+    kube-apiserver-1.33)          echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-apiserver          --version 4min" ;;
+    kube-controller-manager-1.33) echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-controller-manager --version 1min" ;;
+    kube-scheduler-1.33)          echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-scheduler          --version 10s" ;;
     kubectl)                 echo "kubernetes k8s.io/kubernetes/cmd/kubectl                 version,--client   40s" ;;
     kubelet)                 echo "kubernetes k8s.io/kubernetes/cmd/kubelet                 --version          20s" ;;
     kube-proxy)              echo "kubernetes k8s.io/kubernetes/cmd/kube-proxy              --version          10s" ;;
@@ -37,7 +41,7 @@ describe() {
     krew)                    echo "krew       sigs.k8s.io/krew/cmd/krew                     version            1min" ;;
     validate-krew-manifest)  echo "krew       sigs.k8s.io/krew/cmd/validate-krew-manifest   version            10s" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10s" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here; there are: etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest jv" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here; there are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest jv" >&2; return 1 ;;
   esac
 }
 
@@ -46,7 +50,7 @@ pinned() {
   local directory=$1 module
   case $directory in
     etcd) module=go.etcd.io/etcd/server/v3 ;;
-    kubernetes) module=k8s.io/kubernetes ;;
+    kubernetes*) module=k8s.io/kubernetes ;;
     helm) module=helm.sh/helm/v4 ;;
     kwok) module=sigs.k8s.io/kwok ;;
     debian) echo v1.8.7; return ;;
@@ -79,7 +83,7 @@ build() {
     echo "hack/tools.sh: Go is missing, and $name $version is built with it: install Go 1.26 or newer, or name a binary in $(variable "$name")" >&2
     return 1
   }
-  if [ "$directory" = kubernetes ]; then
+  if [[ $directory = kubernetes* ]]; then
     local numbers=${version#v} at=k8s.io/component-base/version
     flags="$flags -X $at.gitVersion=$version -X $at.gitMajor=${numbers%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$numbers")"
   elif [ "$directory" = helm ]; then

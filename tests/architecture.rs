@@ -1,5 +1,5 @@
 //! The layers are what `src/lib.rs` says: who imports whom, what the core is made of, and who writes pods. And what the documents
-//! tell people to run exists.
+//! tell people to run exists, and the versions that they name are tested.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -61,7 +61,8 @@ fn each_layer_imports_what_the_table_allows() {
 fn the_core_is_pure() {
     let manifest = read("crates/core/Cargo.toml");
     let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
-    let crates: Vec<_> = dependencies.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name).collect();
+    let crates: Vec<_> =
+        dependencies.lines().filter_map(|line| line.split_once(['.', ' '])).map(|(name, _)| name).collect();
     assert_eq!(crates, ["serde"], "the core depends on nothing that could touch the world");
     let world = ["fs", "net", "env", "io", "process", "thread", "sync", "time::Instant", "time::SystemTime"];
     let forbidden = world.map(|part| format!("std::{part}"));
@@ -146,6 +147,26 @@ fn commands_in_the_documents_exist() {
     }
     assert!(found > 50, "{found} commands were found");
     assert!(wrong.is_empty(), "there are no such commands: {wrong:#?}");
+}
+
+/// The oldest Kubernetes that is supported is the one that `make test-oldest` runs, and docs/install.md has what is pinned.
+#[test]
+fn the_versions_of_kubernetes_are_those_that_are_tested() {
+    let chart = read("charts/lictor/Chart.yaml");
+    let (_, oldest) = chart.split_once("kubeVersion: \">=").expect("the chart names the oldest version");
+    let oldest = oldest.split(".0-0").next().expect("a version");
+    let says = |file: &str, what: &str| assert!(read(file).contains(what), "{file} does not say '{what}'");
+    says("README.md", &format!("Kubernetes {oldest} or newer"));
+    says("docs/install.md", &format!("Kubernetes {oldest} or newer"));
+    says("Cargo.toml", &format!("\"v{}\"", oldest.replace('.', "_")));
+    for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        says("Makefile", &format!("hack/tools.sh {program}-{oldest})"));
+    }
+    for module in ["kubernetes".to_owned(), format!("kubernetes-{oldest}")] {
+        let pinned = read(&format!("hack/tools/{module}/go.mod"));
+        let (_, pinned) = pinned.split_once("k8s.io/kubernetes v").expect("it pins Kubernetes");
+        says("docs/install.md", &format!("| {}", pinned.lines().next().expect("a version")));
+    }
 }
 
 /// The table in the documentation of `src/lib.rs`: for each layer, the others that it may import.

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
-use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
+use lictor_testing::kubernetes::{Cluster, Lab, PodSpec, eventually};
 use serde_json::{Value, json};
 
 const PODS: (&str, &str) = ("", "pods");
@@ -63,7 +63,8 @@ async fn an_annotation_is_as_long_as_the_schema_allows_in_any_script() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_rewrites_labels_is_told_and_not_fought() {
-    let lab = Lab::new("rewrites").await;
+    let cluster = Cluster::start_with_mutating_policies(&format!("rewrites-{}", std::process::id()));
+    let lab = Lab::of(Box::leak(Box::new(cluster)), "rewrites").await;
     lab.ready_pods(&["a", "b"]).await;
     rewrite_roles(&lab).await;
     let recorder = lab.record().await;

@@ -42,6 +42,13 @@ impl Cluster {
         cluster
     }
 
+    /// A control plane for one test alone, with the definitions, where policies may change objects.
+    pub fn start_with_mutating_policies(name: &str) -> Self {
+        let cluster = Self::hold(&[name, "1", file("hack/kwok/mutating.yaml").to_str().expect("a path is text")]);
+        cluster.install_definitions();
+        cluster
+    }
+
     fn hold(arguments: &[&str]) -> Self {
         let script = file("hack/cluster.sh");
         let mut keeper = Command::new(script)

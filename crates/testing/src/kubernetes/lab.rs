@@ -258,7 +258,7 @@ impl Lab {
     }
 
     /// Imposes an admission policy on updates of a resource in this namespace, and waits until `in_force` says so. `kind`: Validating
-    /// or Mutating.
+    /// or, on a control plane that has such policies, Mutating.
     pub async fn impose(
         &self,
         kind: &str,
@@ -273,6 +273,8 @@ impl Lab {
             "apiGroups": [group], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource],
         }]}});
         merge(&mut policy, &spec);
+        // Of policies that change objects, the oldest Kubernetes that is supported has no later version.
+        let version = format!("admissionregistration.k8s.io/{}", if kind == "Validating" { "v1" } else { "v1alpha1" });
         let mut binding = json!({"policyName": name, "matchResources": here});
         if kind == "Validating" {
             binding["validationActions"] = json!(["Deny"]);
@@ -280,9 +282,7 @@ impl Lab {
         for (kind, spec) in
             [(format!("{kind}AdmissionPolicy"), policy), (format!("{kind}AdmissionPolicyBinding"), binding)]
         {
-            let object = json!({
-                "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec,
-            });
+            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec});
             self.try_kubectl(&["create", "-f", "-"], Some(&object.to_string())).expect("the policy can be made");
         }
         eventually("the policy is in force", || async { in_force(self) }).await;
