@@ -46,6 +46,21 @@ pub struct Resolved {
     pub paused: bool,
 }
 
+impl Resolved {
+    /// What the core has to know of it.
+    pub fn spec(&self) -> lictor_core::Spec<'_> {
+        lictor_core::Spec {
+            scope: &self.scope,
+            rules: &self.rules,
+            order: self.order,
+            failover_delay: self.failover_delay,
+            when_lost: self.when_lost,
+            ttl: self.consul.as_ref().map(|consul| consul.ttl).unwrap_or_default(),
+            silence: self.consul.as_ref().map(ConsulClass::expiry).unwrap_or_default(),
+        }
+    }
+}
+
 /// What is asked of a cluster that is a candidate itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRule {

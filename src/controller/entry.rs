@@ -1,10 +1,9 @@
 //! What the loop knows of one election.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use lictor_core::{ELECTION_ANNOTATION, Election, Instant, Key, OpId, Pod, Record, Selector, Term, Uid, Version};
+use lictor_core::{ELECTION_ANNOTATION, Election, Instant, OpId, Pod, Record, Replica, Selector, Term, Uid, Version};
 
 use super::input::ElectionId;
 use super::permit::{Grant, Permit};
@@ -28,10 +27,10 @@ pub(super) struct Entry {
     pub(super) earlier: Vec<Selector>,
     /// It is refused because an older election has the same pods or the same lock.
     pub(super) conflict: Option<Refusal>,
-    /// Its decisions, and the lock that they are about; only while this replica acts.
-    pub(super) group: Option<(Key, Deciding)>,
-    /// The term that it had come to when the API server's store was put back to an earlier state.
-    pub(super) reached: Term,
+    /// Its decisions.
+    pub(super) replica: Replica,
+    /// Requests that can be taken back. They are, when they are not wanted any more.
+    pub(super) grants: BTreeMap<OpId, Grant>,
     pub(super) prober: Option<Prober>,
     pub(super) probe_failed: Option<Uid>,
     /// Pods with a defective annotation that was told already.
@@ -139,42 +138,6 @@ impl Retry {
     }
 }
 
-/// The decisions of an election, and the requests of it that can be taken back: they are, when this is dropped.
-pub(super) struct Deciding {
-    election: Election,
-    grants: BTreeMap<OpId, Grant>,
-}
-
-impl Deciding {
-    pub(super) fn new(election: Election) -> Self {
-        Self { election, grants: BTreeMap::new() }
-    }
-
-    /// Keeps a grant until its request is not wanted any more.
-    pub(super) fn keep(&mut self, op: OpId, grant: Grant) {
-        self.grants.insert(op, grant);
-    }
-
-    /// Takes back what is not wanted any more.
-    pub(super) fn take_back(&mut self) {
-        self.grants.retain(|op, _| self.election.wants(*op));
-    }
-}
-
-impl Deref for Deciding {
-    type Target = Election;
-
-    fn deref(&self) -> &Election {
-        &self.election
-    }
-}
-
-impl DerefMut for Deciding {
-    fn deref_mut(&mut self) -> &mut Election {
-        &mut self.election
-    }
-}
-
 /// What is known of an election's entry in its store's own directory; see [`registration`](super::registration).
 #[derive(Default)]
 pub(super) struct Registered {
@@ -188,8 +151,10 @@ pub(super) struct Registered {
 }
 
 impl Entry {
-    pub(super) fn new(id: ElectionId, version: Version, object: LeaderElection) -> Self {
+    pub(super) fn new(id: ElectionId, version: Version, object: LeaderElection, operator_id: &str) -> Self {
         Self {
+            replica: Replica::new(id.name.clone(), id.uid.clone(), operator_id.into()),
+            grants: BTreeMap::new(),
             id,
             version,
             claims: Claims::of(object.metadata.annotations.as_ref()),
@@ -200,8 +165,6 @@ impl Entry {
             selected: BTreeSet::new(),
             earlier: Vec::new(),
             conflict: None,
-            group: None,
-            reached: Term::default(),
             prober: None,
             probe_failed: None,
             told_defects: BTreeSet::new(),
@@ -218,8 +181,20 @@ impl Entry {
         self.resolved.as_ref()?.as_ref().ok()
     }
 
-    pub(super) fn group(&self) -> Option<&Election> {
-        self.group.as_ref().map(|(_, group)| &**group)
+    /// Its decisions, while this replica makes any.
+    pub(super) fn election(&self) -> Option<&Election> {
+        self.replica.election()
+    }
+
+    /// Takes back the requests that are not wanted any more.
+    pub(super) fn take_back_requests(&mut self) {
+        self.grants.retain(|op, _| self.replica.wants(*op));
+    }
+
+    /// Forgets all decisions, and takes back what they asked for.
+    pub(super) fn forget_decisions(&mut self) {
+        self.replica.forget();
+        self.grants.clear();
     }
 
     pub(super) fn generation(&self) -> i64 {

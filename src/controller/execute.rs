@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use lictor_core::{
-    Command, Failure, Key, OpId, Outcome, Pod, Record, RecordOutcome, Selector, StoreId, Stored, Tenure, Version,
+    Command, Failure, Key, OpId, Outcome, Pod, Record, RecordOutcome, Request, Selector, StoreId, Stored, Version,
     WorkloadId, WorkloadOutcome,
 };
 use tokio::sync::{mpsc, watch};
@@ -82,21 +82,14 @@ impl Executor {
         self.requests.pending()
     }
 
-    /// Carries out a command; its outcome comes back as an input. `stores`: where the election may have locks. `tenure`: of the lock
-    /// by which it was decided. What makes a pod or a workload lead here is not sent when that is over, or when the grant that is
-    /// returned was dropped.
-    pub(super) fn perform(
-        &self,
-        id: ElectionId,
-        stores: BTreeSet<StoreId>,
-        tenure: Tenure,
-        class: Class,
-        command: Command,
-    ) -> Option<Grant> {
-        let op = command.op()?;
-        let (queue, group) = self.way_of(&id, &stores, &command);
+    /// Carries out a request; its outcome comes back as an input. `stores`: where the election may have locks. What makes a pod or a
+    /// workload lead is not sent when it must not be any more, or when the grant that is returned was dropped.
+    pub(super) fn perform(&self, id: ElectionId, stores: BTreeSet<StoreId>, request: Request) -> Option<Grant> {
+        let (queue, group) = self.way_of(&id, &stores, &request.command);
         let share = Share { group, member: format!("{}/{}", id.namespace, id.name) };
-        let (grant, gate) = gate(tenure, &command);
+        let class = if request.urgent { Class::Urgent } else { Class::Wait };
+        let (grant, gate) = gate(&request);
+        let Request { op, command, .. } = request;
         let this = self.clone();
         let command = Arc::new(command);
         let (asked, of) = (command.clone(), id.clone());
@@ -171,13 +164,12 @@ impl Executor {
         &self,
         id: ElectionId,
         seen: LeaderElection,
-        tenure: Tenure,
-        command: Command,
+        request: Request,
         template: Option<JobTemplate>,
     ) -> Option<Grant> {
-        let (grant, gate) = gate(tenure, &command);
-        let asked = command.to_string();
-        let Command::CreateJob { op, plan, id: job, claim } = command else { return None };
+        let (grant, gate) = gate(&request);
+        let asked = request.command.to_string();
+        let Command::CreateJob { op, plan, id: job, claim } = request.command else { return None };
         let this = self.clone();
         let failed = self.workload_failed(&id, op, asked.clone());
         self.requests.submit(&self.cluster, &share(&id), Class::Urgent, gate, failed, move |_| async move {
@@ -379,13 +371,13 @@ impl Executor {
     }
 }
 
-/// What must still hold when the turn of a command comes; and who can take it back, if it makes a pod or a workload lead here.
-fn gate(tenure: Tenure, command: &Command) -> (Option<Grant>, Gate) {
-    if !command.promotes() {
+/// What must still hold when the turn of a request comes; and who can take it back, if it makes a pod or a workload lead here.
+fn gate(request: &Request) -> (Option<Grant>, Gate) {
+    if !request.command.promotes() {
         return (None, Gate::OPEN);
     }
     let (grant, permit) = Grant::new();
-    (Some(grant), Gate { tenure, permit: Some(permit) })
+    (Some(grant), Gate { tenure: request.tenure, permit: Some(permit) })
 }
 
 fn share(id: &ElectionId) -> Share {

@@ -20,6 +20,7 @@ use crate::store::{StoreEvent, StoreScope};
 /// The caches.
 pub(super) struct Index {
     controller: String,
+    operator_id: String,
     pub(super) classes: Classes,
     pub(super) nodes: BTreeMap<String, Node>,
     pub(super) namespaces: BTreeMap<String, Namespace>,
@@ -52,9 +53,10 @@ impl Namespace {
 }
 
 impl Index {
-    pub(super) fn new(controller: String) -> Self {
+    pub(super) fn new(controller: String, operator_id: String) -> Self {
         Self {
             controller,
+            operator_id,
             classes: Classes::new(),
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
@@ -97,8 +99,10 @@ impl Index {
                 let lock = entry.spec().and_then(|spec| self.locks.get(&spec.key)).and_then(|(_, lock)| lock.written());
                 let shared = entry.spec().is_some_and(|spec| spec.consul.is_some());
                 let told = Some(status_term(&entry.object)).filter(|term| term.is_credible(shared));
-                let terms = [entry.group().map(Election::term), lock.map(|record| record.term), told];
-                entry.reached = terms.into_iter().flatten().fold(entry.reached, Ord::max);
+                let terms = [entry.election().map(Election::term), lock.map(|record| record.term), told];
+                if let Some(highest) = terms.into_iter().flatten().max() {
+                    entry.replica.reach(highest);
+                }
                 entry.version = Version::default();
                 entry.members.clear();
                 entry.selected.clear();
@@ -157,7 +161,7 @@ impl Index {
         pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or(now));
         let mut touched = BTreeSet::new();
         for (name, entry) in &mut content.elections {
-            if entry.group().and_then(Election::winding_down).is_some() {
+            if entry.election().and_then(Election::winding_down).is_some() {
                 touched.insert(name.clone());
             }
             let stored = entry.spec().and_then(|spec| self.locks.get(&spec.key));
@@ -195,7 +199,7 @@ impl Index {
         let mut touched = selecting;
         for (election, entry) in &mut content.elections {
             entry.selected.remove(name);
-            if entry.members.remove(name) || entry.group().and_then(Election::winding_down).is_some() {
+            if entry.members.remove(name) || entry.election().and_then(Election::winding_down).is_some() {
                 touched.insert(election.clone());
             }
         }
@@ -406,7 +410,7 @@ impl Index {
             }
             None => {
                 let id = ElectionId { namespace: namespace.clone(), name: name.clone(), uid };
-                let entry = Entry::new(id, version, object);
+                let entry = Entry::new(id, version, object, &self.operator_id);
                 self.namespaces.entry(namespace.clone()).or_default().elections.insert(name.clone(), entry);
                 None
             }
@@ -521,8 +525,8 @@ impl Index {
     fn begin_anew(&mut self, scope: &StoreScope) {
         for (namespace, content) in &mut self.namespaces {
             for (name, entry) in &mut content.elections {
-                if entry.group.as_ref().is_some_and(|(key, _)| scope.contains(key)) {
-                    entry.group = None;
+                if entry.replica.key().is_some_and(|key| scope.contains(key)) {
+                    entry.forget_decisions();
                     self.dirty.insert((namespace.clone(), name.clone()));
                 }
             }
@@ -554,7 +558,7 @@ impl Index {
         for (namespace, content) in &self.namespaces {
             let concerned = content.elections.iter().filter(|(_, entry)| {
                 entry.spec().is_some_and(|spec| spec.key.store == *store)
-                    || entry.group.as_ref().is_some_and(|(key, _)| key.store == *store)
+                    || entry.replica.key().is_some_and(|key| key.store == *store)
             });
             self.dirty.extend(concerned.map(|(name, _)| (namespace.clone(), name.clone())));
         }
@@ -572,10 +576,7 @@ impl Index {
                 continue;
             }
             for (name, entry) in &mut content.elections {
-                if let Some((of, group)) = &mut entry.group
-                    && of == key
-                {
-                    group.observe(version, stored.clone());
+                if entry.replica.observe(key, version, stored) {
                     concerned.insert((namespace.clone(), name.clone()));
                 }
                 if owner.as_ref() == Some(&entry.id.uid) {

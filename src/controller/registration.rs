@@ -47,10 +47,10 @@ pub(super) fn follow(entry: &mut Entry, executor: &Executor) -> Option<Instant> 
     if now < registered.not_before {
         return Some(registered.not_before);
     }
-    let (key, group) = entry.group.as_ref()?;
+    let (key, election) = (entry.replica.key()?, entry.replica.election()?);
     registered.in_flight = true;
     tracing::debug!(election = %name, "registers the leader: {wanted:?}");
-    executor.register(entry.id.clone(), key.clone(), group.version(), wanted);
+    executor.register(entry.id.clone(), key.clone(), election.version(), wanted);
     None
 }
 
@@ -73,7 +73,7 @@ fn wanted(entry: &Entry) -> Option<(Registration, String)> {
         // Its user does not want it there any more.
         return known.map(|known| (Registration { leader: None, ..known.clone() }, name));
     };
-    let group = entry.group()?;
+    let group = entry.election()?;
     if matches!(group.situation(), Situation::LedElsewhere(_) | Situation::Starting | Situation::Stale)
         || group.is_busy()
     {

@@ -167,10 +167,11 @@ impl Controller {
             Some((Input::Claim(update), claim))
         });
         forward(&sender, updates);
+        let elector = format!("{controller}#{identity}");
         Ok(Self {
             purpose,
-            elector: format!("{controller}#{identity}"),
-            index: Index::new(controller),
+            index: Index::new(controller, elector.clone()),
+            elector,
             executor,
             lease_duration,
             inputs,
@@ -251,14 +252,14 @@ impl Controller {
 
     /// Whether workloads end whose lock is let go of then.
     fn winds_down(&mut self) -> bool {
-        self.index.entries().any(|entry| entry.group().and_then(Election::winding_down).is_some())
+        self.index.entries().any(|entry| entry.election().and_then(Election::winding_down).is_some())
     }
 
     fn is_busy(&mut self) -> bool {
         // A handover that is complete is still to be told, in the status and by Events.
         self.acting
             && (self.executor.pending() > 0
-                || self.index.entries().any(|entry| entry.group().is_some_and(Election::is_unfinished)))
+                || self.index.entries().any(|entry| entry.election().is_some_and(Election::is_unfinished)))
     }
 
     // Observations
@@ -424,9 +425,9 @@ impl Controller {
             self.index.put_pod(&id.namespace, pod.clone(), now);
         }
         if let Some(entry) = self.index.entry(id)
-            && let Some((_, group)) = &mut entry.group
+            && entry.election().is_some()
         {
-            group.take(op, outcome, now);
+            entry.replica.take(op, outcome, now);
             self.index.mark(&id.namespace, &id.name);
         }
     }
@@ -503,7 +504,7 @@ impl Controller {
         self.metrics.acting(false);
         self.timers.clear();
         for entry in self.index.entries() {
-            entry.group = None;
+            entry.forget_decisions();
             entry.prober = None;
             entry.probe_failed = None;
             entry.history = None;

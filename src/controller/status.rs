@@ -29,7 +29,7 @@ pub(super) fn status(
         history: entry.history.clone().unwrap_or_else(|| before.history.clone()),
         ..before.clone()
     };
-    let group = entry.group()?;
+    let group = entry.election()?;
     let mut conditions: Vec<Condition> = Vec::new();
     if let Some(Refusal { reason, message }) = refusal {
         conditions.push(condition(ACCEPTED, false, reason, message, generation));

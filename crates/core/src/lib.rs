@@ -18,6 +18,7 @@ mod probe;
 #[cfg(test)]
 mod properties;
 mod record;
+mod replica;
 mod selector;
 mod session;
 mod shared_stores;
@@ -41,6 +42,7 @@ pub use node::{Node, ZONE_LABEL};
 pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeRules, ProbeState};
 pub use record::{Holder, Record, Rival, Scope, Stored};
+pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};

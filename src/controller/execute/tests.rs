@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Method, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
 use lictor_core::{
-    ClaimState, Instant, PodChange, PodOutcome, PodPatch, Setting, Term, Uid, WorkloadClaim, WorkloadKind, WritePod,
+    ClaimState, Instant, PodChange, PodOutcome, PodPatch, Setting, Tenure, Term, Uid, WorkloadClaim, WorkloadKind,
+    WritePod,
 };
 use tokio::sync::Semaphore;
 use tower::service_fn;
@@ -24,12 +25,16 @@ struct Lab {
     answers: Arc<Semaphore>,
 }
 
+fn request(command: Command, tenure: Tenure, class: Class) -> Request {
+    Request { op: command.op().expect("its outcome comes back"), command, tenure, urgent: class == Class::Urgent }
+}
+
 impl Lab {
     /// An API server that answers, with an error, when it is told to; or that breaks off whoever asks.
     fn new(breaks_off: bool) -> Self {
         let (asked, answers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
         let (seen, turns) = (asked.clone(), answers.clone());
-        let server = service_fn(move |request: Request<Body>| {
+        let server = service_fn(move |request: http::Request<Body>| {
             let (seen, turns) = (seen.clone(), turns.clone());
             async move {
                 assert!(!breaks_off, "the test asks for this");
@@ -51,7 +56,7 @@ impl Lab {
     }
 
     fn perform(&self, namespace: &str, class: Class, command: Command) -> Option<Grant> {
-        self.executor.perform(id(namespace), BTreeSet::new(), Tenure::Unlimited, class, command)
+        self.executor.perform(id(namespace), BTreeSet::new(), request(command, Tenure::Unlimited, class))
     }
 
     fn asked(&self) -> usize {
@@ -134,7 +139,12 @@ async fn a_request_that_breaks_off_is_told_whatever_it_was() {
         let create =
             Command::CreateJob { op: OpId(number), plan: "migrate".into(), id: job.clone(), claim: claim.clone() };
         let template = JobTemplate::default();
-        let _grant = lab.executor.create_job(id("a"), seen.clone(), Tenure::Unlimited, create, Some(template));
+        let _grant = lab.executor.create_job(
+            id("a"),
+            seen.clone(),
+            request(create, Tenure::Unlimited, Class::Urgent),
+            Some(template),
+        );
         let note = Command::NoteJob { op: OpId(number), plan: "migrate".into(), term: Term(1) };
         lab.executor.note_job(id("a"), seen, &note, Claims::default());
         for _ in 0..2 {
@@ -178,7 +188,7 @@ async fn a_promotion_that_is_taken_back_while_it_waits_is_not_sent() {
 #[tokio::test]
 async fn nobody_is_promoted_after_the_tenure() {
     let mut lab = Lab::new(false);
-    let grant = lab.executor.perform(id("a"), BTreeSet::new(), Tenure::Lapsed, Class::Urgent, promotion(1));
+    let grant = lab.executor.perform(id("a"), BTreeSet::new(), request(promotion(1), Tenure::Lapsed, Class::Urgent));
     assert!(matches!(
         lab.told().await,
         Input::Outcome(_, _, Outcome::PodWritten(PodOutcome::Failed(Failure::Refused(_))))

@@ -1,10 +1,9 @@
 //! What is known after a watch has listed anew, and answers have brought something meanwhile.
 
-use lictor_core::{OpId, Setting, Term, Timestamp};
+use lictor_core::{Known, Setting, Term, Timestamp};
 use serde_json::json;
 
 use super::*;
-use crate::controller::entry::Deciding;
 
 fn pod(name: &str, uid: &str, version: u64) -> Pod {
     Pod { name: name.into(), uid: Uid(uid.into()), version: Version(version), ..Pod::default() }
@@ -57,7 +56,7 @@ fn record() -> Record {
 }
 
 fn index() -> Index {
-    Index::new("lictor.dev/lictor".into())
+    Index::new("lictor.dev/lictor".into(), "lictor#a".into())
 }
 
 fn pods(index: &Index) -> Vec<(&str, u64)> {
@@ -142,11 +141,10 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
     let stored = |version| Stored::Record(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(11), vec![(key.clone(), Version(11), stored(11))]));
     let entry = index.entries().next().unwrap();
-    let known = Some((Version(15), stored(15)));
-    let group = Election::new("web".into(), Uid("e".into()), "lictor#a".into(), known, OpId(0));
-    entry.group = Some((key, Deciding::new(group)));
+    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
+    entry.replica.observe(&key, Version(15), &stored(15));
     index.apply_records(StoreEvent::All(scope, Version(20), vec![]));
-    assert_eq!(index.entries().next().unwrap().group().unwrap().version(), None);
+    assert_eq!(index.entries().next().unwrap().election().unwrap().version(), None);
 }
 
 #[test]
@@ -174,8 +172,10 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     let scope = StoreScope { store: StoreId::leases(), namespace: None };
     let stored = |version| Stored::Record(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(900), vec![(key.clone(), Version(870), stored(870))]));
-    let group = Election::new("web".into(), Uid("e".into()), "lictor#a".into(), None, OpId(0));
-    index.entries().next().unwrap().group = Some((key.clone(), Deciding::new(group.that_had_reached(Term(9)))));
+    let entry = index.entries().next().unwrap();
+    entry.replica.reach(Term(9));
+    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
+    assert_eq!(entry.election().unwrap().term(), Term(9));
 
     index.forget_versions();
     assert!(index.locks.get(&key).is_none());
@@ -188,5 +188,8 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     assert_eq!(pods(&index), [("a", 301), ("b", 302)]);
     assert_eq!(index.locks.get(&key).unwrap().0, Version(303));
     let entry = index.entries().next().unwrap();
-    assert_eq!((entry.version, entry.reached), (Version(300), Term(9)));
+    assert_eq!(entry.version, Version(300));
+    entry.forget_decisions();
+    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 1);
+    assert_eq!(entry.election().unwrap().term(), Term(9));
 }

@@ -1,20 +1,19 @@
 //! One election: is it accepted, what is wanted of it, what does it ask for, what follows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Desired, Election, HandoverOrder, Instant, Keeping, Key, Knowledge, Locks, OpId, Pod, Scope, Situation,
-    StoreId, Stored, Tenure, Version, View, WhenLost, WorkloadKind,
+    Command, Desired, Election, Instant, Key, Knowledge, Known, Locks, Output, Pod, Situation, Stored, Tenure,
+    WorkloadKind,
 };
 use tokio::sync::mpsc;
 
 use super::{Controller, Purpose};
-use crate::api::{Claims, ConsulClass, Refusal};
+use crate::api::{Claims, Refusal, Resolved};
 use crate::controller::announce::{announce, announce_defects, announce_refusal, holder_name};
-use crate::controller::entry::{Deciding, Entry, status_term};
+use crate::controller::entry::{Entry, status_term};
 use crate::controller::input::Input;
-use crate::controller::lanes::Class;
 use crate::controller::probe::Prober;
 use crate::controller::registration;
 use crate::controller::status::{farewell, status};
@@ -26,8 +25,6 @@ use crate::telemetry::ElectionFigures;
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 /// How often it is looked whether a finalizer can be written.
 const FINALIZER_RETRY: Duration = Duration::from_millis(200);
-/// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
-const SLACK: Duration = Duration::from_secs(1);
 
 impl Controller {
     /// Looks at one election: is it accepted, what is wanted of it, what does it ask for, what follows.
@@ -45,7 +42,7 @@ impl Controller {
             _ => entry.conflict.clone(),
         };
         let Some(desired) = desired(self.purpose, entry, refusal.as_ref(), held.as_ref(), draining) else {
-            entry.group = None;
+            entry.forget_decisions();
             entry.prober = None;
             return;
         };
@@ -53,7 +50,7 @@ impl Controller {
         if lacks {
             let claims = entry.lacking_claims().unwrap_or_else(|| entry.claims.clone());
             // What was never written to, has nothing to lose.
-            let new = !entry.has_finalizer() && entry.group.is_none();
+            let new = !entry.has_finalizer() && entry.election().is_none();
             self.write_metadata(namespace, name, true, claims);
             if new {
                 return;
@@ -110,96 +107,54 @@ impl Controller {
         let known = content.elections.get(name).map(|entry| followed(entry, content, &self.watches, desired, wall()));
         let (Some(entry), Some(known)) = (content.elections.get_mut(name), known) else { return (None, false) };
         entry.followed = known;
-        let locks = &self.index.locks;
-        let strays: Vec<(Key, Stored)> = locks
-            .of(&entry.id.uid)
-            .filter(|(other, _)| *other != key)
-            .map(|(key, stored)| (key.clone(), stored.clone()))
-            .collect();
-        if entry.group.as_ref().is_some_and(|(known, _)| known != key) {
-            entry.group = None;
-        }
-        let (elector, begun) = (&self.elector, &mut self.begun);
-        let (_, group) = entry.group.get_or_insert_with(|| {
-            let known = tenure.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Stored::Absent)));
-            // What was sent before it was begun anew is still answered, and must not be taken for an answer to it.
-            *begun += 1;
-            let (name, uid) = (entry.id.name.clone(), entry.id.uid.clone());
-            let election = Election::new(name, uid, elector.clone(), known, OpId(*begun << 32));
-            (key.clone(), Deciding::new(election.that_had_reached(entry.reached)))
-        });
-        let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
-        // Without a valid spec nobody is elected any more, and the record says what there is to clean up.
-        let recorded = || group.record().map(|record| record.scope.clone()).unwrap_or_default();
-        let scope = spec.map_or_else(recorded, |spec| spec.scope.clone());
         let pods: Vec<&Pod> = entry.members.iter().filter_map(|pod| content.pods.get(pod)).collect();
-        let nodes = &self.index.nodes;
-        let consul = spec.and_then(|spec| spec.consul.as_ref());
-        let ttl = consul.map(|consul| consul.ttl).unwrap_or_default();
-        let keeping = match tenure {
-            Some(Tenure::Unlimited) => Keeping::ALONE,
-            tenure => Keeping {
-                shared: true,
-                tenure: tenure.unwrap_or(Tenure::Lapsed),
-                when_lost: spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
-                silence: consul.map(ConsulClass::expiry).unwrap_or_default(),
-                grace: ttl,
-                // Other clusters' watches ask anew as often as this one's, and Consul adds up to a sixteenth.
-                not_before: self.shared.rewound(&key.store).map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
-            },
-        };
-        let view = View {
+        let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
+        let known = Known {
             now,
             wall: wall(),
             generation: entry.object.metadata.generation.unwrap_or_default(),
             desired,
             key,
-            scope: &scope,
-            rules: &spec.map(|spec| spec.rules.clone()).unwrap_or_default(),
-            order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
-            failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
+            spec: spec.map(Resolved::spec),
             status_term: status_term(&entry.object),
             cluster: entry.followed.cluster,
             workloads: entry.followed.workloads.as_deref(),
             jobs: &entry.followed.jobs,
             wind_down: entry.followed.wind_down,
             pods: &pods,
-            node: &|name| nodes.get(name),
+            nodes: &self.index.nodes,
             probe_failed: entry.probe_failed.as_ref(),
-            strays: &strays,
-            keeping,
+            locks: &self.index.locks,
+            tenure,
+            rewound: self.shared.rewound(&key.store),
         };
-        let commands = group.step(&view);
-        group.take_back();
-        let (wake, withdrawn) = (group.wake(), *group.situation() == Situation::Withdrawn);
+        let Output { requests, announcements, stores } = entry.replica.step(&known, &mut self.begun);
+        entry.take_back_requests();
+        let wake = entry.election().and_then(Election::wake);
         let selected: Vec<&Pod> = entry.selected.iter().filter_map(|pod| content.pods.get(pod)).collect();
         announce_defects(entry, &selected, &self.executor);
-        let mut stores = BTreeSet::from([StoreId::leases(), key.store.clone()]);
-        stores.extend(strays.iter().map(|(key, _)| key.store.clone()));
-        for command in commands {
-            let class = class_of(&command, entry, &content.pods, &scope);
-            let (op, id) = (command.op(), entry.id.clone());
-            let grant = match command {
-                Command::Announce(announcement) => {
-                    announce(entry, announcement, &self.executor);
+        for announcement in announcements {
+            announce(entry, announcement, &self.executor);
+        }
+        for request in requests {
+            let (op, id) = (request.op, entry.id.clone());
+            let grant = match &request.command {
+                Command::NoteJob { plan, term, .. } => {
+                    let claims = noted(entry, plan, *term);
+                    self.executor.note_job(id, entry.object.clone(), &request.command, claims);
                     None
                 }
-                Command::NoteJob { ref plan, term, .. } => {
-                    let claims = noted(entry, plan, term);
-                    self.executor.note_job(id, entry.object.clone(), &command, claims);
-                    None
-                }
-                Command::CreateJob { ref plan, .. } => {
+                Command::CreateJob { plan, .. } => {
                     let template = template(entry, plan).cloned();
-                    self.executor.create_job(id, entry.object.clone(), keeping.tenure, command, template)
+                    self.executor.create_job(id, entry.object.clone(), request, template)
                 }
-                command => self.executor.perform(id, stores.clone(), keeping.tenure, class, command),
+                _ => self.executor.perform(id, stores.clone(), request),
             };
-            if let (Some(op), Some(grant), Some((_, group))) = (op, grant, &mut entry.group) {
-                group.keep(op, grant);
+            if let Some(grant) = grant {
+                entry.grants.insert(op, grant);
             }
         }
-        (wake, withdrawn)
+        (wake, entry.replica.is_withdrawn())
     }
 
     fn withdraws(&self, namespace: &str, name: &str) -> bool {
@@ -265,13 +220,13 @@ impl Controller {
         self.metrics.record(ElectionFigures {
             namespace: namespace.into(),
             name: name.into(),
-            leader: entry.group().and_then(Election::leader).map(|(_, holder, _)| holder_name(entry, holder)),
-            term: entry.group().map_or(0, |group| group.term().0),
+            leader: entry.election().and_then(Election::leader).map(|(_, holder, _)| holder_name(entry, holder)),
+            term: entry.election().map_or(0, |group| group.term().0),
             transitions: entry.figures.transitions,
             label_drift: entry.figures.label_drift,
             // A group that another cluster leads has its leader.
             has_candidate: (!candidates.is_empty() || entry.followed.cluster.is_some())
-                && !entry.group().is_some_and(|group| matches!(group.situation(), Situation::LedElsewhere(_))),
+                && !entry.election().is_some_and(|group| matches!(group.situation(), Situation::LedElsewhere(_))),
         });
         let mut retry = None;
         if desired == Desired::Run
@@ -315,16 +270,6 @@ impl Controller {
         if let Some(at) = next {
             self.timers.add(at, (namespace.into(), name.into()));
         }
-    }
-}
-
-/// How urgent a command is. Only a write to a pod that leads nobody astray can wait.
-fn class_of(command: &Command, entry: &Entry, pods: &BTreeMap<String, Pod>, scope: &Scope) -> Class {
-    let Command::WritePod(write) = command else { return Class::Urgent };
-    let known = pods.get(&write.name).filter(|pod| pod.uid == write.uid);
-    match (known, entry.group()) {
-        (Some(pod), Some(group)) if !command.promotes() && !group.may_lead(pod, scope) => Class::Wait,
-        _ => Class::Urgent,
     }
 }
 
@@ -381,7 +326,7 @@ fn follow_leader(
 ) {
     let wanted =
         entry.spec().and_then(|spec| spec.probe.clone()).filter(|_| desired == Desired::Run).and_then(|probe| {
-            let (_, holder, _) = entry.group()?.leader()?;
+            let (_, holder, _) = entry.election()?.leader()?;
             let pod = pods.get(holder.pod.as_ref()?).filter(|pod| pod.uid == holder.uid)?;
             let ip = pod.ip.as_ref()?.parse().ok()?;
             Some((holder.uid.clone(), ip, probe))

@@ -1,0 +1,289 @@
+//! What one operator decides of one group: from what is known around the group to requests, and when these may still be sent.
+//!
+//! The caches of pods, nodes, workloads and locks are shared by all groups, and come in with each step. What is here is of one group: its
+//! [`Election`], under which key it is decided, and the terms that it had come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::{
+    Announcement, Command, Desired, Election, HandoverOrder, Instant, JobPlan, Keeping, Key, Locks, Node, NotEligible,
+    OpId, Outcome, Pod, Rules, Scope, Situation, StoreId, Stored, Tenure, Term, Timestamp, Uid, Version, View,
+    WhenLost, Workload,
+};
+
+/// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// One operator's decisions of one group.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    name: String,
+    uid: Uid,
+    operator_id: String,
+    deciding: Option<(Key, Election)>,
+    /// The term that the group had come to when the API server's store was put back to an earlier state.
+    reached: Term,
+}
+
+/// What the user wants, read into valid values.
+#[derive(Clone, Copy)]
+pub struct Spec<'a> {
+    /// Which pods, and what is written on them.
+    pub scope: &'a Scope,
+    /// Who may lead.
+    pub rules: &'a Rules,
+    /// Which label write of a handover comes first.
+    pub order: HandoverOrder,
+    /// How long a leader may take to recover.
+    pub failover_delay: Duration,
+    /// What becomes of the leader when its lock can't be confirmed.
+    pub when_lost: WhenLost,
+    /// The sessions' TTL, where other clusters share the lock.
+    pub ttl: Duration,
+    /// How long a lock is kept at most whose holder went silent.
+    pub silence: Duration,
+}
+
+/// What is known around the group when it takes a step.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// The moment of the step.
+    pub now: Instant,
+    /// The same for people.
+    pub wall: Timestamp,
+    /// The election's generation that the rest is read from.
+    pub generation: i64,
+    /// What the user wants of it.
+    pub desired: Desired,
+    /// Where its lock is.
+    pub key: &'a Key,
+    /// What the user wants; none: nothing that is valid. Then nobody is elected any more, and the record says what there is to clean up.
+    pub spec: Option<Spec<'a>>,
+    /// The term that the status names: no term may be below it.
+    pub status_term: Term,
+    /// Whether the cluster itself is the candidate, and may lead; none: pods are.
+    pub cluster: Option<Result<(), NotEligible>>,
+    /// The workloads that follow the leader, or did; none: not known yet.
+    pub workloads: Option<&'a [Workload]>,
+    /// Jobs that are made once for each term.
+    pub jobs: &'a [JobPlan],
+    /// How long what runs of the workloads may take to end, in seconds.
+    pub wind_down: u32,
+    /// The pods that it may have to write to.
+    pub pods: &'a [&'a Pod],
+    /// The nodes by name.
+    pub nodes: &'a BTreeMap<String, Node>,
+    /// The pod whose probe fails, if it is the leader.
+    pub probe_failed: Option<&'a Uid>,
+    /// All locks that were seen.
+    pub locks: &'a Locks,
+    /// Until when what is held in the lock's store may be relied on; none: nothing is known of that store.
+    pub tenure: Option<Tenure>,
+    /// When that store was last seen to be put back to an earlier state.
+    pub rewound: Option<Instant>,
+}
+
+impl<'a> Known<'a> {
+    /// What is known of a group without pods, workloads and a spec, whose lock only this cluster writes.
+    pub fn new(now: Instant, key: &'a Key, locks: &'a Locks) -> Self {
+        static NO_NODES: BTreeMap<String, Node> = BTreeMap::new();
+        Self {
+            now,
+            wall: Timestamp(0),
+            generation: 1,
+            desired: Desired::Run,
+            key,
+            spec: None,
+            status_term: Term(0),
+            cluster: None,
+            workloads: Some(&[]),
+            jobs: &[],
+            wind_down: 0,
+            pods: &[],
+            nodes: &NO_NODES,
+            probe_failed: None,
+            locks,
+            tenure: Some(Tenure::Unlimited),
+            rewound: None,
+        }
+    }
+}
+
+/// What follows from a step.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// What is to be done.
+    pub requests: Vec<Request>,
+    /// What is to be told.
+    pub announcements: Vec<Announcement>,
+    /// Where the group may have locks.
+    pub stores: BTreeSet<StoreId>,
+}
+
+/// Something to be done, as long as it may be.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Under which its outcome comes back.
+    pub op: OpId,
+    /// What is to be done.
+    pub command: Command,
+    /// Until when the lock may be relied on, if this makes a pod or a workload lead. All else may be done at any time.
+    pub tenure: Tenure,
+    /// Whether it goes before others. Only a write to a pod that leads nobody astray can wait.
+    pub urgent: bool,
+}
+
+impl Request {
+    /// Whether it may still be sent: what makes a pod or a workload lead, only while the lock is surely held.
+    pub fn may_be_sent(&self, now: Instant) -> bool {
+        self.tenure.lasts(now)
+    }
+}
+
+impl Replica {
+    /// A group of which nothing is decided yet. `operator_id` must be unique among all operators and all their starts.
+    pub fn new(name: String, uid: Uid, operator_id: String) -> Self {
+        Self { name, uid, operator_id, deciding: None, reached: Term::default() }
+    }
+
+    /// Its decisions, while this operator makes any.
+    pub fn election(&self) -> Option<&Election> {
+        self.deciding.as_ref().map(|(_, election)| election)
+    }
+
+    /// The lock that they are about.
+    pub fn key(&self) -> Option<&Key> {
+        self.deciding.as_ref().map(|(key, _)| key)
+    }
+
+    /// Whether a request that was sent for it may still be sent when its turn comes.
+    pub fn may_send(&self, request: &Request, now: Instant) -> bool {
+        request.may_be_sent(now) && self.wants(request.op)
+    }
+
+    /// Whether a request is still wanted, whatever the moment.
+    pub fn wants(&self, op: OpId) -> bool {
+        self.election().is_some_and(|election| election.wants(op))
+    }
+
+    /// Whether nothing is left of it.
+    pub fn is_withdrawn(&self) -> bool {
+        self.election().is_some_and(|election| *election.situation() == Situation::Withdrawn)
+    }
+
+    /// Forgets all decisions. The next step begins anew.
+    pub fn forget(&mut self) {
+        self.deciding = None;
+    }
+
+    /// Remembers that the group has come to a term: the store is put back to an earlier state.
+    pub fn reach(&mut self, term: Term) {
+        self.reached = self.reached.max(term);
+    }
+
+    /// Takes what a watch or an answer shows of a lock. Returns whether the decisions are about it.
+    pub fn observe(&mut self, key: &Key, version: Version, stored: &Stored) -> bool {
+        match &mut self.deciding {
+            Some((of, election)) if of == key => {
+                election.observe(version, stored.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the outcome of a request.
+    pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
+        if let Some((_, election)) = &mut self.deciding {
+            election.take(op, outcome, now);
+        }
+    }
+
+    /// Takes a step. `begun` counts how often this process has begun to decide any group: what it sent before it began anew is still
+    /// answered, and must not be taken for an answer to what came later.
+    pub fn step(&mut self, known: &Known<'_>, begun: &mut u64) -> Output {
+        let &Known { now, wall, generation, desired, key, spec, locks, .. } = known;
+        let &Known { status_term, cluster, workloads, jobs, wind_down, pods, nodes, probe_failed, .. } = known;
+        let strays: Vec<(Key, Stored)> = locks
+            .of(&self.uid)
+            .filter(|(other, _)| *other != key)
+            .map(|(key, stored)| (key.clone(), stored.clone()))
+            .collect();
+        let election = self.decide(known, begun);
+        let (no_scope, no_rules) = (Scope::default(), Rules::default());
+        let recorded = election.record().map(|record| record.scope.clone());
+        let view = View {
+            now,
+            wall,
+            generation,
+            desired,
+            key,
+            scope: spec.map_or(recorded.as_ref().unwrap_or(&no_scope), |spec| spec.scope),
+            rules: spec.map_or(&no_rules, |spec| spec.rules),
+            order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
+            failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
+            status_term,
+            cluster,
+            workloads,
+            jobs,
+            wind_down,
+            pods,
+            node: &|name| nodes.get(name),
+            probe_failed,
+            strays: &strays,
+            keeping: keeping(known),
+        };
+        let commands = election.step(&view);
+        let known_pods: BTreeMap<&Uid, &Pod> = pods.iter().map(|pod| (&pod.uid, *pod)).collect();
+        let can_wait = |uid: &Uid| known_pods.get(uid).is_some_and(|pod| !election.may_lead(pod, view.scope));
+        let mut output = Output::default();
+        output.stores.extend([StoreId::leases(), key.store.clone()]);
+        output.stores.extend(strays.iter().map(|(key, _)| key.store.clone()));
+        for command in commands {
+            match (command.op(), command) {
+                (_, Command::Announce(announcement)) => output.announcements.push(announcement),
+                (Some(op), command) => {
+                    let leads = command.promotes();
+                    let tenure = if leads { view.keeping.tenure } else { Tenure::Unlimited };
+                    let urgent = leads || !matches!(&command, Command::WritePod(write) if can_wait(&write.uid));
+                    output.requests.push(Request { op, command, tenure, urgent });
+                }
+                (None, _) => {}
+            }
+        }
+        output
+    }
+
+    fn decide(&mut self, known: &Known<'_>, begun: &mut u64) -> &mut Election {
+        let &Known { key, locks, tenure, .. } = known;
+        self.deciding.take_if(|(of, _)| of != key);
+        let (_, election) = self.deciding.get_or_insert_with(|| {
+            let stored = tenure.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Stored::Absent)));
+            *begun += 1;
+            let (name, uid, operator_id) = (self.name.clone(), self.uid.clone(), self.operator_id.clone());
+            let election = Election::new(name, uid, operator_id, stored, OpId(*begun << 32));
+            (key.clone(), election.that_had_reached(self.reached))
+        });
+        election
+    }
+}
+
+fn keeping(known: &Known<'_>) -> Keeping {
+    let ttl = known.spec.map(|spec| spec.ttl).unwrap_or_default();
+    match known.tenure {
+        Some(Tenure::Unlimited) => Keeping::ALONE,
+        tenure => Keeping {
+            shared: true,
+            tenure: tenure.unwrap_or(Tenure::Lapsed),
+            when_lost: known.spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
+            silence: known.spec.map(|spec| spec.silence).unwrap_or_default(),
+            grace: ttl,
+            // Other clusters' watches ask anew as often as this one's, and Consul adds up to a sixteenth.
+            not_before: known.rewound.map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;
