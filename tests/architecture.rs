@@ -174,7 +174,8 @@ fn the_rules_of_the_protocol_are_cited() {
                 file = if name.contains("src/") { name.to_owned() } else { format!("{core}/{name}") };
                 check(exists(&file), format!("{id}: there is no {file}"));
             } else {
-                let defines = exists(&file) && ["(", "<"].iter().any(|end| read(&file).contains(&format!("fn {name}{end}")));
+                let defines =
+                    exists(&file) && ["(", "<"].iter().any(|end| read(&file).contains(&format!("fn {name}{end}")));
                 check(defines, format!("{id}: {file} has no {name}"));
             }
         }
