@@ -193,6 +193,18 @@ fn the_rules_of_the_protocol_are_cited() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// ARCHITECTURE.md can be read in a few minutes, and what it names is there.
+#[test]
+fn the_house_is_as_it_is_drawn() {
+    let text = read("ARCHITECTURE.md");
+    assert!(text.len() < 10_000, "ARCHITECTURE.md has {} bytes: move details to docs/", text.len());
+    let is_path = |name: &&str| ["crates/", "docs/", "src/", "tests/"].iter().any(|top| name.starts_with(top));
+    let paths: Vec<_> = quoted(&text).filter(is_path).collect();
+    assert!(paths.len() > 30, "{} paths were found", paths.len());
+    let missing: Vec<_> = paths.into_iter().filter(|path| !exists(path)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:#?}");
+}
+
 /// What the documents link to exists, headings included.
 #[test]
 fn links_in_the_documents_lead_somewhere() {
