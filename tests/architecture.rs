@@ -162,7 +162,7 @@ fn the_rules_of_the_protocol_are_cited() {
         let line = |name: &str| rule.lines().find_map(|line| line.strip_prefix(&format!("- {name}: "))).unwrap_or("");
         let cites = |under: &str| files.iter().any(|(path, text)| path.starts_with(under) && ids_in(text).contains(id));
         check(cites(core), format!("{core} does not cite {id}"));
-        check(line("Without it") != "", format!("{id} does not say what goes wrong without it"));
+        check(!line("Without it").is_empty(), format!("{id} does not say what goes wrong without it"));
         let taken_out = line("Model");
         check(cites(model) != taken_out.starts_with("none: "), format!("{id} in {model}, and '{taken_out}'"));
         for name in quoted(taken_out) {
@@ -170,7 +170,7 @@ fn the_rules_of_the_protocol_are_cited() {
         }
         let mut file = String::new();
         for name in quoted(line("Code")) {
-            if name.ends_with(".rs") {
+            if is_rust(name) {
                 file = if name.contains("src/") { name.to_owned() } else { format!("{core}/{name}") };
                 check(exists(&file), format!("{id}: there is no {file}"));
             } else {
@@ -292,7 +292,7 @@ fn sources_in(top: &str) -> Vec<Source> {
     let below = |path: &str| path.strip_prefix(&format!("{top}/")).unwrap().to_owned();
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     let code = |text: String| text.lines().filter(is_code).collect::<Vec<_>>().join("\n");
-    let files = files_in(top).into_iter().filter(|(path, _)| path.ends_with(".rs"));
+    let files = files_in(top).into_iter().filter(|(path, _)| is_rust(path));
     files.map(|(path, text)| Source { path: below(&path), text: code(text) }).collect()
 }
 
@@ -313,6 +313,10 @@ fn files_in(top: &str) -> Vec<(String, String)> {
     }
     found.sort();
     found
+}
+
+fn is_rust(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
 }
 
 fn documents() -> Vec<PathBuf> {
