@@ -1,20 +1,18 @@
 //! Everything that is known of the cluster, kept warm whether or not this replica acts. It only computes.
 
-mod deletions;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::{
-    Election, Key, Node, Pod, Record, Selector, StoreId, Stored, Uid, Version, WorkloadId, WorkloadKind,
+    Deletions, Election, Instant, Key, Locks, Node, Pod, Record, Selector, StoreId, Stored, Uid, Version, WorkloadId,
+    WorkloadKind,
 };
 
-use self::deletions::Deletions;
 use super::entry::{Entry, status_term};
 use super::input::ElectionId;
-use super::locks::{Locks, Name};
-use super::monotonic;
+use super::naming::{Name, Naming};
 use crate::api::{Claims, Classes, ElectionClass, LeaderElection, Refusal, resolve};
 use crate::kubernetes::{Change, WorkloadObject};
 use crate::store::{StoreEvent, StoreScope};
@@ -26,6 +24,7 @@ pub(super) struct Index {
     pub(super) nodes: BTreeMap<String, Node>,
     pub(super) namespaces: BTreeMap<String, Namespace>,
     pub(super) locks: Locks,
+    naming: Naming,
     deletions: Deletions,
     /// Elections to look at.
     dirty: BTreeSet<(String, String)>,
@@ -60,6 +59,7 @@ impl Index {
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             locks: Locks::default(),
+            naming: Naming::default(),
             deletions: Deletions::default(),
             dirty: BTreeSet::new(),
         }
@@ -104,7 +104,7 @@ impl Index {
                 entry.selected.clear();
             }
         }
-        self.locks.forget(&StoreScope { store: StoreId::leases(), namespace: None });
+        self.locks.forget(|key| key.store == StoreId::leases());
     }
 
     pub(super) fn dirty_count(&self) -> usize {
@@ -118,9 +118,9 @@ impl Index {
 
     // Pods
 
-    pub(super) fn apply_pods(&mut self, change: Change<(String, Pod)>) {
+    pub(super) fn apply_pods(&mut self, change: Change<(String, Pod)>, now: Instant) {
         match change {
-            Change::Applied((namespace, pod)) => self.put_pod(&namespace, pod),
+            Change::Applied((namespace, pod)) => self.put_pod(&namespace, pod, now),
             Change::Deleted((namespace, pod)) => self.remove_pod(&namespace, &pod.name, &pod.uid, pod.version),
             Change::All(scope, version, pods) => {
                 let present: BTreeSet<&Uid> = pods.iter().map(|(_, pod)| &pod.uid).collect();
@@ -133,7 +133,7 @@ impl Index {
                     self.remove_pod(&namespace, &name, &uid, version);
                 }
                 for (namespace, pod) in pods {
-                    self.put_pod(&namespace, pod);
+                    self.put_pod(&namespace, pod, now);
                 }
             }
             Change::Rewound(_) | Change::Broken(..) => {}
@@ -141,7 +141,7 @@ impl Index {
     }
 
     /// A pod as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
-    pub(super) fn put_pod(&mut self, namespace: &str, mut pod: Pod) {
+    pub(super) fn put_pod(&mut self, namespace: &str, mut pod: Pod, now: Instant) {
         if self.deletions.cover(&pod.uid, pod.version) {
             return;
         }
@@ -154,7 +154,7 @@ impl Index {
             self.deletions.note(&replaced.uid, pod.version);
         }
         let known = known.filter(|known| known.uid == pod.uid);
-        pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or_else(monotonic));
+        pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or(now));
         let mut touched = BTreeSet::new();
         for (name, entry) in &mut content.elections {
             if entry.group().and_then(Election::winding_down).is_some() {
@@ -441,7 +441,7 @@ impl Index {
             content.elections.values().filter(|e| e.conflict.is_some()).map(|e| e.id.name.clone()).collect();
         self.dirty.extend(all.into_iter().map(|other| (namespace.clone(), other)));
         self.tidy(&namespace);
-        self.locks.rename(&(namespace, name), key.as_ref(), None);
+        self.naming.rename(&(namespace, name), key.as_ref(), None);
         Some(entry)
     }
 
@@ -452,7 +452,7 @@ impl Index {
         let before = entry.spec().map(|spec| spec.key.clone());
         entry.resolved = resolve(&entry.object, &self.classes, &self.controller);
         let after = entry.spec().map(|spec| spec.key.clone());
-        self.locks.rename(&(namespace.into(), name.into()), before.as_ref(), after.as_ref());
+        self.naming.rename(&(namespace.into(), name.into()), before.as_ref(), after.as_ref());
         self.gather_members(namespace, name);
         self.mark(namespace, name);
         let content = self.namespaces.get(namespace);
@@ -495,7 +495,7 @@ impl Index {
             StoreEvent::Changed(key, version, stored) => self.put_record(&key, version, &stored),
             StoreEvent::All(scope, version, records) => {
                 let present: BTreeSet<Key> = records.iter().map(|(key, ..)| key.clone()).collect();
-                for (key, known) in self.locks.within(&scope) {
+                for (key, known) in self.locks.within(|key| scope.contains(key)) {
                     if !present.contains(&key) {
                         // Consul's version of a list may have fallen when it forgot what was deleted long ago.
                         let gone = version.max(Version(known.0.saturating_add(1)));
@@ -508,7 +508,7 @@ impl Index {
             }
             StoreEvent::Rewound(scope, records) => {
                 // What was decided under versions that are given anew, is decided anew.
-                self.locks.forget(&scope);
+                self.locks.forget(|key| scope.contains(key));
                 self.begin_anew(&scope);
                 for (key, version, stored) in records {
                     self.put_record(&key, version, &stored);
@@ -566,7 +566,7 @@ impl Index {
         let written = |stored: &Stored| stored.written().map(|record| record.election.clone());
         let owner = written(stored).or_else(|| written(&before));
         let selectors = earlier_selectors(stored.written());
-        let mut concerned: BTreeSet<Name> = self.locks.named(key).cloned().collect();
+        let mut concerned: BTreeSet<Name> = self.naming.of(key).cloned().collect();
         for (namespace, content) in &mut self.namespaces {
             if !key.namespace.is_empty() && key.namespace != *namespace {
                 continue;
@@ -601,7 +601,7 @@ impl Index {
         let entry = content.elections.get(name)?;
         let spec = entry.spec()?;
         let wins = |other: &Entry| other.conflict.is_none() && other.spec().is_some() && is_older(other, entry);
-        let namesakes = self.locks.named(&spec.key).filter(|(of, other)| of != namespace || other != name);
+        let namesakes = self.naming.of(&spec.key).filter(|(of, other)| of != namespace || other != name);
         let election = |(of, other): &Name| self.namespaces.get(of).and_then(|content| content.elections.get(other));
         if let Some(other) = namesakes.filter_map(election).find(|other| wins(other)) {
             return Some(Refusal {
@@ -653,7 +653,7 @@ impl Index {
         let sharing = content.elections.values().filter(|other| has_workloads(entry) && has_workloads(other));
         let pods = pods.chain(sharing.map(|other| other.id.name.clone()));
         let key = entry.spec().map(|spec| &spec.key);
-        let namesakes = key.into_iter().flat_map(|key| self.locks.named(key)).cloned();
+        let namesakes = key.into_iter().flat_map(|key| self.naming.of(key)).cloned();
         let mut neighbours: BTreeSet<Name> = pods.map(|other| (namespace.to_owned(), other)).chain(namesakes).collect();
         neighbours.remove(&(namespace.to_owned(), name.to_owned()));
         self.dirty.extend(neighbours);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::Client;
 use lictor_consul::Connect;
-use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, PodOutcome, StoreId};
+use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId};
 use tokio::sync::{mpsc, watch};
 
 use super::classes::{ConsulStores, World};
@@ -20,7 +20,6 @@ use super::input::{ElectionId, Input};
 use super::monotonic;
 use super::probe::{self};
 use super::registration;
-use super::shared::Shared;
 use super::timers::Timers;
 use super::workloads::WorkloadWatches;
 use crate::api::LeaderElection;
@@ -95,7 +94,7 @@ pub struct Controller {
     /// How many elections were begun to be decided, those of one group anew included.
     begun: u64,
     sync: Sync,
-    shared: Shared,
+    shared: SharedStores,
     consul: ConsulStores,
     watches: WorkloadWatches,
     timers: Timers,
@@ -186,7 +185,7 @@ impl Controller {
             acting: false,
             begun: 0,
             sync,
-            shared: Shared::default(),
+            shared: SharedStores::default(),
             consul,
             watches,
             timers: Timers::default(),
@@ -276,7 +275,7 @@ impl Controller {
         match input {
             Input::Pods(change) => {
                 self.note_sync("pods", &change);
-                self.index.apply_pods(change);
+                self.index.apply_pods(change, monotonic());
             }
             Input::Nodes(change) => {
                 self.note_sync("nodes", &change);
@@ -323,7 +322,7 @@ impl Controller {
                     }
                     _ => {}
                 }
-                self.shared.observe(&event, monotonic());
+                self.observe_store(&event);
                 self.index.apply_records(event);
             }
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
@@ -420,18 +419,10 @@ impl Controller {
     }
 
     fn take_outcome(&mut self, id: &ElectionId, op: OpId, outcome: Outcome) {
-        let namespace = id.namespace.as_str();
-        match &outcome {
-            Outcome::PodWritten(PodOutcome::Written(pod)) => self.index.put_pod(namespace, (**pod).clone()),
-            Outcome::PodRead(Ok(Some(pod))) => self.index.put_pod(namespace, pod.clone()),
-            Outcome::PodsListed(Ok(pods)) | Outcome::WorkloadsRead(Ok(pods)) => {
-                for pod in pods {
-                    self.index.put_pod(namespace, pod.clone());
-                }
-            }
-            _ => {}
-        }
         let now = monotonic();
+        for pod in outcome.pods() {
+            self.index.put_pod(&id.namespace, pod.clone(), now);
+        }
         if let Some(entry) = self.index.entry(id)
             && let Some((_, group)) = &mut entry.group
         {
@@ -459,6 +450,16 @@ impl Controller {
             }
         }
         self.index.mark(&id.namespace, &id.name);
+    }
+
+    /// Takes what a store's watch tells beside its locks.
+    fn observe_store(&mut self, event: &StoreEvent) {
+        match event {
+            StoreEvent::All(scope, ..) => self.shared.list(&scope.store),
+            StoreEvent::Rewound(scope, _) => self.shared.rewind(&scope.store, monotonic()),
+            StoreEvent::Tenure(store, tenure) => self.shared.hold(store, *tenure, monotonic()),
+            StoreEvent::Changed(..) | StoreEvent::Broken(..) => {}
+        }
     }
 
     // Decisions

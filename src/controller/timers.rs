@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::Instant;
 
-use super::locks::Name;
+use super::naming::Name;
 
 /// One moment for each election, the soonest that was asked for since it was last looked at.
 #[derive(Default)]

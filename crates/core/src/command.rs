@@ -240,6 +240,18 @@ pub enum Outcome {
     WorkloadWritten(WorkloadOutcome),
 }
 
+impl Outcome {
+    /// The pods that it shows as they are now. Whoever takes it, has to know them first.
+    pub fn pods(&self) -> Vec<&Pod> {
+        match self {
+            Self::PodWritten(PodOutcome::Written(pod)) => vec![pod],
+            Self::PodRead(Ok(Some(pod))) => vec![pod],
+            Self::PodsListed(Ok(pods)) | Self::WorkloadsRead(Ok(pods)) => pods.iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// What became of something that was done to a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkloadOutcome {

@@ -4,11 +4,13 @@
 mod backoff;
 mod claim;
 mod command;
+mod deletions;
 mod election;
 mod eligibility;
 mod handover;
 mod ids;
 pub mod invariants;
+mod locks;
 mod marking;
 mod node;
 mod pod;
@@ -18,6 +20,7 @@ mod properties;
 mod record;
 mod selector;
 mod session;
+mod shared_stores;
 mod tenure;
 mod time;
 mod words;
@@ -28,9 +31,11 @@ pub use command::{
     Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, Transition,
     WorkloadChange, WorkloadOutcome, WritePod,
 };
+pub use deletions::Deletions;
 pub use election::{Desired, Election, HandoverOrder, Keeping, Situation, View, WhenLost};
 pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
 pub use ids::{Key, OpId, StoreId, Term, Uid, Version};
+pub use locks::Locks;
 pub use marking::{ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION};
 pub use node::{Node, ZONE_LABEL};
 pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
@@ -38,6 +43,7 @@ pub use probe::{ProbeRules, ProbeState};
 pub use record::{Holder, Record, Rival, Scope, Stored};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
+pub use shared_stores::{Knowledge, SharedStores};
 pub use tenure::Tenure;
 pub use time::{Instant, Timestamp};
 pub use workload::{

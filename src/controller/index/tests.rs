@@ -78,35 +78,35 @@ fn listed<T>(version: u64, items: Vec<T>) -> Change<T> {
 #[test]
 fn a_pod_that_an_answer_brought_after_the_list_is_kept_and_followed() {
     let mut index = index();
-    index.apply_pods(listed(10, vec![]));
-    index.put_pod("n", pod("web-0", "a", 21));
-    index.apply_pods(listed(20, vec![]));
+    index.apply_pods(listed(10, vec![]), Instant::default());
+    index.put_pod("n", pod("web-0", "a", 21), Instant::default());
+    index.apply_pods(listed(20, vec![]), Instant::default());
     assert_eq!(pods(&index), [("a", 21)]);
-    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 21))));
-    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 25))));
+    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 21))), Instant::default());
+    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 25))), Instant::default());
     assert_eq!(pods(&index), [("a", 25)]);
 }
 
 #[test]
 fn a_pod_that_is_missing_in_a_list_is_gone_and_no_late_answer_brings_it_back() {
     let mut index = index();
-    index.apply_pods(listed(10, vec![("n".into(), pod("web-0", "a", 5))]));
-    index.apply_pods(listed(20, vec![]));
-    index.put_pod("n", pod("web-0", "a", 15));
+    index.apply_pods(listed(10, vec![("n".into(), pod("web-0", "a", 5))]), Instant::default());
+    index.apply_pods(listed(20, vec![]), Instant::default());
+    index.put_pod("n", pod("web-0", "a", 15), Instant::default());
     assert_eq!(pods(&index), []);
-    index.put_pod("n", pod("web-0", "b", 21));
+    index.put_pod("n", pod("web-0", "b", 21), Instant::default());
     assert_eq!(pods(&index), [("b", 21)]);
 }
 
 #[test]
 fn a_late_answer_about_an_earlier_pod_of_the_same_name_changes_nothing() {
     let mut index = index();
-    index.put_pod("n", pod("web-0", "a", 5));
-    index.put_pod("n", pod("web-0", "b", 9));
-    index.put_pod("n", pod("web-0", "a", 7));
+    index.put_pod("n", pod("web-0", "a", 5), Instant::default());
+    index.put_pod("n", pod("web-0", "b", 9), Instant::default());
+    index.put_pod("n", pod("web-0", "a", 7), Instant::default());
     assert_eq!(pods(&index), [("b", 9)]);
-    index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "b", 12))));
-    index.put_pod("n", pod("web-0", "a", 8));
+    index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "b", 12))), Instant::default());
+    index.put_pod("n", pod("web-0", "a", 8), Instant::default());
     assert_eq!(pods(&index), []);
 }
 
@@ -152,10 +152,10 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
 #[test]
 fn nothing_is_left_of_a_namespace_in_which_nothing_is_left() {
     let mut index = index();
-    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 5))));
+    index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 5))), Instant::default());
     index.put_workload(job("j", 6));
     index.apply_elections(Change::Applied(election(7)));
-    index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "a", 8))));
+    index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "a", 8))), Instant::default());
     index.apply_workloads(WorkloadKind::Job, Change::Deleted(job("j", 9)));
     assert_eq!(index.apply_elections(Change::Deleted(election(10))).len(), 1);
     assert_eq!(index.namespaces.len(), 0);
@@ -165,8 +165,11 @@ fn nothing_is_left_of_a_namespace_in_which_nothing_is_left() {
 fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     let mut index = index();
     index.apply_elections(listed(900, vec![election(800)]));
-    index.apply_pods(listed(900, vec![("n".into(), pod("web-0", "a", 850)), ("n".into(), pod("web-1", "b", 860))]));
-    index.apply_pods(Change::Deleted(("n".into(), pod("web-1", "b", 910))));
+    index.apply_pods(
+        listed(900, vec![("n".into(), pod("web-0", "a", 850)), ("n".into(), pod("web-1", "b", 860))]),
+        Instant::default(),
+    );
+    index.apply_pods(Change::Deleted(("n".into(), pod("web-1", "b", 910))), Instant::default());
     let key = Key::lease("n", "web");
     let scope = StoreScope { store: StoreId::leases(), namespace: None };
     let stored = |version| Stored::Record(Version(version), record());
@@ -177,7 +180,10 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     index.forget_versions();
     assert!(index.locks.get(&key).is_none());
     index.apply_elections(listed(310, vec![election(300)]));
-    index.apply_pods(listed(310, vec![("n".into(), pod("web-0", "a", 301)), ("n".into(), pod("web-1", "b", 302))]));
+    index.apply_pods(
+        listed(310, vec![("n".into(), pod("web-0", "a", 301)), ("n".into(), pod("web-1", "b", 302))]),
+        Instant::default(),
+    );
     index.apply_records(StoreEvent::All(scope, Version(310), vec![(key.clone(), Version(303), stored(303))]));
     assert_eq!(pods(&index), [("a", 301), ("b", 302)]);
     assert_eq!(index.locks.get(&key).unwrap().0, Version(303));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Desired, Election, HandoverOrder, Instant, Keeping, Key, OpId, Pod, Scope, Situation, StoreId, Stored,
-    Tenure, Version, View, WhenLost, WorkloadKind,
+    Command, Desired, Election, HandoverOrder, Instant, Keeping, Key, Knowledge, Locks, OpId, Pod, Scope, Situation,
+    StoreId, Stored, Tenure, Version, View, WhenLost, WorkloadKind,
 };
 use tokio::sync::mpsc;
 
@@ -15,10 +15,8 @@ use crate::controller::announce::{announce, announce_defects, announce_refusal, 
 use crate::controller::entry::{Deciding, Entry, status_term};
 use crate::controller::input::Input;
 use crate::controller::lanes::Class;
-use crate::controller::locks::Locks;
 use crate::controller::probe::Prober;
 use crate::controller::registration;
-use crate::controller::shared::Knowledge;
 use crate::controller::status::{farewell, status};
 use crate::controller::workloads::{followed, noted, template};
 use crate::process::{monotonic, wall};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lictor_core::{
     Command, Desired, ELECTION_ANNOTATION, Election, HandoverOrder, Instant, Keeping, Key, Node, OpId, Outcome, Pod,
-    PodOutcome, Record, Situation, Stored, Term, Timestamp, Uid, Version, View,
+    Record, Situation, Stored, Term, Timestamp, Uid, Version, View,
 };
 
 use super::world::{ELECTION, History, Object, PodEvent, World};
@@ -181,11 +181,8 @@ impl Operator {
 
     /// Takes the outcome of a command that it sent for the election of this uid.
     pub fn take(&mut self, election: &Uid, op: OpId, outcome: Outcome, now: u64) {
-        match &outcome {
-            Outcome::PodWritten(PodOutcome::Written(pod)) => self.put_pod((**pod).clone(), now),
-            Outcome::PodRead(Ok(Some(pod))) => self.put_pod(pod.clone(), now),
-            Outcome::PodsListed(Ok(pods)) => pods.iter().for_each(|pod| self.put_pod(pod.clone(), now)),
-            _ => {}
+        for pod in outcome.pods() {
+            self.put_pod(pod.clone(), now);
         }
         if let Some((_, uid, group)) = &mut self.group
             && uid == election

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::{
-    Command, Desired, Election, Instant, Key, Node, OpId, Outcome, Pod, PodOutcome, Situation, Stored, Uid, Version,
-    View,
+    Command, Desired, Election, Instant, Key, Node, OpId, Outcome, Pod, Situation, Stored, Uid, Version, View,
 };
 
 use super::world::{ELECTION, Spec, World};
@@ -128,15 +127,9 @@ impl Operator {
 
     /// Takes the outcome of a command that it sent for the election of this uid. What was written or read is in its caches, too.
     pub fn take(&mut self, election: &Uid, op: OpId, outcome: Outcome, now: Instant) {
-        let pods = match &outcome {
-            Outcome::PodWritten(PodOutcome::Written(pod)) => vec![(**pod).clone()],
-            Outcome::PodRead(Ok(Some(pod))) => vec![pod.clone()],
-            Outcome::PodsListed(Ok(pods)) => pods.clone(),
-            _ => Vec::new(),
-        };
-        for pod in pods {
+        for pod in outcome.pods() {
             if self.pods.get(&pod.name).is_none_or(|known| known.version < pod.version) {
-                self.pods.insert(pod.name.clone(), pod);
+                self.pods.insert(pod.name.clone(), pod.clone());
             }
         }
         if let Some((_, uid, group)) = &mut self.group

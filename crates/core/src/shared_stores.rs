@@ -1,20 +1,19 @@
-//! What is known of the stores that others share, beside the locks in them. Leases need none of this.
+//! What is known of the stores that other clusters share, beside the locks in them. Leases need none of this.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lictor_core::{Instant, StoreId, Tenure};
-
-use crate::store::StoreEvent;
+use crate::{Instant, StoreId, Tenure};
 
 /// How long a store's first answers are awaited by an operator that begins to act, before what was held there counts as lost. Its
 /// predecessor renewed until a moment that it does not know.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The shared stores.
-#[derive(Default)]
-pub(super) struct Shared(BTreeMap<StoreId, State>);
+/// The stores that other clusters share.
+#[derive(Clone, Debug, Default)]
+pub struct SharedStores(BTreeMap<StoreId, State>);
 
+#[derive(Clone, Debug)]
 struct State {
     /// Whether its locks were listed.
     listed: bool,
@@ -30,7 +29,7 @@ struct State {
 
 /// What is known of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knowledge {
+pub enum Knowledge {
     /// Its locks, and how long they are surely held.
     Full(Tenure),
     /// Nothing yet, and it is awaited until this moment.
@@ -39,9 +38,9 @@ pub(super) enum Knowledge {
     Nothing,
 }
 
-impl Shared {
+impl SharedStores {
     /// There is such a store; with new settings it goes on from what was known.
-    pub(super) fn add(&mut self, id: StoreId, now: Instant) {
+    pub fn add(&mut self, id: StoreId, now: Instant) {
         self.0.entry(id).or_insert(State {
             listed: false,
             tenure: None,
@@ -52,38 +51,39 @@ impl Shared {
     }
 
     /// This replica begins to act.
-    pub(super) fn await_anew(&mut self, now: Instant) {
+    pub fn await_anew(&mut self, now: Instant) {
         for state in self.0.values_mut() {
             state.since = now;
             state.tenure = state.tenure.filter(|tenure| tenure.lasts(now));
         }
     }
 
-    /// Takes what a store's watch tells.
-    pub(super) fn observe(&mut self, event: &StoreEvent, now: Instant) {
-        match event {
-            StoreEvent::All(scope, ..) | StoreEvent::Rewound(scope, _) => {
-                if let Some(state) = self.0.get_mut(&scope.store) {
-                    state.listed = true;
-                    if matches!(event, StoreEvent::Rewound(..)) {
-                        state.rewound = Some(now);
-                    }
-                }
-            }
-            StoreEvent::Tenure(store, tenure) => {
-                if let Some(state) = self.0.get_mut(store) {
-                    // A new client or another certificate takes nothing away: what is sure until a moment, is sure until then.
-                    let still = state.tenure.filter(|known| *tenure == Tenure::Unknown && known.lasts(now));
-                    state.tenure = still.or((*tenure != Tenure::Unknown).then_some(*tenure));
-                }
-            }
-            StoreEvent::Changed(..) | StoreEvent::Broken(..) => {}
+    /// A store's watch has listed its locks.
+    pub fn list(&mut self, id: &StoreId) {
+        if let Some(state) = self.0.get_mut(id) {
+            state.listed = true;
+        }
+    }
+
+    /// The same, and the store was put back to an earlier state.
+    pub fn rewind(&mut self, id: &StoreId, now: Instant) {
+        if let Some(state) = self.0.get_mut(id) {
+            (state.listed, state.rewound) = (true, Some(now));
+        }
+    }
+
+    /// A store's watch tells until when what is held there may be relied on.
+    pub fn hold(&mut self, id: &StoreId, tenure: Tenure, now: Instant) {
+        if let Some(state) = self.0.get_mut(id) {
+            // A new client or another certificate takes nothing away: what is sure until a moment, is sure until then.
+            let still = state.tenure.filter(|known| tenure == Tenure::Unknown && known.lasts(now));
+            state.tenure = still.or((tenure != Tenure::Unknown).then_some(tenure));
         }
     }
 
     /// The stores whose elections are to be decided anew: more or less is known than when this was asked last, or a tenure has
     /// ended since. Whoever keeps the sessions tells of that end, too, but perhaps too late.
-    pub(super) fn changed(&mut self, now: Instant) -> Vec<StoreId> {
+    pub fn changed(&mut self, now: Instant) -> Vec<StoreId> {
         let mut changed = Vec::new();
         for (id, state) in &mut self.0 {
             let known = (state.listed, state.tenure.map(|tenure| (tenure.lasts(now), tenure == Tenure::Ended)));
@@ -95,12 +95,12 @@ impl Shared {
     }
 
     /// When a store was last seen to be put back to an earlier state.
-    pub(super) fn rewound(&self, id: &StoreId) -> Option<Instant> {
+    pub fn rewound(&self, id: &StoreId) -> Option<Instant> {
         self.0.get(id)?.rewound
     }
 
     /// When the next tenure ends, unless it is renewed before.
-    pub(super) fn next_end(&self, now: Instant) -> Option<Instant> {
+    pub fn next_end(&self, now: Instant) -> Option<Instant> {
         let ends = self.0.values().filter_map(|state| match state.tenure {
             Some(Tenure::Until(end)) if now < end => Some(end),
             _ => None,
@@ -109,7 +109,7 @@ impl Shared {
     }
 
     /// What is known of a store; one that is not shared is known by its locks alone.
-    pub(super) fn knowledge(&self, id: &StoreId, now: Instant) -> Knowledge {
+    pub fn knowledge(&self, id: &StoreId, now: Instant) -> Knowledge {
         if *id == StoreId::leases() || *id == StoreId::default() {
             return Knowledge::Full(Tenure::Unlimited);
         }
@@ -124,8 +124,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::StoreScope;
-    use lictor_core::Version;
 
     fn at(seconds: u64) -> Instant {
         Instant::after_origin(Duration::from_secs(seconds))
@@ -135,45 +133,45 @@ mod tests {
         StoreId("consul/a".into())
     }
 
-    fn tells(shared: &mut Shared, tenure: Tenure) {
-        shared.observe(&StoreEvent::Tenure(store(), tenure), at(0));
+    fn tells(stores: &mut SharedStores, tenure: Tenure) {
+        stores.hold(&store(), tenure, at(0));
     }
 
-    fn lists(shared: &mut Shared) {
-        shared.observe(&StoreEvent::All(StoreScope { store: store(), namespace: None }, Version(1), vec![]), at(0));
+    fn lists(stores: &mut SharedStores) {
+        stores.list(&store());
     }
 
     #[test]
     fn the_end_of_a_tenure_is_noticed_whoever_tells_of_it() {
-        let mut shared = Shared::default();
-        shared.add(store(), at(0));
-        lists(&mut shared);
-        tells(&mut shared, Tenure::Until(at(8)));
-        assert_eq!(shared.changed(at(1)), [store()]);
-        assert_eq!((shared.changed(at(7)), shared.next_end(at(7))), (vec![], Some(at(8))));
-        assert_eq!((shared.changed(at(8)), shared.next_end(at(8))), (vec![store()], None));
-        assert_eq!(shared.changed(at(9)), []);
+        let mut stores = SharedStores::default();
+        stores.add(store(), at(0));
+        lists(&mut stores);
+        tells(&mut stores, Tenure::Until(at(8)));
+        assert_eq!(stores.changed(at(1)), [store()]);
+        assert_eq!((stores.changed(at(7)), stores.next_end(at(7))), (vec![], Some(at(8))));
+        assert_eq!((stores.changed(at(8)), stores.next_end(at(8))), (vec![store()], None));
+        assert_eq!(stores.changed(at(9)), []);
 
         // Told late, or at that very moment, it is the same.
-        tells(&mut shared, Tenure::Until(at(18)));
-        assert_eq!(shared.changed(at(10)), [store()]);
-        tells(&mut shared, Tenure::Lapsed);
-        assert_eq!(shared.changed(at(18)), [store()]);
-        tells(&mut shared, Tenure::Until(at(30)));
-        assert_eq!(shared.changed(at(20)), [store()]);
-        tells(&mut shared, Tenure::Until(at(33)));
-        assert_eq!(shared.changed(at(31)), []);
+        tells(&mut stores, Tenure::Until(at(18)));
+        assert_eq!(stores.changed(at(10)), [store()]);
+        tells(&mut stores, Tenure::Lapsed);
+        assert_eq!(stores.changed(at(18)), [store()]);
+        tells(&mut stores, Tenure::Until(at(30)));
+        assert_eq!(stores.changed(at(20)), [store()]);
+        tells(&mut stores, Tenure::Until(at(33)));
+        assert_eq!(stores.changed(at(31)), []);
     }
 
     #[test]
     fn locks_that_are_listed_after_the_session_is_known_are_noticed() {
-        let mut shared = Shared::default();
-        shared.add(store(), at(0));
-        tells(&mut shared, Tenure::Until(at(18)));
-        assert_eq!(shared.changed(at(10)), [store()]);
-        assert_eq!(shared.knowledge(&store(), at(10)), Knowledge::Nothing);
-        lists(&mut shared);
-        assert_eq!(shared.changed(at(10)), [store()]);
-        assert_eq!(shared.knowledge(&store(), at(10)), Knowledge::Full(Tenure::Until(at(18))));
+        let mut stores = SharedStores::default();
+        stores.add(store(), at(0));
+        tells(&mut stores, Tenure::Until(at(18)));
+        assert_eq!(stores.changed(at(10)), [store()]);
+        assert_eq!(stores.knowledge(&store(), at(10)), Knowledge::Nothing);
+        lists(&mut stores);
+        assert_eq!(stores.changed(at(10)), [store()]);
+        assert_eq!(stores.knowledge(&store(), at(10)), Knowledge::Full(Tenure::Until(at(18))));
     }
 }

@@ -2,21 +2,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lictor_core::{Uid, Version};
+use crate::{Uid, Version};
 
 /// How many are remembered: an answer is not late by more deletions than that.
 const REMEMBERED: usize = 4096;
 
 /// The last objects that were deleted, and the versions as of which they are gone.
-#[derive(Default)]
-pub(super) struct Deletions {
+#[derive(Clone, Debug, Default)]
+pub struct Deletions {
     at: BTreeMap<Uid, Version>,
     order: VecDeque<Uid>,
 }
 
 impl Deletions {
     /// Notes that an object is gone as of a version.
-    pub(super) fn note(&mut self, uid: &Uid, version: Version) {
+    pub fn note(&mut self, uid: &Uid, version: Version) {
         if let Some(known) = self.at.get_mut(uid) {
             *known = version.max(*known);
             return;
@@ -31,7 +31,7 @@ impl Deletions {
     }
 
     /// Returns whether an object at this version is gone since.
-    pub(super) fn cover(&self, uid: &Uid, version: Version) -> bool {
+    pub fn cover(&self, uid: &Uid, version: Version) -> bool {
         self.at.get(uid).is_some_and(|gone| version <= *gone)
     }
 }

@@ -1,0 +1,114 @@
+//! What the stores' watches have shown of the locks, and which election wrote each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Key, StoreId, Stored, Uid, Version};
+
+/// All locks, of all stores. Nothing that is older than what is known takes its place.
+#[derive(Clone, Debug, Default)]
+pub struct Locks {
+    records: BTreeMap<Key, (Version, Stored)>,
+    /// Which locks an election wrote.
+    written: BTreeMap<Uid, BTreeSet<Key>>,
+}
+
+impl Locks {
+    /// What is under a key, as last seen.
+    pub fn get(&self, key: &Key) -> Option<&(Version, Stored)> {
+        self.records.get(key)
+    }
+
+    /// The locks that were written for an election, wherever they are.
+    pub fn of(&self, election: &Uid) -> impl Iterator<Item = (&Key, &Stored)> {
+        let keys = self.written.get(election).into_iter().flatten();
+        keys.filter_map(|key| self.records.get(key).map(|(_, stored)| (key, stored)))
+    }
+
+    /// Takes what is under a key, as of a version. Returns what was known before, unless that is as new.
+    pub fn put(&mut self, key: &Key, version: Version, stored: &Stored) -> Option<Stored> {
+        if self.records.get(key).is_some_and(|(known, _)| *known >= version) {
+            return None;
+        }
+        let before = if *stored == Stored::Absent {
+            self.records.remove(key)
+        } else {
+            self.records.insert(key.clone(), (version, stored.clone()))
+        };
+        let before = before.map_or(Stored::Absent, |(_, before)| before);
+        self.disown(key, &before);
+        if let Some(record) = stored.written() {
+            self.written.entry(record.election.clone()).or_default().insert(key.clone());
+        }
+        Some(before)
+    }
+
+    /// The locks whose keys are inside a scope, and the versions at which they were seen.
+    pub fn within(&self, inside: impl Fn(&Key) -> bool) -> Vec<(Key, Version)> {
+        let found = self.records.iter().filter(|(key, _)| inside(key));
+        found.map(|(key, (version, _))| (key.clone(), *version)).collect()
+    }
+
+    /// Whether this cluster holds any lock in a store.
+    pub fn holds_any(&self, store: &StoreId) -> bool {
+        self.records.iter().any(|(key, (_, stored))| key.store == *store && stored.record().is_some())
+    }
+
+    /// Forgets what was seen inside a scope: its versions begin anew.
+    pub fn forget(&mut self, inside: impl Fn(&Key) -> bool) {
+        for (key, _) in self.within(inside) {
+            if let Some((_, stored)) = self.records.remove(&key) {
+                self.disown(&key, &stored);
+            }
+        }
+    }
+
+    fn disown(&mut self, key: &Key, stored: &Stored) {
+        if let Some(record) = stored.written()
+            && let Some(keys) = self.written.get_mut(&record.election)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.written.remove(&record.election);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Record, Scope, Term, Timestamp};
+
+    fn stored(election: &str, version: u64) -> Stored {
+        let record = Record {
+            term: Term(1),
+            term_by_version: false,
+            holder: None,
+            elector: "lictor#a".into(),
+            since: Timestamp(0),
+            election: Uid(election.into()),
+            generation: 1,
+            scope: Scope::default(),
+            former: vec![],
+            legacy: None,
+        };
+        Stored::Record(Version(version), record)
+    }
+
+    #[test]
+    fn a_lock_belongs_to_whoever_wrote_it_last() {
+        let (key, mut locks) = (Key::lease("shop", "web"), Locks::default());
+        let owned = |locks: &Locks, uid: &str| locks.of(&Uid(uid.into())).count();
+        assert_eq!(locks.put(&key, Version(3), &stored("a", 3)), Some(Stored::Absent));
+        assert_eq!(locks.put(&key, Version(3), &stored("b", 3)), None, "it is no newer");
+        assert_eq!((owned(&locks, "a"), owned(&locks, "b")), (1, 0));
+        assert_eq!(locks.put(&key, Version(4), &stored("b", 4)), Some(stored("a", 3)));
+        assert_eq!((owned(&locks, "a"), owned(&locks, "b")), (0, 1));
+        locks.forget(|key| key.store != StoreId::leases());
+        assert_eq!(owned(&locks, "b"), 1);
+        locks.forget(|key| key.store == StoreId::leases());
+        assert!(locks.written.is_empty() && locks.get(&key).is_none());
+        assert!(locks.put(&key, Version(1), &stored("a", 1)).is_some(), "its versions begin anew");
+        assert!(locks.put(&key, Version(2), &Stored::Absent).is_some() && locks.written.is_empty());
+    }
+}
