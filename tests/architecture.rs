@@ -1,10 +1,10 @@
 //! The layers are what `src/lib.rs` says: who imports whom, what the core is made of, and who writes pods. And what the documents
-//! tell people to run exists, and the versions that they name are tested.
+//! tell people to run exists, what they link to, too, the rules of the protocol are cited, and the versions that they name are tested.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A source file: its path below `src/`, and its text without comments.
 struct Source {
@@ -121,10 +121,8 @@ fn commands_in_the_documents_exist() {
         let part = arguments.trim_start_matches("ARGS=").trim_matches('\'').replace('-', "");
         parts.lines().any(|line| line.trim().strip_suffix(',').is_some_and(|name| name.eq_ignore_ascii_case(&part)))
     };
-    let documents = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let documents = documents.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)));
     let (mut found, mut wrong) = (0, Vec::new());
-    for path in documents {
+    for path in documents() {
         let text = std::fs::read_to_string(&path).unwrap();
         // A command is between two back-ticks, or between three and three.
         for code in text.split('`').skip(1).step_by(2) {
@@ -147,6 +145,94 @@ fn commands_in_the_documents_exist() {
     }
     assert!(found > 50, "{found} commands were found");
     assert!(wrong.is_empty(), "there are no such commands: {wrong:#?}");
+}
+
+/// docs/protocol.md has each rule once. The code that keeps a rule, the model that takes it out and what shows it cite its id, and
+/// nothing cites an id that is not there.
+#[test]
+fn the_rules_of_the_protocol_are_cited() {
+    let (core, model) = ("crates/core/src", "crates/core/tests/model/rules.rs");
+    let protocol = read("docs/protocol.md");
+    let rules: Vec<_> = protocol.split("\n### ").skip(1).map(|rule| (identifier(rule), rule)).collect();
+    assert!(rules.len() > 30, "{} rules", rules.len());
+    let files: Vec<_> = ["crates", "src", "tests"].into_iter().flat_map(files_in).collect();
+    let mut wrong = Vec::new();
+    let mut check = |holds: bool, what: String| wrong.extend((!holds).then_some(what));
+    for (id, rule) in &rules {
+        let line = |name: &str| rule.lines().find_map(|line| line.strip_prefix(&format!("- {name}: "))).unwrap_or("");
+        let cites = |under: &str| files.iter().any(|(path, text)| path.starts_with(under) && ids_in(text).contains(id));
+        check(cites(core), format!("{core} does not cite {id}"));
+        check(!line("Without it").is_empty(), format!("{id} does not say what goes wrong without it"));
+        let taken_out = line("Model");
+        check(cites(model) != taken_out.starts_with("none: "), format!("{id} in {model}, and '{taken_out}'"));
+        for name in quoted(taken_out) {
+            check(read(model).contains(&format!("    {name},\n")), format!("{id}: {model} has no {name}"));
+        }
+        let mut file = String::new();
+        for name in quoted(line("Code")) {
+            if is_rust(name) {
+                file = if name.contains("src/") { name.to_owned() } else { format!("{core}/{name}") };
+                check(exists(&file), format!("{id}: there is no {file}"));
+            } else {
+                let defines =
+                    exists(&file) && ["(", "<"].iter().any(|end| read(&file).contains(&format!("fn {name}{end}")));
+                check(defines, format!("{id}: {file} has no {name}"));
+            }
+        }
+        for name in quoted(line("Shown by")) {
+            let (scenario, test) = (format!("/scenarios/{name}"), format!("fn {name}("));
+            let shows = |path: &str, text: &str| path.ends_with(&scenario) || text.contains(&test);
+            let cites = files.iter().any(|(path, text)| shows(path, text) && ids_in(text).contains(id));
+            check(cites, format!("{name} does not cite {id}"));
+        }
+    }
+    for (path, text) in &files {
+        let unknown = ids_in(text).into_iter().find(|id| rules.iter().all(|(known, _)| known != id));
+        check(unknown.is_none(), format!("{path} cites {unknown:?}"));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// ARCHITECTURE.md can be read in a few minutes, and what it names is there.
+#[test]
+fn the_house_is_as_it_is_drawn() {
+    let text = read("ARCHITECTURE.md");
+    assert!(text.len() < 10_000, "ARCHITECTURE.md has {} bytes: move details to docs/", text.len());
+    let is_path = |name: &&str| ["crates/", "docs/", "src/", "tests/"].iter().any(|top| name.starts_with(top));
+    let paths: Vec<_> = quoted(&text).filter(is_path).collect();
+    assert!(paths.len() > 30, "{} paths were found", paths.len());
+    let missing: Vec<_> = paths.into_iter().filter(|path| !exists(path)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:#?}");
+}
+
+/// What the documents link to exists, headings included.
+#[test]
+fn links_in_the_documents_lead_somewhere() {
+    let anchor = |heading: &str| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    let (mut found, mut wrong) = (0, Vec::new());
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            if link.starts_with("http") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            let has = |text: &str| {
+                text.lines().any(|line| line.starts_with('#') && anchor(line.trim_start_matches(['#', ' '])) == heading)
+            };
+            let leads = target.exists() && (heading.is_empty() || has(&std::fs::read_to_string(&target).unwrap()));
+            found += 1;
+            if !leads {
+                wrong.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(found > 50, "{found} links were found");
+    assert!(wrong.is_empty(), "these links lead nowhere: {wrong:#?}");
 }
 
 /// The oldest Kubernetes that is supported is the one that `make test-oldest` runs, and docs/install.md has what is pinned.
@@ -203,6 +289,15 @@ fn sources() -> Vec<Source> {
 }
 
 fn sources_in(top: &str) -> Vec<Source> {
+    let below = |path: &str| path.strip_prefix(&format!("{top}/")).unwrap().to_owned();
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    let code = |text: String| text.lines().filter(is_code).collect::<Vec<_>>().join("\n");
+    let files = files_in(top).into_iter().filter(|(path, _)| is_rust(path));
+    files.map(|(path, text)| Source { path: below(&path), text: code(text) }).collect()
+}
+
+/// The sources and scenarios below a directory, with what is in them.
+fn files_in(top: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut directories = vec![root().join(top)];
     while let Some(directory) = directories.pop() {
@@ -210,16 +305,39 @@ fn sources_in(top: &str) -> Vec<Source> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(root().join(top)).unwrap().to_str().unwrap().to_owned();
-                let text = std::fs::read_to_string(&path).unwrap();
-                let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-                found.push(Source { path: name, text: code.collect::<Vec<_>>().join("\n") });
+            } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "scenario") {
+                let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
             }
         }
     }
-    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found.sort();
     found
+}
+
+fn is_rust(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
+}
+
+fn documents() -> Vec<PathBuf> {
+    let documents = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    documents.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name))).collect()
+}
+
+/// The ids of rules in comments, such as H1.
+fn ids_in(text: &str) -> BTreeSet<&str> {
+    let comments = text.lines().filter(|line| line.trim_start().starts_with(['/', '#']));
+    let words = comments.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()));
+    let is_id = |word: &&str| {
+        word.strip_prefix(['H', 'C', 'W', 'L'])
+            .is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
+    };
+    words.filter(is_id).collect()
+}
+
+/// What stands between back-ticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
 }
 
 /// The names at the beginning of each item of `a, b::{c, d}, e}…`.

@@ -84,7 +84,7 @@ impl Requests {
         let _ = self.inputs.send(input);
     }
 
-    /// Why a request must not be sent any more; `None`: it may be.
+    /// C4: why a request must not be sent any more; `None`: it may be.
     pub(super) fn refusal(&self, gate: &Gate) -> Option<Failure> {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline);
         let why = if !acts {

@@ -1,6 +1,6 @@
 //! Which replica of the operator acts: the life of its claim on the operator's own lease.
 //!
-//! Nothing in here makes an election safe, the handover protocol does that alone; the claim keeps replicas out of each other's
+//! L1: nothing in here makes an election safe, the handover protocol does that alone; the claim keeps replicas out of each other's
 //! way. Expiry is judged by what was observed on this machine's monotonic clock, as client-go does
 //! (`tools/leaderelection/leaderelection.go`): a holder counts from the moment at which its renewal was *sent*, a contender from
 //! the moment at which it *saw* the last change.
@@ -25,7 +25,7 @@ impl ClaimParameters {
         self.duration / 3
     }
 
-    /// What a holder stays away from the end of its claim: requests that it has sent may still be on their way, and clocks
+    /// L2: what a holder stays away from the end of its claim: requests that it has sent may still be on their way, and clocks
     /// do not run equally fast.
     pub fn margin(self) -> Duration {
         self.duration / 5
@@ -113,7 +113,7 @@ impl Claim {
         self.known
     }
 
-    /// The API server has the lease at `version`, as answered to a request that was sent when `known` was the highest version that
+    /// L4: the API server has the lease at `version`, as answered to a request that was sent when `known` was the highest version that
     /// was seen. Returns whether versions have gone back: the API server's store was put to an earlier state. Then nothing counts
     /// any more that was seen before.
     pub fn goes_back(&mut self, version: Version, known: Version) -> bool {
@@ -158,6 +158,7 @@ impl Claim {
             Some(_) if self.is_mine() => {
                 self.renewed.map_or(self.not_before, |at| (at + self.parameters.renewal()).max(self.not_before))
             }
+            // L3.
             Some(seen) => (seen.at + seen.duration).max(self.not_before),
         };
         if now < due {
@@ -214,6 +215,7 @@ mod tests {
         assert_eq!(claim.next(at(5)), write(Some(1), false));
     }
 
+    /// Shows L2.
     #[test]
     fn a_holder_stops_before_its_claim_ends() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
@@ -224,6 +226,7 @@ mod tests {
         assert_eq!(claim.next(at(20)), write(Some(1), false));
     }
 
+    /// Shows L3.
     #[test]
     fn a_contender_waits_from_what_it_saw_itself() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
@@ -236,6 +239,7 @@ mod tests {
         assert_eq!(claim.next(at(125)), ClaimCommand::Wait(at(126)));
     }
 
+    /// Shows L3.
     #[test]
     fn a_duration_that_no_replica_has_is_not_waited_for() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
@@ -311,6 +315,7 @@ mod tests {
         assert_eq!(claim.held(), Some(Version(5)));
     }
 
+    /// Shows L4.
     #[test]
     fn a_lease_that_is_back_at_an_earlier_version_is_taken_or_waited_for_like_one_seen_for_the_first_time() {
         let held = || {

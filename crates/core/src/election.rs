@@ -604,7 +604,7 @@ impl Election {
         self.phase = Phase::AskingElection(op, version);
     }
 
-    /// The record was written for a generation of the election that is not seen yet. Or for one that never was: somebody edited
+    /// H10: the record was written for a generation of the election that is not seen yet. Or for one that never was: somebody edited
     /// the record, or the cluster was put back to an earlier state, and the lock is in a store that was not.
     fn idle_behind_record(&mut self, stored: Stored, commands: &mut Vec<Command>) -> bool {
         self.situation = Situation::Stale;

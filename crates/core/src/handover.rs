@@ -1,27 +1,6 @@
 //! The handover protocol: what happens between a record that is written and a leader that is labelled.
 //!
-//! The rules, each of which carries the promise of at most one leader label at every revision of the API server:
-//! 1. Nobody is promoted before the record names it, and the record is written by compare-and-swap alone.
-//! 2. Every other pod that shows the label, and the pod that the replaced record named whatever the cache shows of it, is demoted by
-//!    a write that the API server acknowledged, before the promotion is sent.
-//! 3. A promotion is valid for one version of the pod, which was read *before* the record was last confirmed. After a conflict the
-//!    pod is read again, then the record, and it is sent only if the record is still the same. It ends if another election has marked
-//!    the pod meanwhile.
-//! 4. **Late writers.** An operator may have been paused before its promotion, and send it much later. So the first handover after
-//!    a record of somebody else stamps every candidate, of the present spec and of the earlier ones that the record names, as
-//!    listed afresh from the API server: the late promotion is then for a version that is gone. Leaders that left the group are
-//!    found by their label. From then on, as long as each
-//!    record replaces this operator's own, nobody else's write can be on its way: the chain is *fenced*.
-//! 5. A record that was created, has no version that a late writer would run into, and neither has what follows from it. So the
-//!    first handover after a record of somebody else, or after none, writes to no pod before the election itself was read again
-//!    and is the one that the record was made for; after a conflict (rule 3) it is read once more, after the record.
-//! 6. Where a lock's name was changed, two operators with different views may each have a record, under two keys. So the same first
-//!    handover also lists the election's locks afresh, *after* its record is written: if another one is not emptied, that comes
-//!    first. Each writes and then looks, so at most one of them sees nobody else.
-//! 7. A write that was acknowledged counts only if the pod in the answer is as it was written: a policy or a webhook may change it.
-//!    For a demotion it is enough that the pod has a new version and does not show the leader's label.
-//! 8. A demotion that is refused for good must not hold the group up where it is not needed: in a *fenced* chain, of a pod that does
-//!    not show the leader's label when it is read afresh, and for which this process has no promotion on its way.
+//! The rules H1 to H9 in docs/protocol.md; the code below cites them.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +48,7 @@ pub(super) struct Handover {
     locks: Locks,
     fences: Option<BTreeMap<Uid, Fence>>,
     target: Option<Target>,
-    /// Whether rules 4 and 5 apply: somebody else's writes may be on their way.
+    /// Whether H4, H5 and H6 apply: somebody else's writes may be on their way.
     after_others: bool,
     abandoned: bool,
     /// What it found out about the world, for the decisions to come.
@@ -143,12 +122,12 @@ struct Target {
 
 #[derive(Clone, Debug)]
 enum TargetState {
-    /// Rule 5.
+    /// H5.
     ElectionUnread,
     ReadingElection(OpId),
     Due,
     Sent(OpId),
-    /// Rule 3, first the pod …
+    /// H3 after a conflict: first the pod …
     Unread,
     Reading(OpId),
     /// … then the record.
@@ -197,7 +176,7 @@ impl Handover {
         handover
     }
 
-    /// Takes all labels off, under a record that names nobody any more.
+    /// H12: takes all labels off, under a record that names nobody any more.
     pub(super) fn withdraw(version: Version, record: Record, fenced: bool) -> Self {
         Self::new(version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
     }
@@ -256,7 +235,7 @@ impl Handover {
         let mut done = true;
         if view.order == HandoverOrder::PromoteFirst {
             done &= self.promote(election, view, next_op, commands);
-            // Rule 2 turned round on purpose: the user prefers two leaders for a moment to none.
+            // H2 turned round on purpose: the user prefers two leaders for a moment to none.
             done = done && self.fence(election, spares, next_op, commands);
         } else {
             done &= self.fence(election, spares, next_op, commands);
@@ -324,7 +303,7 @@ impl Handover {
         }
     }
 
-    /// What keeps an acknowledged write from counting: see rule 7.
+    /// H7: why an acknowledged write does not count.
     fn fence_lacks(&self, election: &str, fence: &Fence, outcome: &Outcome) -> Option<String> {
         let FenceState::Sent(_, seen) = &fence.state else { return None };
         let Outcome::PodWritten(PodOutcome::Written(pod)) = outcome else { return None };
@@ -363,12 +342,12 @@ impl Handover {
         leaves || view.generation > self.record.generation
     }
 
-    /// Rule 6: another lock, under which somebody may still promote.
+    /// H6: another lock, under which somebody may still promote.
     fn is_rival(&self, lock: &Stored) -> bool {
         lock.version() != Some(self.version) && !is_emptied(lock, self.record.generation)
     }
 
-    /// Where the record was lost, the pods may know of a higher term than whoever made it anew.
+    /// H9: where the record was lost, the pods may know of a higher term than whoever made it anew.
     fn learn_terms(&mut self, election: &str, listed: &[Pod]) {
         if self.target.is_none() {
             return;
@@ -393,7 +372,7 @@ impl Handover {
         scopes.map(|scope| Selector { match_labels: scope.markings.leader.labels.clone(), ..Selector::default() })
     }
 
-    /// Rules 2 and 4: who must be written to before anybody is promoted.
+    /// H2 and H4: who must be written to before anybody is promoted.
     fn collect_fences(&self, election: &str, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
         let mut pods: BTreeMap<&Uid, &Pod> = listed.iter().map(|pod| (&pod.uid, pod)).collect();
         for pod in view.pods.iter().copied() {
@@ -433,7 +412,7 @@ impl Handover {
         let mut fences = self.fences.take().unwrap_or_default();
         let withdraws = self.purpose == Purpose::Withdraw;
         fences.retain(|_, fence| {
-            // Rule 8, or the election goes without this pod.
+            // H8, or the election goes without this pod.
             let needless = |pod: &Pod| withdraws || (!self.after_others && !self.shows_leader(pod));
             let skipped =
                 matches!(&fence.state, FenceState::Due(pod) if fence.refusals > 0 && needless(pod) && spares(pod));
@@ -551,6 +530,7 @@ impl Handover {
                     self.found.gone.push(target.holder.uid.clone());
                     TargetState::Unread
                 }
+                // H11.
                 PodOutcome::Failed(Failure::Unknown(text)) => failed(Failure::Unknown(text), TargetState::Unread),
                 PodOutcome::Failed(failure) => {
                     target.refused = true;

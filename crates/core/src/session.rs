@@ -1,4 +1,5 @@
 //! The life of one Consul session: when it is looked up, made, renewed, and how long its owner may rely on it.
+//! The rules C1, C2, C8 and C9 of docs/protocol.md.
 //!
 //! Its owner counts from the moment at which the last renewal that succeeded was *sent*: Consul began to count later. Consul
 //! itself waits twice as long before it ends a session (`agent/consul/session_ttl.go`), which nothing in here relies on. A
@@ -22,7 +23,7 @@ impl SessionParameters {
         self.ttl / 3
     }
 
-    /// What an owner stays away from the end: requests that it has sent may still be on their way, and clocks do not run equally
+    /// C2: what an owner stays away from the end: requests that it has sent may still be on their way, and clocks do not run equally
     /// fast.
     pub fn margin(self) -> Duration {
         self.ttl / 5
@@ -156,7 +157,7 @@ impl SessionLife {
         }
     }
 
-    /// What goes by its name was looked up. One is adopted: the one that this process used before, since locks may hang on it, or
+    /// C9: what goes by its name was looked up. One is adopted: the one that this process used before, since locks may hang on it, or
     /// else the oldest. The others are returned: nobody uses them.
     pub fn looked_up(&mut self, found: Vec<FoundSession>, now: Instant) -> Vec<FoundSession> {
         if self.state != State::Unknown {
@@ -228,7 +229,7 @@ impl SessionLife {
         self.failed(now);
     }
 
-    /// A renewal of this one that was sent at `sent` succeeded, however late its answer came. Its TTL may have changed.
+    /// C1: a renewal of this one that was sent at `sent` succeeded, however late its answer came. Its TTL may have changed.
     pub fn renewed(&mut self, id: &str, ttl: Duration, sent: Instant, now: Instant) {
         let State::Present { id: present, ttl: known, renewed } = &mut self.state else { return };
         if present != id {
@@ -244,7 +245,7 @@ impl SessionLife {
         self.succeeded(now);
     }
 
-    /// A renewal of this one failed, or, if that is not `known`, may have been done. Then nothing is renewed before something was
+    /// C8: a renewal of this one failed, or, if that is not `known`, may have been done. Then nothing is renewed before something was
     /// answered: where only the answers are lost, renewals would keep the locks from everybody, and be of no use to their owner.
     pub fn renewal_failed(&mut self, id: &str, known: bool, now: Instant) {
         if self.id() == Some(id) {
@@ -491,6 +492,7 @@ mod tests {
         assert_eq!(waits(&life, now + Duration::from_secs(5)), now + Duration::from_millis(5100));
     }
 
+    /// Shows C8.
     #[test]
     fn while_nothing_is_answered_nothing_is_renewed() {
         let mut life = made();

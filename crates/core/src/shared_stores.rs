@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{Instant, StoreId, Tenure};
 
-/// How long a store's first answers are awaited by an operator that begins to act, before what was held there counts as lost. Its
+/// C3: how long a store's first answers are awaited by an operator that begins to act, before what was held there counts as lost. Its
 /// predecessor renewed until a moment that it does not know.
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -1,4 +1,4 @@
-//! What workloads leave behind with a lock, for whoever has it next, in this cluster or in another one.
+//! W5: what workloads leave behind with a lock, for whoever has it next, in this cluster or in another one.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Inheritance {
 }
 
 impl Election {
-    /// Until when nothing is enabled, because of what runs in another cluster.
+    /// W1: until when nothing is enabled, because of what runs in another cluster.
     pub fn workloads_wait(&self, now: Instant) -> Option<Instant> {
         self.waits_until(now).filter(|until| now < *until)
     }
@@ -96,7 +96,7 @@ impl Election {
         Some(Legacy { wind_down_seconds: view.wind_down, ended: false, waits_seconds: waits, ticks })
     }
 
-    /// The record as it is when all has ended here.
+    /// W3: the record as it is when all has ended here.
     pub(super) fn ended(&self, record: &Record, view: &View) -> Option<Record> {
         let mut legacy = record.legacy.clone().filter(|legacy| !legacy.ended).or_else(|| {
             let none = record.legacy.is_none();
@@ -173,7 +173,7 @@ impl Left {
         if self.is_idle() { self.legacy.waits_seconds } else { self.legacy.wind_down_seconds }
     }
 
-    /// Up to which tick of a CronJob's schedule another cluster has started Jobs.
+    /// W6: up to which tick of a CronJob's schedule another cluster has started Jobs.
     fn tick(&self, workload: &Workload, view: &View) -> Option<(String, Timestamp)> {
         if workload.id.kind != WorkloadKind::CronJob {
             return None;

@@ -1,4 +1,4 @@
-//! Promotions whose outcome is not known: they wait for their turn, are on their way, or were not answered.
+//! H11 and C4: promotions whose outcome is not known. They wait for their turn, are on their way, or were not answered.
 //!
 //! A promotion is for one version of its pod. So none of them does anything any more when the pod has a later version. Where the
 //! election goes on without such a promotion, it writes to the pod, and counts it as a leader until the API server has acknowledged
@@ -40,7 +40,7 @@ impl Promotions {
         self.0.contains_key(pod)
     }
 
-    /// Whether a promotion of a pod may still be carried out, if the pod is as it was seen.
+    /// H8: whether a promotion of a pod may still be carried out, if the pod is as it was seen.
     pub(super) fn may_come_to(&self, pod: &Pod) -> bool {
         self.0.get(&pod.uid).is_some_and(|promotion| promotion.version >= pod.version)
     }
@@ -110,7 +110,7 @@ impl Election {
             || self.scopes.iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
     }
 
-    /// Writes to the pods whose promotions nobody waits for any more. `leader` stays as it is.
+    /// C4: writes to the pods whose promotions nobody waits for any more. `leader` stays as it is.
     pub(super) fn fence_promotions(
         &mut self,
         leader: Option<&Pod>,

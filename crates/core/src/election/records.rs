@@ -25,7 +25,7 @@ pub(super) struct Intent {
 }
 
 impl Election {
-    /// Writes a record that names this candidate, or none.
+    /// Writes a record that names this candidate, or none. H1: before anybody is promoted.
     pub(super) fn write(
         &mut self,
         stored: &Stored,
@@ -82,6 +82,7 @@ impl Election {
             .map(|(.., since)| *since)
     }
 
+    /// H10: a record says what it was written for.
     pub(super) fn make_record(
         &self,
         view: &View,
@@ -130,6 +131,7 @@ impl Election {
                 Phase::Idle
             }
             RecordOutcome::Failed(Failure::Unknown(text)) => {
+                // H11: it is read before anything is done.
                 self.fail(Failure::Unknown(text), now);
                 self.stored = None;
                 Phase::WriteUnknown(None, intent)
@@ -185,6 +187,7 @@ impl Election {
         self.phase = Phase::Reading(op);
     }
 
+    /// H9.
     pub(super) fn learn_terms(&mut self, view: &View) {
         let written = self.stored.as_ref().and_then(Stored::written);
         let recorded = written.map_or(Term::default(), |record| record.term);

@@ -671,6 +671,7 @@ fn a_failed_probe_moves_the_leadership_if_there_is_anywhere_to_go() {
     assert_eq!(*lab.election.situation(), Situation::LedDespiteProbe);
 }
 
+/// Shows H10.
 #[test]
 fn a_view_that_is_older_than_the_record_does_nothing() {
     let mut lab = Lab::led(2);
@@ -1130,6 +1131,7 @@ fn a_lock_that_vanishes_while_another_cluster_leads_is_left_alone_for_a_while() 
     }
 }
 
+/// Shows C7.
 #[test]
 fn after_the_store_was_put_back_only_who_leads_already_leads() {
     let mut lab = shared(1);
@@ -1197,6 +1199,7 @@ fn until_demotion(lab: &mut Lab) -> Vec<String> {
     panic!("p0 is not demoted")
 }
 
+/// Shows C3.
 #[test]
 fn a_lost_lock_is_not_taken_again_before_the_label_is_off() {
     let mut lab = shared(2);

@@ -1,4 +1,4 @@
-//! Without the lock: what is done when somebody else may lead, or does.
+//! Without the lock: what is done when somebody else may lead, or does. The rules C3, C5, C6 and C7 of docs/protocol.md.
 //!
 //! Inside one cluster compare-and-swap alone keeps two leaders apart. Others that share the store can't be fenced at this cluster's
 //! API server; so whoever has not surely got the lock shows no leader, whatever else is wanted of the election, and takes the lock
@@ -35,6 +35,7 @@ impl Election {
             return None;
         }
         let demote = keeping.when_lost == WhenLost::Demote;
+        // C7.
         let rewound = view.now < keeping.not_before;
         // Each observation names the cause that it knows of, whichever comes first.
         let unreliable = match keeping.tenure {
@@ -66,7 +67,7 @@ impl Election {
         shows_leader(view) || !self.promotions.is_empty()
     }
 
-    /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
+    /// C6: remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
     pub(super) fn note_rival(&mut self, view: &View) {
         match &self.stored {
             // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
@@ -87,7 +88,7 @@ impl Election {
         }
     }
 
-    /// Takes the leader's label off. Never held up by a store that does not answer.
+    /// C3: takes the leader's label off. Never held up by a store that does not answer.
     pub(super) fn stand_down(&mut self, unheld: Unheld, view: &View, commands: &mut Vec<Command>) {
         let Unheld { reason, known } = unheld;
         if view.desired == Desired::Withdraw {
@@ -160,7 +161,7 @@ impl Election {
         self.situation = Situation::LedElsewhere(rival);
     }
 
-    /// The lock is nobody's: takes it, if there is somebody to lead.
+    /// C3, W3: the lock is nobody's: takes it, if there is somebody to lead.
     pub(super) fn take_lock(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
         let shows = self.somebody_may_lead(view) || self.lets_run(Course::Await, view);
         if shows && view.keeping.when_lost == WhenLost::Demote {
@@ -194,7 +195,7 @@ impl Election {
         }
     }
 
-    /// Nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
+    /// C5, W3: nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
     pub(super) fn release(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
         let Stored::Record(version, record) = stored else { return };
         let unsettled = record.holder.is_some() || self.somebody_may_lead(view) || self.lets_run(Course::Follow, view);

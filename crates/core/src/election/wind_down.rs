@@ -65,7 +65,7 @@ impl WindDown {
 }
 
 impl Election {
-    /// Whether the lock is kept although nothing is let run any more, because something of it still runs, or may.
+    /// W3: whether the lock is kept although nothing is let run any more, because something of it still runs, or may.
     pub(super) fn winds_down(&mut self, view: &View) -> bool {
         let until = self.over_at(view);
         let settles = self.held_workloads(view).filter_map(|w| self.wind_down.settles_at(w, view.now)).max();
@@ -78,7 +78,7 @@ impl Election {
         true
     }
 
-    /// Reads at the API server what still runs, unless that was done or has had its time; returns whether that is awaited.
+    /// W4: reads at the API server what still runs, unless that was done or has had its time; returns whether that is awaited.
     pub(super) fn inspects(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
         let workloads: Vec<WorkloadId> = self.held_workloads(view).map(|workload| workload.id.clone()).collect();
         if self.wind_down.inspected || workloads.is_empty() || view.now >= self.over_at(view) {
@@ -102,7 +102,7 @@ impl Election {
         self.wind_down.off_since.unwrap_or(view.now) + seconds(view.wind_down)
     }
 
-    /// Those that count: what was never claimed, could not be.
+    /// W8: those that count. What was never claimed, could not be.
     fn held_workloads<'v>(&'v self, view: &'v View) -> impl Iterator<Item = &'v Workload> {
         let held =
             |workload: &&Workload| self.claim_of(workload).is_some() && !matches!(workload.wish, Wish::Release { .. });

@@ -24,7 +24,7 @@ impl Election {
         self.release_workloads(view, commands) && !self.winds_down(view)
     }
 
-    /// Takes off all labels, then the record.
+    /// H12: takes off all labels, then the record.
     pub(super) fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
         let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.uid);
         let clean = !own && self.is_clean(view);
@@ -134,7 +134,7 @@ impl Election {
         }
     }
 
-    /// A lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
+    /// H6: a lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
     /// with an older spec can go on with it; it is deleted when the present one is settled.
     pub(super) fn clear_strays(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
         self.cleared.retain(|key, (seen, made)| {

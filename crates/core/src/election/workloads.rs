@@ -1,13 +1,6 @@
 //! Workloads that run only where the leader is: enabled while this cluster leads, disabled otherwise.
 //!
-//! The rules, beside those of the handover:
-//! 1. A workload is enabled only while the record names a leader of this cluster, the lock is surely held, and what a predecessor in
-//!    another cluster left has ended or had its time to.
-//! 2. It counts as disabled only when a write of this process, since it began to decide this election, sent for the version that was
-//!    seen, was acknowledged, and no earlier one of its own may still be on its way. Such a write always changes the version, so that
-//!    whatever an earlier operator may still send, is for one that is gone.
-//! 3. The lock is taken while nothing is let run here, and let go of when, beyond that, all has ended or had its time to. That it
-//!    has ended is in the record, so that whoever comes next need not wait.
+//! The rules W1 to W8 in docs/protocol.md; the code that keeps them cites them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -210,7 +203,7 @@ impl Election {
         let Some(workloads) = view.workloads else { return true };
         workloads.iter().any(|workload| {
             let refused = matches!(self.steering.failures.get(&workload.id), Some(Failure::Refused(_)));
-            // Where there was never a right to write it, it is not under this election's control.
+            // W8: where there was never a right to write it, it is not under this election's control.
             let ours = self.claim_of(workload).is_some()
                 || self.steering.pending.contains_key(&workload.id)
                 || (!refused && course != Course::Await);
@@ -300,7 +293,7 @@ impl Election {
         self.steering.unsure.iter().any(|(other, _)| other == id)
     }
 
-    /// Rule 2.
+    /// W2.
     fn is_off(&self, workload: &Workload) -> bool {
         let stamped = self
             .claim_of(workload)
@@ -349,6 +342,7 @@ impl Election {
             Need::Release { .. } | Need::Delete | Need::DeleteRunning => false,
         });
         let contest = self.steering.contest.waits(view.now).filter(|_| contested);
+        // W1.
         let waits = self.workloads_wait(view.now).filter(|_| matches!(need, Need::Enable));
         let held_up = [backoff, contest, waits].into_iter().flatten().max();
         if let Some(until) = held_up {
@@ -411,6 +405,7 @@ impl Election {
                 return;
             }
         };
+        // W6.
         let record = self.record().and_then(|record| record.legacy.as_ref());
         let tick = record.and_then(|legacy| legacy.ticks.get(&id.name)).copied();
         let after_tick = tick
@@ -431,7 +426,7 @@ impl Election {
         }));
     }
 
-    /// One Job for each term: first the one of the term before goes, then the new one is made, suspended; that it was, is noted
+    /// W7: one Job for each term. First the one of the term before goes, then the new one is made, suspended; that it was, is noted
     /// before it is let run, so that none is ever started twice.
     fn start_jobs(&mut self, course: Course, view: &View, commands: &mut Vec<Command>) -> bool {
         let (Some(term), Some(workloads)) = (course.term(), view.workloads) else { return true };

@@ -135,6 +135,7 @@ fn explore(world: &World, seen: &mut BTreeSet<String>, ends: &mut usize) {
     }
 }
 
+/// Shows C9.
 #[test]
 fn two_replicas_that_lose_their_session_at_one_moment_use_one_in_its_place() {
     let mut ends = 0;

@@ -14,6 +14,7 @@ fn settled(pods: usize, terms: i64, faults: Faults) -> Cluster {
 
 // Proved
 
+/// Shows L1.
 #[test]
 fn both_begin_at_once() {
     let model = Cluster { calms: true, ..Cluster::new(2, 3, NONE) };
@@ -117,22 +118,26 @@ fn covered(rule: Rule, model: Cluster) {
     assert_eq!(found, None, "{rule:?} is needed");
 }
 
+/// Shows H1.
 #[test]
 fn the_record_is_written_first() {
     needed(Rule::RecordFirst, settled(2, 3, PROBE));
 }
 
+/// Shows H1.
 #[test]
 fn the_record_is_written_by_compare_and_swap() {
     needed(Rule::CompareAndSwap, settled(2, 3, PROBES));
 }
 
+/// Shows H2.
 #[test]
 fn others_are_demoted_before_a_promotion() {
     needed(Rule::DemoteFirst, settled(2, 2, PROBE));
     needed(Rule::DemotionAwaited, settled(2, 2, PROBE));
 }
 
+/// Shows H3.
 #[test]
 fn a_write_is_for_one_version_of_a_pod() {
     needed(Rule::PodVersions, settled(2, 3, PROBE));
@@ -140,16 +145,19 @@ fn a_write_is_for_one_version_of_a_pod() {
     covered(Rule::PodUids, settled(2, 2, Faults { deleted: 1, ..NONE }));
 }
 
+/// Shows H3.
 #[test]
 fn the_record_is_read_again_after_a_conflict() {
     needed(Rule::Confirmation, settled(2, 3, PROBE));
 }
 
+/// Shows H4.
 #[test]
 fn candidates_are_stamped() {
     needed(Rule::Stamps, settled(2, 3, PROBES));
 }
 
+/// Shows H4.
 #[test]
 fn candidates_are_listed_afresh() {
     // A pod that only the first operator has seen, and the second one crashes and begins anew without having seen it. All that
@@ -162,6 +170,7 @@ fn candidates_are_listed_afresh() {
     needed(Rule::FreshPods, Cluster { absent: 1, only: Some(only), ..settled(2, 4, faults) });
 }
 
+/// Shows H2.
 #[test]
 fn whom_the_replaced_record_named_is_demoted_whatever_the_cache_shows() {
     needed(Rule::PreviousDemoted, settled(2, 3, PROBES));

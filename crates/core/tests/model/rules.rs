@@ -1,43 +1,43 @@
-//! The rules of the protocol, each of which can be switched off by tampering with what passes between the core and the world; and
-//! what was seen of a model, to know that it gets anywhere.
+//! The rules of the protocol, with their ids in docs/protocol.md, each of which can be switched off by tampering with what passes
+//! between the core and the world; and what was seen of a model, to know that it gets anywhere.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A rule that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Rule 4: candidates that show no leader are stamped, and between clusters the pod of a promotion that is outstanding when the
+    /// H4: candidates that show no leader are stamped, and between clusters (C4) the pod of a promotion that is outstanding when the
     /// lock is lost; off: that is answered and not done.
     Stamps,
-    /// Rule 3: a write is for one version of a pod; off: the API server does not look at it.
+    /// H3: a write is for one version of a pod; off: the API server does not look at it.
     PodVersions,
-    /// A write is for one pod and not for its name; off: the API server does not look at the uid.
+    /// H3: a write is for one pod and not for its name; off: the API server does not look at the uid.
     PodUids,
-    /// Rule 1: the record is written by compare-and-swap; off: whoever comes last has it.
+    /// H1: the record is written by compare-and-swap; off: whoever comes last has it.
     CompareAndSwap,
-    /// Rule 1: the record is written before anybody is promoted; off: it is answered and not done yet.
+    /// H1: the record is written before anybody is promoted; off: it is answered and not done yet.
     RecordFirst,
-    /// Rule 2: others are demoted before; off: the promotion is sent first.
+    /// H2: others are demoted before; off: the promotion is sent first.
     DemoteFirst,
-    /// Rule 2: what is demoted is awaited; off: it is answered and not done yet.
+    /// H2: what is demoted is awaited; off: it is answered and not done yet.
     DemotionAwaited,
-    /// Rule 2: who the replaced record named, is demoted whatever the cache shows; off: only if it shows a leader there.
+    /// H2: who the replaced record named, is demoted whatever the cache shows; off: only if it shows a leader there.
     PreviousDemoted,
-    /// Rule 3: after a conflict the record is read again; off: it is taken from the cache.
+    /// H3: after a conflict the record is read again; off: it is taken from the cache.
     Confirmation,
-    /// Rule 4: candidates are listed afresh; off: they are taken from the cache.
+    /// H4: candidates are listed afresh; off: they are taken from the cache.
     FreshPods,
-    /// Of the controller: what was read or written is shown before the outcome is taken; off: only the watch tells.
+    /// H2, in the controller: what was read or written is shown before the outcome is taken; off: only the watch tells.
     AnswersShown,
-    /// Between clusters: what is held is relied on only up to a margin before its end; off: up to its end.
+    /// C2: what is held is relied on only up to a margin before its end; off: up to its end.
     Margin,
-    /// A tenure counts from when a renewal was sent; off: from its answer.
+    /// C1: a tenure counts from when a renewal was sent; off: from its answer.
     FromSending,
-    /// Of the controller: nobody is promoted after the tenure under which that was decided; off: whenever its turn comes.
+    /// C4, in the controller: nobody is promoted after the tenure under which that was decided; off: whenever its turn comes.
     SentInTenure,
-    /// A holder's record says for how long its workloads may take to end; off: others do not see that.
+    /// W5: a holder's record says for how long its workloads may take to end; off: others do not see that.
     Published,
-    /// What is assumed: a request that has not reached its API server in time never will; off: it may at any time.
+    /// What the C rules assume: a request that has not reached its API server in time never will; off: it may at any time.
     PromptOrNever,
 }
 

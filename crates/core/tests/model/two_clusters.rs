@@ -106,16 +106,19 @@ fn needed(rule: Rule, model: Clusters) {
     assert!(counterexample(&format!("without {rule:?}"), model).is_some(), "{rule:?} is not needed");
 }
 
+/// Shows C2.
 #[test]
 fn a_holder_keeps_away_from_the_end_of_its_tenure() {
     needed(Rule::Margin, Clusters::new(CUT));
 }
 
+/// Shows C1.
 #[test]
 fn a_tenure_counts_from_the_sending() {
     needed(Rule::FromSending, Clusters::new(Faults { late: 1, ..CUT }));
 }
 
+/// Shows C4.
 #[test]
 fn nobody_is_promoted_after_the_tenure() {
     // Each of the two keeps two leaders apart by itself: the look at the clock right before the promotion is sent, and the write to
@@ -125,6 +128,7 @@ fn nobody_is_promoted_after_the_tenure() {
     assert!(counterexample("without SentInTenure and Stamps", neither).is_some());
 }
 
+/// Shows W5.
 #[test]
 fn a_contender_waits_as_long_as_the_record_says() {
     needed(Rule::Published, with_workloads(Clusters::new(CUT)));

@@ -161,6 +161,7 @@ fn one_that_was_refused_is_not_preferred_for_its_priority() {
     assert_eq!(lab.leader(), Some("p0"));
 }
 
+/// Shows H8.
 #[test]
 fn a_demotion_that_is_refused_counts_only_for_a_pod_that_shows_the_label() {
     let mut lab = Lab::led(3);
@@ -191,6 +192,7 @@ fn a_demotion_is_not_left_out_while_a_promotion_may_be_on_its_way() {
     assert!(!all.iter().any(|words| words.starts_with("Promote p1")), "{all:#?}");
 }
 
+/// Shows H7.
 #[test]
 fn a_demotion_counts_only_with_a_new_version_and_without_the_label() {
     let mut lab = Lab::led(2);
@@ -279,6 +281,7 @@ fn a_pod_that_another_election_has_marked_meanwhile_is_not_promoted() {
     assert_eq!(lab.leader(), None, "{all:#?}");
 }
 
+/// Shows H8.
 #[test]
 fn who_was_not_written_to_after_somebody_elses_record_stays_in_the_way() {
     // An earlier operator's promotion of it may be on its way.

@@ -221,6 +221,7 @@ fn what_can_not_be_read_has_the_time_that_it_may_take_to_end() {
     assert!((35..50).contains(&took), "{took} s");
 }
 
+/// Shows W4.
 #[test]
 fn what_was_let_run_a_moment_ago_keeps_the_lock_for_some_seconds() {
     let mut lab = cluster();
@@ -378,6 +379,7 @@ fn what_is_given_back_has_what_it_had() {
     assert_eq!(lab.run(), [] as [&str; 0]);
 }
 
+/// Shows W7.
 #[test]
 fn one_job_for_each_term_and_the_one_before_goes_first() {
     let mut lab = Lab::new(2);
@@ -398,6 +400,7 @@ fn one_job_for_each_term_and_the_one_before_goes_first() {
     assert_eq!(lab.restarted().run(), [] as [&str; 0]);
 }
 
+/// Shows W8.
 #[test]
 fn what_there_is_no_right_to_holds_nothing_up() {
     let mut lab = cluster();
