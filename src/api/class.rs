@@ -55,6 +55,7 @@ macro_rules! template_of {
     version = "v1alpha1",
     kind = "ElectionClass",
     shortname = "lec",
+    category = "lictor",
     status = "ElectionClassStatus",
     derive = "PartialEq",
     doc = "Where the locks of elections are kept, and which lictor serves them.",

@@ -34,7 +34,7 @@ macro_rules! follower_labels {
     kind = "LeaderElection",
     namespaced,
     shortname = "le",
-    category = "all",
+    category = "lictor",
     status = "LeaderElectionStatus",
     derive = "PartialEq",
     doc = "Elects one leader among the pods that its selector matches, and labels it.",

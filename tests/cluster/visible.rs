@@ -41,8 +41,10 @@ async fn kubectl_shows_what_matters_in_columns() {
     let column = |name: &str| rows[0].iter().position(|title| *title == name).map(|at| rows[1][at]);
     let node = lab.pods_api().get(&leader).await.expect("the pod exists").spec.and_then(|spec| spec.node_name);
     assert_eq!(column("NODE"), node.as_deref(), "{text}");
+    let both = lab.try_kubectl(&["get", "lictor", "-o", "name"], None).expect("kubectl shows it");
+    assert!(both.lines().any(|line| line == "leaderelection.lictor.dev/web"), "{both}");
     let all = lab.try_kubectl(&["get", "all", "-o", "name"], None).expect("kubectl shows it");
-    assert!(all.lines().any(|line| line == "leaderelection.lictor.dev/web"), "{all}");
+    assert!(!all.contains("lictor.dev"), "{all}");
     let classes = lab.try_kubectl(&["get", "lec"], None).expect("the short name of classes is known");
     assert!(classes.is_empty() || classes.starts_with("NAME"), "{classes}");
 }
