@@ -57,8 +57,8 @@ macro_rules! follower_labels {
         .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
     validation = Rule::new(concat!("!has(self.selector) || !has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
-    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.leader) || has(self.follower) || (has(self.preference) && size(self.preference) > 0))")
-        .message("spec.probe, spec.consulService, spec.preference, spec.leader and spec.follower are about pods, and without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
+    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0))")
+        .message("spec.probe, spec.consulService, spec.preferences, spec.leader and spec.follower are about pods, and without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
     validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeployment)")
         .message("spec.eligibility.availableDeployment is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
     validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeployment) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeployment)")
@@ -93,7 +93,7 @@ pub struct LeaderElectionSpec {
     /// then the one that is ready for the longest time, then the first by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
-    pub preference: Vec<Preference>,
+    pub preferences: Vec<Preference>,
 
     /// Whether a healthy leader gives way. Never (default): a leader stays until it fails. HigherPriority: an eligible pod
     /// with a higher annotation lictor.dev/priority takes over at once.

@@ -128,7 +128,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         selector,
         key,
         eligibility,
-        preference,
+        preferences,
         preemption,
         leader,
         follower,
@@ -181,7 +181,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         rules: lictor_core::Rules {
             require_ready: eligibility.require_ready,
             min_ready: Duration::from_secs(eligibility.min_ready_seconds.into()),
-            preference: preference.iter().map(resolve_preference).collect(),
+            preference: preferences.iter().map(resolve_preference).collect(),
             preempt: *preemption == api::Preemption::HigherPriority,
         },
         order: match handover.order {

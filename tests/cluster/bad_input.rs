@@ -85,13 +85,13 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("handover", json!({"failoverDelaySeconds": 3601})), "should be less than or equal to 3600"),
         (with("handover", json!({"order": "Both"})), "\"DemoteFirst\", \"PromoteFirst\""),
         (with("preemption", json!("Always")), "\"Never\", \"HigherPriority\""),
-        (with("preference", json!([{"weight": 1}])), "write for example {weight: 10, zone: eu-1a}"),
+        (with("preferences", json!([{"weight": 1}])), "write for example {weight: 10, zone: eu-1a}"),
         (
-            with("preference", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
+            with("preferences", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
             "exactly one of zone and nodeSelector",
         ),
         (
-            with("preference", json!([{"weight": 0, "zone": "a"}])),
+            with("preferences", json!([{"weight": 0, "zone": "a"}])),
             "weight in body should be greater than or equal to 1",
         ),
         (probe(json!({})), "write for example httpGet: {path: /leader, port: 8080}"),

@@ -43,7 +43,7 @@ pub fn election(name: &str) -> Value {
             "leader": {"labels": {"role": "leader"}, "annotations": {"example.com/since": "election"}},
             "follower": {"labels": {"role": "follower"}},
             "eligibility": {"requireReady": true, "minReadySeconds": 3},
-            "preference": [{"weight": 10, "zone": "eu-1a"}, {"weight": 5, "nodeSelector": {"disk": "ssd"}}],
+            "preferences": [{"weight": 10, "zone": "eu-1a"}, {"weight": 5, "nodeSelector": {"disk": "ssd"}}],
             "preemption": "HigherPriority",
             "handover": {"order": "DemoteFirst", "failoverDelaySeconds": 4},
             "probe": {"httpGet": {"path": "/leader", "port": 8080}, "periodSeconds": 2},
