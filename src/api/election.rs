@@ -59,10 +59,10 @@ macro_rules! follower_labels {
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
     validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0))")
         .message("spec.probe, spec.consulService, spec.preferences, spec.leader and spec.follower are about pods, and without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
-    validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeployment)")
-        .message("spec.eligibility.availableDeployment is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
-    validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeployment) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeployment)")
-        .message("spec.eligibility.availableDeployment names a Deployment that is in spec.workloads too: it would have to run before it may run; name one that always runs")
+    validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeploymentName)")
+        .message("spec.eligibility.availableDeploymentName is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
+    validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeploymentName) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeploymentName)")
+        .message("spec.eligibility.availableDeploymentName names a Deployment that is in spec.workloads too: it would have to run before it may run; name one that always runs")
 )]
 pub struct LeaderElectionSpec {
     /// Name of the ElectionClass that says where the lock is kept and which lictor serves this election. Default: the class
@@ -208,16 +208,16 @@ pub struct Eligibility {
     #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: u32,
 
-    /// Only without spec.selector: a Deployment of this namespace that must have the condition Available for this cluster to be
+    /// Only without spec.selector: the name of a Deployment of this namespace that must have the condition Available for this cluster to be
     /// elected, and to stay leader. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    pub available_deployment: Option<String>,
+    pub available_deployment_name: Option<String>,
 }
 
 impl Default for Eligibility {
     fn default() -> Self {
-        Self { require_ready: true, min_ready_seconds: 0, available_deployment: None }
+        Self { require_ready: true, min_ready_seconds: 0, available_deployment_name: None }
     }
 }
 

@@ -172,7 +172,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             selector: resolve_selector(selector),
             markings,
         }),
-        cluster: selector.is_none().then(|| ClusterRule { available: eligibility.available_deployment.clone() }),
+        cluster: selector.is_none().then(|| ClusterRule { available: eligibility.available_deployment_name.clone() }),
         workloads: workloads.iter().filter(|workload| workload.job_template.is_none()).map(resolve_workload).collect(),
         jobs: workloads
             .iter()

@@ -242,7 +242,7 @@ pub(super) fn not_eligible(why: NotEligible) -> &'static str {
         NotEligible::NotScheduled => "the pod has no node yet",
         NotEligible::NodeCordoned => "the pod's node is cordoned",
         NotEligible::ReadyTooShortly(_) => "the pod is not ready for long enough yet",
-        NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeployment is not available",
+        NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeploymentName is not available",
     }
 }
 

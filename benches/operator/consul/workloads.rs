@@ -144,7 +144,7 @@ fn election(class: &str) -> Value {
     json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": NAME},
         "spec": {
-            "className": class, "eligibility": {"availableDeployment": GATE},
+            "className": class, "eligibility": {"availableDeploymentName": GATE},
             "workloads": [{"kind": "CronJob", "name": NAME}],
         },
     })
