@@ -174,8 +174,8 @@ pub struct SecretKeyRef {
 pub struct ConsulLogin {
     /// The auth method's name in Consul.
     #[schemars(length(min = 1, max = 128))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9_-]+$')").message("consul.login.authMethod may have letters, digits, '-' and '_', for example kubernetes"))]
-    pub auth_method: String,
+    #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9_-]+$')").message("consul.login.authMethodName may have letters, digits, '-' and '_', for example kubernetes"))]
+    pub auth_method_name: String,
 
     /// The file with the token of the service account, in lictor's container. Default:
     /// /var/run/secrets/kubernetes.io/serviceaccount/token.

@@ -178,8 +178,8 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
         credentials: match (token_secret_ref, login) {
             (Some(_), Some(_)) => return Err("leave out consul.tokenSecretRef or consul.login"),
             (Some(secret), None) => Credentials::Secret(secret_key(secret, "token")),
-            (None, Some(api::ConsulLogin { auth_method, token_path })) => {
-                Credentials::Login { method: auth_method.clone(), token_path: token_path.into() }
+            (None, Some(api::ConsulLogin { auth_method_name, token_path })) => {
+                Credentials::Login { method: auth_method_name.clone(), token_path: token_path.into() }
             }
             (None, None) => Credentials::Anonymous,
         },
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn policies_and_sources_are_read() {
         let class = with(&json!({
-            "login": {"authMethod": "kubernetes"}, "node": {"useAgent": true}, "whenOperatorStops": "Release",
+            "login": {"authMethodName": "kubernetes"}, "node": {"useAgent": true}, "whenOperatorStops": "Release",
             "whenClusterIsLost": {"policy": "Release"}, "sessions": {"count": 4, "ttlSeconds": 30, "lockDelaySeconds": 0},
         }));
         let class = class.unwrap();
@@ -393,7 +393,7 @@ mod tests {
         refused(&json!({"address": "http://"}), "for example http://consul.example:8500");
         refused(&json!({"cluster": ""}), "for example west");
         refused(
-            &json!({"login": {"authMethod": "k"}, "tokenSecretRef": {"name": "t"}}),
+            &json!({"login": {"authMethodName": "k"}, "tokenSecretRef": {"name": "t"}}),
             "leave out consul.tokenSecretRef",
         );
         refused(&json!({"node": {"name": "n", "useAgent": true}}), "leave out consul.node.name");
