@@ -52,7 +52,7 @@ start_clusters() {
 
 install_class() {
   install_kinds
-  sed -e "s|http://consul.example:8500|$CONSUL_HTTP_ADDR|" -e "s|cluster: west|cluster: $cluster\n    sessions: {ttlSeconds: $ttl}|" \
+  sed -e "s|http://consul.example:8500|$CONSUL_HTTP_ADDR|" -e "s|clusterName: west|clusterName: $cluster\n    sessions: {ttlSeconds: $ttl}|" \
     "$root/examples/consul/class.yaml" >"$work/class.yaml"
   kube apply -f "$work/class.yaml" | sed "s/^/    $cluster: /"
 }

@@ -74,7 +74,7 @@ macro_rules! template_of {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.lease) != has(self.consul)")
-        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", cluster: west}"),
+        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", clusterName: west}"),
     validation = Rule::new("has(self.consul) == has(oldSelf.consul)")
         .message("the store of a class can't be changed, for the locks of running elections are in it: make another class"),
     validation = Rule::new(concat!("has(self.consul) != has(oldSelf.consul) || ", template_of!("self"), " == ", template_of!("oldSelf")))

@@ -47,9 +47,9 @@ pub struct ConsulStore {
     /// This cluster's name in the records of locks and in status.leader.cluster: another one in each cluster that uses the same
     /// Consul. At most 63 lower-case letters, digits and '-', beginning and ending with a letter or digit. It can't be changed.
     #[schemars(length(min = 1, max = 63))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("consul.cluster may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example west"))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("consul.cluster can't be changed, for the locks of running elections name it: make another class"))]
-    pub cluster: String,
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("consul.clusterName may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example west"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("consul.clusterName can't be changed, for the locks of running elections name it: make another class"))]
+    pub cluster_name: String,
 
     /// The Consul datacenter that keeps the locks. It can't be changed. Default: that of the agent that answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]

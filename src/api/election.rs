@@ -451,7 +451,7 @@ pub struct Leader {
     /// The pod's uid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// The cluster that the pod is in, where the lock is shared by several: the name in its class's consul.cluster.
+    /// The cluster that the pod is in, where the lock is shared by several: the name in its class's consul.clusterName.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The session that holds the lock, and what is known of it; only where it is not lictor's.

@@ -489,7 +489,7 @@ mod tests {
     #[test]
     fn a_lock_in_consul_is_named_by_the_template_and_stays_inside_the_pattern() {
         let of = |pattern: Option<&str>| {
-            let consul = json!({"address": "http://consul.example:8500", "cluster": "west"});
+            let consul = json!({"address": "http://consul.example:8500", "clusterName": "west"});
             classes(&[("a", true, json!({"consul": consul, "keyPattern": pattern}))])
         };
         let key = |key: Option<&str>, pattern| outcome(json!({"key": key}), &of(pattern)).map(|(_, key)| key);
@@ -504,13 +504,13 @@ mod tests {
             assert_eq!(key(Some(other), tenants), Err("KeyNotAllowed"), "{other}");
         }
         assert_eq!(key(None, Some("elsewhere/*")), Err("InvalidClass"));
-        let foreign = classes(&[("a", true, json!({"consul": {"address": "", "cluster": ""}, "controller": "other"}))]);
+        let foreign = classes(&[("a", true, json!({"consul": {"address": "", "clusterName": ""}, "controller": "other"}))]);
         assert_eq!(outcome(json!({}), &foreign), Err("elsewhere"));
     }
 
     #[test]
     fn where_a_lock_is_kept_is_told_and_only_consul_knows_services() {
-        let consul = classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "cluster": "west"}}))]);
+        let consul = classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "clusterName": "west"}}))]);
         let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
         let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
         assert_eq!(resolved.key.store, lictor_core::StoreId("consul/a".into()));

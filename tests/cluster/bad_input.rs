@@ -142,7 +142,7 @@ async fn not_refused(
 
 /// A class for Consul with these fields of `consul`, besides those that it must have.
 fn consul(fields: &Value) -> Value {
-    let mut spec = json!({"consul": {"address": "http://consul.example:8500", "cluster": "west"}});
+    let mut spec = json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}});
     for (key, value) in fields.as_object().expect("an object") {
         spec["consul"][key] = value.clone();
     }
@@ -165,7 +165,7 @@ async fn a_wrong_class_is_refused_when_it_is_applied() {
         "bad",
         [
             (json!({}), one_store),
-            (json!({"lease": {}, "consul": {"address": "http://consul.example:8500", "cluster": "west"}}), one_store),
+            (json!({"lease": {}, "consul": {"address": "http://consul.example:8500", "clusterName": "west"}}), one_store),
             (json!({"lease": {}, "keyTemplate": "same-for-all"}), "keyTemplate must contain {name}"),
             (json!({"lease": {}, "keyTemplate": "{name}_{pod}"}), "for example {name}-leader"),
             (json!({"lease": {}, "keyTemplate": "services/{name}"}), "for example {name}-leader"),
@@ -186,8 +186,8 @@ async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
         &classes,
         "bad",
         [
-            (json!({"consul": {"cluster": "west"}}), "spec.consul.address: Required value"),
-            (json!({"consul": {"address": "http://consul.example:8500"}}), "spec.consul.cluster: Required value"),
+            (json!({"consul": {"clusterName": "west"}}), "spec.consul.address: Required value"),
+            (json!({"consul": {"address": "http://consul.example:8500"}}), "spec.consul.clusterName: Required value"),
             (consul(&json!({"address": "consul.example:8500"})), address),
             (consul(&json!({"address": "unix:///run/consul.sock"})), address),
             (consul(&json!({"address": "http://"})), address),
@@ -195,9 +195,9 @@ async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
             (consul(&json!({"address": "http://consul.example:8500/v1"})), address),
             (consul(&json!({"address": "http://consul.example:0"})), port),
             (consul(&json!({"address": "http://consul.example:65536"})), port),
-            (consul(&json!({"cluster": "West"})), "for example west"),
-            (consul(&json!({"cluster": "west-"})), "for example west"),
-            (consul(&json!({"cluster": "w".repeat(64)})), "may not be more than 63"),
+            (consul(&json!({"clusterName": "West"})), "for example west"),
+            (consul(&json!({"clusterName": "west-"})), "for example west"),
+            (consul(&json!({"clusterName": "w".repeat(64)})), "may not be more than 63"),
             (consul(&json!({"datacenter": "dc 1"})), "for example dc1"),
             (consul(&json!({"namespace": "a/b"})), "consul.namespace may have"),
             (consul(&json!({"partition": "a.b"})), "consul.partition may have"),
@@ -275,7 +275,7 @@ async fn a_wrong_name_for_keys_in_consul_is_refused_when_it_is_applied() {
 async fn what_a_class_may_say_is_accepted() {
     let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
     let mut all = consul(&json!({
-        "address": "https://10.0.0.1:8501/", "cluster": "w", "datacenter": "dc1", "namespace": "team-a",
+        "address": "https://10.0.0.1:8501/", "clusterName": "w", "datacenter": "dc1", "namespace": "team-a",
         "partition": "default", "tls": {
             "caSecretRef": {"namespace": "lictor", "name": "consul-ca", "key": "tls.crt"}, "certSecretRef": {"name": "client"},
             "serverName": "server.dc1.consul",
@@ -330,7 +330,7 @@ async fn what_names_the_locks_of_a_class_can_not_be_changed() {
     let cases = [
         (json!({"lease": {}}), store),
         (template_is("services/{name}"), template),
-        (consul(&json!({"datacenter": "dc1", "cluster": "east"})), "consul.cluster can't be changed"),
+        (consul(&json!({"datacenter": "dc1", "clusterName": "east"})), "consul.clusterName can't be changed"),
         (consul(&json!({"datacenter": "dc1", "node": {"name": "other"}})), "consul.node can't be changed"),
         (consul(&json!({"datacenter": "dc2"})), place),
         (consul(&json!({})), place),

@@ -22,7 +22,7 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
     let object = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name},
         "spec": {
-            "consul": {"address": "http://consul.example:8500", "cluster": "west"},
+            "consul": {"address": "http://consul.example:8500", "clusterName": "west"},
             // The operators of other tests must not serve it.
             "controller": "test/nobody",
         },

@@ -83,7 +83,7 @@ pub fn class(name: &str) -> Value {
         "spec": {
             "controller": "lictor.dev/operator", "keyTemplate": "services/{namespace}/{name}/leader", "keyPattern": "services/*",
             "consul": {
-                "address": "https://consul.example:8501", "cluster": "west", "datacenter": "dc1", "namespace": "a", "partition": "b",
+                "address": "https://consul.example:8501", "clusterName": "west", "datacenter": "dc1", "namespace": "a", "partition": "b",
                 "tls": {"caSecretRef": {"namespace": "x", "name": "ca", "key": "k"}, "certSecretRef": {"name": "c"}, "serverName": "s"},
                 "tokenSecretRef": {"name": "t"},
                 "node": {"name": "lictor-west", "useAgent": false},

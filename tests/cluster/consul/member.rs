@@ -38,7 +38,7 @@ impl Member {
     pub async fn of(lab: Lab, test: &str, cluster: &str, address: &str, consul: Value) -> Self {
         let prefix = format!("{test}-{}", std::process::id());
         let member = Self { class: lab.namespace.clone(), cluster: cluster.into(), prefix, lab };
-        let mut fields = json!({"address": address, "cluster": cluster, "sessions": {"ttlSeconds": TTL.as_secs()}});
+        let mut fields = json!({"address": address, "clusterName": cluster, "sessions": {"ttlSeconds": TTL.as_secs()}});
         for (name, value) in consul.as_object().into_iter().flatten() {
             fields[name] = value.clone();
         }
