@@ -77,7 +77,7 @@ apply_election() { kube apply -f "$root/examples/consul/leaderelection.yaml" | s
 
 # This cluster shows nobody as its leader, and tells who leads in which other one.
 led_elsewhere() {
-  [ "$(kube get leaderelection web -o jsonpath='{.status.leader.cluster} {.status.leader.pod}')" = "$1 $2" ] &&
+  [ "$(kube get leaderelection web -o jsonpath='{.status.leader.clusterName} {.status.leader.podName}')" = "$1 $2" ] &&
     [ -z "$(kube get pods -l role=leader -o name)" ]
 }
 

@@ -42,8 +42,8 @@ macro_rules! follower_labels {
     printcolumn(name = "Term", type_ = "integer", json_path = ".status.term"),
     printcolumn(name = "Candidates", type_ = "string", json_path = ".status.candidates.summary"),
     printcolumn(name = "Class", type_ = "string", json_path = ".status.className"),
-    printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.node", priority = 1),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".status.leader.cluster", priority = 1),
+    printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.nodeName", priority = 1),
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".status.leader.clusterName", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Elected')].reason", priority = 1),
     printcolumn(name = "Workloads", type_ = "string", json_path = ".status.conditions[?(@.type=='WorkloadsFollow')].reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -447,32 +447,33 @@ pub struct Leader {
     pub name: Option<String>,
     /// The pod's name; absent where a program that is not lictor holds the lock, or the cluster itself is the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<String>,
+    pub pod_name: Option<String>,
     /// The pod's uid.
+    #[serde(rename = "podUID", default, skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    /// The name of the cluster that the pod is in, where the lock is shared by several: the name in its class's consul.clusterName.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<String>,
-    /// The cluster that the pod is in, where the lock is shared by several: the name in its class's consul.clusterName.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
+    pub cluster_name: Option<String>,
     /// The session that holds the lock, and what is known of it; only where it is not lictor's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The node that the pod runs on.
+    /// The name of the node that the pod runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node_name: Option<String>,
     /// The pod's address.
+    #[serde(rename = "podIP", default, skip_serializing_if = "Option::is_none")]
+    pub pod_ip: Option<String>,
+    /// When it became the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ip: Option<String>,
-    /// Since when it is the leader.
-    pub since: Option<Time>,
+    pub acquire_time: Option<Time>,
 }
 
 impl Leader {
     /// With its name.
     #[must_use]
     pub fn named(self) -> Self {
-        let cluster = self.cluster.as_ref().filter(|_| self.session.is_none());
-        Self { name: self.pod.as_ref().or(cluster).cloned(), ..self }
+        let cluster = self.cluster_name.as_ref().filter(|_| self.session.is_none());
+        Self { name: self.pod_name.as_ref().or(cluster).cloned(), ..self }
     }
 }
 
@@ -494,18 +495,19 @@ pub struct CandidateCount {
 pub struct HistoryEntry {
     /// The term that began; for a group left without a leader, the one that ended.
     pub term: i64,
-    /// The new leader's pod; absent where nobody could be elected.
+    /// The new leader, as in status.leader.name; absent where nobody could be elected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leader: Option<String>,
-    /// The pod that was the leader before.
+    pub leader_name: Option<String>,
+    /// The leader before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous: Option<String>,
+    pub previous_leader_name: Option<String>,
     /// Why the leader changed, in one word.
     pub reason: String,
     /// When the change was complete.
-    pub at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
     /// Milliseconds from the moment at which the operator saw the cause to the confirmed label.
-    pub took_milliseconds: i64,
+    pub duration_milliseconds: i64,
 }
 
 fn yes() -> bool {

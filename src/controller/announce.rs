@@ -127,11 +127,11 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
         0,
         HistoryEntry {
             term: term.0,
-            leader: new,
-            previous: before,
+            leader_name: new,
+            previous_leader_name: before,
             reason: reason.word().into(),
-            at: Some(Time(in_seconds(wall()))),
-            took_milliseconds: milliseconds,
+            completion_time: Some(Time(in_seconds(wall()))),
+            duration_milliseconds: milliseconds,
         },
     );
     history.truncate(REMEMBERED);

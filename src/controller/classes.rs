@@ -472,12 +472,12 @@ impl Runner {
         };
         if let (Some(Ok(agent)), Some(store)) = (&report.check, store) {
             let sessions = store.sessions.borrow().ids.iter().flatten().cloned().collect();
-            let node = match &store.made.node {
+            let node_name = match &store.made.node {
                 SessionNode::Own(node) => Some(node.clone()),
                 SessionNode::Agent => agent.node.clone(),
             };
             let version = agent.version.clone().unwrap_or_else(|| "unknown".into());
-            status.consul = Some(ConsulStatus { version, node, sessions });
+            status.consul = Some(ConsulStatus { version, node_name, sessions });
         }
         (status != before).then_some(status)
     }

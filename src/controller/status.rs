@@ -56,7 +56,7 @@ pub(super) fn status(
             Situation::LedElsewhere(rival) => Some(leader_elsewhere(rival)),
             _ => group.leader().map(|(_, holder, since)| {
                 Leader {
-                    cluster: spec.consul.as_ref().map(|consul| consul.cluster.clone()),
+                    cluster_name: spec.consul.as_ref().map(|consul| consul.cluster.clone()),
                     ..leader(holder, Some(*since))
                 }
                 .named()
@@ -120,13 +120,13 @@ fn counted(total: u32, eligible: u32) -> CandidateCount {
 fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
     Leader {
         name: None,
-        pod: holder.pod.clone(),
-        uid: holder.pod.as_ref().map(|_| holder.uid.0.clone()),
-        cluster: None,
+        pod_name: holder.pod.clone(),
+        pod_uid: holder.pod.as_ref().map(|_| holder.uid.0.clone()),
+        cluster_name: None,
         session: None,
-        node: holder.node.clone(),
-        ip: holder.ip.clone(),
-        since: since.map(in_seconds).map(Time),
+        node_name: holder.node.clone(),
+        pod_ip: holder.ip.clone(),
+        acquire_time: since.map(in_seconds).map(Time),
     }
 }
 
@@ -134,7 +134,7 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
 fn leader_elsewhere(rival: &Rival) -> Leader {
     let Rival { cluster, holder, since, session, term: _, legacy: _ } = rival;
     Leader {
-        cluster: cluster.clone(),
+        cluster_name: cluster.clone(),
         session: cluster.is_none().then(|| session.clone()),
         ..holder.as_ref().map(|holder| leader(holder, *since)).unwrap_or_default()
     }

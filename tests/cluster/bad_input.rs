@@ -434,7 +434,7 @@ async fn a_status_that_somebody_wrote_nonsense_into_keeps_nobody_from_being_serv
     // All of the type that the definition asks for, and nothing that could be meant.
     let nonsense = json!({"status": {
         "term": i64::MAX, "candidates": {"total": 5_000_000_000_i64, "eligible": 0, "summary": ""},
-        "leader": {"since": "2026-01-01T00:00:00x5Z"},
+        "leader": {"acquireTime": "2026-01-01T00:00:00x5Z"},
         "workloads": {"windDownSeconds": 5_000_000_000_i64},
         "conditions": [{
             "type": "Elected", "status": "True", "reason": "Elected", "message": "", "lastTransitionTime": "2026-01-01T00:00:00+99:99",

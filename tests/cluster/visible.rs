@@ -13,7 +13,7 @@ fn table(text: &str) -> Vec<Vec<&str>> {
 async fn status_of(lab: &Lab, pod: &str) -> LeaderElectionStatus {
     let what = format!("the status names {pod}");
     let election = lab.wait_status("web", &what, |election| {
-        election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod.as_deref() == Some(pod))
+        election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod_name.as_deref() == Some(pod))
     });
     election.await.status.unwrap_or_default()
 }
@@ -105,10 +105,10 @@ async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
     let status = status_of(&lab, &name).await;
     let pod = lab.pods_api().get(&name).await.expect("the pod exists");
     let leader = status.leader.expect("there is a leader");
-    assert_eq!(leader.uid, pod.metadata.uid.clone());
-    assert_eq!(leader.node, pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
-    assert_eq!(leader.ip, pod.status.as_ref().and_then(|status| status.pod_ip.clone()));
-    let since = leader.since.expect("it tells since when").0;
+    assert_eq!(leader.pod_uid, pod.metadata.uid.clone());
+    assert_eq!(leader.node_name, pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
+    assert_eq!(leader.pod_ip, pod.status.as_ref().and_then(|status| status.pod_ip.clone()));
+    let since = leader.acquire_time.expect("it tells since when").0;
     let age = k8s_openapi::jiff::Timestamp::now().duration_since(since).as_secs();
     assert!((0..120).contains(&age), "{since}");
     assert_eq!(status.term.map(|term| term.to_string()).as_ref(), pod.annotations().get("lictor.dev/term"));
@@ -153,14 +153,14 @@ async fn the_history_tells_the_last_ten_changes_the_newest_first() {
     });
     let history = election.await.status.unwrap_or_default().history;
     assert_eq!(history.iter().map(|entry| entry.term).collect::<Vec<_>>(), (3..=12).rev().collect::<Vec<_>>());
-    assert_eq!(history[0].leader.as_ref(), Some(&leader));
+    assert_eq!(history[0].leader_name.as_ref(), Some(&leader));
     for (newer, older) in history.iter().zip(&history[1..]) {
-        assert_eq!(newer.previous, older.leader);
-        assert!(newer.at >= older.at && newer.at.is_some());
+        assert_eq!(newer.previous_leader_name, older.leader_name);
+        assert!(newer.completion_time >= older.completion_time && newer.completion_time.is_some());
     }
     for entry in &history {
         assert_eq!(entry.reason, "Preempted");
-        assert!((0..60_000).contains(&entry.took_milliseconds), "{entry:?}");
+        assert!((0..60_000).contains(&entry.duration_milliseconds), "{entry:?}");
     }
 }
 

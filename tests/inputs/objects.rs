@@ -63,14 +63,14 @@ pub fn election(name: &str) -> Value {
 pub fn election_status() -> Value {
     json!({
         "observedGeneration": 3, "className": "gold", "term": 7, "worstCaseFailoverSeconds": 15,
-        "leader": {"name": "a", "pod": "a", "uid": "u", "cluster": "west", "node": "n", "ip": "10.0.0.1", "since": "2026-01-01T00:00:00Z"},
+        "leader": {"name": "a", "podName": "a", "podUID": "u", "clusterName": "west", "nodeName": "n", "podIP": "10.0.0.1", "acquireTime": "2026-01-01T00:00:00Z"},
         "candidates": {"total": 3, "eligible": 2, "summary": "2/3"},
         "workloads": {"windDownSeconds": 30, "items": [{"kind": "CronJob", "name": "report", "state": "Enabled"}]},
         "conditions": [{
             "type": "Elected", "status": "True", "reason": "Elected", "message": "", "observedGeneration": 3,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }],
-        "history": [{"term": 7, "leader": "a", "previous": "b", "reason": "Vacant", "at": "2026-01-01T00:00:00Z", "tookMilliseconds": 5}],
+        "history": [{"term": 7, "leaderName": "a", "previousLeaderName": "b", "reason": "Vacant", "completionTime": "2026-01-01T00:00:00Z", "durationMilliseconds": 5}],
     })
 }
 
@@ -92,7 +92,7 @@ pub fn class(name: &str) -> Value {
             },
         },
         "status": {
-            "observedGeneration": 3, "consul": {"version": "1.20.0", "node": "n", "sessions": ["s"]},
+            "observedGeneration": 3, "consul": {"version": "1.20.0", "nodeName": "n", "sessions": ["s"]},
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],

@@ -143,7 +143,7 @@ impl Member {
                     .status
                     .as_ref()
                     .and_then(|status| status.leader.as_ref())
-                    .is_some_and(|leader| leader.cluster.as_deref() == Some(cluster) && leader.pod.as_deref() == pod)
+                    .is_some_and(|leader| leader.cluster_name.as_deref() == Some(cluster) && leader.pod_name.as_deref() == pod)
             })
             .await;
     }
