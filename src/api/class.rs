@@ -158,6 +158,7 @@ pub struct ElectionClassStatus {
     pub consul: Option<ConsulStatus>,
 
     /// Ready: the store answers, and lictor has the rights that it needs there. The message says what is wrong and what to do.
+    /// Unknown: the store has not answered yet.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

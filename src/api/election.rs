@@ -208,8 +208,8 @@ pub struct Eligibility {
     #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: u32,
 
-    /// Only without spec.selector: the name of a Deployment of this namespace that must have the condition Available for this cluster to be
-    /// elected, and to stay leader. Default: none.
+    /// Only without spec.selector: the name of a Deployment of this namespace that must have the condition Available for this
+    /// cluster to be elected, and to stay leader. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub available_deployment_name: Option<String>,
@@ -428,7 +428,7 @@ pub struct LeaderElectionStatus {
 
     /// Accepted: the spec is valid and served. Elected: there is a leader. StoreReachable: the lock's store answers.
     /// WorkloadsFollow: the workloads are as the leadership wants them; present with spec.workloads. Paused: present while
-    /// spec.paused is set.
+    /// spec.paused is set. Unknown: it is not known yet; the message says what lictor waits for.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

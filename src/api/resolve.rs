@@ -504,13 +504,15 @@ mod tests {
             assert_eq!(key(Some(other), tenants), Err("KeyNotAllowed"), "{other}");
         }
         assert_eq!(key(None, Some("elsewhere/*")), Err("InvalidClass"));
-        let foreign = classes(&[("a", true, json!({"consul": {"address": "", "clusterName": ""}, "controller": "other"}))]);
+        let foreign =
+            classes(&[("a", true, json!({"consul": {"address": "", "clusterName": ""}, "controller": "other"}))]);
         assert_eq!(outcome(json!({}), &foreign), Err("elsewhere"));
     }
 
     #[test]
     fn where_a_lock_is_kept_is_told_and_only_consul_knows_services() {
-        let consul = classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "clusterName": "west"}}))]);
+        let consul =
+            classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "clusterName": "west"}}))]);
         let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
         let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
         assert_eq!(resolved.key.store, lictor_core::StoreId("consul/a".into()));

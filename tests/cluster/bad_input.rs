@@ -165,7 +165,10 @@ async fn a_wrong_class_is_refused_when_it_is_applied() {
         "bad",
         [
             (json!({}), one_store),
-            (json!({"lease": {}, "consul": {"address": "http://consul.example:8500", "clusterName": "west"}}), one_store),
+            (
+                json!({"lease": {}, "consul": {"address": "http://consul.example:8500", "clusterName": "west"}}),
+                one_store,
+            ),
             (json!({"lease": {}, "keyTemplate": "same-for-all"}), "keyTemplate must contain {name}"),
             (json!({"lease": {}, "keyTemplate": "{name}_{pod}"}), "for example {name}-leader"),
             (json!({"lease": {}, "keyTemplate": "services/{name}"}), "for example {name}-leader"),

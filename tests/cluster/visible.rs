@@ -1,7 +1,7 @@
 //! What users see: columns, explanations, status, Events, metrics and logs; and how little the API server sees of a quiet group.
 
 use kube::ResourceExt;
-use lictor::api::{LeaderElectionStatus, definitions};
+use lictor::api::{LeaderElection, LeaderElectionStatus, definitions};
 use lictor_testing::kubernetes::{Asked, Lab, Proxy, eventually};
 use serde_json::{Value, json};
 
@@ -135,6 +135,35 @@ async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
     let status = election.await.status.unwrap_or_default();
     let elected = status.conditions.iter().find(|condition| condition.type_ == "Elected").expect("it is told");
     assert_eq!(elected.last_transition_time, transition, "it has been elected all the time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_known_yet_is_told_as_unknown() {
+    let lab = Lab::new("unknown").await;
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(Asked::promotes);
+    let _operator = lab.operator_at(proxy.kubeconfig(), &[]);
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({})).await;
+    let unknown = |election: &LeaderElection| {
+        let conditions = election.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().any(|c| (c.type_.as_str(), c.status.as_str()) == ("Elected", "Unknown"))
+    };
+    let election = lab.wait_status("web", "it is not known who leads", unknown).await;
+    let conditions = election.status.expect("it has a status").conditions;
+    let told: Vec<_> = conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_str())).collect();
+    let served = [("Accepted", "True", "Accepted"), ("Elected", "Unknown", "HandingOver")];
+    assert_eq!(told, [served.as_slice(), &[("StoreReachable", "True", "Answers")]].concat());
+    assert!(conditions.iter().all(|condition| condition.observed_generation == election.metadata.generation));
+    assert!(conditions.iter().all(|condition| !condition.message.is_empty()));
+    proxy.hold(|_| false);
+    proxy.deliver_late().await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+
+    lab.elect_as("refused", json!({"className": "nobodys"})).await;
+    lab.wait_condition("refused", "Accepted", "False", "UnknownClass").await;
+    let message = lab.wait_condition("refused", "Elected", "Unknown", "NotAccepted").await;
+    assert!(message.contains("Accepted"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -139,11 +139,9 @@ impl Member {
     pub async fn wait_led(&self, cluster: &str, pod: Option<&str>) {
         self.lab
             .wait_status("web", &format!("{pod:?} in {cluster} leads"), |election| {
-                election
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.leader.as_ref())
-                    .is_some_and(|leader| leader.cluster_name.as_deref() == Some(cluster) && leader.pod_name.as_deref() == pod)
+                election.status.as_ref().and_then(|status| status.leader.as_ref()).is_some_and(|leader| {
+                    leader.cluster_name.as_deref() == Some(cluster) && leader.pod_name.as_deref() == pod
+                })
             })
             .await;
     }
