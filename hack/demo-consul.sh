@@ -52,7 +52,7 @@ start_clusters() {
 
 install_class() {
   install_kinds
-  sed -e "s|http://consul.example:8500|$CONSUL_HTTP_ADDR|" -e "s|cluster: west|cluster: $cluster\n    sessions: {ttlSeconds: $ttl}|" \
+  sed -e "s|http://consul.example:8500|$CONSUL_HTTP_ADDR|" -e "s|clusterName: west|clusterName: $cluster\n    sessions: {ttlSeconds: $ttl}|" \
     "$root/examples/consul/class.yaml" >"$work/class.yaml"
   kube apply -f "$work/class.yaml" | sed "s/^/    $cluster: /"
 }
@@ -77,7 +77,7 @@ apply_election() { kube apply -f "$root/examples/consul/leaderelection.yaml" | s
 
 # This cluster shows nobody as its leader, and tells who leads in which other one.
 led_elsewhere() {
-  [ "$(kube get leaderelection web -o jsonpath='{.status.leader.cluster} {.status.leader.pod}')" = "$1 $2" ] &&
+  [ "$(kube get leaderelection web -o jsonpath='{.status.leader.clusterName} {.status.leader.podName}')" = "$1 $2" ] &&
     [ -z "$(kube get pods -l role=leader -o name)" ]
 }
 

@@ -222,7 +222,7 @@ three_ready_pods() { [ "$(kube get deployment web -o jsonpath='{.status.readyRep
 # The election, the label and the Service agree on who is the leader.
 elected() {
   local address pods ready
-  leader=$(kube get leaderelection web -o jsonpath='{.status.leader.pod}')
+  leader=$(kube get leaderelection web -o jsonpath='{.status.leader.podName}')
   pods=$(kube get pods -l app=web,role=leader -o jsonpath='{.items[*].metadata.name}')
   [ -n "$leader" ] && [ "$pods" = "$leader" ] || return
   address=$(kube get pod "$leader" -o jsonpath='{.status.podIP}')
@@ -268,7 +268,7 @@ fail_over() {
   run get leaderelection
   run get pods -L role
   local took
-  took=$(kube get leaderelection web -o jsonpath="{.status.history[?(@.leader==\"$leader\")].tookMilliseconds}")
+  took=$(kube get leaderelection web -o jsonpath="{.status.history[?(@.leaderName==\"$leader\")].durationMilliseconds}")
   say "$leader took over from $old."
   say "lictor's own measure, from the moment it saw the cause to the confirmed label: ${took%% *} ms (status.history)"
   say "a kubectl get pods --watch beside it, from the old leader's end to the new leader's label: $(observed) ms"
@@ -290,7 +290,7 @@ watching() { [ "$(wc -l <"$work/observed")" -ge 3 ]; }
 
 succeeded() {
   elected && [ "$leader" != "$old" ] &&
-    [ -n "$(kube get leaderelection web -o jsonpath="{.status.history[?(@.leader==\"$leader\")].tookMilliseconds}")" ] &&
+    [ -n "$(kube get leaderelection web -o jsonpath="{.status.history[?(@.leaderName==\"$leader\")].durationMilliseconds}")" ] &&
     [ -n "$(observed)" ]
 }
 

@@ -149,7 +149,7 @@ impl Group<'_> {
         // It is told before the group is changed again: afterwards the status counts anew.
         let told = |status: &LeaderElectionStatus| {
             let entry = status.history.first()?;
-            (entry.previous.as_deref() == Some(leader.as_str())).then_some(entry.took_milliseconds)
+            (entry.previous_leader_name.as_deref() == Some(leader.as_str())).then_some(entry.duration_milliseconds)
         };
         let id = (NAMESPACE.to_owned(), APP.to_owned());
         let of = |observer: &Observer| observer.elections.get(&id).and_then(told);
@@ -231,7 +231,7 @@ fn settled(observer: &Observer) -> Option<&str> {
     let with = |role: &str| pods.iter().filter(|(_, pod)| pod.role.as_deref() == Some(role)).collect::<Vec<_>>();
     let ([(leader, _)], 2) = (with("leader").as_slice(), with("follower").len()) else { return None };
     let status = observer.elections.get(&(NAMESPACE.into(), APP.into()))?;
-    let told = status.leader.as_ref().is_some_and(|told| told.pod.as_ref() == Some(&leader.1))
+    let told = status.leader.as_ref().is_some_and(|told| told.pod_name.as_ref() == Some(&leader.1))
         && status.candidates.as_ref().is_some_and(|candidates| candidates.summary == "3/3");
     told.then_some(leader.1.as_str())
 }

@@ -55,6 +55,7 @@ macro_rules! template_of {
     version = "v1alpha1",
     kind = "ElectionClass",
     shortname = "lec",
+    category = "lictor",
     status = "ElectionClassStatus",
     derive = "PartialEq",
     doc = "Where the locks of elections are kept, and which lictor serves them.",
@@ -73,7 +74,7 @@ macro_rules! template_of {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.lease) != has(self.consul)")
-        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", cluster: west}"),
+        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", clusterName: west}"),
     validation = Rule::new("has(self.consul) == has(oldSelf.consul)")
         .message("the store of a class can't be changed, for the locks of running elections are in it: make another class"),
     validation = Rule::new(concat!("has(self.consul) != has(oldSelf.consul) || ", template_of!("self"), " == ", template_of!("oldSelf")))
@@ -157,6 +158,7 @@ pub struct ElectionClassStatus {
     pub consul: Option<ConsulStatus>,
 
     /// Ready: the store answers, and lictor has the rights that it needs there. The message says what is wrong and what to do.
+    /// Unknown: the store has not answered yet.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

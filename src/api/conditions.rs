@@ -16,13 +16,29 @@ pub const WORKLOADS_FOLLOW: &str = "WorkloadsFollow";
 /// The election is frozen by its user.
 pub const PAUSED: &str = "Paused";
 
+const UNKNOWN: &str = "Unknown";
+
 /// A condition; `reason` is one `CamelCase` word, `message` a sentence that says what to do if something is to be done.
 pub fn condition(type_: &str, holds: bool, reason: &str, message: impl Into<String>, generation: i64) -> Condition {
+    with_status(type_, if holds { "True" } else { "False" }, reason, message.into(), generation)
+}
+
+/// A condition of which nothing is known yet.
+pub fn unknown(type_: &str, reason: &str, message: impl Into<String>, generation: i64) -> Condition {
+    with_status(type_, UNKNOWN, reason, message.into(), generation)
+}
+
+/// Returns whether a condition is there and says that nothing is known.
+pub fn is_unknown(conditions: &[Condition], type_: &str) -> bool {
+    conditions.iter().any(|condition| condition.type_ == type_ && condition.status == UNKNOWN)
+}
+
+fn with_status(type_: &str, status: &str, reason: &str, message: String, generation: i64) -> Condition {
     Condition {
         type_: type_.into(),
-        status: if holds { "True" } else { "False" }.into(),
+        status: status.into(),
         reason: reason.into(),
-        message: message.into(),
+        message,
         observed_generation: Some(generation),
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
     }

@@ -44,12 +44,12 @@ pub struct ConsulStore {
     #[x_kube(validation = Rule::new("!isURL(self) || url(self).getPort() == '' || (int(url(self).getPort()) >= 1 && int(url(self).getPort()) <= 65535)").message("the port in consul.address must be from 1 to 65535, for example http://consul.example:8500"))]
     pub address: String,
 
-    /// This cluster's name in the records of locks and in status.leader.cluster: another one in each cluster that uses the same
+    /// This cluster's name in the records of locks and in status.leader.clusterName: another one in each cluster that uses the same
     /// Consul. At most 63 lower-case letters, digits and '-', beginning and ending with a letter or digit. It can't be changed.
     #[schemars(length(min = 1, max = 63))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("consul.cluster may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example west"))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("consul.cluster can't be changed, for the locks of running elections name it: make another class"))]
-    pub cluster: String,
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("consul.clusterName may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example west"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("consul.clusterName can't be changed, for the locks of running elections name it: make another class"))]
+    pub cluster_name: String,
 
     /// The Consul datacenter that keeps the locks. It can't be changed. Default: that of the agent that answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,8 +174,8 @@ pub struct SecretKeyRef {
 pub struct ConsulLogin {
     /// The auth method's name in Consul.
     #[schemars(length(min = 1, max = 128))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9_-]+$')").message("consul.login.authMethod may have letters, digits, '-' and '_', for example kubernetes"))]
-    pub auth_method: String,
+    #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9_-]+$')").message("consul.login.authMethodName may have letters, digits, '-' and '_', for example kubernetes"))]
+    pub auth_method_name: String,
 
     /// The file with the token of the service account, in lictor's container. Default:
     /// /var/run/secrets/kubernetes.io/serviceaccount/token.
@@ -285,9 +285,9 @@ pub struct ConsulStatus {
     /// The version of the agent that answers.
     pub version: String,
 
-    /// The Consul node that the sessions belong to.
+    /// The name of the Consul node that the sessions belong to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node_name: Option<String>,
 
     /// The sessions that hold this cluster's locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -28,8 +28,7 @@ pub fn definitions_as_yaml() -> Result<String, serde_yaml::Error> {
     Ok(text)
 }
 
-/// The API server knows no formats of unsigned numbers, and says so to whoever installs the definitions: their limits are in
-/// `minimum` and `maximum`. And `kubectl explain` breaks lines by itself.
+/// What the API server and Kubernetes' conventions want otherwise than the types say; and `kubectl explain` breaks lines by itself.
 fn tidied(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     definition.metadata.annotations.get_or_insert_default().insert(VERSION_ANNOTATION.into(), version);
@@ -42,12 +41,25 @@ fn tidied(mut definition: CustomResourceDefinition) -> CustomResourceDefinition 
 }
 
 fn tidy(schema: &mut JSONSchemaProps) {
-    schema.format = schema.format.take().filter(|format| !format.starts_with("uint"));
+    let maximum = schema.maximum.unwrap_or(f64::INFINITY);
+    schema.format = schema.format.take().map(|format| signed(format, maximum));
+    // What is optional is absent. The API server drops a null where nothing says that it may be one.
+    schema.nullable = None;
     schema.description = schema.description.take().map(|text| text.replace('\n', " "));
     for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
         tidy(property);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
         tidy(items);
+    }
+}
+
+/// The API has no unsigned numbers: not all languages do. What is never negative has its limit in `minimum`.
+fn signed(format: String, maximum: f64) -> String {
+    match format.as_str() {
+        "uint8" | "uint16" => "int32".into(),
+        "uint32" if maximum <= f64::from(i32::MAX) => "int32".into(),
+        "uint32" => "int64".into(),
+        _ => format,
     }
 }

@@ -34,7 +34,7 @@ macro_rules! follower_labels {
     kind = "LeaderElection",
     namespaced,
     shortname = "le",
-    category = "all",
+    category = "lictor",
     status = "LeaderElectionStatus",
     derive = "PartialEq",
     doc = "Elects one leader among the pods that its selector matches, and labels it.",
@@ -42,8 +42,8 @@ macro_rules! follower_labels {
     printcolumn(name = "Term", type_ = "integer", json_path = ".status.term"),
     printcolumn(name = "Candidates", type_ = "string", json_path = ".status.candidates.summary"),
     printcolumn(name = "Class", type_ = "string", json_path = ".status.className"),
-    printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.node", priority = 1),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".status.leader.cluster", priority = 1),
+    printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.nodeName", priority = 1),
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".status.leader.clusterName", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Elected')].reason", priority = 1),
     printcolumn(name = "Workloads", type_ = "string", json_path = ".status.conditions[?(@.type=='WorkloadsFollow')].reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -57,12 +57,12 @@ macro_rules! follower_labels {
         .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
     validation = Rule::new(concat!("!has(self.selector) || !has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group by being elected: select the pods by a label of their own, such as app"),
-    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.leader) || has(self.follower) || (has(self.preference) && size(self.preference) > 0))")
-        .message("spec.probe, spec.consulService, spec.preference, spec.leader and spec.follower are about pods, and without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
-    validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeployment)")
-        .message("spec.eligibility.availableDeployment is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
-    validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeployment) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeployment)")
-        .message("spec.eligibility.availableDeployment names a Deployment that is in spec.workloads too: it would have to run before it may run; name one that always runs")
+    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0))")
+        .message("spec.probe, spec.consulService, spec.preferences, spec.leader and spec.follower are about pods, and without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
+    validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeploymentName)")
+        .message("spec.eligibility.availableDeploymentName is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
+    validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeploymentName) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeploymentName)")
+        .message("spec.eligibility.availableDeploymentName names a Deployment that is in spec.workloads too: it would have to run before it may run; name one that always runs")
 )]
 pub struct LeaderElectionSpec {
     /// Name of the ElectionClass that says where the lock is kept and which lictor serves this election. Default: the class
@@ -93,7 +93,7 @@ pub struct LeaderElectionSpec {
     /// then the one that is ready for the longest time, then the first by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
-    pub preference: Vec<Preference>,
+    pub preferences: Vec<Preference>,
 
     /// Whether a healthy leader gives way. Never (default): a leader stays until it fails. HigherPriority: an eligible pod
     /// with a higher annotation lictor.dev/priority takes over at once.
@@ -208,16 +208,16 @@ pub struct Eligibility {
     #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: u32,
 
-    /// Only without spec.selector: a Deployment of this namespace that must have the condition Available for this cluster to be
-    /// elected, and to stay leader. Default: none.
+    /// Only without spec.selector: the name of a Deployment of this namespace that must have the condition Available for this
+    /// cluster to be elected, and to stay leader. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    pub available_deployment: Option<String>,
+    pub available_deployment_name: Option<String>,
 }
 
 impl Default for Eligibility {
     fn default() -> Self {
-        Self { require_ready: true, min_ready_seconds: 0, available_deployment: None }
+        Self { require_ready: true, min_ready_seconds: 0, available_deployment_name: None }
     }
 }
 
@@ -428,7 +428,7 @@ pub struct LeaderElectionStatus {
 
     /// Accepted: the spec is valid and served. Elected: there is a leader. StoreReachable: the lock's store answers.
     /// WorkloadsFollow: the workloads are as the leadership wants them; present with spec.workloads. Paused: present while
-    /// spec.paused is set.
+    /// spec.paused is set. Unknown: it is not known yet; the message says what lictor waits for.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -447,32 +447,33 @@ pub struct Leader {
     pub name: Option<String>,
     /// The pod's name; absent where a program that is not lictor holds the lock, or the cluster itself is the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<String>,
+    pub pod_name: Option<String>,
     /// The pod's uid.
+    #[serde(rename = "podUID", default, skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    /// The name of the cluster that the pod is in, where the lock is shared by several: the name in its class's consul.clusterName.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<String>,
-    /// The cluster that the pod is in, where the lock is shared by several: the name in its class's consul.cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
+    pub cluster_name: Option<String>,
     /// The session that holds the lock, and what is known of it; only where it is not lictor's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The node that the pod runs on.
+    /// The name of the node that the pod runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node_name: Option<String>,
     /// The pod's address.
+    #[serde(rename = "podIP", default, skip_serializing_if = "Option::is_none")]
+    pub pod_ip: Option<String>,
+    /// When it became the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ip: Option<String>,
-    /// Since when it is the leader.
-    pub since: Option<Time>,
+    pub acquire_time: Option<Time>,
 }
 
 impl Leader {
     /// With its name.
     #[must_use]
     pub fn named(self) -> Self {
-        let cluster = self.cluster.as_ref().filter(|_| self.session.is_none());
-        Self { name: self.pod.as_ref().or(cluster).cloned(), ..self }
+        let cluster = self.cluster_name.as_ref().filter(|_| self.session.is_none());
+        Self { name: self.pod_name.as_ref().or(cluster).cloned(), ..self }
     }
 }
 
@@ -494,18 +495,19 @@ pub struct CandidateCount {
 pub struct HistoryEntry {
     /// The term that began; for a group left without a leader, the one that ended.
     pub term: i64,
-    /// The new leader's pod; absent where nobody could be elected.
+    /// The new leader, as in status.leader.name; absent where nobody could be elected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leader: Option<String>,
-    /// The pod that was the leader before.
+    pub leader_name: Option<String>,
+    /// The leader before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous: Option<String>,
+    pub previous_leader_name: Option<String>,
     /// Why the leader changed, in one word.
     pub reason: String,
     /// When the change was complete.
-    pub at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
     /// Milliseconds from the moment at which the operator saw the cause to the confirmed label.
-    pub took_milliseconds: i64,
+    pub duration_milliseconds: i64,
 }
 
 fn yes() -> bool {

@@ -143,7 +143,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         selector,
         key,
         eligibility,
-        preference,
+        preferences,
         preemption,
         leader,
         follower,
@@ -187,7 +187,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             selector: resolve_selector(selector),
             markings,
         }),
-        cluster: selector.is_none().then(|| ClusterRule { available: eligibility.available_deployment.clone() }),
+        cluster: selector.is_none().then(|| ClusterRule { available: eligibility.available_deployment_name.clone() }),
         workloads: workloads.iter().filter(|workload| workload.job_template.is_none()).map(resolve_workload).collect(),
         jobs: workloads
             .iter()
@@ -196,7 +196,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         rules: lictor_core::Rules {
             require_ready: eligibility.require_ready,
             min_ready: Duration::from_secs(eligibility.min_ready_seconds.into()),
-            preference: preference.iter().map(resolve_preference).collect(),
+            preference: preferences.iter().map(resolve_preference).collect(),
             preempt: *preemption == api::Preemption::HigherPriority,
         },
         order: match handover.order {
@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn a_lock_in_consul_is_named_by_the_template_and_stays_inside_the_pattern() {
         let of = |pattern: Option<&str>| {
-            let consul = json!({"address": "http://consul.example:8500", "cluster": "west"});
+            let consul = json!({"address": "http://consul.example:8500", "clusterName": "west"});
             classes(&[("a", true, json!({"consul": consul, "keyPattern": pattern}))])
         };
         let key = |key: Option<&str>, pattern| outcome(json!({"key": key}), &of(pattern)).map(|(_, key)| key);
@@ -519,13 +519,15 @@ mod tests {
             assert_eq!(key(Some(other), tenants), Err("KeyNotAllowed"), "{other}");
         }
         assert_eq!(key(None, Some("elsewhere/*")), Err("InvalidClass"));
-        let foreign = classes(&[("a", true, json!({"consul": {"address": "", "cluster": ""}, "controller": "other"}))]);
+        let foreign =
+            classes(&[("a", true, json!({"consul": {"address": "", "clusterName": ""}, "controller": "other"}))]);
         assert_eq!(outcome(json!({}), &foreign), Err("elsewhere"));
     }
 
     #[test]
     fn where_a_lock_is_kept_is_told_and_only_consul_knows_services() {
-        let consul = classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "cluster": "west"}}))]);
+        let consul =
+            classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "clusterName": "west"}}))]);
         let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
         let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
         assert_eq!(resolved.key.store, lictor_core::StoreId("consul/a".into()));

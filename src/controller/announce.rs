@@ -127,11 +127,11 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
         0,
         HistoryEntry {
             term: term.0,
-            leader: new,
-            previous: before,
+            leader_name: new,
+            previous_leader_name: before,
             reason: reason.word().into(),
-            at: Some(Time(in_seconds(wall()))),
-            took_milliseconds: milliseconds,
+            completion_time: Some(Time(in_seconds(wall()))),
+            duration_milliseconds: milliseconds,
         },
     );
     history.truncate(REMEMBERED);
@@ -242,7 +242,7 @@ pub(super) fn not_eligible(why: NotEligible) -> &'static str {
         NotEligible::NotScheduled => "the pod has no node yet",
         NotEligible::NodeCordoned => "the pod's node is cordoned",
         NotEligible::ReadyTooShortly(_) => "the pod is not ready for long enough yet",
-        NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeployment is not available",
+        NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeploymentName is not available",
     }
 }
 

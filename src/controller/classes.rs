@@ -19,7 +19,7 @@ use super::input::Input;
 use super::{monotonic, wall};
 use crate::api::{
     Classes, ConsulClass, ConsulRecord, ConsulStatus, Credentials, ElectionClass, ElectionClassStatus, READY, Refusal,
-    SecretId, SecretKey, SessionNode, condition, consul_class, with_transition_times,
+    SecretId, SecretKey, SessionNode, condition, consul_class, unknown, with_transition_times,
 };
 use crate::kubernetes::{ClaimUpdate, ElectionClasses, SecretChange, SecretData, watch_secrets};
 use crate::store::{
@@ -455,13 +455,16 @@ impl Runner {
     fn status(&self) -> Option<ElectionClassStatus> {
         let Self { class, report, store, .. } = self;
         let acts = matches!(self.world.claim.borrow().state, ClaimState::Acting(until) if monotonic() < until);
-        if !acts || (report.check.is_none() && report.settings.is_none()) {
+        let before = class.status.clone().unwrap_or_default();
+        let asked = report.check.is_some() || report.settings.is_some();
+        // What was said stays until more is known.
+        if !acts || (!asked && before.conditions.iter().any(|old| old.type_ == READY)) {
             return None;
         }
-        let before = class.status.clone().unwrap_or_default();
         let generation = class.metadata.generation.unwrap_or_default();
         let ready = match report.trouble() {
             Some(Trouble { reason, message }) => condition(READY, false, reason, message, generation),
+            None if !asked => unknown(READY, "NotAskedYet", "Consul has not answered yet", generation),
             None => condition(READY, true, "Answers", "Consul answers, and the sessions are kept", generation),
         };
         let now = in_seconds(wall());
@@ -472,12 +475,12 @@ impl Runner {
         };
         if let (Some(Ok(agent)), Some(store)) = (&report.check, store) {
             let sessions = store.sessions.borrow().ids.iter().flatten().cloned().collect();
-            let node = match &store.made.node {
+            let node_name = match &store.made.node {
                 SessionNode::Own(node) => Some(node.clone()),
                 SessionNode::Agent => agent.node.clone(),
             };
             let version = agent.version.clone().unwrap_or_else(|| "unknown".into());
-            status.consul = Some(ConsulStatus { version, node, sessions });
+            status.consul = Some(ConsulStatus { version, node_name, sessions });
         }
         (status != before).then_some(status)
     }

@@ -11,10 +11,10 @@ use super::wall;
 use super::workloads::told;
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
-    STORE_REACHABLE, condition, with_transition_times,
+    STORE_REACHABLE, condition, is_unknown, unknown, with_transition_times,
 };
 
-/// What an election's status should be now; `None`: nothing that could be told is known yet.
+/// What an election's status should be now; `None`: what it says already is to stay until more is known.
 pub(super) fn status(
     entry: &Entry,
     refusal: Option<&Refusal>,
@@ -34,17 +34,18 @@ pub(super) fn status(
     if let Some(Refusal { reason, message }) = refusal {
         conditions.push(condition(ACCEPTED, false, reason, message, generation));
         // What was elected before stays as it is, and so does what was said about it.
-        conditions.extend(
-            before.conditions.iter().filter(|old| old.type_ == ELECTED || old.type_ == STORE_REACHABLE).cloned(),
-        );
+        conditions.extend([ELECTED, STORE_REACHABLE].map(|type_| {
+            let said = before.conditions.iter().find(|old| old.type_ == type_).cloned();
+            said.unwrap_or_else(|| unknown(type_, "NotAccepted", "see the condition Accepted", generation))
+        }));
     } else {
         let spec = entry.spec()?;
         if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused {
-            return None;
+            return undecided(entry, group, spec, before, now);
         }
         let hands_over = group.is_busy() || *group.situation() == Situation::HandingOver;
         if hands_over && group.failure().is_none() && group.workload_failures().is_empty() {
-            return None;
+            return undecided(entry, group, spec, before, now);
         }
         status.class_name = Some(spec.class_name.clone());
         status.candidates = Some(match entry.followed.cluster {
@@ -56,7 +57,7 @@ pub(super) fn status(
             Situation::LedElsewhere(rival) => Some(leader_elsewhere(rival)),
             _ => group.leader().map(|(_, holder, since)| {
                 Leader {
-                    cluster: spec.consul.as_ref().map(|consul| consul.cluster.clone()),
+                    cluster_name: spec.consul.as_ref().map(|consul| consul.cluster.clone()),
                     ..leader(holder, Some(*since))
                 }
                 .named()
@@ -64,11 +65,11 @@ pub(super) fn status(
         };
         let term = group.term().0;
         status.term = (term > 0).then_some(term).or(before.term);
-        conditions.push(condition(ACCEPTED, true, "Accepted", "the election is served", generation));
+        conditions.push(accepted(generation));
         conditions.push(elected(entry, group, spec, candidates, now, generation));
         conditions.push(store_reachable(group, generation));
         let told = told(entry, group, now);
-        status.workloads = told.as_ref().map(|(workloads, _)| workloads.clone());
+        status.workloads = told.as_ref().and_then(|(workloads, _)| workloads.clone());
         conditions.extend(told.map(|(_, condition)| condition));
         if spec.paused {
             let message = "the election is frozen: set spec.paused to false to go on";
@@ -77,6 +78,48 @@ pub(super) fn status(
     }
     status.conditions = with_transition_times(conditions, &before.conditions, in_seconds(wall()));
     Some(status)
+}
+
+/// Returns whether a status only says that nothing is decided yet: that can wait, for mostly it is decided within a moment.
+pub(super) fn is_undecided(status: &LeaderElectionStatus) -> bool {
+    let accepted = status.conditions.iter().any(|condition| condition.type_ == ACCEPTED && condition.status == "True");
+    accepted && is_unknown(&status.conditions, ELECTED)
+}
+
+/// What the status says until it is decided for the first time who leads; `None`: it was, and what was said of it stays.
+fn undecided(
+    entry: &Entry,
+    group: &Election,
+    spec: &Resolved,
+    before: LeaderElectionStatus,
+    now: Instant,
+) -> Option<LeaderElectionStatus> {
+    let decided = before.conditions.iter().any(|old| old.type_ == ELECTED) && !is_unknown(&before.conditions, ELECTED);
+    if decided {
+        return None;
+    }
+    let generation = entry.generation();
+    let unread = matches!(group.situation(), Situation::Starting | Situation::Stale);
+    let elected = match group.failure() {
+        Some(failure) => {
+            let message = format!("tried again and again: {}", failure.text());
+            unknown(ELECTED, "LockNotRead", message, generation)
+        }
+        None if unread => unknown(ELECTED, "LockNotRead", "the lock has not been read yet", generation),
+        None => unknown(ELECTED, "HandingOver", "the first leader is about to be labelled", generation),
+    };
+    let store = match group.failure() {
+        None if unread => unknown(STORE_REACHABLE, "LockNotRead", "the lock has not been read yet", generation),
+        _ => store_reachable(group, generation),
+    };
+    let told = told(entry, group, now).map(|(_, condition)| condition);
+    let conditions = [accepted(generation), elected, store].into_iter().chain(told).collect();
+    Some(LeaderElectionStatus {
+        observed_generation: Some(generation),
+        class_name: Some(spec.class_name.clone()),
+        conditions: with_transition_times(conditions, &before.conditions, in_seconds(wall())),
+        ..before
+    })
 }
 
 /// What the status says of an election that lictor has withdrawn from. The term stays, so that the next one is higher.
@@ -120,13 +163,13 @@ fn counted(total: u32, eligible: u32) -> CandidateCount {
 fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
     Leader {
         name: None,
-        pod: holder.pod.clone(),
-        uid: holder.pod.as_ref().map(|_| holder.uid.0.clone()),
-        cluster: None,
+        pod_name: holder.pod.clone(),
+        pod_uid: holder.pod.as_ref().map(|_| holder.uid.0.clone()),
+        cluster_name: None,
         session: None,
-        node: holder.node.clone(),
-        ip: holder.ip.clone(),
-        since: since.map(in_seconds).map(Time),
+        node_name: holder.node.clone(),
+        pod_ip: holder.ip.clone(),
+        acquire_time: since.map(in_seconds).map(Time),
     }
 }
 
@@ -134,7 +177,7 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
 fn leader_elsewhere(rival: &Rival) -> Leader {
     let Rival { cluster, holder, since, session, term: _, legacy: _ } = rival;
     Leader {
-        cluster: cluster.clone(),
+        cluster_name: cluster.clone(),
         session: cluster.is_none().then(|| session.clone()),
         ..holder.as_ref().map(|holder| leader(holder, *since)).unwrap_or_default()
     }
@@ -239,6 +282,10 @@ fn why_nobody(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instan
     }
     let reasons: Vec<String> = reasons.into_iter().map(|(why, pods)| format!("{pods}x {why}")).collect();
     format!("none of {} pods is eligible: {}", candidates.len(), reasons.join(", "))
+}
+
+fn accepted(generation: i64) -> Condition {
+    condition(ACCEPTED, true, "Accepted", "the election is served", generation)
 }
 
 fn store_reachable(group: &Election, generation: i64) -> Condition {

@@ -16,7 +16,7 @@ use super::input::Input;
 use super::run::forward;
 use crate::api::{
     Claims, JobTemplate, OnRelease, WORKLOADS_FOLLOW, WorkloadRule, WorkloadState, WorkloadStatus, WorkloadsStatus,
-    condition,
+    condition, unknown,
 };
 use crate::kubernetes::{Change, Namespaces, WatchFailure, WorkloadObject, watch_workloads};
 
@@ -293,13 +293,16 @@ fn template_grace(template: &JobTemplate) -> u32 {
     grace.map_or(30, |seconds| u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
 }
 
-/// What is told about the workloads; `None`: there are none, or nothing is known yet.
-pub(super) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(WorkloadsStatus, Condition)> {
+/// What is told about the workloads, as far as they are known; `None`: there are none.
+pub(super) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Option<WorkloadsStatus>, Condition)> {
     let (spec, followed) = (entry.spec()?, &entry.followed);
     if spec.workloads.is_empty() && spec.jobs.is_empty() {
         return None;
     }
-    let workloads = followed.workloads.as_ref()?;
+    let Some(workloads) = &followed.workloads else {
+        let message = "the workloads have not been read yet";
+        return Some((None, unknown(WORKLOADS_FOLLOW, "NotReadYet", message, entry.generation())));
+    };
     let mut items = Vec::new();
     for id in spec.workloads.keys() {
         let found = workloads.iter().find(|workload| workload.id == *id);
@@ -323,7 +326,7 @@ pub(super) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Wor
         }
     }
     let condition = follow(entry, group, &items, now);
-    Some((WorkloadsStatus { wind_down_seconds: followed.wind_down, items }, condition))
+    Some((Some(WorkloadsStatus { wind_down_seconds: followed.wind_down, items }), condition))
 }
 
 fn state(workload: &Workload, group: &Election, election: &str, now: Instant) -> WorkloadState {

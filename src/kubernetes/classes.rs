@@ -41,7 +41,7 @@ impl ElectionClasses {
             }
         }
         if status.consul.is_some() {
-            for vanishing in ["node", "sessions"] {
+            for vanishing in ["nodeName", "sessions"] {
                 if fields["consul"].get(vanishing).is_none() {
                     fields["consul"][vanishing] = Value::Null;
                 }

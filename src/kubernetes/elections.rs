@@ -57,7 +57,8 @@ impl Elections {
         }
         let leader = fields.get("leader").is_some_and(serde_json::Value::is_object);
         if leader {
-            for vanishing in ["name", "pod", "uid", "cluster", "session", "node", "ip"] {
+            for vanishing in ["name", "podName", "podUID", "clusterName", "session", "nodeName", "podIP", "acquireTime"]
+            {
                 if fields["leader"].get(vanishing).is_none() {
                     fields["leader"][vanishing] = serde_json::Value::Null;
                 }

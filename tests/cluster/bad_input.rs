@@ -85,13 +85,13 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("handover", json!({"failoverDelaySeconds": 3601})), "should be less than or equal to 3600"),
         (with("handover", json!({"order": "Both"})), "\"DemoteFirst\", \"PromoteFirst\""),
         (with("preemption", json!("Always")), "\"Never\", \"HigherPriority\""),
-        (with("preference", json!([{"weight": 1}])), "write for example {weight: 10, zone: eu-1a}"),
+        (with("preferences", json!([{"weight": 1}])), "write for example {weight: 10, zone: eu-1a}"),
         (
-            with("preference", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
+            with("preferences", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
             "exactly one of zone and nodeSelector",
         ),
         (
-            with("preference", json!([{"weight": 0, "zone": "a"}])),
+            with("preferences", json!([{"weight": 0, "zone": "a"}])),
             "weight in body should be greater than or equal to 1",
         ),
         (probe(json!({})), "write for example httpGet: {path: /leader, port: 8080}"),
@@ -142,7 +142,7 @@ async fn not_refused(
 
 /// A class for Consul with these fields of `consul`, besides those that it must have.
 fn consul(fields: &Value) -> Value {
-    let mut spec = json!({"consul": {"address": "http://consul.example:8500", "cluster": "west"}});
+    let mut spec = json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}});
     for (key, value) in fields.as_object().expect("an object") {
         spec["consul"][key] = value.clone();
     }
@@ -165,7 +165,10 @@ async fn a_wrong_class_is_refused_when_it_is_applied() {
         "bad",
         [
             (json!({}), one_store),
-            (json!({"lease": {}, "consul": {"address": "http://consul.example:8500", "cluster": "west"}}), one_store),
+            (
+                json!({"lease": {}, "consul": {"address": "http://consul.example:8500", "clusterName": "west"}}),
+                one_store,
+            ),
             (json!({"lease": {}, "keyTemplate": "same-for-all"}), "keyTemplate must contain {name}"),
             (json!({"lease": {}, "keyTemplate": "{name}_{pod}"}), "for example {name}-leader"),
             (json!({"lease": {}, "keyTemplate": "services/{name}"}), "for example {name}-leader"),
@@ -186,8 +189,8 @@ async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
         &classes,
         "bad",
         [
-            (json!({"consul": {"cluster": "west"}}), "spec.consul.address: Required value"),
-            (json!({"consul": {"address": "http://consul.example:8500"}}), "spec.consul.cluster: Required value"),
+            (json!({"consul": {"clusterName": "west"}}), "spec.consul.address: Required value"),
+            (json!({"consul": {"address": "http://consul.example:8500"}}), "spec.consul.clusterName: Required value"),
             (consul(&json!({"address": "consul.example:8500"})), address),
             (consul(&json!({"address": "unix:///run/consul.sock"})), address),
             (consul(&json!({"address": "http://"})), address),
@@ -195,9 +198,9 @@ async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
             (consul(&json!({"address": "http://consul.example:8500/v1"})), address),
             (consul(&json!({"address": "http://consul.example:0"})), port),
             (consul(&json!({"address": "http://consul.example:65536"})), port),
-            (consul(&json!({"cluster": "West"})), "for example west"),
-            (consul(&json!({"cluster": "west-"})), "for example west"),
-            (consul(&json!({"cluster": "w".repeat(64)})), "may not be more than 63"),
+            (consul(&json!({"clusterName": "West"})), "for example west"),
+            (consul(&json!({"clusterName": "west-"})), "for example west"),
+            (consul(&json!({"clusterName": "w".repeat(64)})), "may not be more than 63"),
             (consul(&json!({"datacenter": "dc 1"})), "for example dc1"),
             (consul(&json!({"namespace": "a/b"})), "consul.namespace may have"),
             (consul(&json!({"partition": "a.b"})), "consul.partition may have"),
@@ -209,12 +212,12 @@ async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
             (consul(&json!({"tokenSecretRef": {"name": "a", "namespace": "a.b"}})), "this is no name for a namespace"),
             (consul(&json!({"tokenSecretRef": {"name": "a", "key": "a/b"}})), "this is no key of a Secret"),
             (
-                consul(&json!({"tokenSecretRef": {"name": "a"}, "login": {"authMethod": "kubernetes"}})),
+                consul(&json!({"tokenSecretRef": {"name": "a"}, "login": {"authMethodName": "kubernetes"}})),
                 "leave out consul.tokenSecretRef or consul.login",
             ),
-            (consul(&json!({"login": {}})), "spec.consul.login.authMethod: Required value"),
-            (consul(&json!({"login": {"authMethod": "a b"}})), "for example kubernetes"),
-            (consul(&json!({"login": {"authMethod": "a", "tokenPath": "token"}})), "must be an absolute path"),
+            (consul(&json!({"login": {}})), "spec.consul.login.authMethodName: Required value"),
+            (consul(&json!({"login": {"authMethodName": "a b"}})), "for example kubernetes"),
+            (consul(&json!({"login": {"authMethodName": "a", "tokenPath": "token"}})), "must be an absolute path"),
             (consul(&json!({"node": {"name": "lictor west"}})), "for example lictor-west"),
             (consul(&json!({"node": {"name": "a", "useAgent": true}})), "leave one of the two out"),
             (consul(&json!({"sessions": {"count": 0}})), "should be greater than or equal to 1"),
@@ -275,7 +278,7 @@ async fn a_wrong_name_for_keys_in_consul_is_refused_when_it_is_applied() {
 async fn what_a_class_may_say_is_accepted() {
     let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
     let mut all = consul(&json!({
-        "address": "https://10.0.0.1:8501/", "cluster": "w", "datacenter": "dc1", "namespace": "team-a",
+        "address": "https://10.0.0.1:8501/", "clusterName": "w", "datacenter": "dc1", "namespace": "team-a",
         "partition": "default", "tls": {
             "caSecretRef": {"namespace": "lictor", "name": "consul-ca", "key": "tls.crt"}, "certSecretRef": {"name": "client"},
             "serverName": "server.dc1.consul",
@@ -291,7 +294,7 @@ async fn what_a_class_may_say_is_accepted() {
         consul(&json!({})),
         consul(&json!({"address": "http://[::1]:8500"})),
         consul(&json!({"address": "https://consul.example", "tls": {}})),
-        consul(&json!({"node": {"useAgent": true}, "login": {"authMethod": "kubernetes"}})),
+        consul(&json!({"node": {"useAgent": true}, "login": {"authMethodName": "kubernetes"}})),
         consul_and("keyPattern", json!("services/*")),
         consul_and("keyTemplate", json!(format!("{}/{{name}}", "x".repeat(505)))),
         json!({"lease": {}}),
@@ -330,7 +333,7 @@ async fn what_names_the_locks_of_a_class_can_not_be_changed() {
     let cases = [
         (json!({"lease": {}}), store),
         (template_is("services/{name}"), template),
-        (consul(&json!({"datacenter": "dc1", "cluster": "east"})), "consul.cluster can't be changed"),
+        (consul(&json!({"datacenter": "dc1", "clusterName": "east"})), "consul.clusterName can't be changed"),
         (consul(&json!({"datacenter": "dc1", "node": {"name": "other"}})), "consul.node can't be changed"),
         (consul(&json!({"datacenter": "dc2"})), place),
         (consul(&json!({})), place),
@@ -434,7 +437,7 @@ async fn a_status_that_somebody_wrote_nonsense_into_keeps_nobody_from_being_serv
     // All of the type that the definition asks for, and nothing that could be meant.
     let nonsense = json!({"status": {
         "term": i64::MAX, "candidates": {"total": 5_000_000_000_i64, "eligible": 0, "summary": ""},
-        "leader": {"since": "2026-01-01T00:00:00x5Z"},
+        "leader": {"acquireTime": "2026-01-01T00:00:00x5Z"},
         "workloads": {"windDownSeconds": 5_000_000_000_i64},
         "conditions": [{
             "type": "Elected", "status": "True", "reason": "Elected", "message": "", "lastTransitionTime": "2026-01-01T00:00:00+99:99",

@@ -22,7 +22,7 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
     let object = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name},
         "spec": {
-            "consul": {"address": "http://consul.example:8500", "cluster": "west"},
+            "consul": {"address": "http://consul.example:8500", "clusterName": "west"},
             // The operators of other tests must not serve it.
             "controller": "test/nobody",
         },
@@ -40,7 +40,7 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
         ),
     };
     let consul =
-        ConsulStatus { version: "1.22.3".into(), node: Some("lictor-west".into()), sessions: vec!["a".into()] };
+        ConsulStatus { version: "1.22.3".into(), node_name: Some("lictor-west".into()), sessions: vec!["a".into()] };
     let all = status(true, Some(consul.clone()));
     let written = writer.write_status(&made, &all).await.expect("it can be written");
     assert_eq!(written.status.as_ref(), Some(&all));
@@ -50,7 +50,7 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
     assert_eq!(rows[1][1..4], ["test/nobody", "http://consul.example:8500", "True"], "{text}");
 
     // What is not known any more vanishes.
-    let less = status(false, Some(ConsulStatus { node: None, sessions: Vec::new(), ..consul }));
+    let less = status(false, Some(ConsulStatus { node_name: None, sessions: Vec::new(), ..consul }));
     let written = writer.write_status(&written, &less).await.expect("it can be written");
     assert_eq!(written.status.as_ref(), Some(&less));
     let none = status(false, None);

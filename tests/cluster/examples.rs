@@ -141,7 +141,7 @@ async fn pods(cluster: &'static Cluster) {
     lab.wait_status("web", "its lock has moved", |election| {
         let status = election.status.as_ref();
         let leader = status.and_then(|status| status.leader.as_ref());
-        leader.and_then(|leader| leader.cluster.as_deref()) == Some("west")
+        leader.and_then(|leader| leader.cluster_name.as_deref()) == Some("west")
     })
     .await;
     lab.wait_any_leader().await;
@@ -152,7 +152,7 @@ async fn cron_job(cluster: &'static Cluster) {
     apply_example(&lab, "cronjob-between-clusters");
     let election = follows(&lab, "nightly").await;
     let leader = election.status.and_then(|status| status.leader).expect("there is a leader");
-    assert_eq!((leader.cluster.as_deref(), leader.pod), (Some("west"), None));
+    assert_eq!((leader.cluster_name.as_deref(), leader.pod_name), (Some("west"), None));
     let report = api::<CronJob>(&lab).get("report").await.expect("it is there");
     assert_eq!(report.spec.as_ref().and_then(|spec| spec.suspend), Some(false));
     assert_eq!(written(&report, "lictor.dev/enabled"), Some("true"));
@@ -186,11 +186,11 @@ async fn job(cluster: &'static Cluster) {
             if told == [(format!("settle-{term}"), true)] { Ok(()) } else { Err(format!("{told:?}")) }
         })
         .await;
-        let leader = status.leader.and_then(|leader| leader.pod).expect("a pod leads");
+        let leader = status.leader.and_then(|leader| leader.pod_name).expect("a pod leads");
         lab.kill_pod(&leader).await;
         lab.wait_status("ledger", "another pod leads", |election| {
             let status = election.status.as_ref();
-            let next = status.and_then(|status| status.leader.as_ref()).and_then(|leader| leader.pod.as_ref());
+            let next = status.and_then(|status| status.leader.as_ref()).and_then(|leader| leader.pod_name.as_ref());
             next.is_some_and(|next| *next != leader) && status.and_then(|status| status.term) > Some(term)
         })
         .await;

@@ -82,7 +82,7 @@ async fn a_group_that_an_earlier_version_led_goes_on_as_it_is() {
         let _operator = lab.operator(&[]);
         lab.wait_condition("web", "Elected", "True", "Elected").await;
         let status = lab.election("web").await.status.expect("it has a status");
-        assert_eq!((status.leader.and_then(|leader| leader.pod), status.term), (Some("a".into()), Some(7)));
+        assert_eq!((status.leader.and_then(|leader| leader.pod_name), status.term), (Some("a".into()), Some(7)));
         assert_eq!(
             lab.leases_api().get("web").await.expect("it is there").resource_version(),
             before.resource_version()

@@ -183,10 +183,10 @@ async fn a_leader_that_was_lost_while_no_operator_ran_is_replaced_when_one_start
     let next = lab.wait_any_leader().await;
     assert_ne!(next, leader);
     let election = lab.wait_status("web", "the status tells it", |election| {
-        election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod.as_ref() == Some(&next))
+        election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod_name.as_ref() == Some(&next))
     });
     let history = election.await.status.expect("it has a status").history;
-    assert_eq!(history[0].previous.as_deref(), Some(leader.as_str()));
+    assert_eq!(history[0].previous_leader_name.as_deref(), Some(leader.as_str()));
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 2);
 }

@@ -1,7 +1,7 @@
 //! What users see: columns, explanations, status, Events, metrics and logs; and how little the API server sees of a quiet group.
 
 use kube::ResourceExt;
-use lictor::api::{LeaderElectionStatus, definitions};
+use lictor::api::{LeaderElection, LeaderElectionStatus, definitions};
 use lictor_testing::kubernetes::{Asked, Lab, Proxy, eventually};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn table(text: &str) -> Vec<Vec<&str>> {
 async fn status_of(lab: &Lab, pod: &str) -> LeaderElectionStatus {
     let what = format!("the status names {pod}");
     let election = lab.wait_status("web", &what, |election| {
-        election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod.as_deref() == Some(pod))
+        election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod_name.as_deref() == Some(pod))
     });
     election.await.status.unwrap_or_default()
 }
@@ -41,8 +41,10 @@ async fn kubectl_shows_what_matters_in_columns() {
     let column = |name: &str| rows[0].iter().position(|title| *title == name).map(|at| rows[1][at]);
     let node = lab.pods_api().get(&leader).await.expect("the pod exists").spec.and_then(|spec| spec.node_name);
     assert_eq!(column("NODE"), node.as_deref(), "{text}");
+    let both = lab.try_kubectl(&["get", "lictor", "-o", "name"], None).expect("kubectl shows it");
+    assert!(both.lines().any(|line| line == "leaderelection.lictor.dev/web"), "{both}");
     let all = lab.try_kubectl(&["get", "all", "-o", "name"], None).expect("kubectl shows it");
-    assert!(all.lines().any(|line| line == "leaderelection.lictor.dev/web"), "{all}");
+    assert!(!all.contains("lictor.dev"), "{all}");
     let classes = lab.try_kubectl(&["get", "lec"], None).expect("the short name of classes is known");
     assert!(classes.is_empty() || classes.starts_with("NAME"), "{classes}");
 }
@@ -103,10 +105,10 @@ async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
     let status = status_of(&lab, &name).await;
     let pod = lab.pods_api().get(&name).await.expect("the pod exists");
     let leader = status.leader.expect("there is a leader");
-    assert_eq!(leader.uid, pod.metadata.uid.clone());
-    assert_eq!(leader.node, pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
-    assert_eq!(leader.ip, pod.status.as_ref().and_then(|status| status.pod_ip.clone()));
-    let since = leader.since.expect("it tells since when").0;
+    assert_eq!(leader.pod_uid, pod.metadata.uid.clone());
+    assert_eq!(leader.node_name, pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
+    assert_eq!(leader.pod_ip, pod.status.as_ref().and_then(|status| status.pod_ip.clone()));
+    let since = leader.acquire_time.expect("it tells since when").0;
     let age = k8s_openapi::jiff::Timestamp::now().duration_since(since).as_secs();
     assert!((0..120).contains(&age), "{since}");
     assert_eq!(status.term.map(|term| term.to_string()).as_ref(), pod.annotations().get("lictor.dev/term"));
@@ -136,6 +138,35 @@ async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_known_yet_is_told_as_unknown() {
+    let lab = Lab::new("unknown").await;
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(Asked::promotes);
+    let _operator = lab.operator_at(proxy.kubeconfig(), &[]);
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({})).await;
+    let unknown = |election: &LeaderElection| {
+        let conditions = election.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().any(|c| (c.type_.as_str(), c.status.as_str()) == ("Elected", "Unknown"))
+    };
+    let election = lab.wait_status("web", "it is not known who leads", unknown).await;
+    let conditions = election.status.expect("it has a status").conditions;
+    let told: Vec<_> = conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_str())).collect();
+    let served = [("Accepted", "True", "Accepted"), ("Elected", "Unknown", "HandingOver")];
+    assert_eq!(told, [served.as_slice(), &[("StoreReachable", "True", "Answers")]].concat());
+    assert!(conditions.iter().all(|condition| condition.observed_generation == election.metadata.generation));
+    assert!(conditions.iter().all(|condition| !condition.message.is_empty()));
+    proxy.hold(|_| false);
+    proxy.deliver_late().await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+
+    lab.elect_as("refused", json!({"className": "nobodys"})).await;
+    lab.wait_condition("refused", "Accepted", "False", "UnknownClass").await;
+    let message = lab.wait_condition("refused", "Elected", "Unknown", "NotAccepted").await;
+    assert!(message.contains("Accepted"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_history_tells_the_last_ten_changes_the_newest_first() {
     let lab = Lab::new("history").await;
     let _operator = lab.operator(&[]);
@@ -151,14 +182,14 @@ async fn the_history_tells_the_last_ten_changes_the_newest_first() {
     });
     let history = election.await.status.unwrap_or_default().history;
     assert_eq!(history.iter().map(|entry| entry.term).collect::<Vec<_>>(), (3..=12).rev().collect::<Vec<_>>());
-    assert_eq!(history[0].leader.as_ref(), Some(&leader));
+    assert_eq!(history[0].leader_name.as_ref(), Some(&leader));
     for (newer, older) in history.iter().zip(&history[1..]) {
-        assert_eq!(newer.previous, older.leader);
-        assert!(newer.at >= older.at && newer.at.is_some());
+        assert_eq!(newer.previous_leader_name, older.leader_name);
+        assert!(newer.completion_time >= older.completion_time && newer.completion_time.is_some());
     }
     for entry in &history {
         assert_eq!(entry.reason, "Preempted");
-        assert!((0..60_000).contains(&entry.took_milliseconds), "{entry:?}");
+        assert!((0..60_000).contains(&entry.duration_milliseconds), "{entry:?}");
     }
 }
 

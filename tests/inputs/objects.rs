@@ -43,7 +43,7 @@ pub fn election(name: &str) -> Value {
             "leader": {"labels": {"role": "leader"}, "annotations": {"example.com/since": "election"}},
             "follower": {"labels": {"role": "follower"}},
             "eligibility": {"requireReady": true, "minReadySeconds": 3},
-            "preference": [{"weight": 10, "zone": "eu-1a"}, {"weight": 5, "nodeSelector": {"disk": "ssd"}}],
+            "preferences": [{"weight": 10, "zone": "eu-1a"}, {"weight": 5, "nodeSelector": {"disk": "ssd"}}],
             "preemption": "HigherPriority",
             "handover": {"order": "DemoteFirst", "failoverDelaySeconds": 4},
             "probe": {"httpGet": {"path": "/leader", "port": 8080}, "periodSeconds": 2},
@@ -63,14 +63,14 @@ pub fn election(name: &str) -> Value {
 pub fn election_status() -> Value {
     json!({
         "observedGeneration": 3, "className": "gold", "term": 7, "worstCaseFailoverSeconds": 15,
-        "leader": {"name": "a", "pod": "a", "uid": "u", "cluster": "west", "node": "n", "ip": "10.0.0.1", "since": "2026-01-01T00:00:00Z"},
+        "leader": {"name": "a", "podName": "a", "podUID": "u", "clusterName": "west", "nodeName": "n", "podIP": "10.0.0.1", "acquireTime": "2026-01-01T00:00:00Z"},
         "candidates": {"total": 3, "eligible": 2, "summary": "2/3"},
         "workloads": {"windDownSeconds": 30, "items": [{"kind": "CronJob", "name": "report", "state": "Enabled"}]},
         "conditions": [{
             "type": "Elected", "status": "True", "reason": "Elected", "message": "", "observedGeneration": 3,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }],
-        "history": [{"term": 7, "leader": "a", "previous": "b", "reason": "Vacant", "at": "2026-01-01T00:00:00Z", "tookMilliseconds": 5}],
+        "history": [{"term": 7, "leaderName": "a", "previousLeaderName": "b", "reason": "Vacant", "completionTime": "2026-01-01T00:00:00Z", "durationMilliseconds": 5}],
     })
 }
 
@@ -83,7 +83,7 @@ pub fn class(name: &str) -> Value {
         "spec": {
             "controller": "lictor.dev/operator", "keyTemplate": "services/{namespace}/{name}/leader", "keyPattern": "services/*",
             "consul": {
-                "address": "https://consul.example:8501", "cluster": "west", "datacenter": "dc1", "namespace": "a", "partition": "b",
+                "address": "https://consul.example:8501", "clusterName": "west", "datacenter": "dc1", "namespace": "a", "partition": "b",
                 "tls": {"caSecretRef": {"namespace": "x", "name": "ca", "key": "k"}, "certSecretRef": {"name": "c"}, "serverName": "s"},
                 "tokenSecretRef": {"name": "t"},
                 "node": {"name": "lictor-west", "useAgent": false},
@@ -92,7 +92,7 @@ pub fn class(name: &str) -> Value {
             },
         },
         "status": {
-            "observedGeneration": 3, "consul": {"version": "1.20.0", "node": "n", "sessions": ["s"]},
+            "observedGeneration": 3, "consul": {"version": "1.20.0", "nodeName": "n", "sessions": ["s"]},
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],

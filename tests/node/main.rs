@@ -209,7 +209,7 @@ async fn locks_in_consul(nodes: &Nodes, consul: &Consul, web: &Group<'_>, figure
         let class = format!("consul-{}", place.rsplit(' ').next().unwrap_or_default());
         nodes.apply(&json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": class},
-            "spec": {"consul": {"address": address, "cluster": "real"}},
+            "spec": {"consul": {"address": address, "clusterName": "real"}},
         }));
         nodes.kubectl(&["delete", "leaderelection", "-n", web.name, &last]);
         last = class.clone();

@@ -317,7 +317,7 @@ impl Cluster {
         self.api.edit("electionclasses", "", "consul", |class| {
             class["spec"] = json!({
                 "controller": CONTROLLER,
-                "consul": {"address": "http://consul.example:8500", "cluster": cluster},
+                "consul": {"address": "http://consul.example:8500", "clusterName": cluster},
             });
         });
         self.api.edit("deployments", NAMESPACE, WORKLOAD, |deployment| {

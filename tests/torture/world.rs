@@ -131,7 +131,7 @@ impl World {
             secrets.create(&PostParams::default(), &secret).await.expect("a Secret can be made");
         }
         let consul = json!({
-            "address": format!("https://{address}"), "cluster": cluster, "sessions": {"ttlSeconds": TTL / 1_000},
+            "address": format!("https://{address}"), "clusterName": cluster, "sessions": {"ttlSeconds": TTL / 1_000},
             "tls": {"caSecretRef": {"name": "ca"}, "certSecretRef": {"name": "client"}, "serverName": "server.dc1.consul"},
             "tokenSecretRef": {"name": "token"},
         });

@@ -71,7 +71,7 @@ impl Consul {
     pub fn class(&self, world: &World, name: &str, spec: &Value, consul: &Value) -> anyhow::Result<()> {
         let mut class = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name},
-            "spec": {"consul": {"address": self.consul.address(), "cluster": name}},
+            "spec": {"consul": {"address": self.consul.address(), "clusterName": name}},
         });
         if let (Some(ca), Some(token)) = (self.file("CACERT")?, self.consul.variable("HTTP_TOKEN")) {
             let secret = json!({"namespace": SYSTEM, "name": "consul"});

@@ -163,7 +163,7 @@ async fn settle(observer: &mut Observer, operators: &[Vec<Operator>; 2]) -> anyh
     let told = |observer: &Observer| {
         let at = leader(observer)?;
         let id = (CLUSTERS[1 - at].to_owned(), APP.to_owned());
-        let told = observer.elections.get(&id)?.leader.as_ref()?.cluster.as_deref() == Some(CLUSTERS[at]);
+        let told = observer.elections.get(&id)?.leader.as_ref()?.cluster_name.as_deref() == Some(CLUSTERS[at]);
         let followers = observer
             .pods
             .iter()

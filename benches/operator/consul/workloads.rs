@@ -144,7 +144,7 @@ fn election(class: &str) -> Value {
     json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": NAME},
         "spec": {
-            "className": class, "eligibility": {"availableDeployment": GATE},
+            "className": class, "eligibility": {"availableDeploymentName": GATE},
             "workloads": [{"kind": "CronJob", "name": NAME}],
         },
     })
@@ -160,7 +160,7 @@ fn follows(observer: &Observer, cluster: usize, leader: usize) -> bool {
         if cluster == leader { (false, WorkloadState::Enabled) } else { (true, WorkloadState::Disabled) };
     let told = |status: &LeaderElectionStatus| {
         let items = status.workloads.iter().flat_map(|workloads| &workloads.items);
-        status.leader.as_ref().and_then(|leader| leader.cluster.as_deref()) == Some(CLUSTERS[leader])
+        status.leader.as_ref().and_then(|leader| leader.cluster_name.as_deref()) == Some(CLUSTERS[leader])
             && items.into_iter().map(|item| item.state).eq([state])
     };
     observer.cron_jobs.get(&id(cluster, NAME)) == Some(&suspend)

@@ -137,7 +137,7 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
     // Every field is named, so that a new one can't be forgotten.
     let api::ConsulStore {
         address,
-        cluster,
+        cluster_name,
         datacenter,
         namespace,
         partition,
@@ -157,8 +157,8 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
             "consul.address must be http:// or https://, a host and a port, for example http://consul.example:8500",
         );
     }
-    if cluster.is_empty() {
-        return Err("consul.cluster is empty: write this cluster's name, for example west");
+    if cluster_name.is_empty() {
+        return Err("consul.clusterName is empty: write this cluster's name, for example west");
     }
     if class.lease.is_some() {
         return Err("it names two stores: leave lease or consul out");
@@ -170,7 +170,7 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
     Ok(ConsulClass {
         name: name.into(),
         address: address.trim_end_matches('/').into(),
-        cluster: cluster.clone(),
+        cluster: cluster_name.clone(),
         datacenter: datacenter.clone(),
         namespace: namespace.clone(),
         partition: partition.clone(),
@@ -178,8 +178,8 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
         credentials: match (token_secret_ref, login) {
             (Some(_), Some(_)) => return Err("leave out consul.tokenSecretRef or consul.login"),
             (Some(secret), None) => Credentials::Secret(secret_key(secret, "token")),
-            (None, Some(api::ConsulLogin { auth_method, token_path })) => {
-                Credentials::Login { method: auth_method.clone(), token_path: token_path.into() }
+            (None, Some(api::ConsulLogin { auth_method_name, token_path })) => {
+                Credentials::Login { method: auth_method_name.clone(), token_path: token_path.into() }
             }
             (None, None) => Credentials::Anonymous,
         },
@@ -187,7 +187,7 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
             (Some(_), true) => return Err("leave out consul.node.name or consul.node.useAgent"),
             (None, true) => SessionNode::Agent,
             (Some(name), false) => SessionNode::Own(name.clone()),
-            (None, false) => SessionNode::Own(format!("lictor-{cluster}")),
+            (None, false) => SessionNode::Own(format!("lictor-{cluster_name}")),
         },
         // As in the definition, which may be an older one.
         sessions: usize::try_from(sessions.count.clamp(1, 16)).unwrap_or(1),
@@ -312,7 +312,7 @@ mod tests {
 
     /// The class with these fields of `consul`, besides those that it must have.
     fn with(fields: &Value) -> Result<ConsulClass, String> {
-        let mut spec = json!({"consul": {"address": "https://consul.example:8501/", "cluster": "west"}});
+        let mut spec = json!({"consul": {"address": "https://consul.example:8501/", "clusterName": "west"}});
         for (key, value) in fields.as_object().unwrap() {
             spec["consul"][key] = value.clone();
         }
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_smallest_class_has_all_defaults() {
-        let class = class(&json!({"consul": {"address": "http://consul.example:8500", "cluster": "west"}}));
+        let class = class(&json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}}));
         let expected = ConsulClass {
             name: "consul".into(),
             address: "http://consul.example:8500".into(),
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn policies_and_sources_are_read() {
         let class = with(&json!({
-            "login": {"authMethod": "kubernetes"}, "node": {"useAgent": true}, "whenOperatorStops": "Release",
+            "login": {"authMethodName": "kubernetes"}, "node": {"useAgent": true}, "whenOperatorStops": "Release",
             "whenClusterIsLost": {"policy": "Release"}, "sessions": {"count": 4, "ttlSeconds": 30, "lockDelaySeconds": 0},
         }));
         let class = class.unwrap();
@@ -391,13 +391,13 @@ mod tests {
         };
         refused(&json!({"address": "consul:8500"}), "for example http://consul.example:8500");
         refused(&json!({"address": "http://"}), "for example http://consul.example:8500");
-        refused(&json!({"cluster": ""}), "for example west");
+        refused(&json!({"clusterName": ""}), "for example west");
         refused(
-            &json!({"login": {"authMethod": "k"}, "tokenSecretRef": {"name": "t"}}),
+            &json!({"login": {"authMethodName": "k"}, "tokenSecretRef": {"name": "t"}}),
             "leave out consul.tokenSecretRef",
         );
         refused(&json!({"node": {"name": "n", "useAgent": true}}), "leave out consul.node.name");
-        let both = json!({"lease": {}, "consul": {"address": "http://c", "cluster": "west"}});
+        let both = json!({"lease": {}, "consul": {"address": "http://c", "clusterName": "west"}});
         let message = consul_class(&class(&both)).unwrap().unwrap_err().message;
         assert!(message.contains("leave lease or consul out"), "{message}");
     }

@@ -16,12 +16,12 @@ use crate::controller::entry::{Entry, status_term};
 use crate::controller::input::Input;
 use crate::controller::probe::Prober;
 use crate::controller::registration;
-use crate::controller::status::{farewell, status};
+use crate::controller::status::{farewell, is_undecided, status};
 use crate::controller::workloads::{followed, noted, template};
 use crate::process::{monotonic, wall};
 use crate::telemetry::ElectionFigures;
 
-/// A status that only counts candidates anew is not written more often than this.
+/// A status that only counts candidates anew, or says that nothing is decided yet, is not written more often than this.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 /// How often it is looked whether a finalizer can be written.
 const FINALIZER_RETRY: Duration = Duration::from_millis(200);
@@ -244,10 +244,11 @@ impl Controller {
         {
             let before = entry.last_status();
             if status != before && !entry.writes.is_under_way() {
-                let important = status.leader != before.leader
-                    || status.conditions != before.conditions
-                    || status.observed_generation != before.observed_generation
-                    || status.history.len() != before.history.len();
+                let important = !is_undecided(&status)
+                    && (status.leader != before.leader
+                        || status.conditions != before.conditions
+                        || status.observed_generation != before.observed_generation
+                        || status.history.len() != before.history.len());
                 let not_before = entry.writes.status.not_before;
                 let due = if important { not_before } else { not_before.max(now + STATUS_PERIOD) };
                 let due = if entry.wake.is_some_and(|wake| wake <= now) { not_before } else { due };

@@ -19,7 +19,7 @@ classes:
 - name: consul
   spec:
     keyPattern: services/{namespace}/*
-    consul: {address: "http://127.0.0.1:1", cluster: west, tokenSecretRef: {name: consul-token}}
+    consul: {address: "http://127.0.0.1:1", clusterName: west, tokenSecretRef: {name: consul-token}}
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,7 +266,7 @@ async fn a_tenant_stays_in_its_place(cluster: &'static Cluster, lab: &Lab, leade
     let account = format!("--serviceaccount={namespace}:tenant");
     let class = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "mine"},
-        "spec": {"consul": {"address": "http://consul:8500", "cluster": "west"}, "keyPattern": "services/*"},
+        "spec": {"consul": {"address": "http://consul:8500", "clusterName": "west"}, "keyPattern": "services/*"},
     });
     tenant.refused(&["create", "-f", "-"], Some(&class.to_string()), "cannot create resource \"electionclasses\"");
     let pod = |arguments: &[&str], says: &str| tenant.refused(&[&["-n", namespace], arguments].concat(), None, says);

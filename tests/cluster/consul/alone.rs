@@ -163,7 +163,7 @@ async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     recorder.catch_up().await;
     let seen = recorder.versions_of(&leader).len();
     let address = Consul::shared().address().replace("127.0.0.1", "localhost");
-    let fields = json!({"address": address, "cluster": "west", "sessions": {"ttlSeconds": 12}});
+    let fields = json!({"address": address, "clusterName": "west", "sessions": {"ttlSeconds": 12}});
     member.apply_class(fields).await;
     operator.logs(&address).await;
     member.wait_class("True", "Answers").await;

@@ -19,7 +19,7 @@ const RULES: &str = r#"
 async fn lictor_logs_in_with_its_pods_token_logs_in_again_when_it_is_revoked_and_logs_out_at_its_end() {
     let consul = Consul::start(Kind::Three);
     let file = std::env::temp_dir().join(format!("lictor-token-{}", std::process::id()));
-    let login = json!({"authMethod": "kubernetes", "tokenPath": file});
+    let login = json!({"authMethodName": "kubernetes", "tokenPath": file});
     let fields = json!({"login": login, "tls": {
         "caSecretRef": {"name": "ca"}, "certSecretRef": {"name": "client"}, "serverName": "server.dc1.consul",
     }});

@@ -38,7 +38,7 @@ impl Member {
     pub async fn of(lab: Lab, test: &str, cluster: &str, address: &str, consul: Value) -> Self {
         let prefix = format!("{test}-{}", std::process::id());
         let member = Self { class: lab.namespace.clone(), cluster: cluster.into(), prefix, lab };
-        let mut fields = json!({"address": address, "cluster": cluster, "sessions": {"ttlSeconds": TTL.as_secs()}});
+        let mut fields = json!({"address": address, "clusterName": cluster, "sessions": {"ttlSeconds": TTL.as_secs()}});
         for (name, value) in consul.as_object().into_iter().flatten() {
             fields[name] = value.clone();
         }
@@ -139,11 +139,9 @@ impl Member {
     pub async fn wait_led(&self, cluster: &str, pod: Option<&str>) {
         self.lab
             .wait_status("web", &format!("{pod:?} in {cluster} leads"), |election| {
-                election
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.leader.as_ref())
-                    .is_some_and(|leader| leader.cluster.as_deref() == Some(cluster) && leader.pod.as_deref() == pod)
+                election.status.as_ref().and_then(|status| status.leader.as_ref()).is_some_and(|leader| {
+                    leader.cluster_name.as_deref() == Some(cluster) && leader.pod_name.as_deref() == pod
+                })
             })
             .await;
     }

@@ -53,8 +53,8 @@ async fn preferences_for_zones_and_nodes_add_up() {
     let near = lab.node("near", zone("z1")).await;
     let both = lab.node("both", json!({"topology.kubernetes.io/zone": "z1", "disk": "ssd"})).await;
     lab.ready_pods_on(&[("a", &plain), ("b", &fast), ("c", &near), ("d", &both)]).await;
-    let preference = json!([{"weight": 10, "zone": "z1"}, {"weight": 4, "nodeSelector": {"disk": "ssd"}}, {"weight": 1, "zone": "z2"}]);
-    lab.elect(json!({ "preference": preference })).await;
+    let preferences = json!([{"weight": 10, "zone": "z1"}, {"weight": 4, "nodeSelector": {"disk": "ssd"}}, {"weight": 1, "zone": "z2"}]);
+    lab.elect(json!({ "preferences": preferences })).await;
     let _operator = lab.operator(&[]);
     for next in ["d", "c", "b"] {
         lab.wait_leader(next).await;

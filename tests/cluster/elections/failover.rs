@@ -192,7 +192,7 @@ async fn recreated(test: &str, seen: bool) {
     lab.wait_leader("a").await;
     lab.wait_status("web", "the status names the new pod", |election| {
         let leader = election.status.as_ref().and_then(|status| status.leader.as_ref());
-        leader.is_some_and(|leader| leader.uid == after.metadata.uid)
+        leader.is_some_and(|leader| leader.pod_uid == after.metadata.uid)
     })
     .await;
     if !seen {

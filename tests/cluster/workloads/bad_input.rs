@@ -68,7 +68,7 @@ async fn a_wrong_workload_is_refused_when_it_is_applied() {
 async fn what_does_not_go_together_with_the_clusters_own_candidacy_is_refused_when_it_is_applied() {
     let lab = Lab::new("wl-bad-candidate").await;
     let pods = "without spec.selector the cluster itself is the candidate: write a selector, or leave them out";
-    let gate = json!({"availableDeployment": "gate"});
+    let gate = json!({"availableDeploymentName": "gate"});
     let mut both = with("selector", json!({"matchLabels": {"app": "web"}}));
     both["eligibility"] = gate.clone();
     let mut itself = workload(json!({"kind": "Deployment", "name": "gate"}));
@@ -76,11 +76,11 @@ async fn what_does_not_go_together_with_the_clusters_own_candidacy_is_refused_wh
     lab.assert_refused([
         (with("probe", json!({"tcpSocket": {"port": 1}})), pods),
         (with("consulService", json!({"name": "web", "port": 80})), pods),
-        (with("preference", json!([{"weight": 1, "zone": "a"}])), pods),
+        (with("preferences", json!([{"weight": 1, "zone": "a"}])), pods),
         (with("leader", json!({"labels": {"role": "leader"}})), pods),
         (with("follower", json!({"labels": {"role": "other"}})), pods),
-        (with("eligibility", json!({"availableDeployment": ""})), "should be at least 1 chars long"),
-        (both, "spec.eligibility.availableDeployment is for elections without spec.selector"),
+        (with("eligibility", json!({"availableDeploymentName": ""})), "should be at least 1 chars long"),
+        (both, "spec.eligibility.availableDeploymentName is for elections without spec.selector"),
         (itself, "it would have to run before it may run; name one that always runs"),
     ]);
 }
@@ -99,12 +99,12 @@ async fn what_an_election_may_say_of_workloads_is_accepted() {
         {"kind": "Job", "name": "x".repeat(42), "jobTemplate": {"metadata": metadata, "spec": spec}},
     ]);
     let mut gate = with("workloads", all.clone());
-    gate["eligibility"] = json!({"availableDeployment": "gate"});
+    gate["eligibility"] = json!({"availableDeploymentName": "gate"});
     let mut selected = with("workloads", all.clone());
     selected["selector"] = json!({"matchLabels": {"app": "web"}});
     selected["probe"] = json!({"tcpSocket": {"port": 1}});
     let mut own = with("workloads", json!([{"kind": "StatefulSet", "name": "gate"}]));
-    own["eligibility"] = json!({"availableDeployment": "gate"});
+    own["eligibility"] = json!({"availableDeploymentName": "gate"});
     for spec in [json!({}), with("workloads", json!([])), with("workloads", all), gate, selected, own] {
         assert_eq!(lab.dry_run(&spec), Ok(()), "{spec}");
     }

@@ -13,7 +13,7 @@ async fn a_cluster_leads_while_the_deployment_that_it_needs_is_available() {
     let member = Member::new("wl-alone", "west", Consul::shared().address(), json!({})).await;
     let _operator = member.operator(&[]);
     four(&member.lab, (3, 2)).await;
-    let gate = json!({"availableDeployment": "gate"});
+    let gate = json!({"availableDeploymentName": "gate"});
     member.elect_cluster(json!({"workloads": following(&FOUR), "eligibility": gate})).await;
     // It is missing.
     member.lab.wait_candidates(0, 1).await;
@@ -52,7 +52,7 @@ async fn a_failover_delay_lets_the_deployment_come_back() {
     four(&member.lab, (3, 2)).await;
     member
         .elect_cluster(json!({
-            "workloads": following(&FOUR), "eligibility": {"availableDeployment": "gate"},
+            "workloads": following(&FOUR), "eligibility": {"availableDeploymentName": "gate"},
             "handover": {"failoverDelaySeconds": 600},
         }))
         .await;

@@ -58,7 +58,7 @@ async fn class() {
     west.wait_all_enabled().await;
     assert_eq!(entry(Consul::shared(), &west.member.key()).await.as_ref(), Some(&before));
     let address = Consul::shared().address();
-    west.member.apply_class(json!({"address": address, "cluster": "west", "sessions": {"ttlSeconds": 10}})).await;
+    west.member.apply_class(json!({"address": address, "clusterName": "west", "sessions": {"ttlSeconds": 10}})).await;
     west.lab().wait_condition("web", "Accepted", "True", "Accepted").await;
     west.lab().open_gate(false).await;
     east.wait_all_enabled().await;

@@ -114,7 +114,7 @@ async fn an_enabling_that_comes_after_the_lock_has_gone_to_another_cluster_is_re
     west.lab.gate().await;
     super::four(&west.lab, (3, 2)).await;
     proxy.hold(Asked::enables);
-    let gate = json!({"availableDeployment": "gate"});
+    let gate = json!({"availableDeploymentName": "gate"});
     west.elect_cluster(json!({"workloads": following(&FOUR), "eligibility": gate})).await;
     // All are on their way.
     stopped(&proxy, &sender, FOUR.len()).await;

@@ -54,7 +54,7 @@ impl Side {
 
     /// Applies the election of the cluster itself, with these fields beside.
     async fn elect(&self, spec: Value) {
-        let mut full = json!({"workloads": following(&FOUR), "eligibility": {"availableDeployment": "gate"}});
+        let mut full = json!({"workloads": following(&FOUR), "eligibility": {"availableDeploymentName": "gate"}});
         for (field, value) in spec.as_object().into_iter().flatten() {
             full[field] = value.clone();
         }

@@ -23,7 +23,7 @@ impl Side {
         member.lab.gate().await;
         let (replicas, template) = grace.map_or((0, pod()), |grace| (1, slow_pod(grace)));
         member.lab.deployment("live", replicas, template).await;
-        let gate = json!({"availableDeployment": "gate"});
+        let gate = json!({"availableDeploymentName": "gate"});
         member.elect_cluster(json!({"workloads": following(&["Deployment/live"]), "eligibility": gate})).await;
         Self { member, recorder, operator }
     }

@@ -41,7 +41,7 @@ async fn two(test: &str, template: Value) -> (Side, Side) {
 }
 
 async fn elect(member: &Member, workloads: Value) {
-    let gate = json!({"availableDeployment": "gate"});
+    let gate = json!({"availableDeploymentName": "gate"});
     member.elect_cluster(json!({"workloads": workloads, "eligibility": gate})).await;
 }
 

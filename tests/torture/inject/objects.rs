@@ -164,11 +164,11 @@ impl Course<'_> {
 
     pub(super) async fn preference(&self) {
         let group = self.a_group(None);
-        let preference = json!([{"weight": 10, "nodeSelector": {"kubernetes.io/hostname": format!("node-{:06}", self.fault.target % 5)}}]);
+        let preferences = json!([{"weight": 10, "nodeSelector": {"kubernetes.io/hostname": format!("node-{:06}", self.fault.target % 5)}}]);
         self.begins(&group.name);
         for cluster in &group.clusters {
             let elections = self.world.api_of("LeaderElection", Some(cluster));
-            patch(&elections, &group.name, &json!({"spec": {"preference": preference}})).await;
+            patch(&elections, &group.name, &json!({"spec": {"preferences": preferences}})).await;
         }
         self.ends();
     }

@@ -15,7 +15,6 @@ struct Lab {
     scope: Scope,
     rules: Rules,
     pod: Pod,
-    nodes: BTreeMap<String, Node>,
     locks: Locks,
     version: u64,
     now: Instant,
@@ -48,7 +47,6 @@ impl Lab {
                 ready_observed: Some(at(0)),
                 ..Pod::default()
             },
-            nodes: BTreeMap::from([("n".to_owned(), Node::default())]),
             locks: Locks::default(),
             version: 1,
             now: at(1),

@@ -117,7 +117,7 @@ impl Lab {
     pub async fn wait_reason(&self, leader: &str, reason: &str) {
         self.wait_status("web", &format!("{leader} leads: {reason}"), |election| {
             let newest = election.status.as_ref().and_then(|status| status.history.first());
-            newest.is_some_and(|entry| entry.leader.as_deref() == Some(leader) && entry.reason == reason)
+            newest.is_some_and(|entry| entry.leader_name.as_deref() == Some(leader) && entry.reason == reason)
         })
         .await;
     }
