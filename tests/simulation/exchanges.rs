@@ -37,7 +37,7 @@ async fn the_simulated_consul_answers_as_the_real_one() {
         let query: BTreeMap<_, _> = query.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let path = path.trim_start_matches("/v1/").to_owned();
         let body = request.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
-        let answer = consul.handle(&lictor_consul::Request { method: request.method, path, query, body }).await;
+        let answer = consul.handle(&consul::Request { method: request.method, path, query, body }).await;
         Answer { code: answer.status, index: answer.index, body: answer.body }
     })
     .await;

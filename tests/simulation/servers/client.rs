@@ -126,7 +126,7 @@ struct Way {
 
 impl Transport for Way {
     fn send(&self, request: Sent) -> BoxFuture<'_, Result<Received, Broken>> {
-        let sent = lictor_consul::Request {
+        let sent = consul::Request {
             method: request.method.to_string(),
             path: request.url.path().trim_start_matches("/v1/").into(),
             query: pairs(request.url.query().unwrap_or_default()),
@@ -136,7 +136,7 @@ impl Transport for Way {
         let carried = self.link.carry(move |mishap| {
             let (server, listener, sent) = (server.clone(), listener.clone(), sent.clone());
             async move {
-                let failed = |body: &str| lictor_consul::Answer { status: 500, index: None, body: body.into() };
+                let failed = |body: &str| consul::Answer { status: 500, index: None, body: body.into() };
                 let answer = match mishap {
                     Mishap::None => server.handle(&sent).await,
                     Mishap::Before(_) => failed("No cluster leader"),
@@ -153,7 +153,7 @@ impl Transport for Way {
         let limit = request.timeout.unwrap_or(self.limit);
         async move {
             match tokio::time::timeout(limit, carried).await {
-                Ok(Ok(lictor_consul::Answer { status, index, body })) => {
+                Ok(Ok(consul::Answer { status, index, body })) => {
                     Ok(Received { status: reqwest::StatusCode::from_u16(status).unwrap(), index, body })
                 }
                 Ok(Err(Lost::Refused)) => Err(Broken::Unreachable("connection refused".into())),
