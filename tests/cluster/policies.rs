@@ -62,6 +62,7 @@ async fn an_annotation_is_as_long_as_the_schema_allows_in_any_script() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a second control plane"]
 async fn a_policy_that_rewrites_labels_is_told_and_not_fought() {
     let lab = Lab::of(Cluster::second(), "rewrites").await;
     lab.ready_pods(&["a", "b"]).await;
