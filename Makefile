@@ -8,7 +8,7 @@ scripts := $(wildcard hack/*.sh .ci/*)
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo test test-oldest compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
+.PHONY: help demo test test-all nightly test-oldest compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,13 +17,23 @@ help: ## This list
 demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
 	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
 
-test: ## Run all tests, those on a real control plane too; it is built the first time
+test: ## Run the tests that take minutes: all but what is marked as slow; the first time, a control plane is built
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
-	cargo test --locked
-	$(optimised) --test model --test simulation -- --nocapture
-	LICTOR_TORTURE_MINUTES=3 cargo test --locked --test torture -- --nocapture
+	@hack/test.sh quick
 
-# API server, controller manager and scheduler are of that version; kubectl and all else are those of `make test`.
+test-all: ## Run all tests: also those that wait for locks to expire, 2,000 simulated seeds, 3 minutes of torture (half an hour)
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
+	@hack/test.sh all
+
+# The commands of .github/workflows/nightly.yaml: a test compares them.
+nightly: ## Run what takes hours: the long model, 20,000 seeds, 30 minutes of torture, the oldest Kubernetes, empty caches
+	$(MAKE) prove
+	$(MAKE) simulate SEEDS=20000
+	$(MAKE) torture MINUTES=30
+	$(MAKE) test-oldest
+	$(MAKE) from-nothing
+
+# API server, controller manager and scheduler are of that version; kubectl and all else are those of `make test-all`.
 test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that is supported, 1.33
 	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server >/dev/null
 	@export KUBE_APISERVER KUBE_CONTROLLER_MANAGER KUBE_SCHEDULER; \
@@ -31,9 +41,9 @@ test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that i
 	KUBE_CONTROLLER_MANAGER=$$(hack/tools.sh kube-controller-manager-1.33); \
 	KUBE_SCHEDULER=$$(hack/tools.sh kube-scheduler-1.33); \
 	"$$KUBE_APISERVER" --version; \
-	cargo test --locked --test cluster --test chart
+	cargo test --locked --test cluster --test chart -- --include-ignored
 
-compile: ## Compile what `make test` and `make e2e-node` run, and run none of it
+compile: ## Compile what `make test-all` and `make e2e-node` run, and run none of it
 	cargo test --locked --no-run
 	cargo test --locked --no-run --test torture --test node
 	$(optimised) --no-run --test model --test simulation

@@ -255,6 +255,52 @@ fn the_versions_of_kubernetes_are_those_that_are_tested() {
     }
 }
 
+/// A test that `cargo test` leaves out is run by a command, which the mark names; and each mark is in use.
+#[test]
+fn what_is_left_out_is_marked_with_what_runs_it() {
+    let marks = [
+        ("tests/cluster/", "slow: waits for "),
+        ("tests/chart/", "slow: waits for "),
+        ("crates/core/tests/model/", "takes long: make prove"),
+        ("crates/core/tests/decisions/", "a survey of all failures, "),
+        ("tests/simulation/", "a survey of all failures, "),
+    ];
+    let (runner, makefile) = (read("hack/test.sh"), read("Makefile"));
+    assert!(makefile.contains("--include-ignored --nocapture"), "make prove");
+    for suite in ["cluster", "chart"] {
+        assert!(runner.contains(&format!("--test {suite} -- --ignored")), "hack/test.sh runs what is slow of {suite}");
+    }
+    let (mut used, mut wrong) = (BTreeSet::new(), Vec::new());
+    for top in ["src", "tests", "crates"] {
+        for source in sources_in(top) {
+            let path = format!("{top}/{}", source.path);
+            for line in source.text.lines().map(str::trim).filter(|line| line.starts_with("#[ignore")) {
+                let reason = line.strip_prefix("#[ignore = \"");
+                let mark = marks.iter().find(|(directory, mark)| {
+                    path.starts_with(directory) && reason.is_some_and(|reason| reason.starts_with(mark))
+                });
+                if let Some(mark) = mark {
+                    used.insert(mark);
+                } else {
+                    wrong.push(format!("{path}: {line}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no command runs these: {wrong:#?}");
+    assert_eq!(used.len(), marks.len(), "of these each selects something: {marks:?}, and only these do: {used:?}");
+}
+
+#[test]
+fn the_nightly_run_is_make_nightly() {
+    let (workflow, makefile) = (read(".github/workflows/nightly.yaml"), read("Makefile"));
+    let jobs = workflow.lines().filter_map(|line| line.trim().strip_prefix("- {command: "));
+    let jobs: Vec<_> = jobs.map(|line| line.split(',').next().unwrap().replace("make ", "")).collect();
+    let (_, target) = makefile.split_once("\nnightly:").expect("there is one");
+    let steps = target.lines().skip(1).map_while(|line| line.strip_prefix("\t$(MAKE) "));
+    assert_eq!(steps.collect::<Vec<_>>(), jobs);
+}
+
 /// The table in the documentation of `src/lib.rs`: for each layer, the others that it may import.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
     let mut table: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

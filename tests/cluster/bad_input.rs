@@ -481,6 +481,7 @@ async fn a_malformed_priority_counts_as_none_and_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a control plane of its own"]
 async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("bare-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "bare").await;

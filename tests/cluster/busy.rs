@@ -61,6 +61,7 @@ fn let_in(lab: &Lab) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for the pauses between attempts"]
 async fn an_api_server_that_is_too_busy_is_asked_again_without_haste_and_nothing_is_lost() {
     let lab = Lab::new("busy").await;
     let user = User::new(&lab).await;

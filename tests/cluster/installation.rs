@@ -170,6 +170,7 @@ async fn a_second_installation_with_the_same_controller_is_refused_and_says_whic
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a control plane of its own"]
 async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
     // Definitions are the cluster's: it has no other tests.
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("older-{}", std::process::id()), 1)));

@@ -116,6 +116,7 @@ async fn an_operator_that_is_asked_to_end_hands_over_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for Leases to expire"]
 async fn an_operator_that_was_killed_is_replaced_when_its_lease_has_ended() {
     let lab = Lab::new("sigkill").await;
     let recorder = lab.record().await;
@@ -192,6 +193,7 @@ async fn a_leader_that_was_lost_while_no_operator_ran_is_replaced_when_one_start
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for Leases to expire"]
 async fn an_operator_that_was_frozen_stands_by_when_it_wakes_up() {
     let lab = Lab::new("frozen").await;
     let recorder = lab.record().await;
@@ -219,6 +221,7 @@ async fn an_operator_that_was_frozen_stands_by_when_it_wakes_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for Leases to expire"]
 async fn an_operators_lease_ends_by_what_is_observed_and_not_by_its_timestamps() {
     let lab = Lab::new("timestamps").await;
     let now = Timestamp::now();

@@ -62,9 +62,9 @@ async fn an_annotation_is_as_long_as_the_schema_allows_in_any_script() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a second control plane"]
 async fn a_policy_that_rewrites_labels_is_told_and_not_fought() {
-    let cluster = Cluster::start_with_mutating_policies(&format!("rewrites-{}", std::process::id()));
-    let lab = Lab::of(Box::leak(Box::new(cluster)), "rewrites").await;
+    let lab = Lab::of(Cluster::second(), "rewrites").await;
     lab.ready_pods(&["a", "b"]).await;
     rewrite_roles(&lab).await;
     let recorder = lab.record().await;
@@ -116,6 +116,7 @@ async fn another_pod_leads_where_a_policy_refuses_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for five refusals over 15 s"]
 async fn a_pod_that_can_not_be_written_to_keeps_no_election_from_going() {
     let lab = Lab::new("untouchable").await;
     let _operator = lab.operator(&[]);

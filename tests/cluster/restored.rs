@@ -133,11 +133,13 @@ async fn goes_on(test: &str, api_server_runs_on: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a control plane that is stopped and started"]
 async fn when_etcd_is_put_back_to_an_earlier_state_the_operator_says_so_and_goes_on_with_higher_terms() {
     goes_on("restored", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a control plane that is stopped and started"]
 async fn an_api_server_that_ran_on_when_etcd_was_put_back_does_no_harm_after_its_own_restart() {
     goes_on("restored-late", true).await;
 }

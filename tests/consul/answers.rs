@@ -86,6 +86,7 @@ async fn only_consul_itself_says_that_there_is_no_key() {
 
 #[tokio::test]
 async fn a_create_has_the_length_of_its_body() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&Settings::new(format!("http://{}", listener.local_addr().unwrap()))).unwrap();
     client.set_token(Some("the-token")).unwrap();

@@ -23,6 +23,7 @@ classes:
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a control plane of its own, and Helm"]
 async fn it_elects_with_its_own_rights_and_no_others() {
     let cluster = cluster("chart");
     let release = Release::new(cluster, "lictor", "lictor");

@@ -9,6 +9,7 @@ use crate::helm::helm;
 use crate::rights::assert_documented;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a control plane of its own, and Helm"]
 async fn whoever_administers_a_namespace_can_install_it_there() {
     let cluster = cluster("chart-ns");
     // What the cluster's administrator does once: docs/install.md.

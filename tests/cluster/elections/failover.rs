@@ -1,8 +1,11 @@
 //! A leader that can't go on is replaced.
 
+use futures::StreamExt;
+use futures::future::ready;
+use futures::stream;
 use kube::ResourceExt;
 use lictor_testing::kubernetes::{Lab, Operator, PodSpec, Recorder, eventually, slow};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Pods a, b and c, of which one leads.
 async fn led(test: &str, pods: PodSpec) -> (Lab, Recorder, Operator, String) {
@@ -42,13 +45,59 @@ async fn wait_gone(lab: &Lab, pod: &str) {
     .await;
 }
 
+/// What happens to the leader.
+enum Trigger {
+    /// It is deleted, and goes on terminating.
+    Deletion,
+    /// A condition is set.
+    Condition(&'static str, bool),
+    /// Its status is patched. The condition Ready is left as it is: the phase alone has to count.
+    Status(Value),
+    /// It is patched.
+    Patch(Value),
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_leader_is_replaced_while_it_still_terminates() {
-    let (lab, recorder, _operator, old) = led("deleted", slow()).await;
-    lab.delete_pod_slowly(&old).await;
-    let new = replaced(&lab, &recorder, &old, "LeaderDeleted").await;
-    lab.wait_leader(&new).await;
-    assert!(lab.get_pod(&old).await.metadata.deletion_timestamp.is_some());
+async fn a_leader_that_cannot_go_on_is_replaced() {
+    use Trigger::{Condition, Deletion, Patch, Status};
+    let excluded = json!({"metadata": {"annotations": {"lictor.dev/never-leader": "true"}}});
+    let cases = [
+        ("deleted", Deletion, "LeaderDeleted"),
+        ("not-ready", Condition("Ready", false), "LeaderNotReady"),
+        ("finished", Status(json!({"phase": "Succeeded"})), "LeaderFinished"),
+        ("evicted", Status(json!({"phase": "Failed", "reason": "Evicted"})), "LeaderFinished"),
+        ("disrupted", Condition("DisruptionTarget", true), "LeaderDisrupted"),
+        ("excluded", Patch(excluded), "LeaderExcluded"),
+        ("left", Patch(json!({"metadata": {"labels": {"app": "other"}}})), "LeaderNotSelected"),
+    ];
+    // Some at a time: each has an operator of its own.
+    let run = |(test, trigger, reason)| async move {
+        tokio::spawn(loses_its_leader(test, trigger, reason)).await.err().map(|_| test)
+    };
+    let failed: Vec<_> = stream::iter(cases).map(run).buffer_unordered(3).filter_map(ready).collect().await;
+    assert!(failed.is_empty(), "these cases failed: {failed:?}");
+}
+
+/// One case: a group of its own, with an operator of its own.
+async fn loses_its_leader(test: &'static str, trigger: Trigger, reason: &'static str) {
+    let pods = if matches!(trigger, Trigger::Deletion) { slow() } else { PodSpec::default() };
+    let (lab, recorder, _operator, old) = led(test, pods).await;
+    match trigger {
+        Trigger::Deletion => lab.delete_pod_slowly(&old).await,
+        Trigger::Condition(type_, holds) => lab.set_condition(&old, type_, holds).await,
+        Trigger::Status(status) => lab.patch_pod_status(&old, status).await,
+        Trigger::Patch(patch) => lab.patch_pod(&old, patch).await,
+    }
+    let new = replaced(&lab, &recorder, &old, reason).await;
+    match reason {
+        "LeaderFinished" => {}
+        // It was cleaned, and is none of the group's pods any more.
+        "LeaderNotSelected" => lab.wait_clean(&old).await,
+        _ => lab.wait_leader(&new).await,
+    }
+    if reason == "LeaderDeleted" {
+        assert!(lab.get_pod(&old).await.metadata.deletion_timestamp.is_some(), "it still terminates");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,53 +109,6 @@ async fn a_leader_that_vanished_while_no_operator_was_there_is_replaced() {
     let _operator = lab.operator(&[]);
     let new = replaced(&lab, &recorder, &old, "LeaderGone").await;
     lab.wait_leader(&new).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_not_ready_any_more_is_replaced() {
-    let (lab, recorder, _operator, old) = led("not-ready", PodSpec::default()).await;
-    lab.set_condition(&old, "Ready", false).await;
-    let new = replaced(&lab, &recorder, &old, "LeaderNotReady").await;
-    lab.wait_leader(&new).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_has_finished_is_replaced() {
-    let (lab, recorder, _operator, old) = led("finished", PodSpec::default()).await;
-    // The condition Ready is left as it is: the phase alone has to count.
-    lab.patch_pod_status(&old, json!({"phase": "Succeeded"})).await;
-    replaced(&lab, &recorder, &old, "LeaderFinished").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_evicted_leader_is_replaced() {
-    let (lab, recorder, _operator, old) = led("evicted", PodSpec::default()).await;
-    lab.patch_pod_status(&old, json!({"phase": "Failed", "reason": "Evicted"})).await;
-    replaced(&lab, &recorder, &old, "LeaderFinished").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_whose_eviction_is_announced_is_replaced() {
-    let (lab, recorder, _operator, old) = led("disrupted", PodSpec::default()).await;
-    lab.set_condition(&old, "DisruptionTarget", true).await;
-    let new = replaced(&lab, &recorder, &old, "LeaderDisrupted").await;
-    lab.wait_leader(&new).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_its_user_excludes_is_replaced() {
-    let (lab, recorder, _operator, old) = led("excluded", PodSpec::default()).await;
-    lab.patch_pod(&old, json!({"metadata": {"annotations": {"lictor.dev/never-leader": "true"}}})).await;
-    let new = replaced(&lab, &recorder, &old, "LeaderExcluded").await;
-    lab.wait_leader(&new).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_leaves_the_group_is_replaced_and_cleaned() {
-    let (lab, recorder, _operator, old) = led("left", PodSpec::default()).await;
-    lab.patch_pod(&old, json!({"metadata": {"labels": {"app": "other"}}})).await;
-    replaced(&lab, &recorder, &old, "LeaderNotSelected").await;
-    lab.wait_clean(&old).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -60,6 +60,7 @@ async fn a_number_that_is_given_is_what_a_workload_gets_whenever_it_is_enabled()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for the older election to let go"]
 async fn of_two_elections_for_the_same_workload_the_younger_waits_until_the_older_lets_go_of_it() {
     let lab = Lab::new("wl-taken").await;
     let _operator = lab.operator(&[]);

@@ -9,6 +9,7 @@ use super::{FOUR, Side, never_both_enabled, never_both_run, settled, two};
 use crate::consul::member::{Member, entry};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn the_workloads_of_an_operator_that_releases_at_its_end_move_with_their_own_numbers() {
     let (mut west, mut east) = two("wl-release", json!({"whenOperatorStops": "Release"})).await;
     let from = east.recorder.catch_up().await;
@@ -34,6 +35,7 @@ async fn the_workloads_of_an_operator_that_releases_at_its_end_move_with_their_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn the_workloads_move_when_the_cluster_is_no_candidate_any_more_and_do_not_come_back_by_themselves() {
     let (west, east) = two("wl-gate", json!({})).await;
     let from = east.recorder.catch_up().await;
@@ -59,6 +61,7 @@ async fn the_workloads_move_when_the_cluster_is_no_candidate_any_more_and_do_not
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn the_workloads_follow_a_deleted_election_to_the_other_cluster() {
     let (west, east) = two("wl-deleted", json!({})).await;
     west.lab().elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
@@ -74,6 +77,7 @@ async fn the_workloads_follow_a_deleted_election_to_the_other_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn while_paused_nothing_moves() {
     let (west, east) = two("wl-paused", json!({})).await;
     for side in [&west, &east] {
@@ -105,6 +109,7 @@ async fn both_go_on(west: &Side, east: &Side) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn workloads_follow_a_pod_to_its_cluster_too() {
     let (west, east) = two_with_pods("wl-pods").await;
     let from = east.recorder.catch_up().await;

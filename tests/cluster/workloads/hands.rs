@@ -68,6 +68,7 @@ async fn class() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn what_people_do_to_locks_and_classes_enables_nothing_twice() {
     // Their start holds this thread up.
     let _ = (Consul::shared(), Cluster::shared());
@@ -75,6 +76,7 @@ async fn what_people_do_to_locks_and_classes_enables_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn a_lock_is_kept_as_long_as_something_can_not_be_disabled() {
     let (west, east) = two("wl-refuses", json!({})).await;
     let refuses = json!({"validations": [{

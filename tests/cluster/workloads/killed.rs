@@ -8,6 +8,7 @@ use crate::consul::member::LED_WITHIN;
 use crate::operator::wait_ready;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn while_an_operator_of_its_cluster_lives_nothing_is_enabled_twice_and_one_that_comes_back_disables_first() {
     let (mut west, east) = two("wl-killed", json!({})).await;
     west.recorder.catch_up().await;
@@ -51,6 +52,7 @@ async fn wind_down(side: &super::Side) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn when_one_of_two_replicas_is_killed_the_other_goes_on_and_disturbs_nothing() {
     let (west, east) = two("wl-replicas", json!({})).await;
     let second = west.member.operator(&[]);

@@ -54,6 +54,7 @@ async fn keep(toxiproxy: &Toxiproxy) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn a_cluster_that_is_cut_off_from_consul_disables_before_another_enables() {
     let toxiproxy = Toxiproxy::start();
     // Their start holds this thread up.

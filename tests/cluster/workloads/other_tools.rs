@@ -61,6 +61,7 @@ fn manifest(image: &str, fields: impl Into<Value>) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for controllers and other tools to act"]
 async fn another_number_of_replicas_is_respected_while_enabled_and_kept_while_disabled() {
     let world = World::new("wl-scale").await;
     let before = world.writes().await;
@@ -89,6 +90,7 @@ async fn another_number_of_replicas_is_respected_while_enabled_and_kept_while_di
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for controllers and other tools to act"]
 async fn an_autoscaler_leaves_a_disabled_deployment_alone_and_is_respected_when_it_is_enabled() {
     let world = World::new("wl-hpa").await;
     let spec = json!({
@@ -115,6 +117,7 @@ async fn an_autoscaler_leaves_a_disabled_deployment_alone_and_is_respected_when_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for controllers and other tools to act"]
 async fn what_applies_manifests_server_side_without_our_field_is_left_alone() {
     let world = World::new("wl-apply").await;
     for (number, manager) in ["argocd-controller", "kustomize-controller"].into_iter().enumerate() {
@@ -145,6 +148,7 @@ async fn what_applies_manifests_server_side_without_our_field_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for controllers and other tools to act"]
 async fn who_fights_for_the_field_is_named_and_its_wish_is_kept() {
     let world = World::new("wl-contested").await;
     world.disable(3).await;
@@ -172,6 +176,7 @@ async fn who_fights_for_the_field_is_named_and_its_wish_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for controllers and other tools to act"]
 async fn suspend_is_put_right_both_ways() {
     let world = World::new("wl-suspend").await;
     world.lab.patch("CronJob/nightly", json!({"spec": {"suspend": true}})).await;

@@ -80,6 +80,7 @@ async fn what_is_taken_out_of_the_list_is_put_back_to_what_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn a_deleted_election_puts_its_workloads_back_to_what_they_were() {
     let (lab, operator) = led("wl-delete", None).await;
     lab.kill_pod("a").await;

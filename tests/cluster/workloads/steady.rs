@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{FOUR, all_enabled, four, two};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for what may change to stay as it is"]
 async fn no_restart_of_an_operator_writes_to_what_is_enabled_and_one_write_stamps_what_is_disabled() {
     let (mut west, mut east) = two("wl-restart", json!({})).await;
     for kill in [false, true] {

@@ -50,6 +50,7 @@ fn made(recorder: &WorkloadRecorder, job: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for Jobs to end"]
 async fn each_term_has_one_job_and_that_of_the_term_before_is_gone_first() {
     let (lab, _operator, recorder, leader) = led("wl-template", idle_pod()).await;
     let first = job(&lab).await;
@@ -86,6 +87,7 @@ async fn each_term_has_one_job_and_that_of_the_term_before_is_gone_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for Jobs to end"]
 async fn a_job_that_was_deleted_or_has_ended_is_not_started_again_in_its_term() {
     let (lab, mut operator, recorder, leader) = led("wl-once", pod()).await;
     let first = job(&lab).await;
@@ -168,6 +170,7 @@ async fn a_template_that_the_api_server_refuses_is_told_and_holds_nothing_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for locks to move between clusters"]
 async fn between_clusters_each_term_has_its_job_where_it_leads() {
     let template = json!({"spec": job_spec(idle_pod())});
     let spec = json!({"workloads": [{"kind": "Job", "name": "migrate", "jobTemplate": template}]});

@@ -29,7 +29,21 @@ impl Cluster {
         })
     }
 
-    /// A control plane for one test alone, without the definitions.
+    /// Another one that tests share: for a second cluster, for policies that may change objects, and for a server that hangs.
+    /// Whatever a test does here stays in its own namespaces.
+    pub fn second() -> &'static Self {
+        static SECOND: OnceLock<Cluster> = OnceLock::new();
+        SECOND.get_or_init(|| {
+            let settings = file("hack/kwok/mutating.yaml");
+            let name = format!("second-{}", std::process::id());
+            let cluster = Self::hold(&[&name, "4", settings.to_str().expect("a path is text")]);
+            cluster.install_definitions();
+            cluster
+        })
+    }
+
+    /// A control plane for one test alone, without the definitions. One costs ten seconds of a core and half a GiB: this is for what
+    /// is done to a whole cluster, and for nothing else.
     pub fn start(name: &str, nodes: usize) -> Self {
         Self::hold(&[name, &nodes.to_string()])
     }
@@ -38,13 +52,6 @@ impl Cluster {
     pub fn start_for_orders(name: &str) -> Self {
         let cluster = Self::hold(&[name, "1", "torture"]);
         let _etcd = cluster.answer();
-        cluster.install_definitions();
-        cluster
-    }
-
-    /// A control plane for one test alone, with the definitions, where policies may change objects.
-    pub fn start_with_mutating_policies(name: &str) -> Self {
-        let cluster = Self::hold(&[name, "1", file("hack/kwok/mutating.yaml").to_str().expect("a path is text")]);
         cluster.install_definitions();
         cluster
     }

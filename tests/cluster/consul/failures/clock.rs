@@ -29,6 +29,7 @@ fn set(file: &Path, offset: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for sessions to end"]
 async fn a_clock_that_is_set_back_or_forth_changes_nothing() {
     let file = std::env::temp_dir().join(format!("lictor-clock-{}", std::process::id()));
     set(&file, "+0");

@@ -84,6 +84,7 @@ async fn node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for sessions to end"]
 async fn what_people_do_to_keys_and_nodes_makes_no_two_leaders() {
     // Their start holds this thread up.
     let _ = (Consul::shared(), Cluster::shared());

@@ -182,6 +182,7 @@ async fn two_clusters(consul: &Consul) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for sessions to end"]
 async fn when_consul_is_put_back_to_an_earlier_state_terms_rise_and_no_two_lead() {
     // Their start holds this thread up.
     let all = [Consul::start(Kind::Dev), Consul::start(Kind::Dev), Consul::start(Kind::Dev)];

@@ -135,6 +135,7 @@ async fn answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for sessions to end"]
 async fn what_consul_answers_with_429_503_and_500_is_tried_again_or_demotes_in_time() {
     // Their start holds this thread up.
     let (consul, toxiproxy) = (Consul::start(Kind::Dev), Toxiproxy::start());
