@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
+use lictor_testing::eventually;
 use serde_json::json;
 
 use self::caller::Caller;
@@ -28,7 +29,6 @@ use self::figures::Figures;
 use self::group::{Group, seen};
 use self::nodes::Nodes;
 use self::release::Release;
-use self::wait::eventually;
 
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -42,7 +42,7 @@ async fn an_installation_on_real_nodes() {
     nodes::web_image(&web);
     let consul = Consul::pack(&agent);
     let Some(nodes) = Nodes::start(2, &[&nodes::operator_image(), &web, &agent]) else {
-        skip::skip("there are no real nodes on this machine");
+        lictor_testing::skip("there are no real nodes on this machine");
         return;
     };
     let mut figures = Figures::default();

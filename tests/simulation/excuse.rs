@@ -124,7 +124,7 @@ impl Excuse {
         }
         if let Some((lost, Loss::Destroyed { renewed })) = self.lost
             && now <= lost + LOCK_DELAY
-            && !self.acting().and_then(|replica| replica.hears).is_some_and(|from| from <= now)
+            && self.acting().and_then(|replica| replica.hears).is_none_or(|from| from > now)
         {
             self.deaf = lost + TTL.saturating_sub(renewed);
         }

@@ -76,9 +76,9 @@ async fn happen(world: &mut World, faults: &[Fault], done: &mut u64) -> Option<S
         }
         *done += u64::from(begins);
         if begins {
-            fault.begin(world)
+            fault.begin(world);
         } else {
-            fault.end(world)
+            fault.end(world);
         }
         world.tell();
     }

@@ -1,8 +1,8 @@
 //! The faults, and their order: from a seed alone, so that it can be repeated.
 
+use lictor_testing::Prng;
 use serde::{Deserialize, Serialize};
 
-use super::prng::Prng;
 use super::windows::REPLICAS;
 
 /// The namespaces, each of which stands for a cluster.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use super::wait::eventually;
+use lictor_testing::eventually;
+
 use super::windows::LEASE;
 
 /// One replica.

@@ -13,13 +13,13 @@ use kube::core::GroupVersionKind;
 use kube::{Client, Config};
 use lictor_core::{Marking, Markings};
 use lictor_testing::consul::{Consul, Held, Kind as Servers, ToxicProxy, Toxiproxy};
+use lictor_testing::eventually;
 use serde_json::{Value, json};
 
 use super::faults::CLUSTERS;
 use super::operator::Replica;
 use super::record::{Group, Kind, Millis, What};
 use super::recorder::{Book, PREFIX};
-use super::wait::eventually;
 use super::windows::{REPLICAS, TTL};
 
 /// How many groups have their lock in a Lease, half of them in each cluster, and how many have theirs in Consul, in both.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::recorder::PREFIX;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams};
-use lictor_testing::kubernetes::PREFIX;
 use serde_json::{Value, json};
 
 use super::{Course, delete, insist, patch};

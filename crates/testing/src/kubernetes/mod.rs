@@ -15,7 +15,7 @@ pub use cluster::Cluster;
 pub use lab::{LEASE, Lab, PodSpec, is_ready};
 pub use operator::Operator;
 pub use proxy::{Answered, Asked, Proxy};
-pub use recorder::Recorder;
+pub use recorder::{Recorder, Revision};
 pub use silence::{hanging_webhook, silent_server};
 pub use user::User;
 pub use workload_recorder::{Seen, WorkloadRecorder};
