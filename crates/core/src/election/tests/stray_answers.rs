@@ -177,7 +177,7 @@ fn in_a_shared_store_neither() {
 #[test]
 fn nor_while_it_is_read_what_still_runs() {
     let run = |disturbed| {
-        let mut lab = super::workloads::leading();
+        let mut lab = workloads::leading();
         lab.cluster = Some(Err(NotEligible::Unavailable));
         (lab.go_on(disturbed), lab.election.situation().clone())
     };
