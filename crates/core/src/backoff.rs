@@ -92,6 +92,18 @@ mod tests {
             assert!(backoff.until.unwrap().since(now) < Duration::from_millis(20_130));
         }
     }
+
+    #[test]
+    fn a_failure_after_a_quiet_time_is_the_first_one() {
+        let (mut backoff, now) = (Backoff::with_seed(0), Instant::default());
+        for _ in 0..5 {
+            backoff.delay(now);
+        }
+        let later = backoff.until.unwrap() + Backoff::LONGEST + Duration::from_secs(1);
+        backoff.delay(later);
+        assert_eq!(backoff.until, Some(later + Backoff::FIRST));
+    }
+
     #[test]
     fn what_is_added_differs_from_one_failure_to_the_next() {
         let (mut backoff, now) = (Backoff::new("a"), Instant::default());

@@ -353,6 +353,7 @@ mod tests {
         let known = claim.known();
         claim.observe(Some(theirs(9)), at(2));
         assert!(!claim.goes_back(Version(8), known));
+        assert!(!claim.goes_back(Version(9), claim.known()), "nor is what is known already");
         claim.observe(Some(theirs(8)), at(3));
         assert_eq!(claim.next(at(17)), write(Some(9), true));
     }

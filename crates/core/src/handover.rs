@@ -281,8 +281,7 @@ impl Handover {
         let Some(fence) = self.fences.as_mut().and_then(|fences| fences.remove(&uid)) else { return Ok(()) };
         let lacks = self.fence_lacks(election, &fence, &outcome);
         let written = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
-        let reads = !self.after_others && self.purpose != Purpose::Withdraw;
-        let (fence, result) = fence.take(&uid, lacks, reads, outcome);
+        let (fence, result) = fence.take(&uid, lacks, outcome);
         if let (Some(fence), Err(failure), Purpose::Withdraw) = (&fence, &result, &self.purpose) {
             let pod = Holder { pod: Some(fence.name.clone()), uid: uid.clone(), node: None, ip: None };
             self.found.unwritten = Some((pod, failure.clone()));
@@ -621,13 +620,12 @@ impl Fence {
         matches!(&self.state, FenceState::Sent(expected, _) | FenceState::Reading(expected) if *expected == op)
     }
 
-    /// Returns the fence if it still stands. `lacks`: why an acknowledged write does not count; `reads`: after a refusal the pod is
-    /// read afresh, for it may not need the write.
+    /// Returns the fence if it still stands. `lacks`: why an acknowledged write does not count. After a refusal the pod is read
+    /// afresh, for it may not need the write.
     pub(super) fn take(
         mut self,
         uid: &Uid,
         lacks: Option<String>,
-        reads: bool,
         outcome: Outcome,
     ) -> (Option<Self>, Result<(), Failure>) {
         let mut result = Ok(());
@@ -649,7 +647,7 @@ impl Fence {
                 (PodOutcome::Failed(Failure::Unknown(text)), _) => failed(Failure::Unknown(text), FenceState::Unread),
                 (PodOutcome::Failed(failure), _) => {
                     self.refusals += 1;
-                    failed(failure, if reads { FenceState::Unread } else { FenceState::Due(seen) })
+                    failed(failure, FenceState::Unread)
                 }
             },
             (FenceState::Reading(_), Outcome::PodRead(read)) => match read {

@@ -347,6 +347,22 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_was_made_counts_from_its_request_and_an_older_one_from_its_renewal() {
+        let begun = || {
+            let mut life = life();
+            life.looked_up(vec![], at(0));
+            life
+        };
+        let mut life = begun();
+        assert_eq!(life.created_among("a", vec![found("b", 2), found("a", 1)], at(0), at(1)), [found("b", 2)]);
+        assert_eq!(life.tenure(at(1)), made().tenure(at(1)));
+        let mut life = begun();
+        assert_eq!(life.created_among("b", vec![found("b", 2), found("a", 1)], at(0), at(1)), [found("b", 2)]);
+        assert_eq!(life.next(at(1)), renew("a"));
+        assert!(!life.tenure(at(1)).lasts(at(1)));
+    }
+
+    #[test]
     fn the_jitter_is_that_of_splitmix64() {
         // What the generator gives from 0 on, as published with it: with its increment as the seed.
         let published =

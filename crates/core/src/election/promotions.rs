@@ -156,7 +156,7 @@ impl Election {
             }
             _ => None,
         };
-        let (fence, result) = promotion.fence.take()?.take(&uid, unchanged, true, outcome);
+        let (fence, result) = promotion.fence.take()?.take(&uid, unchanged, outcome);
         promotion.fence = fence;
         if let Err(failure) = result {
             promotion.backoff.delay_shortly(now);

@@ -219,6 +219,11 @@ impl Lab {
             assert!(op > self.last_op, "{op:?} was given before: {commands:#?}");
             self.last_op = op;
         }
+        for command in &commands {
+            let words = in_words(command);
+            let leads = ["Promote ", "Enable ", "CreateJob "].iter().any(|begin| words.starts_with(begin));
+            assert_eq!(command.promotes(), leads, "{words}");
+        }
         commands
     }
 

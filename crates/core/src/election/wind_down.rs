@@ -36,7 +36,6 @@ impl WindDown {
         if self.ran.insert(workload.id.clone(), runs).is_none_or(|ran| runs && !ran) {
             self.may_run(&workload.id, now);
         }
-        self.settles.retain(|_, until| now < *until);
     }
 
     /// Until now, a write may have been carried out that lets a workload run.

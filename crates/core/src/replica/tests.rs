@@ -205,3 +205,19 @@ fn nothing_is_decided_by_a_store_of_which_nothing_is_known() {
         }
     }
 }
+
+#[test]
+fn a_write_to_a_pod_that_does_not_lead_can_wait() {
+    let mut lab = Lab::new();
+    lab.pod.ready = false;
+    for _ in 0..10 {
+        for request in lab.step(true).requests {
+            if let Command::WritePod(write) = &request.command {
+                assert_eq!((write.change, request.urgent), (PodChange::Demote, false));
+                return;
+            }
+            lab.answer(request);
+        }
+    }
+    panic!("it does not become a follower: {:?}", lab.replica);
+}

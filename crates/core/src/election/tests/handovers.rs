@@ -6,6 +6,14 @@ fn place(all: &[String], words: &str) -> usize {
     all.iter().position(|found| found.starts_with(words)).unwrap_or_else(|| panic!("no {words}: {all:#?}"))
 }
 
+/// One step, which asks for this alone, and its answer.
+fn answer_once(lab: &mut Lab, words: &str) {
+    let commands = lab.step();
+    assert_eq!(commands.iter().map(in_words).collect::<Vec<_>>(), [words]);
+    let (op, outcome) = lab.answer(&commands[0], words).unwrap();
+    lab.election.take(op, outcome, lab.now);
+}
+
 #[test]
 fn with_promote_first_nobody_is_demoted_before_the_promotion_is_acknowledged() {
     let mut lab = Lab::led(2);
@@ -391,4 +399,50 @@ fn a_promotion_that_is_refused_is_tried_again_while_nothing_else_is_wanted() {
     lab.run();
     lab.now = lab.now + Duration::from_secs(60);
     assert_eq!(lab.run()[0], "Promote p0 1");
+}
+
+#[test]
+fn a_demotion_that_met_another_version_is_completed_before_a_new_spec_is_followed() {
+    let mut lab = Lab::led(2);
+    lab.unready("p0");
+    answer_once(&mut lab, "WriteRecord 2 p1");
+    let demotion = lab.step().remove(0);
+    lab.edit("p0", |pod| drop(pod.annotations.insert("another".into(), "change".into())));
+    let (op, outcome) = lab.answer(&demotion, "").unwrap();
+    lab.election.take(op, outcome, lab.now);
+    (lab.generation, lab.scope) = (2, scope("other"));
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    let all = lab.run();
+    assert_eq!(all[..3], ["ReadPod p0", "Demote p0 2", "Promote p1 2"], "{all:#?}");
+}
+
+#[test]
+fn after_a_conflict_a_pod_that_another_election_has_marked_is_not_promoted_by_the_same_record() {
+    let mut lab = Lab::led(2);
+    lab.unready("p0");
+    answer_once(&mut lab, "WriteRecord 2 p1");
+    answer_once(&mut lab, "Demote p0 2");
+    lab.edit("p1", |pod| drop(pod.annotations.insert(ELECTION_ANNOTATION.into(), "older".into())));
+    let all = lab.run();
+    assert_eq!(all[..2], ["Promote p1 2", "ReadPod p1"], "{all:#?}");
+    assert_eq!(all.iter().filter(|words| *words == "Promote p1 2").count(), 1, "{all:#?}");
+}
+
+#[test]
+fn a_leader_of_the_term_that_was_reached_keeps_its_record() {
+    let mut lab = Lab::led(2);
+    lab.election.reached = lab.record().term;
+    lab.edit("p0", |pod| drop(pod.labels.remove("role")));
+    assert_eq!(lab.run(), ["LabelDrift p0", "ReadRecord", "Promote p0 1"]);
+}
+
+#[test]
+fn a_cluster_that_leads_writes_a_new_spec_into_its_record() {
+    let mut lab = Lab::new(0);
+    lab.cluster = Some(Ok(()));
+    lab.run();
+    (lab.generation, lab.scope) = (2, scope("other"));
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    lab.run();
+    assert_eq!(lab.record().scope, lab.scope);
 }

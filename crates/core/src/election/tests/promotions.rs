@@ -1,6 +1,7 @@
 //! A promotion whose outcome is not known when the lock is lost.
 
 use super::*;
+use crate::WritePod;
 
 /// With p0 demoted in a handover to p1, and the promotion of p1 on its way: it comes last.
 fn promoting() -> (Lab, Command) {
@@ -195,4 +196,92 @@ fn a_promotion_is_wanted_as_long_as_its_handover_goes_on() {
     let (mut lab, promotion) = promoting();
     carry_out(&mut lab, &promotion);
     assert!(!lab.election.wants(promotion.op().unwrap()), "it is done");
+}
+
+#[test]
+fn only_a_write_that_changed_the_pod_keeps_an_earlier_promotion_of_it_away() {
+    let (mut lab, promotion) = promoting();
+    let Command::WritePod(first) = promotion else { unreachable!() };
+    let second = Command::WritePod(WritePod { op: OpId(first.op.0 + 1), ..first });
+    lab.election.promotions.note(std::slice::from_ref(&second));
+    let written = |pod: &Pod| Outcome::PodWritten(PodOutcome::Written(Box::new(pod.clone())));
+    let pod = lab.pods["p1"].clone();
+    let mut unchanged = lab.election.promotions.clone();
+    unchanged.take(second.op().unwrap(), &written(&pod));
+    assert!(unchanged.contains(&pod.uid), "the first one may still be carried out");
+    let changed = Pod { version: lab.next_version(), ..pod };
+    lab.election.promotions.take(second.op().unwrap(), &written(&changed));
+    assert!(lab.election.promotions.is_empty());
+}
+
+#[test]
+fn a_write_that_changed_nothing_keeps_no_promotion_away() {
+    let (mut lab, promotion) = promoting();
+    end_tenure(&mut lab);
+    let stamp = only_write(lab.step(), "Demote p1");
+    let unchanged = Box::new(lab.pods["p1"].clone());
+    lab.election.take(stamp.op().unwrap(), Outcome::PodWritten(PodOutcome::Written(unchanged)), lab.now);
+    assert!(lab.step().is_empty());
+    assert_eq!(*lab.election.situation(), Situation::HandingOver, "it may still lead");
+    lab.now = lab.now + Duration::from_secs(1);
+    lab.run();
+    assert_eq!(*lab.election.situation(), Situation::StoreLost);
+    assert_eq!(carry_out(&mut lab, &promotion), Outcome::PodWritten(PodOutcome::Conflict));
+}
+
+#[test]
+fn a_promotion_for_a_version_that_is_gone_costs_no_write() {
+    let (mut lab, promotion) = promoting();
+    let op = promotion.op().unwrap();
+    lab.election.take(op, promotion.failed(Failure::Unknown("no answer".into())).unwrap(), lab.now);
+    lab.edit("p1", |pod| drop(pod.annotations.insert("another".into(), "change".into())));
+    end_tenure(&mut lab);
+    assert_eq!(lab.run(), ["Transition nobody StoreLost"]);
+}
+
+#[test]
+fn of_two_promotions_that_were_not_answered_the_one_for_the_later_version_counts() {
+    let (mut lab, promotion) = promoting();
+    // The cache shows nothing of what follows.
+    lab.unseen.insert("p1".into());
+    lab.edit("p1", |pod| drop(pod.annotations.insert("another".into(), "change".into())));
+    let op = promotion.op().unwrap();
+    lab.election.take(op, promotion.failed(Failure::Unknown("no answer".into())).unwrap(), lab.now);
+    lab.now = lab.now + Duration::from_secs(1);
+    let later = until_promotion(&mut lab);
+    lab.unseen.clear();
+    end_tenure(&mut lab);
+    let stamp = only_write(lab.step(), "Demote p1");
+    carry_out(&mut lab, &stamp);
+    assert_eq!(carry_out(&mut lab, &later), Outcome::PodWritten(PodOutcome::Conflict));
+}
+
+#[test]
+fn a_pod_whose_promotion_is_on_its_way_is_written_to_once() {
+    let mut lab = shared(2);
+    lab.unready("p0");
+    lab.edit("p1", |pod| drop(pod.labels.remove("role")));
+    until_promotion(&mut lab);
+    end_tenure(&mut lab);
+    only_write(lab.step(), "Demote p1");
+}
+
+#[test]
+fn beside_a_leader_of_somebody_elses_record_the_pod_of_a_promotion_is_written_to() {
+    let mut lab = Lab::led(2);
+    lab.unready("p0");
+    let promotion = until_promotion(&mut lab);
+    // Another operator has made p0 the leader again.
+    let leader = Record { holder: Lab::led(2).record().holder, term: Term(3), elector: "other".into(), ..lab.record() };
+    lab.edit("p0", |pod| {
+        pod.ready = true;
+        pod.labels.insert("role".into(), "leader".into());
+        pod.annotations.insert(TERM_ANNOTATION.into(), "3".into());
+    });
+    lab.store(|version| Stored::Record(version, leader));
+    let stamp = only_write(lab.step(), "Demote p1");
+    carry_out(&mut lab, &stamp);
+    assert_eq!(carry_out(&mut lab, &promotion), Outcome::PodWritten(PodOutcome::Conflict));
+    lab.run();
+    assert_eq!((lab.leader(), lab.election.situation()), (Some("p0"), &Situation::Led));
 }

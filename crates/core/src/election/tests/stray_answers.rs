@@ -29,6 +29,8 @@ fn strange() -> Vec<Outcome> {
         Outcome::PodWritten(PodOutcome::Conflict),
         Outcome::PodWritten(PodOutcome::Gone),
         Outcome::PodWritten(PodOutcome::Failed(refused())),
+        Outcome::WorkloadsRead(Ok(Vec::new())),
+        Outcome::WorkloadsRead(Err(refused())),
         Outcome::WorkloadWritten(WorkloadOutcome::Done),
         Outcome::WorkloadWritten(WorkloadOutcome::Conflict),
         Outcome::WorkloadWritten(WorkloadOutcome::Gone),
@@ -170,6 +172,18 @@ fn in_a_shared_store_neither() {
         };
         assert_eq!(run(true), run(false));
     }
+}
+
+#[test]
+fn nor_while_it_is_read_what_still_runs() {
+    let run = |disturbed| {
+        let mut lab = workloads::leading();
+        lab.cluster = Some(Err(NotEligible::Unavailable));
+        (lab.go_on(disturbed), lab.election.situation().clone())
+    };
+    let undisturbed = run(false);
+    assert!(undisturbed.0.contains(&"ReadWorkloads 2".to_owned()), "{undisturbed:#?}");
+    assert_eq!(run(true), undisturbed);
 }
 
 impl Lab {

@@ -122,6 +122,7 @@ fn another_one_leads_where_the_first_can_not_be_labelled() {
         let mut lab = Lab::new(3);
         let all = run_with(&mut lab, Duration::from_secs(5), way);
         assert_eq!(count(&all, "Promote p0 1"), 3, "{all:#?}");
+        assert!(!all.iter().any(|words| words.starts_with("Transition p0")), "{all:#?}");
         assert!(all.contains(&"Transition p1 LeaderNotLabelled".to_owned()), "{all:#?}");
         assert_eq!(lab.leader(), Some("p1"));
         // The next one, too, when it has to be.
@@ -231,18 +232,35 @@ fn a_demotion_that_is_refused_does_not_hold_up_a_new_spec() {
 
 #[test]
 fn an_election_that_goes_leaves_the_marks_that_it_can_not_take_off() {
-    for restarted in [false, true] {
-        let mut lab = Lab::led(2);
-        if restarted {
-            lab = lab.restarted();
+    // Of the leader, too: nobody else wants its lock.
+    for (restarted, stays, goes) in [(false, "p1", "p0"), (true, "p1", "p0"), (false, "p0", "p1")] {
+        let keeps = |lab: &mut Lab, _: &WritePod| rewritten(lab, stays, |_| ());
+        let refuses = |_: &mut Lab, _: &WritePod| refused();
+        let conflicts = |_: &mut Lab, _: &WritePod| Outcome::PodWritten(PodOutcome::Conflict);
+        for way in [&keeps as &dyn Fn(&mut _, &_) -> _, &refuses, &conflicts] {
+            let mut lab = Lab::led(2);
+            if restarted {
+                lab = lab.restarted();
+            }
+            lab.desired = Desired::Withdraw;
+            let all = run_with(&mut lab, A_MINUTE, |lab, write| (write.name == stays).then(|| way(lab, write)));
+            assert_eq!(*lab.election.situation(), Situation::Withdrawn, "{all:#?}");
+            assert_eq!(lab.stored, Stored::Absent);
+            assert_eq!(count(&all, &format!("LabelsLeft {stays}")), 1, "{all:#?}");
+            assert!(!lab.pods[goes].labels.contains_key("role"));
         }
-        lab.desired = Desired::Withdraw;
-        let all = run_refusing(&mut lab, "p1", A_MINUTE);
-        assert_eq!(*lab.election.situation(), Situation::Withdrawn, "{all:#?}");
-        assert_eq!(lab.stored, Stored::Absent);
-        assert_eq!(count(&all, "LabelsLeft p1"), 1, "{all:#?}");
-        assert!(!lab.pods["p0"].labels.contains_key("role"));
     }
+}
+
+#[test]
+fn where_others_want_the_lock_the_marks_of_a_follower_are_left_all_the_same() {
+    let mut lab = shared(2);
+    lab.keeping.tenure = Tenure::Until(lab.now + A_MINUTE * 60);
+    lab.run();
+    assert_eq!(lab.leader(), Some("p0"));
+    lab.desired = Desired::Withdraw;
+    let all = run_refusing(&mut lab, "p1", A_MINUTE);
+    assert_eq!((count(&all, "LabelsLeft p1"), lab.election.situation()), (1, &Situation::Withdrawn), "{all:#?}");
 }
 
 #[test]
@@ -343,4 +361,77 @@ fn a_webhook_that_refuses_with_a_conflict_is_taken_for_what_it_is() {
     let all = run_with(&mut lab, A_MINUTE, |_, write| (write.name == "p0").then(conflict));
     assert!((3..20).contains(&count(&all, "Demote p0 2")), "{all:#?}");
     assert_eq!(lab.leader(), Some("p0"));
+}
+
+#[test]
+fn in_a_chain_of_its_own_a_demotion_is_not_left_out_either_while_a_promotion_may_be_on_its_way() {
+    let mut lab = Lab::led(3);
+    lab.pods.remove("p0");
+    let lost = Outcome::PodWritten(PodOutcome::Failed(Failure::Unknown("lost".into())));
+    let mut first = true;
+    // The second attempt is for the same version, and its refusal tells nothing of the first.
+    let all = run_with(&mut lab, A_MINUTE, |_, write| {
+        (write.name == "p1").then(|| if std::mem::take(&mut first) { lost.clone() } else { refused() })
+    });
+    assert!(count(&all, "Promote p1 2") > 1 && all.iter().any(|words| words.starts_with("Demote p1")), "{all:#?}");
+    assert!(!all.iter().any(|words| words.starts_with("Promote p2")), "{all:#?}");
+}
+
+#[test]
+fn a_pod_that_is_alone_and_can_not_be_labelled_is_told_of_once() {
+    let mut lab = Lab::new(1);
+    let all = run_refusing(&mut lab, "p0", A_MINUTE);
+    assert_eq!(count(&all, "LabelsRefused p0"), 1, "{all:#?}");
+}
+
+#[test]
+fn a_leader_whose_label_can_not_be_put_back_does_not_count_as_one() {
+    let mut lab = Lab::led(2);
+    lab.edit("p0", |pod| drop(pod.labels.remove("role")));
+    let all = run_refusing(&mut lab, "p0", Duration::ZERO);
+    assert_eq!(count(&all, "Promote p0 1"), 1, "{all:#?}");
+    assert_eq!((lab.election.leader(), lab.election.situation()), (None, &Situation::HandingOver));
+}
+
+#[test]
+fn a_record_of_another_election_is_replaced_at_once_though_the_leader_lacks_an_annotation() {
+    let mut lab = Lab::new(1);
+    lab.scope.markings.leader.annotations = BTreeMap::from([("since".into(), "now".into())]);
+    run_with(&mut lab, A_MINUTE, |lab, write| {
+        (write.change == PodChange::Promote)
+            .then(|| rewritten(lab, "p0", |pod| drop(pod.labels.insert("role".into(), "leader".into()))))
+    });
+    assert_eq!(*lab.election.situation(), Situation::Led);
+    let other = Record { election: uid("another"), ..lab.record() };
+    lab.store(|version| Stored::Record(version, other));
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("WriteRecord 2 p0")), "{all:#?}");
+}
+
+#[test]
+fn a_write_that_succeeds_ends_the_waiting() {
+    let mut lab = Lab::led(2);
+    lab.unready("p0");
+    let mut refusals = 0;
+    run_with(&mut lab, Duration::from_secs(5), |_, write| {
+        refusals += u32::from(write.name == "p0");
+        (write.name == "p0" && refusals < 6).then(refused)
+    });
+    assert_eq!(lab.leader(), Some("p1"));
+    lab.election.backoff.delay(lab.now);
+    let wait = lab.election.backoff.waits(lab.now).unwrap().since(lab.now);
+    assert!(wait < Duration::from_millis(130), "{wait:?}");
+}
+
+#[test]
+fn what_went_wrong_in_a_handover_is_over_when_it_is_complete() {
+    let mut lab = Lab::led(2);
+    lab.unready("p0");
+    lab.instead("Demote p0", refused());
+    lab.run();
+    assert!(lab.election.failure().is_some());
+    // A paused election completes it, and does no more.
+    lab.desired = Desired::Freeze;
+    let all = run_with(&mut lab, A_MINUTE, |_, _| None);
+    assert_eq!((lab.leader(), lab.election.failure()), (Some("p1"), None), "{all:#?}");
 }

@@ -875,3 +875,15 @@ fn what_had_no_replicas_gets_one() {
     lab.store(|version| Stored::Free(version, None, None));
     assert!(lab.run().contains(&"Enable Deployment/worker Replicas(1)".to_owned()));
 }
+
+#[test]
+fn what_an_earlier_operator_may_just_have_let_run_is_waited_for_before_the_lock_is_let_go_of() {
+    let mut lab = leading().restarted();
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    let all = lab.run();
+    assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
+    assert!(!all.contains(&"ReleaseRecord".into()), "its controller may not have seen that: {all:#?}");
+    lab.later(3);
+    let all = lab.run();
+    assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
+}
