@@ -116,7 +116,7 @@ release: ## Make and check the files of a release, and publish none: target/rele
 	hack/release.sh rest
 	hack/check-release.sh
 
-mutants: ## Change the core in a thousand ways, and see that its tests notice (an hour or two): make mutants [ARGS='--file crates/core/src/claim.rs']
+mutants: ## Change the core in a thousand ways, and see that its tests notice (an hour or two): make mutants [ARGS='--re claim.rs']
 	@tool=$$(hack/cargo-tool.sh cargo-mutants) && export PROPTEST_CASES=32 LICTOR_SEEDS=300 && rm -rf "$${tool%/bin/*}/mutants.out" && \
 	  { "$$tool" mutants --package lictor-core --output "$${tool%/bin/*}" -C=--lib $(ARGS) || [ $$? = 2 ]; } && \
 	  "$$tool" mutants --output "$${tool%/bin/*}" --iterate --minimum-test-timeout 60 -C=--test=scenarios -C=--test=decisions $(ARGS)
