@@ -3,6 +3,7 @@
 //! The caches of pods, nodes, workloads and locks are shared by all groups, and come in with each step. What is here is of one group: its
 //! [`Election`], under which key it is decided, and the terms that it had come to.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -235,8 +236,9 @@ impl Replica {
             keeping: keeping(known),
         };
         let commands = election.step(&view);
-        let known_pods: BTreeMap<&Uid, &Pod> = pods.iter().map(|pod| (&pod.uid, *pod)).collect();
-        let can_wait = |uid: &Uid| known_pods.get(uid).is_some_and(|pod| !election.may_lead(pod, view.scope));
+        // Most steps write to no pod.
+        let by_uid = LazyCell::new(|| pods.iter().map(|pod| (&pod.uid, *pod)).collect::<BTreeMap<&Uid, &Pod>>());
+        let can_wait = |uid: &Uid| by_uid.get(uid).is_some_and(|pod| !election.may_lead(pod, view.scope));
         let mut output = Output::default();
         output.stores.extend([StoreId::leases(), key.store.clone()]);
         output.stores.extend(strays.iter().map(|(key, _)| key.store.clone()));

@@ -1,8 +1,7 @@
 //! Keeps every revision of the pods of a namespace, and says whether the promise was kept at each. It shares no code with the
 //! operator's watches: it reads the API server's own stream line by line.
 
-// It is part of more than one test program, and each would look for it elsewhere.
-#[path = "recorder/tests.rs"]
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,7 @@
 //! Keeps every revision of the workloads of a namespace and of their pods, and says whether the promise was kept at each. It shares
 //! no code with the operator's watches: it reads the API server's own streams line by line.
 
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,4 @@
 //! Each way to break a promise once, on small records made by hand; and what is no breach.
-#![cfg(test)]
 
 use super::*;
 
