@@ -122,7 +122,7 @@ stop() {
 
 build() {
   cd "$root"
-  cargo build --release --locked
+  cargo build --release --locked --bin lictor
   lictor=${CARGO_TARGET_DIR:-$root/target}/release/lictor
   [ -x "$lictor" ] || fail "cargo built no $lictor"
 }
