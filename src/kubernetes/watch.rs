@@ -1,4 +1,4 @@
-//! Watches: each gives whole lists at its beginning and changes from then on.
+//! Watches. Each begins with a whole list, and then reports changes.
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, select_all};
@@ -12,36 +12,36 @@ use super::pods::SlimPod;
 use super::{Namespaces, WatchFailure, version_of};
 use crate::api::{ElectionClass, LeaderElection};
 
-/// What a watch tells.
+/// What a watch reports.
 #[derive(Clone, Debug)]
 pub enum Change<T> {
-    /// All there is, in this namespace or, with `None`, in the cluster, as of a version. What is known at a later one, is newer.
+    /// All objects in this namespace, or in the cluster with `None`, as of a version. What is known at a later version is newer.
     All(Option<String>, Version, Vec<T>),
-    /// The versions have gone back: the API server's store was put to an earlier state. It is listed anew.
+    /// The versions have gone back, because the API server's store was put back to an earlier state. A new list follows.
     Rewound(Option<String>),
-    /// One that is new or changed.
+    /// An object that is new or changed.
     Applied(T),
-    /// One that is gone.
+    /// An object that is gone.
     Deleted(T),
-    /// The watch does not work at present. It goes on trying.
+    /// The watch does not work at present, and is tried again.
     Broken(Option<String>, WatchFailure),
 }
 
-/// Pods, each with its namespace.
+/// Watches pods, each with its namespace.
 pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Pod)>> {
     let apis = namespaces.apis::<SlimPod>(client);
     let slim = |pod: SlimPod| (pod.namespace().unwrap_or_default(), pod.into());
     select_all(apis.into_iter().map(|(scope, api)| changes("pods", scope, api, ListParams::default(), slim))).boxed()
 }
 
-/// Nodes, each with its name.
+/// Watches nodes, each with its name.
 pub fn watch_nodes(client: &Client) -> BoxStream<'static, Change<(String, Node)>> {
     changes("nodes", None, Api::all(client.clone()), ListParams::default(), |node: SlimNode| {
         (node.name_any(), node.into())
     })
 }
 
-/// Elections, each with its version.
+/// Watches elections, each with its version.
 pub fn watch_elections(
     client: &Client,
     namespaces: &Namespaces,
@@ -55,7 +55,7 @@ pub fn watch_elections(
         .boxed()
 }
 
-/// Classes, each with its name.
+/// Watches classes, each with its name.
 pub fn watch_classes(client: &Client) -> BoxStream<'static, Change<(String, ElectionClass)>> {
     changes("electionclasses", None, Api::all(client.clone()), ListParams::default(), |class: ElectionClass| {
         (class.name_any(), class)

@@ -184,7 +184,7 @@ async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
     assert!(apply().contains("leaderelections.lictor.dev is that of lictor"), "{}", apply());
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version=0.0.9", "--overwrite"]);
     let mut operator = lab.operator(&[]);
-    operator.logs("the definition is of an older lictor").await;
+    operator.logs("the CRD is of an older lictor").await;
     operator.acts().await;
     let said = text(&run(&lab, "check", &[]).await);
     assert!(
@@ -199,7 +199,7 @@ async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
     lab.wait_any_leader().await;
-    let delete = ["--deployment", "lictor", "--delete-definitions"];
+    let delete = ["--deployment", "lictor", "--delete-crds"];
     let elsewhere = lictor(
         cluster.kubeconfig(),
         &[["withdraw", "--lease-namespace", "default", "--controller", "test/other"].as_slice(), &delete].concat(),

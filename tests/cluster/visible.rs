@@ -1,7 +1,7 @@
 //! What users see: columns, explanations, status, Events, metrics and logs; and how little the API server sees of a quiet group.
 
 use kube::ResourceExt;
-use lictor::api::{LeaderElection, LeaderElectionStatus, definitions};
+use lictor::api::{LeaderElection, LeaderElectionStatus, crds};
 use lictor_testing::kubernetes::{Asked, Lab, Proxy, eventually};
 use serde_json::{Value, json};
 
@@ -63,8 +63,8 @@ async fn kubectl_explains_fields_with_units_and_defaults() {
 fn every_field_of_every_kind_is_described() {
     let mut wrong = Vec::new();
     let mut seen = 0;
-    for definition in definitions() {
-        let kind = definition.spec.names.kind.clone();
+    for crd in crds() {
+        let kind = crd.spec.names.kind.clone();
         for version in json!(definition)["spec"]["versions"].as_array().expect("versions") {
             describe(&kind, &version["schema"]["openAPIV3Schema"], &mut seen, &mut wrong);
         }
