@@ -38,6 +38,8 @@ finish() {
 # own environment, all would be compiled anew.
 timed=(--config "target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1']")
 dev() { cargo "${timed[@]}" test --locked "$@"; }
+# Its tests take no arguments: rustdoc, too, would have to allow unstable options.
+documented() { cargo test --locked --package lictor-consul --doc; }
 optimised() { RUSTFLAGS='--cfg tokio_unstable' cargo "${timed[@]}" test --locked --profile prove --target-dir target/prove "$@"; }
 
 # part NAME COMMAND... -- ARGUMENTS: runs a part; tells how it ended, and, of one that failed, all that it printed.
@@ -80,6 +82,7 @@ computes() {
   part model optimised --test model -- --nocapture || status=1
   LICTOR_SEEDS=$seeds part simulation optimised --test simulation -- --nocapture || status=1
   part units dev --lib --bins -- || status=1
+  part documents documented || status=1
   part programs dev --test architecture --test cli --test inputs --test scenarios --test decisions -- || status=1
   part chart dev --test chart -- || status=1
   return "$status"

@@ -218,11 +218,9 @@ fn trouble(class: &ElectionClass) -> Option<String> {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => Some(format!("the class {name} is not ready: {}: {}", ready.reason, ready.message)),
         // A class for Leases has no conditions.
-        None => class
-            .spec
-            .consul
-            .as_ref()
-            .map(|_| format!("the class {name} has no status yet: does an operator act?")),
+        None => {
+            class.spec.consul.as_ref().map(|_| format!("the class {name} has no status yet: does an operator act?"))
+        }
     }
 }
 

@@ -139,7 +139,11 @@ async fn left(client: &Client, installation: &Installation) -> String {
             left.push(format!("{place} ({})", said.join("; ")));
         }
     }
-    if left.is_empty() { "no election, but another replica still holds the operator's Lease".into() } else { left.join(", ") }
+    if left.is_empty() {
+        "no election, but another replica still holds the operator's Lease".into()
+    } else {
+        left.join(", ")
+    }
 }
 
 fn is_held(election: &LeaderElection) -> bool {

@@ -281,8 +281,9 @@ impl Workloads {
             match within(self.timeout, api.patch_status(&write.id.name, &parameters, &patch)).await {
                 Ok(object) if !may() => {
                     // Nothing runs yet.
-                    let outcome =
-                        WorkloadOutcome::Failed(Failure::Refused("it is not sure any more that this cluster holds the lock".into()));
+                    let outcome = WorkloadOutcome::Failed(Failure::Refused(
+                        "it is not sure any more that this cluster holds the lock".into(),
+                    ));
                     return Answer { outcome, seen: Some(Ok(Box::new(WorkloadObject::read(kind, &object)))) };
                 }
                 Ok(object) => version = version_of(&object),
