@@ -156,7 +156,7 @@ impl World {
         // From here on, the directory goes with the world.
         let client = cluster.client().await;
         let mut world = Self { cluster, directory, client, nodes: Vec::new() };
-        world.cluster.install_definitions();
+        world.cluster.install_crds();
         world.apply(&user())?;
         let token = world.kubectl(&["create", "token", "lictor", "-n", SYSTEM, "--duration=12h"], None)?;
         let kubeconfig = world.kubeconfig();

@@ -40,7 +40,7 @@ async fn wait_unready(operator: &Operator, text: &str) -> String {
 #[ignore = "slow: waits for a control plane of its own"]
 async fn while_the_api_server_refuses_all_writes_the_leader_stays_and_the_operator_says_why_it_does_not_act() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("full-{}", std::process::id()), 1)));
-    cluster.install_definitions();
+    cluster.install_crds();
     let lab = Lab::of(cluster, "full").await;
     let operator = lab.operator(&[]);
     lab.ready_pods(&["a", "b"]).await;

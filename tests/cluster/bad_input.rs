@@ -508,7 +508,7 @@ async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits
         assert_eq!(operator.log().matches(&format!("does not know {kind}")).count(), 1, "{}", operator.log());
     }
 
-    cluster.install_definitions();
+    cluster.install_crds();
     healthy_neighbour(&lab).await;
     assert_eq!(operator.get("/readyz").await.0, 200);
 

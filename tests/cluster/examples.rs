@@ -63,7 +63,7 @@ async fn each_example_does_what_it_says() {
     assert_eq!(all.collect::<BTreeSet<_>>(), TESTED.map(str::to_owned).into(), "each has its test");
     // Classes are the cluster's, and these are served by an operator with the default settings: nobody else is to see them.
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("examples-{}", std::process::id()), 3)));
-    cluster.install_definitions();
+    cluster.install_crds();
     let kubeconfig = kubeconfig_with(cluster, &[rights_of_operating(), role_of_workloads()]);
     let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &[]);
     tokio::join!(pods(cluster), cron_job(cluster), cold_standby(cluster), job(cluster));

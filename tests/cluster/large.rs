@@ -21,7 +21,7 @@ async fn roles(lab: &Lab) -> (usize, usize) {
 #[ignore = "slow: waits for 520 pods on a control plane of its own"]
 async fn a_group_of_several_pages_has_one_leader_through_restart_failover_and_end() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("large-{}", std::process::id()), 6)));
-    cluster.install_definitions();
+    cluster.install_crds();
     let lab = Lab::of(cluster, "large").await;
     let recorder = lab.record().await;
     let pods: Vec<String> = (0..PODS).map(|number| format!("p{number:03}")).collect();

@@ -13,7 +13,7 @@ use crate::rights::assert_documented;
 async fn whoever_administers_a_namespace_can_install_it_there() {
     let cluster = cluster("chart-ns");
     // What the cluster's administrator does once: docs/install.md.
-    cluster.install_definitions();
+    cluster.install_crds();
     let lab = Lab::of(cluster, "shop").await;
     let namespace: &'static str = lab.namespace.clone().leak();
     let role = documented("kind: ClusterRole\nmetadata: {name: lictor-namespace}");
