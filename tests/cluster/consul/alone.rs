@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::member::{Member, entry, sessions};
 
-/// Two ready pods, an operator, and a leader.
+/// Creates two ready pods, an operator, and a leader.
 async fn led(test: &str) -> (Member, Operator, String) {
     let member = Member::new(test, "west", Consul::shared().address(), json!({})).await;
     let operator = member.operator(&[]);
@@ -158,7 +158,7 @@ async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     let (member, operator, leader) = led("consul-settings").await;
     let session = sessions(Consul::shared(), &member).await;
     let recorder = member.lab.record().await;
-    // An operator that has just begun to act is patient with a store that it knows nothing of, for five seconds; not later.
+    // An operator that has just begun to act waits five seconds for a store that it knows nothing of, and no longer.
     tokio::time::sleep(Duration::from_secs(6)).await;
     recorder.catch_up().await;
     let seen = recorder.versions_of(&leader).len();
@@ -167,7 +167,7 @@ async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     member.apply_class(fields).await;
     operator.logs(&address).await;
     member.wait_class("True", "Answers").await;
-    // It works by the new settings.
+    // The new settings are in effect.
     let next = if leader == "a" { "b" } else { "a" };
     recorder.catch_up().await;
     assert_eq!(recorder.versions_of(&leader).len(), seen, "{:?}", recorder.revisions());

@@ -3,12 +3,12 @@
 use lictor_testing::kubernetes::Lab;
 use serde_json::{Value, json};
 
-/// An election of the cluster itself with these fields.
+/// Makes an election of the cluster itself with these fields.
 fn with(field: &str, value: impl Into<Value>) -> Value {
     json!({"className": "consul", field: value.into()})
 }
 
-/// The same with one workload.
+/// Makes such an election with one workload.
 fn workload(fields: impl Into<Value>) -> Value {
     with("workloads", json!([fields.into()]))
 }
@@ -47,7 +47,7 @@ async fn a_wrong_workload_is_refused_when_it_is_applied() {
         (workload(json!({"kind": "CronJob", "name": "x", "onRelease": "Keep"})), "\"Restore\", \"LeaveAsIs\""),
         (
             workload(json!({"kind": "CronJob", "name": "x", "jobTemplate": {"spec": {}}})),
-            "workloads[].jobTemplate goes with kind: Job",
+            "workloads[].jobTemplate needs kind: Job",
         ),
         (
             workload(json!({"kind": "CronJob", "name": "x", "suspend": true})),
