@@ -75,7 +75,7 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	cargo test --quiet --locked --package lictor --test architecture
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
 	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }
-	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other definitions: make fix'; exit 1; }
+	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other CRDs: make fix'; exit 1; }
 	@deny=$$(hack/cargo-tool.sh cargo-deny) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
 	@lint=$$(hack/tools.sh actionlint) && echo 'actionlint .github/workflows' && "$$lint" -shellcheck= .github/workflows/*.yaml
 	@echo 'Dockerfile and workflows name one version of Rust'

@@ -171,7 +171,7 @@ async fn a_second_installation_with_the_same_controller_is_refused_and_says_whic
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for a control plane of its own"]
-async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
+async fn missing_or_older_crds_are_reported_and_renewed() {
     // The CRDs belong to the whole cluster, so this control plane has no other tests.
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("older-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "older").await;

@@ -65,7 +65,7 @@ fn every_field_of_every_kind_is_described() {
     let mut seen = 0;
     for crd in crds() {
         let kind = crd.spec.names.kind.clone();
-        for version in json!(definition)["spec"]["versions"].as_array().expect("versions") {
+        for version in json!(crd)["spec"]["versions"].as_array().expect("versions") {
             describe(&kind, &version["schema"]["openAPIV3Schema"], &mut seen, &mut wrong);
         }
     }
