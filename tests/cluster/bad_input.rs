@@ -54,13 +54,10 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
     let cases = [
         (json!({"selector": {}}), "write matchLabels, for example {app: web}"),
         (json!({"selector": {"matchLabels": {}}}), "write matchLabels, for example {app: web}"),
-        (
-            json!({"selector": {"matchLabels": {"role": "leader"}}}),
-            "select the pods by a label of their own, such as app",
-        ),
+        (json!({"selector": {"matchLabels": {"role": "leader"}}}), "select the pods by another label, such as app"),
         (
             json!({"selector": {"matchExpressions": [{"key": "role", "operator": "Exists"}]}}),
-            "select the pods by a label of their own, such as app",
+            "select the pods by another label, such as app",
         ),
         (json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}), "they need at least one value"),
         (

@@ -1,6 +1,7 @@
 //! What users see: columns, explanations, status, Events, metrics and logs; and how few requests a quiet group causes.
 
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use lictor::api::{LeaderElection, LeaderElectionStatus, crds};
 use lictor_testing::kubernetes::{Asked, Lab, Proxy, eventually};
 use serde_json::{Value, json};
@@ -164,6 +165,48 @@ async fn what_is_not_known_yet_is_told_as_unknown() {
     lab.wait_condition("refused", "Accepted", "False", "UnknownClass").await;
     let message = lab.wait_condition("refused", "Elected", "Unknown", "NotAccepted").await;
     assert!(message.contains("Accepted"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_has_to_be_read_again_is_told_as_unknown() {
+    let lab = Lab::new("unread-lock").await;
+    let operator = lab.operator(&[]);
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({})).await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+    drop(operator);
+
+    // The record says that it was written for a spec that the operator has not seen, and the status says nothing.
+    let lease = lab.lease("web").await.expect("the lock exists");
+    let mut record: Value = serde_json::from_str(&lease.annotations()["lictor.dev/record"]).expect("a record is JSON");
+    record["generation"] = json!(99);
+    let annotations = json!({"metadata": {"annotations": {"lictor.dev/record": record.to_string()}}});
+    let parameters = PatchParams::default();
+    lab.leases_api().patch("web", &parameters, &Patch::Merge(annotations)).await.expect("a Lease can be patched");
+    let nothing = Patch::Merge(json!({"status": null}));
+    lab.elections_api().patch_status("web", &parameters, &nothing).await.expect("a status can be patched");
+
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(|asked| asked.method == "GET" && asked.name() == "web");
+    let _operator = lab.operator_at(proxy.kubeconfig(), &[]);
+    for type_ in ["Elected", "StoreReachable"] {
+        let message = lab.wait_condition("web", type_, "Unknown", "LockNotRead").await;
+        assert!(message.contains("the lock has not been read yet"), "{message}");
+    }
+    proxy.hold(|_| false);
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workloads_that_were_not_read_yet_are_told_as_unknown() {
+    let lab = Lab::new("unread").await;
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(|asked| asked.path.contains("/cronjobs?"));
+    let _operator = lab.operator_at(proxy.kubeconfig(), &[]);
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({"workloads": [{"kind": "CronJob", "name": "nightly"}]})).await;
+    let message = lab.wait_condition("web", "WorkloadsFollow", "Unknown", "NotReadYet").await;
+    assert!(message.contains("the workloads have not been read yet"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

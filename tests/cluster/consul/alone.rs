@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::{Operator, eventually};
+use lictor_testing::kubernetes::{Operator, Proxy, eventually};
 use serde_json::json;
 
 use super::member::{Member, entry, sessions};
@@ -176,4 +176,16 @@ async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     assert_eq!(sessions(Consul::shared(), &member).await, session);
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_is_unknown_until_its_consul_was_asked() {
+    let token = json!({"tokenSecretRef": {"name": "consul-token"}});
+    let member = Member::new("unasked", "west", Consul::shared().address(), token).await;
+    let proxy = Proxy::start(member.lab.cluster).await;
+    // Without the token there is nothing to ask with.
+    proxy.hold(|asked| asked.path.contains("/secrets?"));
+    let _operator = member.operator_at(proxy.kubeconfig());
+    let message = member.wait_class("Unknown", "NotAskedYet").await;
+    assert!(message.contains("Consul has not answered yet"), "{message}");
 }
