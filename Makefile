@@ -17,12 +17,10 @@ help: ## This list
 demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
 	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
 
-test: ## Run the tests that take minutes: all but what is marked as slow; the first time, a control plane is built
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
+test: ## Run the tests that take minutes: all but those that are marked as slow; the first time, it builds a control plane
 	@hack/test.sh quick
 
 test-all: ## Run all tests: also those that wait for locks to expire, 2,000 simulated seeds, 3 minutes of torture (half an hour)
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	@hack/test.sh all
 
 # The commands of .github/workflows/nightly.yaml: a test compares them.

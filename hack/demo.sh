@@ -123,19 +123,20 @@ stop() {
   kill -KILL "$1" 2>/dev/null || true
 }
 
-# Both at a time: each of them alone leaves a core idle for minutes, while it downloads, or compiles one big crate, or links.
+# Both at a time: each of them alone leaves a core idle for minutes, while it downloads, or compiles one big crate, or links. The program
+# is not optimised, because that takes minutes, and `make test` needs most of what is compiled here.
 build_all() {
   cd "$root"
   build_scratch=$work/build
   mkdir "$build_scratch"
-  build lictor alone cargo build --profile demo --locked --bin lictor
+  build lictor alone cargo build --locked --bin lictor
   undo_later stop_group "${build_pids[lictor]}"
   if [ "${#programs[@]}" != 0 ]; then
     build programs alone "$here/tools.sh" "${programs[@]}"
     undo_later stop_group "${build_pids[programs]}"
   fi
   wait_for_builds || fail 'the build failed'
-  lictor=${CARGO_TARGET_DIR:-$root/target}/demo/lictor
+  lictor=${CARGO_TARGET_DIR:-$root/target}/debug/lictor
   [ -x "$lictor" ] || fail "cargo built no $lictor"
 }
 
