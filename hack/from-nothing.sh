@@ -9,7 +9,7 @@
 # because nothing runs on those nodes: `make e2e-node` runs it. Takes over an hour and some 15 GB on two cores.
 set -euo pipefail
 
-usage() { sed -n '7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 fail() { echo "hack/from-nothing.sh: $1" >&2; exit 1; }
 
 all() {
