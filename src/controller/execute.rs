@@ -93,10 +93,7 @@ impl Executor {
         let this = self.clone();
         let command = Arc::new(command);
         let (asked, of) = (command.clone(), id.clone());
-        let failed = move |failure| {
-            let outcome = asked.failed(failure)?;
-            Some(this.outcome(of, op, &asked.to_string(), outcome))
-        };
+        let failed = move |failure| Some(this.outcome(of, op, &asked.to_string(), asked.failed(failure)));
         let this = self.clone();
         self.requests.submit(queue, &share, class, gate, failed, move |gate| async move {
             let asked = command.to_string();
@@ -114,7 +111,7 @@ impl Executor {
             | Command::WriteRecord { key, .. }
             | Command::ReleaseRecord { key, .. }
             | Command::DeleteRecord { key, .. } => Some(&key.store).filter(shared),
-            Command::ListLocks { .. } => stores.iter().find(shared),
+            Command::ListLocks => stores.iter().find(shared),
             _ => None,
         };
         match store {
@@ -169,7 +166,8 @@ impl Executor {
     ) -> Option<Grant> {
         let (grant, gate) = gate(&request);
         let asked = request.command.to_string();
-        let Command::CreateJob { op, plan, id: job, claim } = request.command else { return None };
+        let op = request.op;
+        let Command::CreateJob { plan, id: job, claim } = request.command else { return None };
         let this = self.clone();
         let failed = self.workload_failed(&id, op, asked.clone());
         self.requests.submit(&self.cluster, &share(&id), Class::Urgent, gate, failed, move |_| async move {
@@ -186,8 +184,7 @@ impl Executor {
     }
 
     /// Notes in the election's own object that the Job of a term was made; the outcome comes back as an input.
-    pub(super) fn note_job(&self, id: ElectionId, seen: LeaderElection, command: &Command, claims: Claims) {
-        let Command::NoteJob { op, .. } = *command else { return };
+    pub(super) fn note_job(&self, id: ElectionId, seen: LeaderElection, op: OpId, command: &Command, claims: Claims) {
         let asked = command.to_string();
         let this = self.clone();
         let failed = self.workload_failed(&id, op, asked.clone());
@@ -291,8 +288,8 @@ impl Executor {
             }
             Command::ReleaseRecord { key, version, .. } => written(self.release_record(key, version).await),
             Command::DeleteRecord { key, version, .. } => written(self.delete_record(key, version).await),
-            Command::ReadElection { .. } => Outcome::ElectionRead(self.elections.read(&id.namespace, &id.name).await),
-            Command::ListLocks { .. } => Outcome::LocksListed(self.list_locks(id, stores).await),
+            Command::ReadElection => Outcome::ElectionRead(self.elections.read(&id.namespace, &id.name).await),
+            Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores).await),
             Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(&id.namespace, &selectors).await),
             Command::ReadPod { name, .. } => Outcome::PodRead(self.pods.read(&id.namespace, &name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),
@@ -314,7 +311,7 @@ impl Executor {
                 self.show_workload(id, &job, answer)
             }
             // Each of these has a function of its own.
-            Command::CreateJob { .. } | Command::NoteJob { .. } | Command::Announce(_) => return None,
+            Command::CreateJob { .. } | Command::NoteJob { .. } => return None,
         })
     }
 

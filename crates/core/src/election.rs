@@ -7,6 +7,7 @@ mod decide;
 mod legacy;
 mod promotions;
 mod records;
+mod step;
 #[cfg(test)]
 mod tests;
 mod troubles;
@@ -23,6 +24,8 @@ use self::decide::{Candidate, Decision};
 use self::legacy::Inheritance;
 use self::promotions::Promotions;
 use self::records::Intent;
+pub use self::step::Effects;
+pub(crate) use self::step::{Ops, Step};
 use self::troubles::Troubles;
 use self::unheld::Losing;
 use self::upkeep::{Upkeep, drift};
@@ -43,9 +46,7 @@ pub struct Election {
     name: String,
     uid: Uid,
     elector: String,
-    ops: u64,
-    /// What this process wrote up to this one, it wrote before it began to decide this election anew.
-    before: OpId,
+    ops: Ops,
     stored: Option<Stored>,
     newest: Version,
     /// The version up to which no write of anybody else can arrive late any more: see [`handover`](super::handover).
@@ -137,7 +138,7 @@ impl Election {
         Self {
             backoff: Backoff::new(&uid.0),
             troubles: Troubles::default(),
-            steering: Steering::new(&uid.0),
+            steering: Steering::new(&uid.0, first),
             wind_down: WindDown::default(),
             inheritance: Inheritance::default(),
             winding_down: None,
@@ -146,8 +147,7 @@ impl Election {
             name,
             uid,
             elector,
-            ops: first.0,
-            before: first,
+            ops: Ops::after(first),
             stored,
             newest,
             fenced: None,
@@ -390,23 +390,12 @@ impl Election {
     }
 
     /// Decides what to do now.
-    pub fn step(&mut self, view: &View) -> Vec<Command> {
-        let commands = self.decide_commands(view);
-        self.promotions.note(&commands);
-        commands
-    }
-
-    fn decide_commands(&mut self, view: &View) -> Vec<Command> {
-        let mut commands: Vec<Command> = self.told.drain(..).map(Command::Announce).collect();
-        self.wake = None;
-        self.winding_down = None;
-        self.lingers = view.desired == Desired::Leave && self.lets_run(Course::Await, view);
+    pub fn step(&mut self, view: &View) -> Effects {
         self.promotions.forget(&self.gone, view.pods);
         self.gone.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid));
         let present = |uid: &Uid| view.pods.iter().find(|pod| pod.uid == *uid);
         self.troubles.retain(view.generation, |uid| present(uid).is_some());
         let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !self.gone.contains(&pod.uid)).collect();
-        let node = |name: &str| (view.node)(name);
         self.listed_locks.retain(|key, listed| {
             let newer = |stray: &Stored| stray.version() >= listed.version();
             key != view.key && !view.strays.iter().any(|(other, stray)| other == key && newer(stray))
@@ -414,7 +403,22 @@ impl Election {
         let listed = self.listed_locks.iter().map(|(key, stored)| (key.clone(), stored.clone()));
         let shown = view.strays.iter().filter(|(key, _)| !self.listed_locks.contains_key(key)).cloned();
         let strays: Vec<(Key, Stored)> = shown.chain(listed).collect();
-        let view = &view.of(&pods, &strays, &node);
+
+        let mut ops = std::mem::take(&mut self.ops);
+        let (wake, effects) = self.step_with(&view.of(&pods, &strays), &mut ops);
+        (self.ops, self.wake) = (ops, wake);
+        self.promotions.note(&effects.requests);
+        effects
+    }
+
+    /// Decides by what is shown, without the pods that are no more, and with the locks that a listing has shown.
+    fn step_with<'a>(&mut self, view: &'a View<'a>, ops: &'a mut Ops) -> (Option<Instant>, Effects) {
+        let mut step = Step::new(view, ops);
+        for announcement in self.told.drain(..) {
+            step.announce(announcement);
+        }
+        self.winding_down = None;
+        self.lingers = view.desired == Desired::Leave && self.lets_run(Course::Await, view);
         self.learn_terms(view);
         self.learn_scopes();
         self.unconfirmed = view.keeping.tenure != Tenure::Ended && !view.keeping.tenure.lasts(view.now);
@@ -423,44 +427,42 @@ impl Election {
         self.note_wait(view.now);
         if let Some(unheld) = self.unheld(view) {
             if view.now < view.keeping.not_before {
-                self.wake_at(view.keeping.not_before);
+                step.wake_at(view.keeping.not_before);
             }
-            self.stand_down(unheld, view, &mut commands);
+            self.stand_down(unheld, &mut step);
             if !self.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
-                return commands;
+                return step.end();
             }
         }
         if let Some(until) = self.backoff.waits(view.now) {
-            self.wake_at(until);
-            return commands;
+            step.wake_at(until);
+            return step.end();
         }
-        loop {
-            match std::mem::replace(&mut self.phase, Phase::Idle) {
-                Phase::HandingOver(handover) => {
-                    if self.hand_over(handover, view, &mut commands) {
-                        continue;
-                    }
-                }
-                Phase::Idle => {
-                    if self.idle(view, &mut commands) {
-                        continue;
-                    }
-                }
-                Phase::WriteUnknown(None, intent) => {
-                    let op = self.next_op();
-                    commands.push(Command::ReadRecord { op, key: intent.key.clone() });
-                    self.asked_at = self.newest;
-                    self.phase = Phase::WriteUnknown(Some(op), intent);
-                }
-                busy => self.phase = busy,
+        while self.go_on(&mut step) {}
+        step.end()
+    }
+
+    /// Goes on with what is under way. Returns whether to look again.
+    fn go_on(&mut self, step: &mut Step) -> bool {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::HandingOver(handover) => self.hand_over(handover, step),
+            Phase::Idle => self.idle(step),
+            Phase::WriteUnknown(None, intent) => {
+                let op = step.request(Command::ReadRecord { key: intent.key.clone() });
+                self.asked_at = self.newest;
+                self.phase = Phase::WriteUnknown(Some(op), intent);
+                false
             }
-            break;
+            busy => {
+                self.phase = busy;
+                false
+            }
         }
-        commands
     }
 
     /// Goes on with a handover; returns whether it ended.
-    fn hand_over(&mut self, mut handover: Box<Handover>, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn hand_over(&mut self, mut handover: Box<Handover>, step: &mut Step) -> bool {
+        let view = step.view;
         self.situation = Situation::HandingOver;
         let superseded = self.stored.as_ref().is_none_or(|stored| stored.version() != Some(handover.version));
         if superseded && self.newest >= handover.version {
@@ -481,16 +483,11 @@ impl Election {
             }
             return true;
         }
-        let ops = &mut self.ops;
-        let mut next_op = || {
-            *ops += 1;
-            OpId(*ops)
-        };
         let promotions = &self.promotions;
         let promoting = |pod: &Pod| promotions.may_come_to(pod);
         let troubles = &self.troubles;
         let left = |pod: &Pod| troubles.is_left(pod, view);
-        match handover.advance(&self.name, view, &promoting, &left, &mut next_op, commands) {
+        match handover.advance(&self.name, &promoting, &left, step) {
             Progress::Waiting => {
                 self.phase = Phase::HandingOver(handover);
                 false
@@ -503,13 +500,14 @@ impl Election {
                 if handover.fenced {
                     self.fenced = Some(handover.version);
                 }
-                self.finish(*handover, view, commands);
+                self.finish(*handover, step);
                 true
             }
         }
     }
 
-    fn finish(&mut self, handover: Handover, view: &View, commands: &mut Vec<Command>) {
+    fn finish(&mut self, handover: Handover, step: &mut Step) {
+        let view = step.view;
         if !handover.target().is_some_and(|target| self.troubles.has(&target.uid, PodChange::Promote)) {
             self.failure = None;
         }
@@ -523,7 +521,7 @@ impl Election {
                     previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));
                 let leader = record.holder;
                 let transition = super::Transition { term: record.term, leader, previous, reason, took };
-                commands.push(Command::Announce(Announcement::Transition(transition)));
+                step.announce(Announcement::Transition(transition));
             }
             Purpose::Restore | Purpose::Tidy => {
                 self.leader = record.holder.map(|holder| (record.term, holder, record.since));
@@ -531,15 +529,15 @@ impl Election {
             Purpose::Withdraw => {
                 self.leader = None;
                 self.withdrawal = Withdrawal::Listed;
-                let op = self.next_op();
-                commands.push(Command::DeleteRecord { op, key: view.key.clone(), version });
+                let op = step.request(Command::DeleteRecord { key: view.key.clone(), version });
                 self.phase = Phase::Deleting(op);
             }
         }
     }
 
     /// With nothing under way; returns whether to look again.
-    fn idle(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn idle(&mut self, step: &mut Step) -> bool {
+        let view = step.view;
         if view.desired == Desired::Refuse {
             return false;
         }
@@ -557,56 +555,53 @@ impl Election {
             self.withdrawal = Withdrawal::Unconfirmed;
         } else if self.withdrawal == Withdrawal::Unconfirmed {
             // There may be another election of that name already. And what the caches show may be from before the last handover.
-            self.ask_election(None, commands);
+            self.ask_election(None, step);
             if !view.key.is_none() {
                 self.stored = None;
             }
             return false;
         }
         let Some(stored) = self.stored.clone() else {
-            self.read_record(view, commands);
+            self.read_record(step);
             return false;
         };
-        if view.desired == Desired::Withdraw && !self.give_up_workloads(view, commands) {
+        if view.desired == Desired::Withdraw && !self.give_up_workloads(step) {
             return false;
         }
         if let Stored::Foreign(what) = &stored {
-            return self.idle_beside_foreign(what.clone(), view, commands);
+            return self.idle_beside_foreign(what.clone(), step);
         }
         if let Some(record) = stored.written()
             && record.election == self.uid
             && record.generation > view.generation
         {
-            return self.idle_behind_record(stored, commands);
+            return self.idle_behind_record(stored, step);
         }
         if let (Stored::Held(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
             return false;
         }
-        if self.clear_strays(view, commands) {
+        if self.clear_strays(step) {
             return false;
         }
         match (view.desired, &stored) {
-            (Desired::Withdraw, Stored::Held(..) | Stored::Free(_, None, _)) => {
-                self.withdraw(&Stored::Absent, view, commands)
-            }
-            (Desired::Withdraw, _) => self.withdraw(&stored, view, commands),
+            (Desired::Withdraw, Stored::Held(..) | Stored::Free(_, None, _)) => self.withdraw(&Stored::Absent, step),
+            (Desired::Withdraw, _) => self.withdraw(&stored, step),
             (_, Stored::Absent | Stored::Free(..)) if view.keeping.shared => {
-                self.take_lock(&stored, view, commands);
+                self.take_lock(&stored, step);
                 false
             }
-            _ => self.run(&stored, view, commands),
+            _ => self.run(&stored, step),
         }
     }
 
-    fn ask_election(&mut self, version: Option<Version>, commands: &mut Vec<Command>) {
-        let op = self.next_op();
-        commands.push(Command::ReadElection { op });
+    fn ask_election(&mut self, version: Option<Version>, step: &mut Step) {
+        let op = step.request(Command::ReadElection);
         self.phase = Phase::AskingElection(op, version);
     }
 
     /// H10: the record was written for a generation of the election that is not seen yet. Or for one that never was: somebody edited
     /// the record, or the cluster was put back to an earlier state, and the lock is in a store that was not.
-    fn idle_behind_record(&mut self, stored: Stored, commands: &mut Vec<Command>) -> bool {
+    fn idle_behind_record(&mut self, stored: Stored, step: &mut Step) -> bool {
         self.situation = Situation::Stale;
         let version = stored.version();
         if version.is_some() && self.confirmed == version {
@@ -614,17 +609,18 @@ impl Election {
             self.stored = Some(stored.disbelieved());
             return true;
         }
-        self.ask_election(version, commands);
+        self.ask_election(version, step);
         false
     }
 
-    fn idle_beside_foreign(&mut self, what: String, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn idle_beside_foreign(&mut self, what: String, step: &mut Step) -> bool {
+        let view = step.view;
         if view.desired == Desired::Withdraw {
             // Not ours: it stays, and what was written on pods goes.
-            return self.withdraw(&Stored::Absent, view, commands);
+            return self.withdraw(&Stored::Absent, step);
         }
         self.situation = Situation::Foreign(what);
-        self.steer(Course::Follow, view, commands);
+        self.steer(Course::Follow, step);
         if view.keeping.shared {
             // The store's watch shows all keys.
             return false;
@@ -633,17 +629,18 @@ impl Election {
         self.stored = None;
         self.backoff.delay(view.now);
         if let Some(until) = self.backoff.waits(view.now) {
-            self.wake_at(until);
+            step.wake_at(until);
         }
         false
     }
 
-    fn run(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn run(&mut self, stored: &Stored, step: &mut Step) -> bool {
+        let view = step.view;
         let record = stored.record();
         let decision = match view.desired {
             Desired::Leave if record.is_some_and(|record| record.holder.is_none()) => Decision::Nobody,
             Desired::Leave => Decision::Vacate(Reason::Leaving),
-            _ => self.decide(record, view),
+            _ => self.decide(record, step),
         };
         let settled = self.is_settled(&decision, record, view);
         if let (false, Some(record), Some(version)) = (settled, record, stored.version())
@@ -656,8 +653,7 @@ impl Election {
                 self.verified = Some(version);
                 return true;
             }
-            let op = self.next_op();
-            commands.push(Command::ListPods { op, selectors });
+            let op = step.request(Command::ListPods { selectors });
             self.phase = Phase::Verifying(op, Some(version));
             return false;
         }
@@ -665,7 +661,7 @@ impl Election {
             && record.election != self.uid
             && self.confirmed != Some(version)
         {
-            self.ask_election(Some(version), commands);
+            self.ask_election(Some(version), step);
             return false;
         }
         if settled {
@@ -677,80 +673,82 @@ impl Election {
             self.cause.get_or_insert(view.now);
         }
         match decision {
-            Decision::Keep(candidate) if settled || self.leads_incompletely(candidate, record, view) => {
+            Decision::Keep(candidate) if settled || self.leads_incompletely(candidate, record, step) => {
                 let record = record.filter(|record| record.holder.is_some());
                 self.leader = record.and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
-                self.settle(stored, candidate.pod(), view, commands);
+                self.settle(stored, candidate.pod(), step);
                 if let (Some(record), Some(version)) = (record, stored.version())
-                    && self.publish_legacy(record, version, view, commands)
+                    && self.publish_legacy(record, version, step)
                 {
-                    self.steer(Course::Lead(record.term), view, commands);
+                    self.steer(Course::Lead(record.term), step);
                 }
             }
-            Decision::Keep(candidate) => return self.keep(candidate, stored, view, commands),
-            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, view, commands),
-            Decision::Vacate(reason) => self.write(stored, None, reason, view, commands),
+            Decision::Keep(candidate) => return self.keep(candidate, stored, step),
+            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
+            Decision::Vacate(reason) => self.write(stored, None, reason, step),
             Decision::Wait(why, until) => {
                 self.situation = Situation::Recovering(why, until);
-                self.wake_at(until);
+                step.wake_at(until);
                 let leader = record.and_then(|r| r.holder.as_ref());
                 let pod = leader.and_then(|holder| view.pods.iter().find(|pod| pod.uid == holder.uid)).copied();
-                self.maintain(stored, pod, view, commands);
+                self.maintain(stored, pod, step);
             }
             Decision::Nobody => {
                 self.leader = None;
                 self.situation = Situation::Vacant;
-                self.steer(Course::Follow, view, commands);
+                self.steer(Course::Follow, step);
                 if let (false, Some(record), Some(version)) = (settled, record, stored.version()) {
                     // What is written on pods while nobody leads, has to be in the record too.
                     let present = self.make_record(view, None, Some(record), record.since);
-                    self.amend(record, version, present, view, commands);
+                    self.amend(record, version, present, step);
                     return false;
                 }
-                self.settle(stored, None, view, commands);
-                self.release(stored, view, commands);
+                self.settle(stored, None, step);
+                self.release(stored, step);
             }
         }
         false
     }
 
     /// The leader stays, but its labels or its record are not as they should be.
-    fn keep(&mut self, candidate: Candidate, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn keep(&mut self, candidate: Candidate, stored: &Stored, step: &mut Step) -> bool {
+        let view = step.view;
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return false };
         if record.scope != *view.scope || record.election != self.uid {
-            self.write(stored, Some(candidate), Reason::SpecChanged, view, commands);
+            self.write(stored, Some(candidate), Reason::SpecChanged, step);
             return false;
         }
         if record.term < self.reached {
-            self.write(stored, Some(candidate), Reason::LockRestored, view, commands);
+            self.write(stored, Some(candidate), Reason::LockRestored, step);
             return false;
         }
         let Candidate::Pod(pod) = candidate else { return false };
         if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now) {
-            self.wake_at(until);
+            step.wake_at(until);
             self.leader = None;
             self.situation = Situation::HandingOver;
-            self.maintain(stored, Some(pod), view, commands);
+            self.maintain(stored, Some(pod), step);
             return false;
         }
         if self.fenced != Some(version) {
-            self.write(stored, Some(candidate), Reason::Resumed, view, commands);
+            self.write(stored, Some(candidate), Reason::Resumed, step);
             return false;
         }
         if !self.troubles.has(&pod.uid, PodChange::Promote) {
-            commands.push(drift(pod));
+            step.announce(drift(pod));
         }
         self.phase = Phase::HandingOver(Box::new(Handover::restore(version, record.clone(), pod)));
         true
     }
 
     /// Whether the leader shows its label, and the rest of its marks can't be written at present.
-    fn leads_incompletely(&mut self, candidate: Candidate, record: Option<&Record>, view: &View) -> bool {
+    fn leads_incompletely(&mut self, candidate: Candidate, record: Option<&Record>, step: &mut Step) -> bool {
+        let view = step.view;
         let (Candidate::Pod(pod), Some(record)) = (candidate, record) else { return false };
         let current = record.scope == *view.scope && record.election == self.uid;
         let until = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now);
         let Some(until) = until.filter(|_| current && view.scope.markings.shows_leader(pod)) else { return false };
-        self.wake_at(until);
+        step.wake_at(until);
         true
     }
 
@@ -761,14 +759,5 @@ impl Election {
     fn fail(&mut self, failure: Failure, now: Instant) {
         self.failure = Some(failure);
         self.backoff.delay(now);
-    }
-
-    fn wake_at(&mut self, at: Instant) {
-        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
-    }
-
-    fn next_op(&mut self) -> OpId {
-        self.ops += 1;
-        OpId(self.ops)
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::election::Step;
 use super::marking::term_of;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
@@ -186,12 +187,11 @@ impl Handover {
     pub(super) fn advance(
         &mut self,
         election: &str,
-        view: &View,
         promoting: &dyn Fn(&Pod) -> bool,
         left: &dyn Fn(&Pod) -> bool,
-        next_op: &mut dyn FnMut() -> OpId,
-        commands: &mut Vec<Command>,
+        step: &mut Step,
     ) -> Progress {
+        let view = step.view;
         let refused = self.is_refused() || self.is_fence_refused();
         if self.abandoned || (refused && self.is_overtaken(view)) {
             return Progress::Abandoned;
@@ -203,20 +203,17 @@ impl Handover {
             if selectors.is_empty() {
                 self.listing = Listing::Done(Vec::new());
             } else {
-                let op = next_op();
-                commands.push(Command::ListPods { op, selectors });
+                let op = step.request(Command::ListPods { selectors });
                 self.listing = Listing::Sent(op);
             }
         }
         if self.locks == Locks::Due {
-            let op = next_op();
-            commands.push(Command::ListLocks { op });
+            let op = step.request(Command::ListLocks);
             self.locks = Locks::Sent(op);
         }
         if let Some(target) = &mut self.target {
             if let TargetState::ElectionUnread = target.state {
-                let op = next_op();
-                commands.push(Command::ReadElection { op });
+                let op = step.request(Command::ReadElection);
                 target.state = TargetState::ReadingElection(op);
             }
             if let TargetState::ReadingElection(_) = target.state {
@@ -234,12 +231,12 @@ impl Handover {
         let spares = if self.purpose == Purpose::Withdraw { left } else { &|pod: &Pod| !promoting(pod) };
         let mut done = true;
         if view.order == HandoverOrder::PromoteFirst {
-            done &= self.promote(election, view, next_op, commands);
+            done &= self.promote(election, step);
             // H2 turned round on purpose: the user prefers two leaders for a moment to none.
-            done = done && self.fence(election, spares, next_op, commands);
+            done = done && self.fence(election, spares, step);
         } else {
-            done &= self.fence(election, spares, next_op, commands);
-            done = done && self.promote(election, view, next_op, commands);
+            done &= self.fence(election, spares, step);
+            done = done && self.promote(election, step);
         }
         if done { Progress::Done } else { Progress::Waiting }
     }
@@ -401,13 +398,7 @@ impl Handover {
     }
 
     /// Sends the writes that must be acknowledged; returns whether all are.
-    fn fence(
-        &mut self,
-        election: &str,
-        spares: &dyn Fn(&Pod) -> bool,
-        next_op: &mut dyn FnMut() -> OpId,
-        commands: &mut Vec<Command>,
-    ) -> bool {
+    fn fence(&mut self, election: &str, spares: &dyn Fn(&Pod) -> bool, step: &mut Step) -> bool {
         let mut fences = self.fences.take().unwrap_or_default();
         let withdraws = self.purpose == Purpose::Withdraw;
         fences.retain(|_, fence| {
@@ -415,7 +406,7 @@ impl Handover {
             let needless = |pod: &Pod| withdraws || (!self.after_others && !self.shows_leader(pod));
             let skipped =
                 matches!(&fence.state, FenceState::Due(pod) if fence.refusals > 0 && needless(pod) && spares(pod));
-            !skipped && fence.advance(next_op, |pod| self.fence_patch(election, pod), commands)
+            !skipped && fence.advance(|pod| self.fence_patch(election, pod), step)
         });
         let all = fences.is_empty();
         self.fences = Some(fences);
@@ -443,13 +434,7 @@ impl Handover {
     }
 
     /// Sends the promotion, and what has to be known before; returns whether it is acknowledged.
-    fn promote(
-        &mut self,
-        election: &str,
-        view: &View,
-        next_op: &mut dyn FnMut() -> OpId,
-        commands: &mut Vec<Command>,
-    ) -> bool {
+    fn promote(&mut self, election: &str, step: &mut Step) -> bool {
         let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return true };
         target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
@@ -457,27 +442,22 @@ impl Handover {
             // The cluster itself: there is no pod to label.
             TargetState::Due if target.holder.pod.is_none() => return true,
             TargetState::Due => {
-                let op = next_op();
                 target.refused = false;
                 let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
-                commands.push(Command::WritePod(WritePod {
-                    op,
+                TargetState::Sent(step.request(Command::WritePod(WritePod {
                     change: PodChange::Promote,
                     name: target.holder.pod.clone().unwrap_or_default(),
                     uid: target.holder.uid.clone(),
                     version: target.version,
                     patch,
-                }));
-                TargetState::Sent(op)
+                })))
             }
             TargetState::Unread => {
-                let op = next_op();
-                commands.push(Command::ReadPod { op, name: target.holder.pod.clone().unwrap_or_default() });
+                let op = step.request(Command::ReadPod { name: target.holder.pod.clone().unwrap_or_default() });
                 TargetState::Reading(op)
             }
             TargetState::Unconfirmed => {
-                let op = next_op();
-                commands.push(Command::ReadRecord { op, key: view.key.clone() });
+                let op = step.request(Command::ReadRecord { key: step.view.key.clone() });
                 TargetState::Confirming(op)
             }
             awaited => awaited,
@@ -590,25 +570,18 @@ impl Fence {
     }
 
     /// Sends what can be sent now; returns whether the fence still stands. `patch`: what is written on a pod as it was seen.
-    pub(super) fn advance(
-        &mut self,
-        next_op: &mut dyn FnMut() -> OpId,
-        patch: impl FnOnce(&Pod) -> (PodChange, PodPatch),
-        commands: &mut Vec<Command>,
-    ) -> bool {
+    pub(super) fn advance(&mut self, patch: impl FnOnce(&Pod) -> (PodChange, PodPatch), step: &mut Step) -> bool {
         self.state = match std::mem::replace(&mut self.state, FenceState::Unread) {
             FenceState::Due(pod) => {
                 let (change, patch) = patch(&pod);
                 if patch.is_empty() {
                     return false;
                 }
-                let op = next_op();
-                commands.push(Command::WritePod(WritePod::new(op, change, &pod, patch)));
+                let op = step.request(Command::WritePod(WritePod::new(change, &pod, patch)));
                 FenceState::Sent(op, pod)
             }
             FenceState::Unread => {
-                let op = next_op();
-                commands.push(Command::ReadPod { op, name: self.name.clone() });
+                let op = step.request(Command::ReadPod { name: self.name.clone() });
                 FenceState::Reading(op)
             }
             sent => sent,

@@ -1,5 +1,5 @@
 //! What decides an election. Pure: no I/O, no clock, no randomness, no async, no Kubernetes client. Time and observations come
-//! in as arguments, effects go out as [`Command`] values.
+//! in as arguments, effects go out as values ([`Effects`]).
 
 mod backoff;
 mod claim;
@@ -33,7 +33,7 @@ pub use command::{
     WorkloadChange, WorkloadOutcome, WritePod,
 };
 pub use deletions::Deletions;
-pub use election::{Desired, Election, HandoverOrder, Keeping, Situation, View, WhenLost};
+pub use election::{Desired, Effects, Election, HandoverOrder, Keeping, Situation, View, WhenLost};
 pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
 pub use ids::{Key, OpId, StoreId, Term, Uid, Version};
 pub use locks::Locks;

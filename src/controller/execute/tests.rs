@@ -25,8 +25,8 @@ struct Lab {
     answers: Arc<Semaphore>,
 }
 
-fn request(command: Command, tenure: Tenure, class: Class) -> Request {
-    Request { op: command.op().expect("its outcome comes back"), command, tenure, urgent: class == Class::Urgent }
+fn request((op, command): (u64, Command), tenure: Tenure, class: Class) -> Request {
+    Request { op: OpId(op), command, tenure, urgent: class == Class::Urgent }
 }
 
 impl Lab {
@@ -55,7 +55,7 @@ impl Lab {
         Self { executor, inputs, _claim: claim, asked, answers }
     }
 
-    fn perform(&self, namespace: &str, class: Class, command: Command) -> Option<Grant> {
+    fn perform(&self, namespace: &str, class: Class, command: (u64, Command)) -> Option<Grant> {
         self.executor.perform(id(namespace), BTreeSet::new(), request(command, Tenure::Unlimited, class))
     }
 
@@ -85,19 +85,19 @@ fn id(namespace: &str) -> ElectionId {
     ElectionId { namespace: namespace.into(), name: "web".into(), uid: Uid("e".into()) }
 }
 
-fn read(op: u64) -> Command {
-    Command::ReadPod { op: OpId(op), name: "p0".into() }
+fn read(op: u64) -> (u64, Command) {
+    (op, Command::ReadPod { name: "p0".into() })
 }
 
-fn promotion(op: u64) -> Command {
-    Command::WritePod(WritePod {
-        op: OpId(op),
+fn promotion(op: u64) -> (u64, Command) {
+    let write = Command::WritePod(WritePod {
         change: PodChange::Promote,
         name: "p0".into(),
         uid: Uid("u".into()),
         version: Version(1),
         patch: PodPatch { labels: BTreeMap::from([("role".into(), Some("leader".into()))]), ..PodPatch::default() },
-    })
+    });
+    (op, write)
 }
 
 fn election(namespace: &str) -> LeaderElection {
@@ -136,17 +136,16 @@ async fn a_request_that_breaks_off_is_told_whatever_it_was() {
         lab.executor.write_metadata(id("a"), number, seen.clone(), true, Claims::default());
         assert!(matches!(lab.told().await, Input::Written(_, told, written)
             if told == number && matches!(*written, Err(Some(Failure::Unknown(_))))));
-        let create =
-            Command::CreateJob { op: OpId(number), plan: "migrate".into(), id: job.clone(), claim: claim.clone() };
+        let create = Command::CreateJob { plan: "migrate".into(), id: job.clone(), claim: claim.clone() };
         let template = JobTemplate::default();
         let _grant = lab.executor.create_job(
             id("a"),
             seen.clone(),
-            request(create, Tenure::Unlimited, Class::Urgent),
+            request((number, create), Tenure::Unlimited, Class::Urgent),
             Some(template),
         );
-        let note = Command::NoteJob { op: OpId(number), plan: "migrate".into(), term: Term(1) };
-        lab.executor.note_job(id("a"), seen, &note, Claims::default());
+        let note = Command::NoteJob { plan: "migrate".into(), term: Term(1) };
+        lab.executor.note_job(id("a"), seen, OpId(number), &note, Claims::default());
         for _ in 0..2 {
             assert!(matches!(
                 lab.told().await,

@@ -141,7 +141,7 @@ impl Controller {
             let grant = match &request.command {
                 Command::NoteJob { plan, term, .. } => {
                     let claims = noted(entry, plan, *term);
-                    self.executor.note_job(id, entry.object.clone(), &request.command, claims);
+                    self.executor.note_job(id, entry.object.clone(), request.op, &request.command, claims);
                     None
                 }
                 Command::CreateJob { plan, .. } => {

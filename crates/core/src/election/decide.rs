@@ -1,6 +1,7 @@
 //! Who should lead, from what is known.
 
 use super::Election;
+use super::step::Step;
 use super::view::{Situation, View};
 use crate::eligibility::{Rank, priority, rank};
 use crate::{Holder, Instant, Node, NotEligible, Pod, Reason, Record, Uid, Version, eligible, standing};
@@ -43,7 +44,8 @@ pub(super) enum Decision<'a> {
 
 impl Election {
     /// Who should lead, from what is known.
-    pub(super) fn decide<'a>(&mut self, record: Option<&Record>, view: &View<'a>) -> Decision<'a> {
+    pub(super) fn decide<'a>(&mut self, record: Option<&Record>, step: &mut Step<'a>) -> Decision<'a> {
+        let view = step.view;
         if let Some(fitness) = view.cluster {
             return self.decide_for_cluster(fitness, record, view);
         }
@@ -59,7 +61,7 @@ impl Election {
                         best = Some((rank, pod));
                     }
                 }
-                Err(NotEligible::ReadyTooShortly(until)) => self.wake_at(until),
+                Err(NotEligible::ReadyTooShortly(until)) => step.wake_at(until),
                 Err(_) => {}
             }
         }
@@ -206,5 +208,5 @@ fn has_leftover(pod: &Pod, record: &Record) -> bool {
 }
 
 fn node_of<'a>(pod: &Pod, view: &View<'a>) -> Option<&'a Node> {
-    pod.node.as_deref().and_then(|name| (view.node)(name))
+    pod.node.as_deref().and_then(|name| view.nodes.get(name))
 }

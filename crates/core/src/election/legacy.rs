@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::step::Step;
 use super::view::View;
 use super::{Election, Phase};
-use crate::{Command, Instant, Legacy, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
+use crate::{Instant, Legacy, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
 
 /// What is known of other clusters' workloads, and for how long they have to be waited for.
 #[derive(Clone, Debug, Default)]
@@ -122,13 +123,8 @@ impl Election {
 
     /// While this cluster leads: whether the record says for how long what is about to be enabled may take to end. If not, it is
     /// amended first.
-    pub(super) fn publish_legacy(
-        &mut self,
-        record: &Record,
-        version: Version,
-        view: &View,
-        commands: &mut Vec<Command>,
-    ) -> bool {
+    pub(super) fn publish_legacy(&mut self, record: &Record, version: Version, step: &mut Step) -> bool {
+        let view = step.view;
         let wanted = self.legacy(Some(record), view);
         let told = |legacy: &Option<Legacy>| {
             legacy.as_ref().map(|legacy| (legacy.wind_down_seconds, legacy.ended, legacy.waits_seconds))
@@ -138,7 +134,7 @@ impl Election {
         }
         if matches!(self.phase, Phase::Idle) {
             let amended = self.with_legacy(record, wanted);
-            self.amend(record, version, amended, view, commands);
+            self.amend(record, version, amended, step);
         }
         false
     }

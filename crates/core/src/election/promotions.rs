@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::step::Step;
 use super::view::View;
 use super::{Election, Phase};
 use crate::backoff::Backoff;
@@ -45,9 +46,9 @@ impl Promotions {
         self.0.get(&pod.uid).is_some_and(|promotion| promotion.version >= pod.version)
     }
 
-    /// Notes those among the commands that are about to be sent.
-    pub(super) fn note(&mut self, commands: &[Command]) {
-        for command in commands {
+    /// Notes those among the requests that are about to be sent.
+    pub(super) fn note(&mut self, requests: &[(OpId, Command)]) {
+        for (op, command) in requests {
             let Command::WritePod(write) = command else { continue };
             if write.change != PodChange::Promote {
                 continue;
@@ -63,7 +64,7 @@ impl Promotions {
             if known.version < write.version {
                 *known = new();
             }
-            known.ops.insert(write.op);
+            known.ops.insert(*op);
         }
     }
 
@@ -111,20 +112,15 @@ impl Election {
     }
 
     /// C4: writes to the pods whose promotions nobody waits for any more. `leader` stays as it is.
-    pub(super) fn fence_promotions(
-        &mut self,
-        leader: Option<&Pod>,
-        former: &[Markings],
-        view: &View,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn fence_promotions(&mut self, leader: Option<&Pod>, former: &[Markings], step: &mut Step) {
+        let view = step.view;
         let mut promotions = std::mem::take(&mut self.promotions);
         for (uid, promotion) in &mut promotions.0 {
             if leader.is_some_and(|leader| leader.uid == *uid) {
                 continue;
             }
             if let Some(until) = promotion.backoff.waits(view.now) {
-                self.wake_at(until);
+                step.wake_at(until);
                 continue;
             }
             let seen = view.pods.iter().copied().find(|pod| pod.uid == *uid);
@@ -132,12 +128,7 @@ impl Election {
                 Some(pod) => Fence::due(pod.clone()),
                 None => Fence::unread(promotion.name.clone()),
             });
-            let ops = &mut self.ops;
-            let mut next_op = || {
-                *ops += 1;
-                OpId(*ops)
-            };
-            fence.advance(&mut next_op, |pod| stamp(&self.name, self.highest_term, pod, former, view), commands);
+            fence.advance(|pod| stamp(&self.name, self.highest_term, pod, former, view), step);
         }
         self.promotions = promotions;
     }

@@ -1,6 +1,7 @@
 //! The record: what is written into it, what comes back, and what it teaches.
 
 use super::decide::Candidate;
+use super::step::Step;
 use super::view::{Situation, View};
 use super::{Election, Phase};
 use crate::handover::{Handover, Purpose};
@@ -26,21 +27,15 @@ pub(super) struct Intent {
 
 impl Election {
     /// Writes a record that names this candidate, or none. H1: before anybody is promoted.
-    pub(super) fn write(
-        &mut self,
-        stored: &Stored,
-        candidate: Option<Candidate>,
-        reason: Reason,
-        view: &View,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn write(&mut self, stored: &Stored, candidate: Option<Candidate>, reason: Reason, step: &mut Step) {
+        let view = step.view;
         self.situation = Situation::HandingOver;
         match stored {
             Stored::Damaged(..) => {
-                commands.push(Command::Announce(Announcement::LockChanged { what: "edited by hand" }));
+                step.announce(Announcement::LockChanged { what: "edited by hand" });
             }
             Stored::Absent if matches!(reason, Reason::LockRestored | Reason::LockLost) => {
-                commands.push(Command::Announce(Announcement::LockChanged { what: "deleted" }));
+                step.announce(Announcement::LockChanged { what: "deleted" });
             }
             _ => {}
         }
@@ -61,8 +56,7 @@ impl Election {
             add_former(&mut record, scopes);
         }
         let expected = stored.version();
-        let op = self.next_op();
-        commands.push(Command::WriteRecord { op, key: view.key.clone(), expected, record: record.clone() });
+        let op = step.request(Command::WriteRecord { key: view.key.clone(), expected, record: record.clone() });
         let intent = Intent {
             key: view.key.clone(),
             record,
@@ -180,9 +174,9 @@ impl Election {
         }
     }
 
-    pub(super) fn read_record(&mut self, view: &View, commands: &mut Vec<Command>) {
-        let op = self.next_op();
-        commands.push(Command::ReadRecord { op, key: view.key.clone() });
+    pub(super) fn read_record(&mut self, step: &mut Step) {
+        let view = step.view;
+        let op = step.request(Command::ReadRecord { key: view.key.clone() });
         self.asked_at = self.newest;
         self.phase = Phase::Reading(op);
     }

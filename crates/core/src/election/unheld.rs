@@ -5,6 +5,7 @@
 //! again only after that.
 
 use super::decide::Decision;
+use super::step::Step;
 use super::view::{Desired, Situation, View, WhenLost};
 use super::workloads::Course;
 use super::{Election, Phase};
@@ -89,10 +90,11 @@ impl Election {
     }
 
     /// C3: takes the leader's label off. Never held up by a store that does not answer.
-    pub(super) fn stand_down(&mut self, unheld: Unheld, view: &View, commands: &mut Vec<Command>) {
+    pub(super) fn stand_down(&mut self, unheld: Unheld, step: &mut Step) {
+        let view = step.view;
         let Unheld { reason, known } = unheld;
         if view.desired == Desired::Withdraw {
-            self.suspend_jobs(view, commands);
+            self.suspend_jobs(step);
         }
         self.let_nothing_run();
         if matches!(&self.phase, Phase::HandingOver(handover) if handover.target().is_some()) {
@@ -117,13 +119,13 @@ impl Election {
             losing.reason = reason;
         }
         let stored = self.stored.clone().unwrap_or(Stored::Absent);
-        self.maintain(&stored, None, view, commands);
+        self.maintain(&stored, None, step);
         // One that is refused may not touch what belongs to another, and one that is paused nothing new.
         let untouched =
             (known && reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);
         let course = if untouched { Course::Await } else { Course::Follow };
         if view.desired != Desired::Withdraw {
-            self.steer(course, view, commands);
+            self.steer(course, step);
         }
         if self.somebody_may_lead(view) || self.lets_run(course, view) {
             // Nothing is told of who leads elsewhere before nobody leads here.
@@ -131,16 +133,16 @@ impl Election {
             return;
         }
         if let Some(Losing { holder, since, reason }) = self.losing.take() {
-            commands.push(Command::Announce(Announcement::Transition(Transition {
+            step.announce(Announcement::Transition(Transition {
                 term: self.highest_term,
                 leader: None,
                 previous: Some(holder),
                 reason,
                 took: view.now.since(since),
-            })));
+            }));
         }
         if let Stored::Held(_, rival) = stored {
-            self.follow(rival, commands);
+            self.follow(rival, step);
         } else if !known {
             self.situation = match reason {
                 Reason::LockLost => Situation::LockLost,
@@ -150,19 +152,20 @@ impl Election {
         }
     }
 
-    fn follow(&mut self, rival: Rival, commands: &mut Vec<Command>) {
+    fn follow(&mut self, rival: Rival, step: &mut Step) {
         self.last = None;
         self.failure = None;
         self.highest_term = self.highest_term.max(rival.term);
         let known = matches!(&self.situation, Situation::LedElsewhere(known) if *known == rival);
         if !known {
-            commands.push(Command::Announce(Announcement::LedElsewhere(rival.clone())));
+            step.announce(Announcement::LedElsewhere(rival.clone()));
         }
         self.situation = Situation::LedElsewhere(rival);
     }
 
     /// C3, W3: the lock is nobody's: takes it, if there is somebody to lead.
-    pub(super) fn take_lock(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
+    pub(super) fn take_lock(&mut self, stored: &Stored, step: &mut Step) {
+        let view = step.view;
         let shows = self.somebody_may_lead(view) || self.lets_run(Course::Await, view);
         if shows && view.keeping.when_lost == WhenLost::Demote {
             return;
@@ -176,43 +179,43 @@ impl Election {
         {
             // Somebody deleted it, or the store was put back. The other cluster may not know yet.
             self.situation = Situation::LockLost;
-            self.wake_at(until);
+            step.wake_at(until);
             return;
         }
         let own = stored.written().filter(|record| record.election == self.uid).or(self.last.as_ref()).cloned();
-        match self.decide(own.as_ref(), view) {
-            Decision::Keep(candidate) => self.write(stored, Some(candidate), Reason::LockLost, view, commands),
-            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, view, commands),
+        match self.decide(own.as_ref(), step) {
+            Decision::Keep(candidate) => self.write(stored, Some(candidate), Reason::LockLost, step),
+            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
             Decision::Wait(why, until) => {
                 self.situation = Situation::Recovering(why, until);
-                self.wake_at(until);
+                step.wake_at(until);
             }
             Decision::Vacate(_) | Decision::Nobody => {
                 self.situation = Situation::Vacant;
-                self.maintain(stored, None, view, commands);
-                self.steer(Course::Follow, view, commands);
+                self.maintain(stored, None, step);
+                self.steer(Course::Follow, step);
             }
         }
     }
 
     /// C5, W3: nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
-    pub(super) fn release(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
+    pub(super) fn release(&mut self, stored: &Stored, step: &mut Step) {
+        let view = step.view;
         let Stored::Record(version, record) = stored else { return };
         let unsettled = record.holder.is_some() || self.somebody_may_lead(view) || self.lets_run(Course::Follow, view);
         if !view.keeping.shared || unsettled || !matches!(self.phase, Phase::Idle) {
             return;
         }
-        if self.winds_down(view) {
+        if self.winds_down(step) {
             return;
         }
         if let Some(ended) = self.ended(record, view) {
-            if !self.inspects(view, commands) {
-                self.amend(record, *version, ended, view, commands);
+            if !self.inspects(step) {
+                self.amend(record, *version, ended, step);
             }
             return;
         }
-        let op = self.next_op();
-        commands.push(Command::ReleaseRecord { op, key: view.key.clone(), version: *version });
+        let op = step.request(Command::ReleaseRecord { key: view.key.clone(), version: *version });
         self.phase = Phase::Releasing(op, Box::new(record.clone()));
     }
 

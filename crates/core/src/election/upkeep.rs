@@ -1,7 +1,7 @@
 //! Outside of handovers: puts right what is written on the other pods, and rids the record of what is cleaned up.
 
 use super::records::Intent;
-use super::view::View;
+use super::step::Step;
 use super::{Election, Phase};
 use crate::handover::{Purpose, not_a_conflict};
 use crate::{
@@ -20,7 +20,7 @@ pub(super) struct Upkeep {
 
 #[derive(Clone, Debug)]
 enum UpkeepState {
-    Writing,
+    Writing(OpId),
     /// The pod is not what the cache shows.
     Unread,
     Reading(OpId),
@@ -28,23 +28,23 @@ enum UpkeepState {
 
 impl Upkeep {
     /// A write that was just sent.
-    pub(super) fn new(write: WritePod, demotes: bool) -> Self {
-        Self { demotes, write, state: UpkeepState::Writing }
+    pub(super) fn new(op: OpId, write: WritePod, demotes: bool) -> Self {
+        Self { demotes, write, state: UpkeepState::Writing(op) }
     }
 
     pub(super) fn awaits(&self, op: OpId) -> bool {
         match &self.state {
-            UpkeepState::Writing => self.write.op == op,
             UpkeepState::Unread => false,
-            UpkeepState::Reading(expected) => *expected == op,
+            UpkeepState::Writing(expected) | UpkeepState::Reading(expected) => *expected == op,
         }
     }
 }
 
 impl Election {
     /// The record is right: puts the other pods right, and drops from the record what is cleaned up.
-    pub(super) fn settle(&mut self, stored: &Stored, leader: Option<&Pod>, view: &View, commands: &mut Vec<Command>) {
-        let clean = self.maintain(stored, leader, view, commands);
+    pub(super) fn settle(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) {
+        let view = step.view;
+        let clean = self.maintain(stored, leader, step);
         if clean {
             self.failure = None;
         }
@@ -57,43 +57,30 @@ impl Election {
                 elector: self.elector.clone(),
                 ..record.clone()
             };
-            self.amend(record, version, tidied, view, commands);
+            self.amend(record, version, tidied, step);
         }
     }
 
     /// Writes a record that names the same holder in the same term.
-    pub(super) fn amend(
-        &mut self,
-        replaced: &Record,
-        version: Version,
-        record: Record,
-        view: &View,
-        commands: &mut Vec<Command>,
-    ) {
-        let op = self.next_op();
-        let (key, expected) = (view.key.clone(), Some(version));
-        commands.push(Command::WriteRecord { op, key: key.clone(), expected, record: record.clone() });
+    pub(super) fn amend(&mut self, replaced: &Record, version: Version, record: Record, step: &mut Step) {
+        let (key, expected) = (step.view.key.clone(), Some(version));
+        let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: record.clone() });
         let (replaced, fenced) = (Some(replaced.clone()), self.fenced == expected);
         let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
     /// Puts right what is written on all pods but the leader; returns whether nothing was left to do.
-    pub(super) fn maintain(
-        &mut self,
-        stored: &Stored,
-        leader: Option<&Pod>,
-        view: &View,
-        commands: &mut Vec<Command>,
-    ) -> bool {
+    pub(super) fn maintain(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) -> bool {
+        let view = step.view;
         // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
         let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
         let scopes = records.flat_map(|record| record.former.iter().chain([&record.scope])).chain(&self.scopes);
         let former: Vec<Markings> =
             scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
         let term = self.highest_term;
-        let mut clean = !self.reread(commands);
-        self.fence_promotions(leader, &former, view, commands);
+        let mut clean = !self.reread(step);
+        self.fence_promotions(leader, &former, step);
         clean &= !leader.is_some_and(|leader| self.troubles.has(&leader.uid, PodChange::Promote));
         for pod in view.pods.iter().copied().filter(|pod| leader.is_none_or(|leader| leader.uid != pod.uid)) {
             if self.maintenance.contains_key(&pod.uid) || self.promotions.contains(&pod.uid) {
@@ -121,29 +108,26 @@ impl Election {
             clean = false;
             let urgent = markings.shows_leader(pod);
             if let Some(until) = self.troubles.waits(&pod.uid, change, urgent, view.now) {
-                self.wake_at(until);
+                step.wake_at(until);
                 continue;
             }
             let unexpected = urgent || (self.wrote(pod) && !former.iter().any(|old| old.has_leftover(pod, markings)));
             let told = self.troubles.has(&pod.uid, change);
             if change == PodChange::Demote && unexpected && !told && record_is_settled(stored) {
-                commands.push(drift(pod));
+                step.announce(drift(pod));
             }
-            let write = WritePod::new(self.next_op(), change, pod, patch);
-            self.maintenance.insert(pod.uid.clone(), Upkeep::new(write.clone(), urgent));
-            commands.push(Command::WritePod(write));
+            let write = WritePod::new(change, pod, patch);
+            let op = step.request(Command::WritePod(write.clone()));
+            self.maintenance.insert(pod.uid.clone(), Upkeep::new(op, write, urgent));
         }
         clean
     }
 
     /// Asks for the pods that are not what the cache shows; returns whether there are any.
-    pub(super) fn reread(&mut self, commands: &mut Vec<Command>) -> bool {
-        let ops = &mut self.ops;
+    pub(super) fn reread(&mut self, step: &mut Step) -> bool {
         for upkeep in self.maintenance.values_mut() {
             if let UpkeepState::Unread = upkeep.state {
-                *ops += 1;
-                commands.push(Command::ReadPod { op: OpId(*ops), name: upkeep.write.name.clone() });
-                upkeep.state = UpkeepState::Reading(OpId(*ops));
+                upkeep.state = UpkeepState::Reading(step.request(Command::ReadPod { name: upkeep.write.name.clone() }));
             }
         }
         !self.maintenance.is_empty()
@@ -188,6 +172,6 @@ fn record_is_settled(stored: &Stored) -> bool {
     stored.record().is_some_and(|record| record.holder.is_some())
 }
 
-pub(super) fn drift(pod: &Pod) -> Command {
-    Command::Announce(Announcement::LabelDrift { pod: pod.name.clone(), uid: pod.uid.clone() })
+pub(super) fn drift(pod: &Pod) -> Announcement {
+    Announcement::LabelDrift { pod: pod.name.clone(), uid: pod.uid.clone() }
 }

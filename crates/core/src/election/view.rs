@@ -1,5 +1,6 @@
 //! What an election is shown, and what it shows.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{
@@ -39,7 +40,7 @@ pub struct View<'a> {
     /// The pods that this election may have to write to: the selected ones, and those that it wrote to under earlier specs.
     pub pods: &'a [&'a Pod],
     /// The nodes by name.
-    pub node: &'a dyn Fn(&str) -> Option<&'a Node>,
+    pub nodes: &'a BTreeMap<String, Node>,
     /// The pod whose probe fails, if it is the leader.
     pub probe_failed: Option<&'a Uid>,
     /// Locks that this election holds under other keys than its present one.
@@ -90,15 +91,20 @@ pub enum WhenLost {
 
 impl View<'_> {
     /// The same with other pods and other locks.
-    pub(super) fn of<'b>(
-        &'b self,
-        pods: &'b [&'b Pod],
-        strays: &'b [(Key, Stored)],
-        node: &'b dyn Fn(&str) -> Option<&'b Node>,
-    ) -> View<'b> {
+    pub(super) fn of<'b>(&'b self, pods: &'b [&'b Pod], strays: &'b [(Key, Stored)]) -> View<'b> {
         let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
-        let &View { failover_delay, status_term, probe_failed, keeping, cluster, workloads, jobs, wind_down, .. } =
-            self;
+        let &View {
+            failover_delay,
+            status_term,
+            probe_failed,
+            keeping,
+            cluster,
+            workloads,
+            jobs,
+            wind_down,
+            nodes,
+            ..
+        } = self;
         View {
             now,
             wall,
@@ -115,7 +121,7 @@ impl View<'_> {
             jobs,
             wind_down,
             pods,
-            node,
+            nodes,
             probe_failed,
             strays,
             keeping,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::legacy::seconds;
+use super::step::Step;
 use super::view::View;
 use super::{Election, Phase};
 use crate::{Command, Failure, Instant, Pod, Wish, Workload, WorkloadId};
@@ -65,7 +66,8 @@ impl WindDown {
 
 impl Election {
     /// W3: whether the lock is kept although nothing is let run any more, because something of it still runs, or may.
-    pub(super) fn winds_down(&mut self, view: &View) -> bool {
+    pub(super) fn winds_down(&mut self, step: &mut Step) -> bool {
+        let view = step.view;
         let until = self.over_at(view);
         let settles = self.held_workloads(view).filter_map(|w| self.wind_down.settles_at(w, view.now)).max();
         if view.now >= until || (settles.is_none() && !self.held_workloads(view).any(|workload| workload.remains)) {
@@ -73,18 +75,18 @@ impl Election {
         }
         self.wind_down.inspected = false;
         self.winding_down = Some(until);
-        self.wake_at(settles.map_or(until, |settles| settles.min(until)));
+        step.wake_at(settles.map_or(until, |settles| settles.min(until)));
         true
     }
 
     /// W4: reads at the API server what still runs, unless that was done or has had its time; returns whether that is awaited.
-    pub(super) fn inspects(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+    pub(super) fn inspects(&mut self, step: &mut Step) -> bool {
+        let view = step.view;
         let workloads: Vec<WorkloadId> = self.held_workloads(view).map(|workload| workload.id.clone()).collect();
         if self.wind_down.inspected || workloads.is_empty() || view.now >= self.over_at(view) {
             return false;
         }
-        let op = self.next_op();
-        commands.push(Command::ReadWorkloads { op, workloads });
+        let op = step.request(Command::ReadWorkloads { workloads });
         self.phase = Phase::Inspecting(op);
         true
     }

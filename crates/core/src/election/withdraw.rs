@@ -1,6 +1,7 @@
 //! Gives up locks and labels: of an election that is deleted, and of a key that is not its own any more.
 
 use super::records::{Intent, add_former};
+use super::step::Step;
 use super::upkeep::Upkeep;
 use super::view::{Desired, Situation, View};
 use super::{Election, Phase};
@@ -20,12 +21,13 @@ pub(super) enum Withdrawal {
 
 impl Election {
     /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
-    pub(super) fn give_up_workloads(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
-        self.release_workloads(view, commands) && !self.winds_down(view)
+    pub(super) fn give_up_workloads(&mut self, step: &mut Step) -> bool {
+        self.release_workloads(step) && !self.winds_down(step)
     }
 
     /// H12: takes off all labels, then the record.
-    pub(super) fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
+    pub(super) fn withdraw(&mut self, stored: &Stored, step: &mut Step) -> bool {
+        let view = step.view;
         let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.uid);
         let clean = !own && self.is_clean(view);
         if self.withdrawal == Withdrawal::Done && !clean {
@@ -36,7 +38,7 @@ impl Election {
         }
         if self.withdrawal == Withdrawal::Done || (clean && self.withdrawal == Withdrawal::Listed) {
             if self.withdrawal != Withdrawal::Done {
-                self.tell_what_is_left(view, commands);
+                self.tell_what_is_left(step);
             }
             self.withdrawal = Withdrawal::Done;
             self.leader = None;
@@ -49,7 +51,7 @@ impl Election {
         match (stored, version) {
             (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.uid => {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
-                self.withdraw_without_record(stored.written(), view, commands)
+                self.withdraw_without_record(stored.written(), step)
             }
             (Stored::Record(version, record), _)
                 if record.holder.is_none()
@@ -63,9 +65,7 @@ impl Election {
             (_, Some(version)) => {
                 let mut record = self.make_record(view, None, stored.written(), view.wall);
                 add_former(&mut record, stray_scopes(view.strays));
-                let op = self.next_op();
-                commands.push(Command::WriteRecord {
-                    op,
+                let op = step.request(Command::WriteRecord {
                     key: view.key.clone(),
                     expected: Some(version),
                     record: record.clone(),
@@ -76,7 +76,7 @@ impl Election {
                 self.phase = Phase::Writing(op, Box::new(intent));
                 false
             }
-            (_, None) => self.withdraw_without_record(None, view, commands),
+            (_, None) => self.withdraw_without_record(None, step),
         }
     }
 
@@ -85,18 +85,20 @@ impl Election {
         view.pods.iter().all(|pod| !self.wrote(pod) || self.troubles.is_left(pod, view))
     }
 
-    fn tell_what_is_left(&self, view: &View, commands: &mut Vec<Command>) {
+    fn tell_what_is_left(&self, step: &mut Step) {
+        let view = step.view;
         for pod in view.pods.iter().filter(|pod| self.wrote(pod)) {
             let Some(why) = self.troubles.why_left(&pod.uid) else { continue };
             let (pod, uid, why) = (pod.name.clone(), pod.uid.clone(), why.to_owned());
-            commands.push(Command::Announce(Announcement::LabelsLeft { pod, uid, why }));
+            step.announce(Announcement::LabelsLeft { pod, uid, why });
         }
     }
 
     /// With no record of its own to go by: takes off what is found on the pods. Returns whether to look again.
-    fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn withdraw_without_record(&mut self, other: Option<&Record>, step: &mut Step) -> bool {
+        let view = step.view;
         if self.withdrawal != Withdrawal::Confirmed {
-            self.maintain_removal(other, view, commands);
+            self.maintain_removal(other, step);
             return false;
         }
         let mut selectors = view.scope.selectors_with(other);
@@ -108,35 +110,36 @@ impl Election {
             self.withdrawal = Withdrawal::Listed;
             return true;
         }
-        let op = self.next_op();
-        commands.push(Command::ListPods { op, selectors });
+        let op = step.request(Command::ListPods { selectors });
         self.phase = Phase::Verifying(op, None);
         false
     }
 
-    fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
-        self.reread(commands);
+    fn maintain_removal(&mut self, other: Option<&Record>, step: &mut Step) {
+        let view = step.view;
+        self.reread(step);
         for pod in view.pods.iter().copied() {
             if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.is_left(pod, view) {
                 continue;
             }
             if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
-                self.wake_at(until);
+                step.wake_at(until);
                 continue;
             }
             let scopes = other.into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
             let scopes = scopes.chain(stray_scopes(view.strays)).chain(&self.scopes).chain([view.scope]);
             let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
             let patch = Markings::removal(&all, pod);
-            let write = WritePod::new(self.next_op(), PodChange::Remove, pod, patch);
-            self.maintenance.insert(pod.uid.clone(), Upkeep::new(write.clone(), false));
-            commands.push(Command::WritePod(write));
+            let write = WritePod::new(PodChange::Remove, pod, patch);
+            let op = step.request(Command::WritePod(write.clone()));
+            self.maintenance.insert(pod.uid.clone(), Upkeep::new(op, write, false));
         }
     }
 
     /// H6: a lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
     /// with an older spec can go on with it; it is deleted when the present one is settled.
-    pub(super) fn clear_strays(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
+    pub(super) fn clear_strays(&mut self, step: &mut Step) -> bool {
+        let view = step.view;
         self.cleared.retain(|key, (seen, made)| {
             let still = |stray: &Stored| {
                 stray.version().is_some_and(|version| made.map_or(version <= *seen, |made| version < made))
@@ -160,8 +163,7 @@ impl Election {
             if !emptied {
                 let mut record = self.make_record(view, None, stray.written(), Timestamp(0));
                 record.term = self.highest_term;
-                let op = self.next_op();
-                commands.push(Command::WriteRecord { op, key: key.clone(), expected: Some(version), record });
+                let op = step.request(Command::WriteRecord { key: key.clone(), expected: Some(version), record });
                 self.phase = Phase::Clearing(op, key.clone(), version);
                 return true;
             }
@@ -175,8 +177,7 @@ impl Election {
                 }
             };
             if settled {
-                let op = self.next_op();
-                commands.push(Command::DeleteRecord { op, key: key.clone(), version });
+                let op = step.request(Command::DeleteRecord { key: key.clone(), version });
                 self.phase = Phase::Clearing(op, key.clone(), version);
                 return true;
             }

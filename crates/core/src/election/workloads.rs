@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Election;
+use super::step::Step;
 use super::view::View;
 use crate::backoff::Backoff;
 use crate::{
@@ -25,6 +26,8 @@ pub(super) struct Steering {
     up: BTreeMap<WorkloadId, Backoff>,
     pub(super) down: BTreeMap<WorkloadId, Backoff>,
     owner: String,
+    /// What this process wrote up to this one, it wrote before it began to decide this election anew.
+    before: OpId,
     /// For what somebody else changes again and again.
     contest: Backoff,
     contested: BTreeMap<WorkloadId, Instant>,
@@ -85,8 +88,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const CONTESTED: Duration = Duration::from_secs(30);
 
 impl Steering {
-    pub(super) fn new(owner: &str) -> Self {
+    pub(super) fn new(owner: &str, before: OpId) -> Self {
         Self {
+            before,
             pending: BTreeMap::new(),
             unsure: BTreeSet::new(),
             failures: BTreeMap::new(),
@@ -123,7 +127,8 @@ impl Election {
     }
 
     /// Brings the workloads to what the leadership wants; returns whether nothing is left to do.
-    pub(super) fn steer(&mut self, course: Course, view: &View, commands: &mut Vec<Command>) -> bool {
+    pub(super) fn steer(&mut self, course: Course, step: &mut Step) -> bool {
+        let view = step.view;
         self.steering.leads = course.term().is_some();
         let Some(workloads) = view.workloads else { return false };
         let known = |id: &WorkloadId| workloads.iter().any(|workload| workload.id == *id);
@@ -131,7 +136,7 @@ impl Election {
         self.steering.contested.retain(|id, at| known(id) && view.now.since(*at) < CONTESTED);
         self.wind_down.retain(known);
         if let Some(first) = self.steering.contested.values().min().copied() {
-            self.wake_at(first + CONTESTED);
+            step.wake_at(first + CONTESTED);
         }
         let due =
             |id: &WorkloadId| course.term().is_some_and(|term| view.jobs.iter().any(|plan| plan.job(term) == *id));
@@ -152,11 +157,11 @@ impl Election {
                 continue;
             };
             settled = false;
-            self.meet(&need, workload, course, view, commands);
+            self.meet(&need, workload, course, step);
         }
-        settled &= self.start_jobs(course, view, commands);
+        settled &= self.start_jobs(course, step);
         if workloads.iter().any(|workload| workload.remains && !workload.setting.runs()) {
-            self.wake_at(view.now + LOOK_AGAIN);
+            step.wake_at(view.now + LOOK_AGAIN);
         }
         let lets_run = self.lets_run(course, view);
         self.wind_down.note_all(lets_run, view.now);
@@ -177,17 +182,19 @@ impl Election {
     }
 
     /// Without the lock, what was made for this cluster's term is not let run, whatever else is wanted of the election.
-    pub(super) fn suspend_jobs(&mut self, view: &View, commands: &mut Vec<Command>) {
+    pub(super) fn suspend_jobs(&mut self, step: &mut Step) {
+        let view = step.view;
         for job in view.workloads.into_iter().flatten().filter(|job| matches!(job.wish, Wish::FollowTerm(_))) {
             if let Some(need) = self.need(job, Course::Follow, view) {
-                self.meet(&need, job, Course::Follow, view, commands);
+                self.meet(&need, job, Course::Follow, step);
             }
         }
     }
 
     /// Gives the workloads back; returns whether all are.
-    pub(super) fn release_workloads(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
-        self.steer(Course::Follow, view, commands)
+    pub(super) fn release_workloads(&mut self, step: &mut Step) -> bool {
+        let view = step.view;
+        self.steer(Course::Follow, step)
             || view.workloads.is_some_and(|workloads| {
                 // What is refused for good does not keep an election from being deleted.
                 let given_up =
@@ -297,7 +304,7 @@ impl Election {
     fn is_off(&self, workload: &Workload) -> bool {
         let stamped = self
             .claim_of(workload)
-            .is_some_and(|claim| !claim.enabled && claim.writer == self.elector && claim.write > self.before);
+            .is_some_and(|claim| !claim.enabled && claim.writer == self.elector && claim.write > self.steering.before);
         workload.finished || (!workload.setting.runs() && stamped && !self.is_unsure(&workload.id))
     }
 
@@ -324,7 +331,8 @@ impl Election {
         if self.is_off(workload) { workload.deletable.then_some(Need::DeleteRunning) } else { Some(Need::Disable) }
     }
 
-    fn meet(&mut self, need: &Need, workload: &Workload, course: Course, view: &View, commands: &mut Vec<Command>) {
+    fn meet(&mut self, need: &Need, workload: &Workload, course: Course, step: &mut Step) {
+        let view = step.view;
         let id = &workload.id;
         let disables = matches!(need, Need::Disable);
         match self.steering.pending.get(id) {
@@ -346,16 +354,16 @@ impl Election {
         let waits = self.workloads_wait(view.now).filter(|_| matches!(need, Need::Enable));
         let held_up = [backoff, contest, waits].into_iter().flatten().max();
         if let Some(until) = held_up {
-            self.wake_at(until);
+            step.wake_at(until);
             return;
         }
         if contested {
             self.steering.contest.delay_shortly(view.now);
             if self.steering.contested.insert(id.clone(), view.now).is_none() {
-                commands.push(Command::Announce(Announcement::Workload(id.clone(), WorkloadChange::Contested)));
+                step.announce(Announcement::Workload(id.clone(), WorkloadChange::Contested));
             }
         }
-        let op = self.next_op();
+        let op = step.next_op();
         let before = workload.setting;
         let known = workload.claim.as_ref().map(|claim| claim.kept);
         let claim = |enabled: bool, kept: Setting| {
@@ -397,11 +405,10 @@ impl Election {
                 let running = matches!(need, Need::DeleteRunning);
                 let change = if running { WorkloadChange::RunningDeleted } else { WorkloadChange::Deleted };
                 self.steering.pending.insert(id.clone(), Pending::Other(op, change));
-                commands.push(if running {
-                    Command::DeleteRunning { op, id, uid }
-                } else {
-                    Command::DeleteJob { op, id, uid }
-                });
+                step.request_as(
+                    op,
+                    if running { Command::DeleteRunning { id, uid } } else { Command::DeleteJob { id, uid } },
+                );
                 return;
             }
         };
@@ -415,20 +422,23 @@ impl Election {
             self.steering.unsure.insert((id.clone(), op));
         }
         self.steering.pending.insert(id.clone(), pending);
-        commands.push(Command::WriteWorkload(WriteWorkload {
+        step.request_as(
             op,
-            id: id.clone(),
-            uid: workload.uid.clone(),
-            version: workload.version,
-            setting,
-            claim,
-            after_tick,
-        }));
+            Command::WriteWorkload(WriteWorkload {
+                id: id.clone(),
+                uid: workload.uid.clone(),
+                version: workload.version,
+                setting,
+                claim,
+                after_tick,
+            }),
+        );
     }
 
     /// W7: one Job for each term. First the one of the term before goes, then the new one is made, suspended; that it was, is noted
     /// before it is let run, so that none is ever started twice.
-    fn start_jobs(&mut self, course: Course, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn start_jobs(&mut self, course: Course, step: &mut Step) -> bool {
+        let view = step.view;
         let (Some(term), Some(workloads)) = (course.term(), view.workloads) else { return true };
         let mut settled = true;
         for plan in view.jobs.iter().filter(|plan| plan.started.is_none_or(|started| started < term)) {
@@ -437,7 +447,7 @@ impl Election {
             let backoff = self.steering.up.get(&id).and_then(|backoff| backoff.waits(view.now));
             let held_up = [backoff, self.workloads_wait(view.now)].into_iter().flatten().max();
             if let Some(until) = held_up {
-                self.wake_at(until);
+                step.wake_at(until);
                 continue;
             }
             let earlier = |workload: &Workload| match workload.wish {
@@ -447,19 +457,22 @@ impl Election {
             if self.steering.pending.contains_key(&id) || workloads.iter().any(earlier) {
                 continue;
             }
-            let op = self.next_op();
+            let op = step.next_op();
             let exists = workloads.iter().any(|workload| workload.id == id);
             let change = if exists { WorkloadChange::Noted } else { WorkloadChange::Created };
             self.steering.pending.insert(id.clone(), Pending::Other(op, change));
             let plan = plan.name.clone();
-            commands.push(if exists {
-                Command::NoteJob { op, plan, term }
-            } else {
-                let (election, writer) = (self.name.clone(), self.elector.clone());
-                let kept = Setting::Suspend(true);
-                let claim = WorkloadClaim { election, enabled: false, term, writer, write: op, kept };
-                Command::CreateJob { op, plan, id, claim }
-            });
+            step.request_as(
+                op,
+                if exists {
+                    Command::NoteJob { plan, term }
+                } else {
+                    let (election, writer) = (self.name.clone(), self.elector.clone());
+                    let kept = Setting::Suspend(true);
+                    let claim = WorkloadClaim { election, enabled: false, term, writer, write: op, kept };
+                    Command::CreateJob { plan, id, claim }
+                },
+            );
         }
         settled
     }

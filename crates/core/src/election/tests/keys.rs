@@ -11,14 +11,16 @@ struct Old(Stored);
 
 impl Old {
     /// As [`Lab::answer`], for both keys; returns what was asked for, with the version that it was meant for.
-    fn answer(&mut self, lab: &mut Lab, command: &Command) -> String {
+    fn answer(&mut self, lab: &mut Lab, command: &Effect) -> String {
         let words = in_words(command);
         let made = lab.next_version();
         let (op, version, made) = match command {
-            Command::WriteRecord { op, key, expected, record } if *key == old() => {
+            Effect::Request(op, Command::WriteRecord { key, expected, record }) if *key == old() => {
                 (*op, expected.unwrap_or_default(), Stored::Record(made, record.clone()))
             }
-            Command::DeleteRecord { op, key, version } if *key == old() => (*op, *version, Stored::Absent),
+            Effect::Request(op, Command::DeleteRecord { key, version }) if *key == old() => {
+                (*op, *version, Stored::Absent)
+            }
             command => {
                 lab.locks = vec![(old(), self.0.clone())];
                 if let Some((op, outcome)) = lab.answer(command, &words) {

@@ -5,7 +5,7 @@ use super::*;
 use crate::{Setting, Wish, WorkloadId, WorkloadKind};
 
 /// Goes on until one is asked for that begins with these words; returns all of that moment, and answers nothing of it.
-fn until(lab: &mut Lab, begin: &str) -> Vec<Command> {
+fn until(lab: &mut Lab, begin: &str) -> Vec<Effect> {
     for _ in 0..20 {
         let commands = lab.step();
         if commands.iter().any(|command| in_words(command).starts_with(begin)) {
@@ -20,7 +20,7 @@ fn until(lab: &mut Lab, begin: &str) -> Vec<Command> {
     panic!("nobody asks for {begin}")
 }
 
-fn words(commands: &[Command]) -> Vec<String> {
+fn words(commands: &[Effect]) -> Vec<String> {
     commands.iter().map(in_words).collect()
 }
 
@@ -46,7 +46,7 @@ fn a_tick_is_handed_on_to_a_cronjob_alone_and_never_back() {
         lab.store(|version| Stored::Free(version, None, Some(legacy(true, &[("nightly", 60_000)]))));
         let enabling = until(&mut lab, "Enable");
         let ticks = enabling.iter().filter_map(|command| match command {
-            Command::WriteWorkload(write) => Some((write.id.kind, write.after_tick)),
+            Effect::Request(_, Command::WriteWorkload(write)) => Some((write.id.kind, write.after_tick)),
             _ => None,
         });
         let tick = expected.then_some(Timestamp(60_000));
@@ -144,7 +144,7 @@ fn what_lets_a_workload_run_is_wanted_only_while_this_cluster_leads() {
     let mut lab = cluster();
     let commands = until(&mut lab, "Enable CronJob/nightly");
     let enabling = commands.iter().find(|command| in_words(command).starts_with("Enable CronJob/nightly"));
-    let op = enabling.and_then(Command::op).unwrap();
+    let op = enabling.and_then(Effect::op).unwrap();
     assert!(lab.election.wants(op));
     // Also if what disables it has to wait.
     let id = WorkloadId { kind: WorkloadKind::CronJob, name: "nightly".into() };

@@ -659,9 +659,11 @@ fn what_could_not_be_enabled_is_disabled_before_the_lock_is_let_go_of() {
     for _ in 0..20 {
         let commands = lab.step();
         let words: Vec<String> = commands.iter().map(in_words).collect();
-        let lets_go = |command: &Command| match command {
-            Command::WriteRecord { record, .. } => record.legacy.as_ref().is_some_and(|legacy| legacy.ended),
-            command => matches!(command, Command::ReleaseRecord { .. }),
+        let lets_go = |command: &Effect| match command {
+            Effect::Request(_, Command::WriteRecord { record, .. }) => {
+                record.legacy.as_ref().is_some_and(|legacy| legacy.ended)
+            }
+            effect => matches!(effect, Effect::Request(_, Command::ReleaseRecord { .. })),
         };
         assert!(!commands.iter().any(lets_go) || !lab.workload("nightly").runs(), "{words:#?}");
         for (command, words) in commands.iter().zip(words) {
