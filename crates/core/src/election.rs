@@ -4,10 +4,13 @@
 //! store's watch tells. The rules of the handover itself are in [`handover`](super::handover).
 
 mod decide;
+mod identity;
 mod legacy;
+mod lock;
 mod promotions;
 mod records;
 mod step;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod troubles;
@@ -21,11 +24,14 @@ mod workloads;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::decide::{Candidate, Decision};
+pub(crate) use self::identity::Identity;
 use self::legacy::Inheritance;
+use self::lock::Lock;
 use self::promotions::Promotions;
 use self::records::Intent;
 pub use self::step::Effects;
 pub(crate) use self::step::{Ops, Step};
+use self::terms::Terms;
 use self::troubles::Troubles;
 use self::unheld::Losing;
 use self::upkeep::{Upkeep, drift};
@@ -36,37 +42,23 @@ use self::workloads::{Course, Steering};
 use super::backoff::Backoff;
 use super::handover::{Handover, Progress, Purpose};
 use super::{
-    Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, OpId, Outcome, Pod, PodChange,
-    PodOutcome, Reason, Record, RecordOutcome, Scope, Stored, Tenure, Term, Timestamp, Uid, Version,
+    Announcement, Command, Failure, Holder, Instant, Key, OpId, Outcome, Pod, PodChange, PodOutcome, Reason, Record,
+    RecordOutcome, Stored, Tenure, Term, Timestamp, Uid, Version,
 };
 
 /// One group's election.
 #[derive(Clone, Debug)]
 pub struct Election {
-    name: String,
-    uid: Uid,
-    elector: String,
+    id: Identity,
     ops: Ops,
-    stored: Option<Stored>,
-    newest: Version,
-    /// The version up to which no write of anybody else can arrive late any more: see [`handover`](super::handover).
-    fenced: Option<Version>,
-    /// The version of somebody else's record for which the pods were listed afresh.
-    verified: Option<Version>,
-    /// The version of another election's record, since which this election is known to be the present one of that name.
-    confirmed: Option<Version>,
-    /// What was newest when the record was asked for: an answer may be older than what the watch has brought since.
-    asked_at: Version,
+    lock: Lock,
+    terms: Terms,
     /// The newest generation that the API server has told, past the cache that the views are made from.
     known_generation: i64,
     /// How far it is ascertained that nothing is left, for a withdrawal.
     withdrawal: Withdrawal,
     /// Pods that are no more, though the cache may still show them.
     gone: BTreeSet<Uid>,
-    /// What was written under the records that were seen: a record that is deleted or edited by hand does not take it along.
-    scopes: Vec<Scope>,
-    /// The record that this cluster held last: who led when the lock was lost.
-    last: Option<Record>,
     /// The leader that is being demoted because the lock is not surely held any more.
     losing: Option<Losing>,
     unconfirmed: bool,
@@ -78,9 +70,6 @@ pub struct Election {
     listed_locks: BTreeMap<Key, Stored>,
     /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
     cleared: BTreeMap<Key, (Version, Option<Version>)>,
-    highest_term: Term,
-    /// A leader of a lower term begins a new one: the store was put back to an earlier state, and higher terms were given since.
-    reached: Term,
     phase: Phase,
     /// Those whose outcome is not known.
     promotions: Promotions,
@@ -130,11 +119,10 @@ enum Phase {
 }
 
 impl Election {
-    /// An election that has not decided anything yet. `elector` must be unique among all operators and all their starts.
+    /// An election that has not decided anything yet. `operator_id` must be unique among all operators and all their starts.
     /// `first` must be far above the ids of whatever this process may still await for the same election. `stored`: the lock with its
     /// version, as the store's watch shows it; `None`: not known.
-    pub fn new(name: String, uid: Uid, elector: String, stored: Option<(Version, Stored)>, first: OpId) -> Self {
-        let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
+    pub fn new(name: String, uid: Uid, operator_id: String, stored: Option<(Version, Stored)>, first: OpId) -> Self {
         Self {
             backoff: Backoff::new(&uid.0),
             troubles: Troubles::default(),
@@ -144,29 +132,19 @@ impl Election {
             winding_down: None,
             lingers: false,
             told: Vec::new(),
-            name,
-            uid,
-            elector,
+            id: Identity { name, uid, operator_id },
             ops: Ops::after(first),
-            stored,
-            newest,
-            fenced: None,
-            verified: None,
-            confirmed: None,
-            asked_at: newest,
+            lock: Lock::new(stored),
+            terms: Terms::default(),
             known_generation: 0,
             withdrawal: Withdrawal::Unconfirmed,
             gone: BTreeSet::new(),
-            scopes: Vec::new(),
-            last: None,
             losing: None,
             unconfirmed: false,
             led_by_rival: None,
             vanished: None,
             listed_locks: BTreeMap::new(),
             cleared: BTreeMap::new(),
-            highest_term: Term::default(),
-            reached: Term::default(),
             phase: Phase::Idle,
             promotions: Promotions::default(),
             maintenance: BTreeMap::new(),
@@ -183,7 +161,7 @@ impl Election {
     /// The same, where it had come to a term before its store was put back to an earlier state.
     #[must_use]
     pub fn that_had_reached(mut self, term: Term) -> Self {
-        (self.highest_term, self.reached) = (term, term);
+        self.terms = Terms::that_had_reached(term);
         self
     }
 
@@ -199,7 +177,7 @@ impl Election {
 
     /// The highest term that was seen.
     pub fn term(&self) -> Term {
-        self.highest_term
+        self.terms.highest()
     }
 
     /// What went wrong last and is being tried again.
@@ -234,20 +212,17 @@ impl Election {
 
     /// The version of the lock, as last known.
     pub fn version(&self) -> Option<Version> {
-        self.stored.as_ref()?.version()
+        self.lock.version()
     }
 
     /// The record, as last known.
     pub fn record(&self) -> Option<&Record> {
-        self.stored.as_ref()?.record()
+        self.lock.record()
     }
 
     /// The store's watch shows something. What is older than what is known already is ignored.
     pub fn observe(&mut self, at: Version, stored: Stored) {
-        if at > self.newest {
-            self.newest = at;
-            self.stored = Some(stored);
-        }
+        self.lock.observe(at, stored);
     }
 
     /// Takes the outcome of a command.
@@ -268,7 +243,7 @@ impl Election {
             }
             (Phase::Verifying(expected, version), Outcome::PodsListed(listed)) if expected == op => {
                 match (listed, version) {
-                    (Ok(_), Some(version)) => self.verified = Some(version),
+                    (Ok(_), Some(version)) => self.lock.verify(version),
                     (Ok(_), None) => self.withdrawal = Withdrawal::Listed,
                     (Err(failure), _) => self.fail(failure, now),
                 }
@@ -283,7 +258,7 @@ impl Election {
             }
             (Phase::WriteUnknown(Some(expected), intent), Outcome::RecordRead(read)) if expected == op => {
                 self.take_read(read, now);
-                match &self.stored {
+                match self.lock.stored() {
                     Some(Stored::Record(version, record)) if *record == intent.record.clone().at(*version) => {
                         self.begin(*version, *intent)
                     }
@@ -312,9 +287,9 @@ impl Election {
                 match read {
                     Ok(read) => {
                         self.backoff.reset();
-                        self.known_generation = self.known_generation.max(read.generation_of(&self.uid));
+                        self.known_generation = self.known_generation.max(read.generation_of(&self.id.uid));
                         match version {
-                            Some(version) => self.confirmed = Some(version),
+                            Some(version) => self.lock.confirm(version),
                             None => self.withdrawal = Withdrawal::Confirmed,
                         }
                     }
@@ -332,13 +307,10 @@ impl Election {
             }
             (Phase::Deleting(expected), Outcome::RecordWritten(written)) if expected == op => {
                 match written {
-                    RecordOutcome::Written(version) => {
-                        self.newest = self.newest.max(version);
-                        self.stored = Some(Stored::Absent);
-                    }
-                    RecordOutcome::Conflict | RecordOutcome::Delayed => self.stored = None,
+                    RecordOutcome::Written(version) => self.lock.take_deleted(version),
+                    RecordOutcome::Conflict | RecordOutcome::Delayed => self.lock.forget(),
                     RecordOutcome::Failed(failure) => {
-                        self.stored = None;
+                        self.lock.forget();
                         self.fail(failure, now);
                     }
                 }
@@ -346,7 +318,7 @@ impl Election {
             }
             (Phase::HandingOver(mut handover), outcome) => {
                 let wrote = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
-                let result = handover.take(&self.name, op, outcome);
+                let result = handover.take(&self.id.name, op, outcome);
                 self.take_found(&mut handover, wrote, result, now);
                 Phase::HandingOver(handover)
             }
@@ -385,7 +357,7 @@ impl Election {
         }
         self.gone.extend(found.gone);
         self.listed_locks.extend(found.locks);
-        self.highest_term = self.highest_term.max(found.term);
+        self.terms.see(found.term);
         self.known_generation = self.known_generation.max(found.generation.unwrap_or_default());
     }
 
@@ -419,11 +391,11 @@ impl Election {
         }
         self.winding_down = None;
         self.lingers = view.desired == Desired::Leave && self.lets_run(Course::Await, view);
-        self.learn_terms(view);
-        self.learn_scopes();
+        self.terms.learn(&self.lock, &self.id, view);
+        self.lock.learn(&self.id.uid);
         self.unconfirmed = view.keeping.tenure != Tenure::Ended && !view.keeping.tenure.lasts(view.now);
         self.note_rival(view);
-        self.inheritance.note(self.stored.as_ref(), view);
+        self.inheritance.note(self.lock.stored(), view);
         self.note_wait(view.now);
         if let Some(unheld) = self.unheld(view) {
             if view.now < view.keeping.not_before {
@@ -449,7 +421,7 @@ impl Election {
             Phase::Idle => self.idle(step),
             Phase::WriteUnknown(None, intent) => {
                 let op = step.request(Command::ReadRecord { key: intent.key.clone() });
-                self.asked_at = self.newest;
+                self.lock.note_asked();
                 self.phase = Phase::WriteUnknown(Some(op), intent);
                 false
             }
@@ -464,8 +436,7 @@ impl Election {
     fn hand_over(&mut self, mut handover: Box<Handover>, step: &mut Step) -> bool {
         let view = step.view;
         self.situation = Situation::HandingOver;
-        let superseded = self.stored.as_ref().is_none_or(|stored| stored.version() != Some(handover.version));
-        if superseded && self.newest >= handover.version {
+        if self.lock.is_past(handover.version) {
             // Somebody else wrote or deleted the record meanwhile: whatever is missing, is decided anew.
             return true;
         }
@@ -479,7 +450,7 @@ impl Election {
         }
         if handover.is_refused() && handover.target().is_some_and(|target| self.gives_way(&target.uid, view)) {
             if handover.has_fenced() {
-                self.fenced = Some(handover.version);
+                self.lock.fence(handover.version);
             }
             return true;
         }
@@ -487,18 +458,18 @@ impl Election {
         let promoting = |pod: &Pod| promotions.may_come_to(pod);
         let troubles = &self.troubles;
         let left = |pod: &Pod| troubles.is_left(pod, view);
-        match handover.advance(&self.name, &promoting, &left, step) {
+        match handover.advance(&self.id.name, &promoting, &left, step) {
             Progress::Waiting => {
                 self.phase = Phase::HandingOver(handover);
                 false
             }
             Progress::Abandoned => {
-                self.stored = None;
+                self.lock.forget();
                 true
             }
             Progress::Done => {
                 if handover.fenced {
-                    self.fenced = Some(handover.version);
+                    self.lock.fence(handover.version);
                 }
                 self.finish(*handover, step);
                 true
@@ -557,11 +528,11 @@ impl Election {
             // There may be another election of that name already. And what the caches show may be from before the last handover.
             self.ask_election(None, step);
             if !view.key.is_none() {
-                self.stored = None;
+                self.lock.forget();
             }
             return false;
         }
-        let Some(stored) = self.stored.clone() else {
+        let Some(stored) = self.lock.stored().cloned() else {
             self.read_record(step);
             return false;
         };
@@ -572,10 +543,10 @@ impl Election {
             return self.idle_beside_foreign(what.clone(), step);
         }
         if let Some(record) = stored.written()
-            && record.election == self.uid
+            && record.election == self.id.uid
             && record.generation > view.generation
         {
-            return self.idle_behind_record(stored, step);
+            return self.idle_behind_record(stored.version(), step);
         }
         if let (Stored::Held(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
             return false;
@@ -601,12 +572,11 @@ impl Election {
 
     /// H10: the record was written for a generation of the election that is not seen yet. Or for one that never was: somebody edited
     /// the record, or the cluster was put back to an earlier state, and the lock is in a store that was not.
-    fn idle_behind_record(&mut self, stored: Stored, step: &mut Step) -> bool {
+    fn idle_behind_record(&mut self, version: Option<Version>, step: &mut Step) -> bool {
         self.situation = Situation::Stale;
-        let version = stored.version();
-        if version.is_some() && self.confirmed == version {
+        if self.lock.is_confirmed(version) {
             // The API server was asked since, and knows of none that is later than this view's.
-            self.stored = Some(stored.disbelieved());
+            self.lock.disbelieve();
             return true;
         }
         self.ask_election(version, step);
@@ -626,7 +596,7 @@ impl Election {
             return false;
         }
         // Nobody tells when it goes: it is looked at again, more and more seldom.
-        self.stored = None;
+        self.lock.forget();
         self.backoff.delay(view.now);
         if let Some(until) = self.backoff.waits(view.now) {
             step.wake_at(until);
@@ -644,13 +614,13 @@ impl Election {
         };
         let settled = self.is_settled(&decision, record, view);
         if let (false, Some(record), Some(version)) = (settled, record, stored.version())
-            && self.fenced != Some(version)
-            && self.verified != Some(version)
+            && !self.lock.is_fenced(Some(version))
+            && !self.lock.is_verified(version)
         {
             // Somebody else's record: what the caches show of the pods may be older than it.
             let selectors = view.scope.selectors_with(Some(record));
             if selectors.is_empty() {
-                self.verified = Some(version);
+                self.lock.verify(version);
                 return true;
             }
             let op = step.request(Command::ListPods { selectors });
@@ -658,8 +628,8 @@ impl Election {
             return false;
         }
         if let (false, Some(record), Some(version)) = (settled, record, stored.version())
-            && record.election != self.uid
-            && self.confirmed != Some(version)
+            && record.election != self.id.uid
+            && !self.lock.is_confirmed(Some(version))
         {
             self.ask_election(Some(version), step);
             return false;
@@ -714,11 +684,11 @@ impl Election {
     fn keep(&mut self, candidate: Candidate, stored: &Stored, step: &mut Step) -> bool {
         let view = step.view;
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return false };
-        if record.scope != *view.scope || record.election != self.uid {
+        if record.scope != *view.scope || record.election != self.id.uid {
             self.write(stored, Some(candidate), Reason::SpecChanged, step);
             return false;
         }
-        if record.term < self.reached {
+        if self.terms.is_outdated(record.term) {
             self.write(stored, Some(candidate), Reason::LockRestored, step);
             return false;
         }
@@ -730,7 +700,7 @@ impl Election {
             self.maintain(stored, Some(pod), step);
             return false;
         }
-        if self.fenced != Some(version) {
+        if !self.lock.is_fenced(Some(version)) {
             self.write(stored, Some(candidate), Reason::Resumed, step);
             return false;
         }
@@ -745,15 +715,11 @@ impl Election {
     fn leads_incompletely(&mut self, candidate: Candidate, record: Option<&Record>, step: &mut Step) -> bool {
         let view = step.view;
         let (Candidate::Pod(pod), Some(record)) = (candidate, record) else { return false };
-        let current = record.scope == *view.scope && record.election == self.uid;
+        let current = record.scope == *view.scope && record.election == self.id.uid;
         let until = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now);
         let Some(until) = until.filter(|_| current && view.scope.markings.shows_leader(pod)) else { return false };
         step.wake_at(until);
         true
-    }
-
-    fn wrote(&self, pod: &Pod) -> bool {
-        pod.annotations.get(ELECTION_ANNOTATION) == Some(&self.name)
     }
 
     fn fail(&mut self, failure: Failure, now: Instant) {

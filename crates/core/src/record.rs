@@ -46,6 +46,11 @@ impl Record {
         self
     }
 
+    /// What was written on which pods: under earlier records, then under this one.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.former.iter().chain([&self.scope])
+    }
+
     /// The markings of earlier specs that are not cleaned up yet.
     pub(super) fn former_markings(&self) -> Vec<Markings> {
         self.former.iter().map(|scope| scope.markings.clone()).collect()

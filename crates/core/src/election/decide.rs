@@ -127,12 +127,12 @@ impl Election {
     ) -> Decision<'a> {
         let holder = record.and_then(|record| record.holder.as_ref());
         match (holder, fitness) {
-            (Some(holder), Ok(())) if holder.uid == self.uid => {
+            (Some(holder), Ok(())) if holder.uid == self.id.uid => {
                 self.unfit = None;
                 self.situation = Situation::Led;
                 Decision::Keep(Candidate::Cluster)
             }
-            (Some(holder), Err(why)) if holder.uid == self.uid => {
+            (Some(holder), Err(why)) if holder.uid == self.id.uid => {
                 let until = self.may_recover(&holder.uid, why, view);
                 until.map_or(Decision::Vacate(Reason::LeaderUnfit(why)), |until| Decision::Wait(why, until))
             }
@@ -159,7 +159,7 @@ impl Election {
         let shows = |pod: &&Pod| view.scope.markings.shows_leader(pod) && view.scope.selector.matches(&pod.labels);
         let mut showing = view.pods.iter().copied().filter(shows);
         let pod =
-            showing.next().filter(|pod| self.wrote(pod) && standing(pod, node_of(pod, view), view.rules).is_ok())?;
+            showing.next().filter(|pod| self.id.wrote(pod) && standing(pod, node_of(pod, view), view.rules).is_ok())?;
         showing.next().is_none().then_some(pod)
     }
 
@@ -187,15 +187,15 @@ impl Election {
     /// Whether the record and the leader's labels are as they should be.
     pub(super) fn is_settled(&self, decision: &Decision, record: Option<&Record>, view: &View) -> bool {
         let Some(record) = record else { return matches!(decision, Decision::Nobody) };
-        let current = record.scope == *view.scope && record.election == self.uid;
+        let current = record.scope == *view.scope && record.election == self.id.uid;
         match decision {
             Decision::Keep(Candidate::Pod(pod)) => {
                 current
-                    && record.term >= self.reached
+                    && !self.terms.is_outdated(record.term)
                     && view.scope.markings.is_leader(pod, record.term)
                     && !has_leftover(pod, record)
             }
-            Decision::Keep(Candidate::Cluster) => current && record.term >= self.reached,
+            Decision::Keep(Candidate::Cluster) => current && !self.terms.is_outdated(record.term),
             Decision::Nobody => current,
             Decision::Wait(..) => true,
             Decision::Elect(..) | Decision::Vacate(_) => false,

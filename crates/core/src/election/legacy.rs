@@ -118,7 +118,7 @@ impl Election {
 
     /// The same record, in the same term.
     fn with_legacy(&self, record: &Record, legacy: Option<Legacy>) -> Record {
-        Record { legacy, term_by_version: false, elector: self.elector.clone(), ..record.clone() }
+        Record { legacy, term_by_version: false, elector: self.id.operator_id.clone(), ..record.clone() }
     }
 
     /// While this cluster leads: whether the record says for how long what is about to be enabled may take to end. If not, it is

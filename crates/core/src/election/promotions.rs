@@ -108,7 +108,7 @@ impl Election {
     /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
     pub fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
         self.promotions.contains(&pod.uid)
-            || self.scopes.iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
+            || self.lock.scopes().iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
     }
 
     /// C4: writes to the pods whose promotions nobody waits for any more. `leader` stays as it is.
@@ -128,7 +128,7 @@ impl Election {
                 Some(pod) => Fence::due(pod.clone()),
                 None => Fence::unread(promotion.name.clone()),
             });
-            fence.advance(|pod| stamp(&self.name, self.highest_term, pod, former, view), step);
+            fence.advance(|pod| stamp(&self.id.name, self.terms.highest(), pod, former, view), step);
         }
         self.promotions = promotions;
     }

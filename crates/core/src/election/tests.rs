@@ -19,8 +19,8 @@ mod workloads;
 
 use super::*;
 use crate::{
-    ElectionRead, JobPlan, Marking, PRIORITY_ANNOTATION, Rival, Selector, SessionLife, SessionParameters,
-    TERM_ANNOTATION, Tenure, Workload, WorkloadOutcome,
+    ELECTION_ANNOTATION, ElectionRead, JobPlan, Marking, PRIORITY_ANNOTATION, Rival, Scope, Selector, SessionLife,
+    SessionParameters, TERM_ANNOTATION, Tenure, Workload, WorkloadOutcome,
 };
 use crate::{Markings, Node, NotEligible, PodOutcome, Rules};
 
@@ -803,7 +803,7 @@ fn a_record_of_an_earlier_election_is_replaced_only_by_the_present_one() {
 fn a_foreign_lock_is_looked_at_more_and_more_seldom() {
     let mut lab = Lab::led(1).restarted();
     lab.stored = Stored::Foreign("theirs".into());
-    lab.election.stored = Some(lab.stored.clone());
+    lab.election.lock = Lock::new(Some((lab.stored.version().unwrap_or_default(), lab.stored.clone())));
     assert_eq!(lab.run(), NOTHING);
     assert_eq!(*lab.election.situation(), Situation::Foreign("theirs".into()));
     let first = lab.election.wake().unwrap();
@@ -828,7 +828,7 @@ fn a_pod_that_is_gone_is_not_tried_again_while_the_cache_still_shows_it() {
 fn an_answer_that_is_older_than_the_watch_is_not_believed() {
     let mut lab = Lab::led(2);
     let (before, record) = (lab.stored.clone(), lab.record());
-    lab.election.stored = None;
+    lab.election.lock.forget();
     let command = lab.step().remove(0);
     assert_eq!(in_words(&command), "ReadRecord");
     let newer = Record { elector: "other".into(), term: Term(2), ..record };

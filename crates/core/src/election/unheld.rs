@@ -47,7 +47,7 @@ impl Election {
             Tenure::Ended => Some(Reason::LockLost),
             _ => Some(Reason::StoreLost),
         };
-        match (&self.stored, unreliable) {
+        match (self.lock.stored(), unreliable) {
             (Some(Stored::Held(..)), _) => Some(Unheld { reason: Reason::LockTaken, known: true }),
             (_, Some(reason)) if demote => Some(Unheld { reason, known: false }),
             (Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)), _) if demote => {
@@ -70,7 +70,7 @@ impl Election {
 
     /// C6: remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
     pub(super) fn note_rival(&mut self, view: &View) {
-        match &self.stored {
+        match self.lock.stored() {
             // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
             Some(Stored::Held(_, rival))
                 if rival.cluster.is_none()
@@ -107,10 +107,9 @@ impl Election {
         if !known && view.desired != Desired::Withdraw {
             // What comes back to commands that are under way is not waited for: all is read again when the store is back.
             self.phase = Phase::Idle;
-            self.stored = None;
+            self.lock.forget();
         }
-        self.fenced = None;
-        self.verified = None;
+        self.lock.distrust();
         if let Some((_, holder, _)) = self.leader.take() {
             self.losing.get_or_insert(Losing { holder, since: view.now, reason });
         }
@@ -118,7 +117,7 @@ impl Election {
             // That is why the lock or its session was seen to be gone.
             losing.reason = reason;
         }
-        let stored = self.stored.clone().unwrap_or(Stored::Absent);
+        let stored = self.lock.stored().cloned().unwrap_or(Stored::Absent);
         self.maintain(&stored, None, step);
         // One that is refused may not touch what belongs to another, and one that is paused nothing new.
         let untouched =
@@ -134,7 +133,7 @@ impl Election {
         }
         if let Some(Losing { holder, since, reason }) = self.losing.take() {
             step.announce(Announcement::Transition(Transition {
-                term: self.highest_term,
+                term: self.terms.highest(),
                 leader: None,
                 previous: Some(holder),
                 reason,
@@ -153,9 +152,9 @@ impl Election {
     }
 
     fn follow(&mut self, rival: Rival, step: &mut Step) {
-        self.last = None;
+        self.lock.forget_last();
         self.failure = None;
-        self.highest_term = self.highest_term.max(rival.term);
+        self.terms.see(rival.term);
         let known = matches!(&self.situation, Situation::LedElsewhere(known) if *known == rival);
         if !known {
             step.announce(Announcement::LedElsewhere(rival.clone()));
@@ -182,7 +181,7 @@ impl Election {
             step.wake_at(until);
             return;
         }
-        let own = stored.written().filter(|record| record.election == self.uid).or(self.last.as_ref()).cloned();
+        let own = stored.written().filter(|record| record.election == self.id.uid).or(self.lock.last()).cloned();
         match self.decide(own.as_ref(), step) {
             Decision::Keep(candidate) => self.write(stored, Some(candidate), Reason::LockLost, step),
             Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
@@ -220,14 +219,11 @@ impl Election {
     }
 
     pub(super) fn take_released(&mut self, record: Record, released: RecordOutcome, now: Instant) {
-        self.stored = None;
+        self.lock.forget();
         match released {
             RecordOutcome::Written(version) => {
                 self.backoff.reset();
-                if version >= self.newest {
-                    self.newest = version;
-                    self.stored = Some(Stored::Free(version, Some(record), None));
-                }
+                self.lock.take_written(version, Stored::Free(version, Some(record), None));
             }
             RecordOutcome::Conflict => {}
             RecordOutcome::Delayed => self.backoff.delay_shortly(now),

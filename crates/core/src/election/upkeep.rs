@@ -49,12 +49,12 @@ impl Election {
             self.failure = None;
         }
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return };
-        if clean && !record.former.is_empty() && (leader.is_some() || self.fenced == Some(version)) {
+        if clean && !record.former.is_empty() && (leader.is_some() || self.lock.is_fenced(Some(version))) {
             let tidied = Record {
                 former: Vec::new(),
                 term_by_version: false,
                 generation: view.generation,
-                elector: self.elector.clone(),
+                elector: self.id.operator_id.clone(),
                 ..record.clone()
             };
             self.amend(record, version, tidied, step);
@@ -65,7 +65,7 @@ impl Election {
     pub(super) fn amend(&mut self, replaced: &Record, version: Version, record: Record, step: &mut Step) {
         let (key, expected) = (step.view.key.clone(), Some(version));
         let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: record.clone() });
-        let (replaced, fenced) = (Some(replaced.clone()), self.fenced == expected);
+        let (replaced, fenced) = (Some(replaced.clone()), self.lock.is_fenced(expected));
         let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
@@ -75,10 +75,10 @@ impl Election {
         let view = step.view;
         // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
         let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
-        let scopes = records.flat_map(|record| record.former.iter().chain([&record.scope])).chain(&self.scopes);
+        let scopes = records.flat_map(Record::scopes).chain(self.lock.scopes());
         let former: Vec<Markings> =
             scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
-        let term = self.highest_term;
+        let term = self.terms.highest();
         let mut clean = !self.reread(step);
         self.fence_promotions(leader, &former, step);
         clean &= !leader.is_some_and(|leader| self.troubles.has(&leader.uid, PodChange::Promote));
@@ -94,10 +94,10 @@ impl Election {
                 if (leaves || markings.is_follower(pod)) && !leftover {
                     continue;
                 }
-                (PodChange::Demote, markings.demotion(&self.name, term, &former))
+                (PodChange::Demote, markings.demotion(&self.id.name, term, &former))
             } else {
                 let all: Vec<&Markings> = former.iter().chain([markings]).collect();
-                if !self.wrote(pod) {
+                if !self.id.wrote(pod) {
                     continue;
                 }
                 (PodChange::Remove, Markings::removal(&all, pod))
@@ -111,7 +111,8 @@ impl Election {
                 step.wake_at(until);
                 continue;
             }
-            let unexpected = urgent || (self.wrote(pod) && !former.iter().any(|old| old.has_leftover(pod, markings)));
+            let unexpected =
+                urgent || (self.id.wrote(pod) && !former.iter().any(|old| old.has_leftover(pod, markings)));
             let told = self.troubles.has(&pod.uid, change);
             if change == PodChange::Demote && unexpected && !told && record_is_settled(stored) {
                 step.announce(drift(pod));

@@ -28,7 +28,7 @@ impl Election {
     /// H12: takes off all labels, then the record.
     pub(super) fn withdraw(&mut self, stored: &Stored, step: &mut Step) -> bool {
         let view = step.view;
-        let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.uid);
+        let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.id.uid);
         let clean = !own && self.is_clean(view);
         if self.withdrawal == Withdrawal::Done && !clean {
             // A late writer of this election, or another election of that name already.
@@ -47,9 +47,9 @@ impl Election {
         }
         self.situation = Situation::HandingOver;
         let version = stored.version();
-        let fenced = version.is_some() && self.fenced == version;
+        let fenced = self.lock.is_fenced(version);
         match (stored, version) {
-            (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.uid => {
+            (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.id.uid => {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
                 self.withdraw_without_record(stored.written(), step)
             }
@@ -82,12 +82,12 @@ impl Election {
 
     /// Whether no pod carries a mark of this election that can be taken off.
     fn is_clean(&self, view: &View) -> bool {
-        view.pods.iter().all(|pod| !self.wrote(pod) || self.troubles.is_left(pod, view))
+        view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, view))
     }
 
     fn tell_what_is_left(&self, step: &mut Step) {
         let view = step.view;
-        for pod in view.pods.iter().filter(|pod| self.wrote(pod)) {
+        for pod in view.pods.iter().filter(|pod| self.id.wrote(pod)) {
             let Some(why) = self.troubles.why_left(&pod.uid) else { continue };
             let (pod, uid, why) = (pod.name.clone(), pod.uid.clone(), why.to_owned());
             step.announce(Announcement::LabelsLeft { pod, uid, why });
@@ -119,15 +119,15 @@ impl Election {
         let view = step.view;
         self.reread(step);
         for pod in view.pods.iter().copied() {
-            if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.is_left(pod, view) {
+            if !self.id.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.is_left(pod, view) {
                 continue;
             }
             if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
                 step.wake_at(until);
                 continue;
             }
-            let scopes = other.into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
-            let scopes = scopes.chain(stray_scopes(view.strays)).chain(&self.scopes).chain([view.scope]);
+            let scopes = other.into_iter().flat_map(Record::scopes);
+            let scopes = scopes.chain(stray_scopes(view.strays)).chain(self.lock.scopes()).chain([view.scope]);
             let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
             let patch = Markings::removal(&all, pod);
             let write = WritePod::new(PodChange::Remove, pod, patch);
@@ -148,11 +148,11 @@ impl Election {
         });
         for (key, stray) in view.strays {
             let Some(mut version) = stray.version() else { continue };
-            self.highest_term = match stray {
-                Stored::Record(_, record) | Stored::Free(_, Some(record), _) => self.highest_term.max(record.term),
-                Stored::Damaged(_, term) => self.highest_term.raised_by_hint(*term),
-                Stored::Absent | Stored::Free(_, None, _) | Stored::Held(..) | Stored::Foreign(_) => self.highest_term,
-            };
+            match stray {
+                Stored::Record(_, record) | Stored::Free(_, Some(record), _) => self.terms.see(record.term),
+                Stored::Damaged(_, term) => self.terms.see_hint(*term),
+                Stored::Absent | Stored::Free(_, None, _) | Stored::Held(..) | Stored::Foreign(_) => {}
+            }
             let mut emptied = is_emptied(stray, view.generation);
             match self.cleared.get(key) {
                 // What this election wrote itself, the watch has not brought yet.
@@ -162,7 +162,7 @@ impl Election {
             }
             if !emptied {
                 let mut record = self.make_record(view, None, stray.written(), Timestamp(0));
-                record.term = self.highest_term;
+                record.term = self.terms.highest();
                 let op = step.request(Command::WriteRecord { key: key.clone(), expected: Some(version), record });
                 self.phase = Phase::Clearing(op, key.clone(), version);
                 return true;
@@ -189,5 +189,5 @@ impl Election {
 /// What was written under the election's other keys.
 fn stray_scopes(strays: &[(Key, Stored)]) -> impl Iterator<Item = &Scope> {
     let records = strays.iter().filter_map(|(_, stray)| stray.written());
-    records.flat_map(|record| record.former.iter().chain([&record.scope]))
+    records.flat_map(Record::scopes)
 }

@@ -293,7 +293,7 @@ impl Election {
     }
 
     pub(super) fn claim_of<'w>(&self, workload: &'w Workload) -> Option<&'w WorkloadClaim> {
-        workload.claim.as_ref().filter(|claim| claim.election == self.name)
+        workload.claim.as_ref().filter(|claim| claim.election == self.id.name)
     }
 
     fn is_unsure(&self, id: &WorkloadId) -> bool {
@@ -302,9 +302,9 @@ impl Election {
 
     /// W2.
     fn is_off(&self, workload: &Workload) -> bool {
-        let stamped = self
-            .claim_of(workload)
-            .is_some_and(|claim| !claim.enabled && claim.writer == self.elector && claim.write > self.steering.before);
+        let stamped = self.claim_of(workload).is_some_and(|claim| {
+            !claim.enabled && claim.writer == self.id.operator_id && claim.write > self.steering.before
+        });
         workload.finished || (!workload.setting.runs() && stamped && !self.is_unsure(&workload.id))
     }
 
@@ -368,10 +368,10 @@ impl Election {
         let known = workload.claim.as_ref().map(|claim| claim.kept);
         let claim = |enabled: bool, kept: Setting| {
             Some(WorkloadClaim {
-                election: self.name.clone(),
+                election: self.id.name.clone(),
                 enabled,
-                term: course.term().unwrap_or(self.highest_term),
-                writer: self.elector.clone(),
+                term: course.term().unwrap_or(self.terms.highest()),
+                writer: self.id.operator_id.clone(),
                 write: op,
                 kept,
             })
@@ -467,7 +467,7 @@ impl Election {
                 if exists {
                     Command::NoteJob { plan, term }
                 } else {
-                    let (election, writer) = (self.name.clone(), self.elector.clone());
+                    let (election, writer) = (self.id.name.clone(), self.id.operator_id.clone());
                     let kept = Setting::Suspend(true);
                     let claim = WorkloadClaim { election, enabled: false, term, writer, write: op, kept };
                     Command::CreateJob { plan, id, claim }
