@@ -3,16 +3,18 @@
 //! [`Election::step`] decides from what is known, [`Election::take`] takes the outcomes of commands, [`Election::observe`] what the
 //! store's watch tells. The rules of the handover itself are in [`handover`](super::handover).
 
-mod decide;
+mod fitness;
 mod identity;
-mod legacy;
 mod lock;
+mod obligations;
 mod promotions;
 mod records;
 mod step;
+mod strays;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod troubles;
 mod unheld;
 mod upkeep;
@@ -21,80 +23,67 @@ mod wind_down;
 mod withdraw;
 mod workloads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use self::decide::{Candidate, Decision};
+use self::fitness::{Candidate, Decision, Fitness};
 pub(crate) use self::identity::Identity;
-use self::legacy::Inheritance;
 use self::lock::Lock;
+use self::obligations::Obligations;
 use self::promotions::Promotions;
 use self::records::Intent;
 pub use self::step::Effects;
 pub(crate) use self::step::{Ops, Step};
+use self::strays::Strays;
 use self::terms::Terms;
+use self::timers::{Timer, Timers};
 use self::troubles::Troubles;
-use self::unheld::Losing;
-use self::upkeep::{Upkeep, drift};
+use self::unheld::{Losing, Rivals};
+use self::upkeep::{Upkeep, Wanted, drift};
 pub use self::view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
-use self::wind_down::WindDown;
 use self::withdraw::Withdrawal;
-use self::workloads::{Course, Steering};
+use self::workloads::{Circumstances, Target, WorkloadReconciler};
 use super::backoff::Backoff;
 use super::handover::{Handover, Progress, Purpose};
 use super::{
-    Announcement, Command, Failure, Holder, Instant, Key, OpId, Outcome, Pod, PodChange, PodOutcome, Reason, Record,
-    RecordOutcome, Stored, Tenure, Term, Timestamp, Uid, Version,
+    Announcement, Command, Failure, Holder, Instant, Key, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, Reason,
+    Record, RecordOutcome, Scope, Stored, Tenure, Term, Timestamp, Uid, Version, WorkloadId,
 };
 
-/// One group's election.
+/// One group's election. Its parts keep what they know themselves; here is the order in which they are asked.
 #[derive(Clone, Debug)]
 pub struct Election {
     id: Identity,
     ops: Ops,
+    timers: Timers,
+    /// What is under way with the record.
+    phase: Phase,
     lock: Lock,
     terms: Terms,
-    /// The newest generation that the API server has told, past the cache that the views are made from.
-    known_generation: i64,
-    /// How far it is ascertained that nothing is left, for a withdrawal.
-    withdrawal: Withdrawal,
-    /// Pods that are no more, though the cache may still show them.
-    gone: BTreeSet<Uid>,
+    rivals: Rivals,
     /// The leader that is being demoted because the lock is not surely held any more.
     losing: Option<Losing>,
-    unconfirmed: bool,
-    /// By which session a pod led in another cluster, when its lock was last seen.
-    led_by_rival: Option<String>,
-    /// Since when there is no such lock any more, though that cluster did not let go of it.
-    vanished: Option<Instant>,
-    /// Locks under other keys that a fresh listing has shown, and the watch perhaps not yet.
-    listed_locks: BTreeMap<Key, Stored>,
-    /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
-    cleared: BTreeMap<Key, (Version, Option<Version>)>,
-    phase: Phase,
+    strays: Strays,
+    fitness: Fitness,
     /// Those whose outcome is not known.
     promotions: Promotions,
-    maintenance: BTreeMap<Uid, Upkeep>,
-    steering: Steering,
-    wind_down: WindDown,
-    inheritance: Inheritance,
-    winding_down: Option<Instant>,
-    /// It is to leave, and something may still run here because of it.
-    lingers: bool,
-    /// What is still to be told.
-    told: Vec<Announcement>,
-    backoff: Backoff,
+    upkeep: Upkeep,
     /// Pods that can't be labelled.
     troubles: Troubles,
+    workloads: WorkloadReconciler,
+    obligations: Obligations,
+    /// How far it is ascertained that nothing is left, for a withdrawal.
+    withdrawal: Withdrawal,
+    /// The newest generation that the API server has told, past the cache that the views are made from.
+    known_generation: i64,
+    backoff: Backoff,
     failure: Option<Failure>,
-    /// Since when which leader is not fit.
-    unfit: Option<(Uid, Instant)>,
-    /// When the cause of the change that is under way was seen.
-    cause: Option<Instant>,
-    /// Pods that failed their probe as leaders, and have been ready ever since.
-    suspects: BTreeSet<Uid>,
+    /// What is still to be told.
+    told: Vec<Announcement>,
     situation: Situation,
     leader: Option<(Term, Holder, Timestamp)>,
-    wake: Option<Instant>,
+    unconfirmed: bool,
+    /// It is to leave, and something may still run here because of it.
+    lingers: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -125,36 +114,29 @@ impl Election {
     pub fn new(name: String, uid: Uid, operator_id: String, stored: Option<(Version, Stored)>, first: OpId) -> Self {
         Self {
             backoff: Backoff::new(&uid.0),
-            troubles: Troubles::default(),
-            steering: Steering::new(&uid.0, first),
-            wind_down: WindDown::default(),
-            inheritance: Inheritance::default(),
-            winding_down: None,
-            lingers: false,
-            told: Vec::new(),
+            workloads: WorkloadReconciler::new(&uid.0, first),
             id: Identity { name, uid, operator_id },
             ops: Ops::after(first),
+            timers: Timers::default(),
+            phase: Phase::Idle,
             lock: Lock::new(stored),
             terms: Terms::default(),
-            known_generation: 0,
-            withdrawal: Withdrawal::Unconfirmed,
-            gone: BTreeSet::new(),
+            rivals: Rivals::default(),
             losing: None,
-            unconfirmed: false,
-            led_by_rival: None,
-            vanished: None,
-            listed_locks: BTreeMap::new(),
-            cleared: BTreeMap::new(),
-            phase: Phase::Idle,
+            strays: Strays::default(),
+            fitness: Fitness::default(),
             promotions: Promotions::default(),
-            maintenance: BTreeMap::new(),
+            upkeep: Upkeep::default(),
+            troubles: Troubles::default(),
+            obligations: Obligations::default(),
+            withdrawal: Withdrawal::Unconfirmed,
+            known_generation: 0,
             failure: None,
-            unfit: None,
-            cause: None,
-            suspects: BTreeSet::new(),
+            told: Vec::new(),
             situation: Situation::Starting,
             leader: None,
-            wake: None,
+            unconfirmed: false,
+            lingers: false,
         }
     }
 
@@ -187,7 +169,7 @@ impl Election {
 
     /// When the next step is due if nothing else happens.
     pub fn wake(&self) -> Option<Instant> {
-        self.wake
+        self.timers.next()
     }
 
     /// Whether it can't be confirmed at present that the lock is held.
@@ -202,12 +184,42 @@ impl Election {
 
     /// Whether it is in the middle of something: that, or workloads are being written, or end before the lock is let go of.
     pub fn is_unfinished(&self) -> bool {
-        self.is_busy() || self.is_steering() || self.winding_down.is_some() || self.lingers
+        self.is_busy() || self.workloads.is_busy() || self.winding_down().is_some() || self.lingers
     }
 
     /// Until when the lock is kept although nobody leads, because workloads still end.
     pub fn winding_down(&self) -> Option<Instant> {
-        self.winding_down
+        self.workloads.winding_down()
+    }
+
+    /// W1: until when nothing is enabled, because of what runs in another cluster.
+    pub fn workloads_wait(&self, now: Instant) -> Option<Instant> {
+        self.obligations.wait(self.lock.record(), now)
+    }
+
+    /// What keeps workloads from following, the last failure of each.
+    pub fn workload_failures(&self) -> &BTreeMap<WorkloadId, Failure> {
+        self.workloads.failures()
+    }
+
+    /// The workloads that somebody else changes, although they were put right.
+    pub fn contested_workloads(&self, now: Instant) -> impl Iterator<Item = &WorkloadId> {
+        self.workloads.contested(now)
+    }
+
+    /// Whether a promotion, or a write that lets a workload run, is still wanted: whoever sends it asks right before.
+    pub fn wants(&self, op: OpId) -> bool {
+        let handover = match &self.phase {
+            Phase::HandingOver(handover) => handover.promotion(),
+            _ => None,
+        };
+        handover == Some(op) || self.workloads.wants_to_run(op)
+    }
+
+    /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
+    pub fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
+        self.promotions.contains(&pod.uid)
+            || self.lock.scopes().iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
     }
 
     /// The version of the lock, as last known.
@@ -228,12 +240,20 @@ impl Election {
     /// Takes the outcome of a command.
     pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
         self.promotions.take(op, &outcome);
-        let Some(outcome) = self.take_promotion_fence(op, outcome, now) else { return };
-        if let Some(uid) = self.maintenance.iter().find(|(_, upkeep)| upkeep.awaits(op)).map(|(uid, _)| uid.clone()) {
-            return self.take_maintenance(uid, outcome, now);
+        if let Some(uid) = self.promotions.awaits_fence(op) {
+            self.failure = self.promotions.take_fence(&uid, outcome, now).or(self.failure.take());
+            return;
+        }
+        if let Some(uid) = self.upkeep.awaits(op) {
+            if let Some(failed) = self.upkeep.take(uid, outcome, &mut self.troubles, now) {
+                self.told.extend(failed.told);
+                self.failure = Some(failed.failure);
+            }
+            return;
         }
         if let Outcome::WorkloadWritten(outcome) = outcome {
-            return self.take_steering(op, outcome, now);
+            self.told.extend(self.workloads.take(op, outcome, now));
+            return;
         }
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.phase = match (phase, outcome) {
@@ -266,16 +286,9 @@ impl Election {
                 }
             }
             (Phase::Clearing(expected, key, replaced), Outcome::RecordWritten(written)) if expected == op => {
-                // What a listing has shown is of the past now, whatever the outcome.
-                let written_first = matches!(written, RecordOutcome::Written(version) if version != replaced);
-                if !written_first {
-                    self.listed_locks.remove(&key);
-                }
+                self.strays.take(key, replaced, &written);
                 match written {
-                    RecordOutcome::Written(version) => {
-                        self.backoff.reset();
-                        self.cleared.insert(key, (replaced, (version != replaced).then_some(version)));
-                    }
+                    RecordOutcome::Written(_) => self.backoff.reset(),
                     // The watch is about to show what is there now.
                     RecordOutcome::Conflict => self.backoff.delay(now),
                     RecordOutcome::Delayed => self.backoff.delay_shortly(now),
@@ -298,7 +311,10 @@ impl Election {
                 Phase::Idle
             }
             (Phase::Inspecting(expected), Outcome::WorkloadsRead(read)) if expected == op => {
-                self.take_inspected(read, now);
+                match read {
+                    Ok(_) => self.workloads.take_inspected(),
+                    Err(failure) => self.fail(failure, now),
+                }
                 Phase::Idle
             }
             (Phase::Releasing(expected, record), Outcome::RecordWritten(released)) if expected == op => {
@@ -318,7 +334,7 @@ impl Election {
             }
             (Phase::HandingOver(mut handover), outcome) => {
                 let wrote = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
-                let result = handover.take(&self.id.name, op, outcome);
+                let result = handover.take(op, outcome);
                 self.take_found(&mut handover, wrote, result, now);
                 Phase::HandingOver(handover)
             }
@@ -355,63 +371,58 @@ impl Election {
         {
             self.told.push(Announcement::LabelsRefused { pod, uid, why: failure.text().to_owned() });
         }
-        self.gone.extend(found.gone);
-        self.listed_locks.extend(found.locks);
+        found.gone.into_iter().for_each(|pod| self.upkeep.note_gone(pod));
+        self.strays.find(found.locks);
         self.terms.see(found.term);
         self.known_generation = self.known_generation.max(found.generation.unwrap_or_default());
     }
 
     /// Decides what to do now.
     pub fn step(&mut self, view: &View) -> Effects {
-        self.promotions.forget(&self.gone, view.pods);
-        self.gone.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid));
+        self.promotions.forget(self.upkeep.gone(), view.pods);
+        self.upkeep.retain(view.pods);
         let present = |uid: &Uid| view.pods.iter().find(|pod| pod.uid == *uid);
         self.troubles.retain(view.generation, |uid| present(uid).is_some());
-        let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !self.gone.contains(&pod.uid)).collect();
-        self.listed_locks.retain(|key, listed| {
-            let newer = |stray: &Stored| stray.version() >= listed.version();
-            key != view.key && !view.strays.iter().any(|(other, stray)| other == key && newer(stray))
-        });
-        let listed = self.listed_locks.iter().map(|(key, stored)| (key.clone(), stored.clone()));
-        let shown = view.strays.iter().filter(|(key, _)| !self.listed_locks.contains_key(key)).cloned();
-        let strays: Vec<(Key, Stored)> = shown.chain(listed).collect();
+        let gone = self.upkeep.gone();
+        let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !gone.contains(&pod.uid)).collect();
+        let strays = self.strays.beside(view.key, view.strays);
 
-        let mut ops = std::mem::take(&mut self.ops);
-        let (wake, effects) = self.step_with(&view.of(&pods, &strays), &mut ops);
-        (self.ops, self.wake) = (ops, wake);
+        let (id, mut ops, view) = (self.id.clone(), self.ops, view.of(&pods, &strays));
+        let mut step = Step::new(&id, &view, &mut ops);
+        self.take_step(&mut step);
+        let (timers, effects) = step.end();
+        (self.ops, self.timers) = (ops, timers);
         self.promotions.note(&effects.requests);
         effects
     }
 
     /// Decides by what is shown, without the pods that are no more, and with the locks that a listing has shown.
-    fn step_with<'a>(&mut self, view: &'a View<'a>, ops: &'a mut Ops) -> (Option<Instant>, Effects) {
-        let mut step = Step::new(view, ops);
+    fn take_step(&mut self, step: &mut Step) {
+        let view = step.view;
         for announcement in self.told.drain(..) {
             step.announce(announcement);
         }
-        self.winding_down = None;
-        self.lingers = view.desired == Desired::Leave && self.lets_run(Course::Await, view);
+        self.workloads.begin_step();
+        self.lingers = view.desired == Desired::Leave && self.workloads.lets_run(Target::Await, step);
         self.terms.learn(&self.lock, &self.id, view);
         self.lock.learn(&self.id.uid);
         self.unconfirmed = view.keeping.tenure != Tenure::Ended && !view.keeping.tenure.lasts(view.now);
-        self.note_rival(view);
-        self.inheritance.note(self.lock.stored(), view);
-        self.note_wait(view.now);
-        if let Some(unheld) = self.unheld(view) {
+        self.rivals.note(&self.lock, view.now);
+        self.obligations.note(&self.lock, view);
+        if let Some(unheld) = self.unheld(step) {
             if view.now < view.keeping.not_before {
-                step.wake_at(view.keeping.not_before);
+                step.wake_at(Timer::StoreRewound, view.keeping.not_before);
             }
-            self.stand_down(unheld, &mut step);
+            self.stand_down(unheld, step);
             if !self.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
-                return step.end();
+                return;
             }
         }
         if let Some(until) = self.backoff.waits(view.now) {
-            step.wake_at(until);
-            return step.end();
+            step.wake_at(Timer::Retry, until);
+            return;
         }
-        while self.go_on(&mut step) {}
-        step.end()
+        while self.go_on(step) {}
     }
 
     /// Goes on with what is under way. Returns whether to look again.
@@ -448,7 +459,9 @@ impl Election {
             // It is tried again when the pod's own wait is over.
             return true;
         }
-        if handover.is_refused() && handover.target().is_some_and(|target| self.gives_way(&target.uid, view)) {
+        if handover.is_refused()
+            && handover.target().is_some_and(|target| self.fitness.gives_way(&target.uid, &self.troubles, view))
+        {
             if handover.has_fenced() {
                 self.lock.fence(handover.version);
             }
@@ -458,7 +471,7 @@ impl Election {
         let promoting = |pod: &Pod| promotions.may_come_to(pod);
         let troubles = &self.troubles;
         let left = |pod: &Pod| troubles.is_left(pod, view);
-        match handover.advance(&self.id.name, &promoting, &left, step) {
+        match handover.advance(&promoting, &left, step) {
             Progress::Waiting => {
                 self.phase = Phase::HandingOver(handover);
                 false
@@ -482,7 +495,7 @@ impl Election {
         if !handover.target().is_some_and(|target| self.troubles.has(&target.uid, PodChange::Promote)) {
             self.failure = None;
         }
-        let took = view.now.since(self.cause.take().unwrap_or(view.now));
+        let took = self.fitness.take_duration(view.now);
         let Handover { record, replaced, purpose, version, .. } = handover;
         let previous = replaced.and_then(|record| record.holder);
         match purpose {
@@ -590,7 +603,7 @@ impl Election {
             return self.withdraw(&Stored::Absent, step);
         }
         self.situation = Situation::Foreign(what);
-        self.steer(Course::Follow, step);
+        self.reconcile(Target::Follow, step);
         if view.keeping.shared {
             // The store's watch shows all keys.
             return false;
@@ -599,7 +612,7 @@ impl Election {
         self.lock.forget();
         self.backoff.delay(view.now);
         if let Some(until) = self.backoff.waits(view.now) {
-            step.wake_at(until);
+            step.wake_at(Timer::Retry, until);
         }
         false
     }
@@ -610,9 +623,12 @@ impl Election {
         let decision = match view.desired {
             Desired::Leave if record.is_some_and(|record| record.holder.is_none()) => Decision::Nobody,
             Desired::Leave => Decision::Vacate(Reason::Leaving),
-            _ => self.decide(record, step),
+            _ => self.fitness.decide(record, &self.troubles, step),
         };
-        let settled = self.is_settled(&decision, record, view);
+        if let Some(situation) = decision.situation() {
+            self.situation = situation;
+        }
+        let settled = decision.is_settled(record, self.terms, &self.id, view);
         if let (false, Some(record), Some(version)) = (settled, record, stored.version())
             && !self.lock.is_fenced(Some(version))
             && !self.lock.is_verified(version)
@@ -635,30 +651,34 @@ impl Election {
             return false;
         }
         if settled {
-            if let Decision::Keep(Candidate::Pod(pod)) = decision {
+            if let Decision::Keep(Candidate::Pod(pod)) | Decision::KeepDespiteProbe(Candidate::Pod(pod)) = decision {
                 self.troubles.forget(&pod.uid, PodChange::Promote);
             }
-            self.cause = None;
+            self.fitness.forget_cause();
         } else {
-            self.cause.get_or_insert(view.now);
+            self.fitness.note_cause(view.now);
         }
         match decision {
-            Decision::Keep(candidate) if settled || self.leads_incompletely(candidate, record, step) => {
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate)
+                if settled || self.leads_incompletely(candidate, record, step) =>
+            {
                 let record = record.filter(|record| record.holder.is_some());
                 self.leader = record.and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
                 self.settle(stored, candidate.pod(), step);
                 if let (Some(record), Some(version)) = (record, stored.version())
-                    && self.publish_legacy(record, version, step)
+                    && self.announce_obligations(record, version, step)
                 {
-                    self.steer(Course::Lead(record.term), step);
+                    self.reconcile(Target::Lead(record.term), step);
                 }
             }
-            Decision::Keep(candidate) => return self.keep(candidate, stored, step),
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate) => {
+                return self.keep(candidate, stored, step);
+            }
             Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
             Decision::Vacate(reason) => self.write(stored, None, reason, step),
             Decision::Wait(why, until) => {
                 self.situation = Situation::Recovering(why, until);
-                step.wake_at(until);
+                step.wake_at(Timer::Recovery, until);
                 let leader = record.and_then(|r| r.holder.as_ref());
                 let pod = leader.and_then(|holder| view.pods.iter().find(|pod| pod.uid == holder.uid)).copied();
                 self.maintain(stored, pod, step);
@@ -666,7 +686,7 @@ impl Election {
             Decision::Nobody => {
                 self.leader = None;
                 self.situation = Situation::Vacant;
-                self.steer(Course::Follow, step);
+                self.reconcile(Target::Follow, step);
                 if let (false, Some(record), Some(version)) = (settled, record, stored.version()) {
                     // What is written on pods while nobody leads, has to be in the record too.
                     let present = self.make_record(view, None, Some(record), record.since);
@@ -694,7 +714,7 @@ impl Election {
         }
         let Candidate::Pod(pod) = candidate else { return false };
         if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now) {
-            step.wake_at(until);
+            step.wake_at(Timer::PodRetry, until);
             self.leader = None;
             self.situation = Situation::HandingOver;
             self.maintain(stored, Some(pod), step);
@@ -707,7 +727,7 @@ impl Election {
         if !self.troubles.has(&pod.uid, PodChange::Promote) {
             step.announce(drift(pod));
         }
-        self.phase = Phase::HandingOver(Box::new(Handover::restore(version, record.clone(), pod)));
+        self.phase = Phase::HandingOver(Box::new(Handover::restore(&self.id.name, version, record.clone(), pod)));
         true
     }
 
@@ -718,8 +738,26 @@ impl Election {
         let current = record.scope == *view.scope && record.election == self.id.uid;
         let until = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now);
         let Some(until) = until.filter(|_| current && view.scope.markings.shows_leader(pod)) else { return false };
-        step.wake_at(until);
+        step.wake_at(Timer::PodRetry, until);
         true
+    }
+
+    /// Brings the workloads to a target. Returns whether nothing is left to do.
+    fn reconcile(&mut self, target: Target, step: &mut Step) -> bool {
+        let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view.now);
+        self.workloads.reconcile(target, around, step)
+    }
+
+    /// Puts right what is written on all pods but the leader. Returns whether nothing was left to do.
+    fn maintain(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) -> bool {
+        let view = step.view;
+        // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
+        let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
+        let scopes = records.flat_map(Record::scopes).chain(self.lock.scopes());
+        let former: Vec<Markings> =
+            scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
+        let wanted = Wanted { stored, term: self.terms.highest(), former: &former, leader };
+        self.upkeep.maintain(&wanted, &mut self.promotions, &self.troubles, step)
     }
 
     fn fail(&mut self, failure: Failure, now: Instant) {

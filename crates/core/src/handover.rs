@@ -38,6 +38,8 @@ pub(super) enum Progress {
 /// A handover under way.
 #[derive(Clone, Debug)]
 pub(super) struct Handover {
+    /// The election's name: what pods are marked with.
+    election: String,
     /// The record's version: if the store has another one, the handover is over.
     pub(super) version: Version,
     pub(super) record: Record,
@@ -140,6 +142,7 @@ enum TargetState {
 impl Handover {
     /// What follows a record that was just written; `fenced`: it replaced this operator's own.
     pub(super) fn new(
+        election: &str,
         version: Version,
         record: Record,
         replaced: Option<Record>,
@@ -152,6 +155,7 @@ impl Handover {
             target.map(|(holder, version)| Target { holder, version, refused: false, conflicted: false, state: first });
         let lists = purpose == Purpose::Withdraw || (target.is_some() && !fenced);
         Self {
+            election: election.into(),
             version,
             record,
             replaced,
@@ -168,9 +172,9 @@ impl Handover {
     }
 
     /// Puts the leader's labels right under its own, fenced record. `pod` was read before the record will be confirmed.
-    pub(super) fn restore(version: Version, record: Record, pod: &Pod) -> Self {
+    pub(super) fn restore(election: &str, version: Version, record: Record, pod: &Pod) -> Self {
         let holder = record.holder.clone();
-        let mut handover = Self::new(version, record.clone(), Some(record), true, Purpose::Restore, None);
+        let mut handover = Self::new(election, version, record.clone(), Some(record), true, Purpose::Restore, None);
         let state = TargetState::Unconfirmed;
         handover.target =
             holder.map(|holder| Target { holder, version: pod.version, refused: false, conflicted: false, state });
@@ -178,15 +182,14 @@ impl Handover {
     }
 
     /// H12: takes all labels off, under a record that names nobody any more.
-    pub(super) fn withdraw(version: Version, record: Record, fenced: bool) -> Self {
-        Self::new(version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
+    pub(super) fn withdraw(election: &str, version: Version, record: Record, fenced: bool) -> Self {
+        Self::new(election, version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
     }
 
     /// Sends what can be sent now. `promoting`: pods for which a promotion of this process may still be on its way; `left`: pods that
     /// can't be written to, and keep the marks of an election that goes.
     pub(super) fn advance(
         &mut self,
-        election: &str,
         promoting: &dyn Fn(&Pod) -> bool,
         left: &dyn Fn(&Pod) -> bool,
         step: &mut Step,
@@ -226,31 +229,31 @@ impl Handover {
         let Listing::Done(listed) = &mut self.listing else { return Progress::Waiting };
         if self.fences.is_none() {
             let listed = std::mem::take(listed);
-            self.fences = Some(self.collect_fences(election, &listed, view));
+            self.fences = Some(self.collect_fences(&listed, view));
         }
         let spares = if self.purpose == Purpose::Withdraw { left } else { &|pod: &Pod| !promoting(pod) };
         let mut done = true;
         if view.order == HandoverOrder::PromoteFirst {
-            done &= self.promote(election, step);
+            done &= self.promote(step);
             // H2 turned round on purpose: the user prefers two leaders for a moment to none.
-            done = done && self.fence(election, spares, step);
+            done = done && self.fence(spares, step);
         } else {
-            done &= self.fence(election, spares, step);
-            done = done && self.promote(election, step);
+            done &= self.fence(spares, step);
+            done = done && self.promote(step);
         }
         if done { Progress::Done } else { Progress::Waiting }
     }
 
     /// Takes an outcome.
-    pub(super) fn take(&mut self, election: &str, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
         match &self.listing {
             Listing::Sent(expected) if *expected == op => {
                 if let Outcome::PodsListed(listed) = outcome {
                     self.listing = Listing::Due;
                     let mut listed = listed?;
                     let group = self.record.scope.selectors_with(Some(&self.record));
-                    listed.retain(|pod| wrote(election, pod) || group.iter().any(|s| s.matches(&pod.labels)));
-                    self.learn_terms(election, &listed);
+                    listed.retain(|pod| wrote(&self.election, pod) || group.iter().any(|s| s.matches(&pod.labels)));
+                    self.learn_terms(&listed);
                     self.listing = Listing::Done(listed);
                 }
                 return Ok(());
@@ -269,14 +272,14 @@ impl Handover {
         }
         let fence = self.fences.iter().flatten().find(|(_, fence)| fence.awaits(op)).map(|(uid, _)| uid.clone());
         if let Some(uid) = fence {
-            return self.take_for_fence(election, uid, outcome);
+            return self.take_for_fence(uid, outcome);
         }
-        self.take_for_target(election, op, outcome)
+        self.take_for_target(op, outcome)
     }
 
-    fn take_for_fence(&mut self, election: &str, uid: Uid, outcome: Outcome) -> Result<(), Failure> {
+    fn take_for_fence(&mut self, uid: Uid, outcome: Outcome) -> Result<(), Failure> {
         let Some(fence) = self.fences.as_mut().and_then(|fences| fences.remove(&uid)) else { return Ok(()) };
-        let lacks = self.fence_lacks(election, &fence, &outcome);
+        let lacks = self.fence_lacks(&fence, &outcome);
         let written = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
         let (fence, result) = fence.take(&uid, lacks, outcome);
         if let (Some(fence), Err(failure), Purpose::Withdraw) = (&fence, &result, &self.purpose) {
@@ -300,10 +303,10 @@ impl Handover {
     }
 
     /// H7: why an acknowledged write does not count.
-    fn fence_lacks(&self, election: &str, fence: &Fence, outcome: &Outcome) -> Option<String> {
+    fn fence_lacks(&self, fence: &Fence, outcome: &Outcome) -> Option<String> {
         let FenceState::Sent(_, seen) = &fence.state else { return None };
         let Outcome::PodWritten(PodOutcome::Written(pod)) = outcome else { return None };
-        let lacks = self.fence_patch(election, seen).1.lacks(pod);
+        let lacks = self.fence_patch(seen).1.lacks(pod);
         let suffices = self.purpose != Purpose::Withdraw && pod.version > seen.version && !self.shows_leader(pod);
         lacks.filter(|_| !suffices)
     }
@@ -344,11 +347,11 @@ impl Handover {
     }
 
     /// H9: where the record was lost, the pods may know of a higher term than whoever made it anew.
-    fn learn_terms(&mut self, election: &str, listed: &[Pod]) {
+    fn learn_terms(&mut self, listed: &[Pod]) {
         if self.target.is_none() {
             return;
         }
-        let terms = listed.iter().filter(|pod| wrote(election, pod)).filter_map(term_of);
+        let terms = listed.iter().filter(|pod| wrote(&self.election, pod)).filter_map(term_of);
         let credible = terms.filter(|term| self.record.term.raised_by_hint(*term) == *term);
         if let Some(term) = credible.max() {
             self.found.term = term;
@@ -369,10 +372,10 @@ impl Handover {
     }
 
     /// H2 and H4: who must be written to before anybody is promoted.
-    fn collect_fences(&self, election: &str, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
+    fn collect_fences(&self, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
         let mut pods: BTreeMap<&Uid, &Pod> = listed.iter().map(|pod| (&pod.uid, pod)).collect();
         for pod in view.pods.iter().copied() {
-            let withdrawn = self.purpose == Purpose::Withdraw && wrote(election, pod);
+            let withdrawn = self.purpose == Purpose::Withdraw && wrote(&self.election, pod);
             let known = pods.get(&pod.uid).is_some_and(|known| known.version >= pod.version);
             if !known && (self.shows_leader(pod) || withdrawn || pods.contains_key(&pod.uid)) {
                 pods.insert(&pod.uid, pod);
@@ -398,7 +401,7 @@ impl Handover {
     }
 
     /// Sends the writes that must be acknowledged; returns whether all are.
-    fn fence(&mut self, election: &str, spares: &dyn Fn(&Pod) -> bool, step: &mut Step) -> bool {
+    fn fence(&mut self, spares: &dyn Fn(&Pod) -> bool, step: &mut Step) -> bool {
         let mut fences = self.fences.take().unwrap_or_default();
         let withdraws = self.purpose == Purpose::Withdraw;
         fences.retain(|_, fence| {
@@ -406,35 +409,35 @@ impl Handover {
             let needless = |pod: &Pod| withdraws || (!self.after_others && !self.shows_leader(pod));
             let skipped =
                 matches!(&fence.state, FenceState::Due(pod) if fence.refusals > 0 && needless(pod) && spares(pod));
-            !skipped && fence.advance(|pod| self.fence_patch(election, pod), step)
+            !skipped && fence.advance(|pod| self.fence_patch(pod), step)
         });
         let all = fences.is_empty();
         self.fences = Some(fences);
         all
     }
 
-    fn fence_patch(&self, election: &str, pod: &Pod) -> (PodChange, PodPatch) {
-        let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election);
-        if self.purpose == Purpose::Withdraw && (others || (!wrote(election, pod) && !self.after_others)) {
+    fn fence_patch(&self, pod: &Pod) -> (PodChange, PodPatch) {
+        let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
+        if self.purpose == Purpose::Withdraw && (others || (!wrote(&self.election, pod) && !self.after_others)) {
             return (PodChange::Remove, PodPatch::default());
         }
         let former = self.record.former_markings();
         let markings = &self.record.scope.markings;
         if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
-            return (PodChange::Demote, markings.demotion(election, self.record.term, &former));
+            return (PodChange::Demote, markings.demotion(&self.election, self.record.term, &former));
         }
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         let mut patch = Markings::removal(&all, pod);
-        if self.purpose != Purpose::Withdraw || !wrote(election, pod) {
+        if self.purpose != Purpose::Withdraw || !wrote(&self.election, pod) {
             // It is no candidate any more, but its version has to change. The stamp is taken off again afterwards.
             patch.annotations.insert(TERM_ANNOTATION.into(), Some(self.record.term.to_string()));
-            patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
+            patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(self.election.clone()));
         }
         (PodChange::Remove, patch)
     }
 
     /// Sends the promotion, and what has to be known before; returns whether it is acknowledged.
-    fn promote(&mut self, election: &str, step: &mut Step) -> bool {
+    fn promote(&mut self, step: &mut Step) -> bool {
         let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return true };
         target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
@@ -443,7 +446,7 @@ impl Handover {
             TargetState::Due if target.holder.pod.is_none() => return true,
             TargetState::Due => {
                 target.refused = false;
-                let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
+                let patch = self.record.scope.markings.promotion(&self.election, self.record.term, &former);
                 TargetState::Sent(step.request(Command::WritePod(WritePod {
                     change: PodChange::Promote,
                     name: target.holder.pod.clone().unwrap_or_default(),
@@ -465,7 +468,7 @@ impl Handover {
         false
     }
 
-    fn take_for_target(&mut self, election: &str, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+    fn take_for_target(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
         let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return Ok(()) };
         let mut result = Ok(());
@@ -485,7 +488,7 @@ impl Handover {
             (TargetState::Sent(expected), Outcome::PodWritten(written)) if *expected == op => match written {
                 PodOutcome::Written(pod) => {
                     let markings = &self.record.scope.markings;
-                    match markings.promotion(election, self.record.term, &former).lacks(&pod) {
+                    match markings.promotion(&self.election, self.record.term, &former).lacks(&pod) {
                         None => {
                             self.found.promoted = true;
                             TargetState::Done
@@ -519,7 +522,7 @@ impl Handover {
             },
             (TargetState::Reading(expected), Outcome::PodRead(read)) if *expected == op => match read {
                 Ok(Some(pod)) if pod.uid == target.holder.uid => {
-                    let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election);
+                    let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
                     self.abandoned |= others;
                     let conflicted = std::mem::take(&mut target.conflicted);
                     if conflicted && pod.version == target.version {

@@ -1,12 +1,12 @@
 //! The record: what is written into it, what comes back, and what it teaches.
 
-use super::decide::Candidate;
+use super::fitness::Candidate;
 use super::step::Step;
 use super::view::{Situation, View};
 use super::{Election, Phase};
 use crate::handover::{Handover, Purpose};
 use crate::{
-    Announcement, Command, Failure, Holder, Instant, Key, Reason, Record, RecordOutcome, Scope, Stored, Timestamp,
+    Announcement, Command, Failure, Holder, Instant, Key, Pod, Reason, Record, RecordOutcome, Scope, Stored, Timestamp,
     Version,
 };
 
@@ -45,7 +45,7 @@ impl Election {
         let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
         let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
         let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
-        record.legacy = self.legacy(replaced.as_ref(), view);
+        record.legacy = self.obligations.to_record(replaced.as_ref(), self.lock.record(), view);
         if candidate.is_some() {
             record.term = self.terms.highest().next();
             record.term_by_version = view.keeping.shared;
@@ -64,6 +64,44 @@ impl Election {
             purpose: Purpose::Elect(reason),
             target,
         };
+        self.phase = Phase::Writing(op, Box::new(intent));
+    }
+
+    /// The record is right: puts the other pods right, and drops from the record what is cleaned up.
+    pub(super) fn settle(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) {
+        let clean = self.maintain(stored, leader, step);
+        if clean {
+            self.failure = None;
+        }
+        let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return };
+        if clean && !record.former.is_empty() && (leader.is_some() || self.lock.is_fenced(Some(version))) {
+            let tidied = Record {
+                former: Vec::new(),
+                term_by_version: false,
+                generation: step.view.generation,
+                elector: self.id.operator_id.clone(),
+                ..record.clone()
+            };
+            self.amend(record, version, tidied, step);
+        }
+    }
+
+    /// While this cluster leads: whether the record says for how long what is about to be enabled may take to end. If not, it is
+    /// amended first.
+    pub(super) fn announce_obligations(&mut self, record: &Record, version: Version, step: &mut Step) -> bool {
+        let Some(announced) = self.obligations.announced(record, &self.id, step.view) else { return true };
+        if matches!(self.phase, Phase::Idle) {
+            self.amend(record, version, announced, step);
+        }
+        false
+    }
+
+    /// Writes a record that names the same holder in the same term.
+    pub(super) fn amend(&mut self, replaced: &Record, version: Version, record: Record, step: &mut Step) {
+        let (key, expected) = (step.view.key.clone(), Some(version));
+        let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: record.clone() });
+        let (replaced, fenced) = (Some(replaced.clone()), self.lock.is_fenced(expected));
+        let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
@@ -142,7 +180,7 @@ impl Election {
             }
             return Phase::Idle;
         }
-        Phase::HandingOver(Box::new(Handover::new(version, record, replaced, fenced, purpose, target)))
+        Phase::HandingOver(Box::new(Handover::new(&self.id.name, version, record, replaced, fenced, purpose, target)))
     }
 
     pub(super) fn take_read(&mut self, read: Result<Stored, Failure>, now: Instant) {

@@ -1,5 +1,7 @@
 //! A step that an election takes: what it is shown, and what follows from that.
 
+use super::identity::Identity;
+use super::timers::{Timer, Timers};
 use super::view::View;
 use crate::{Announcement, Command, Instant, OpId};
 
@@ -18,9 +20,10 @@ pub(crate) struct Ops(OpId);
 
 /// A step that is being taken.
 pub(crate) struct Step<'a> {
+    pub(crate) id: &'a Identity,
     pub(crate) view: &'a View<'a>,
     ops: &'a mut Ops,
-    wake: Option<Instant>,
+    timers: Timers,
     effects: Effects,
 }
 
@@ -32,8 +35,8 @@ impl Ops {
 }
 
 impl<'a> Step<'a> {
-    pub(crate) fn new(view: &'a View<'a>, ops: &'a mut Ops) -> Self {
-        Self { view, ops, wake: None, effects: Effects::default() }
+    pub(crate) fn new(id: &'a Identity, view: &'a View<'a>, ops: &'a mut Ops) -> Self {
+        Self { id, view, ops, timers: Timers::default(), effects: Effects::default() }
     }
 
     /// Asks for something to be done. Returns the number under which its outcome comes back.
@@ -59,12 +62,12 @@ impl<'a> Step<'a> {
     }
 
     /// Asks for another step at this moment at the latest.
-    pub(crate) fn wake_at(&mut self, at: Instant) {
-        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    pub(crate) fn wake_at(&mut self, timer: Timer, at: Instant) {
+        self.timers.set(timer, at);
     }
 
     /// When the next step is due, and what follows from this one.
-    pub(crate) fn end(self) -> (Option<Instant>, Effects) {
-        (self.wake, self.effects)
+    pub(crate) fn end(self) -> (Timers, Effects) {
+        (self.timers, self.effects)
     }
 }

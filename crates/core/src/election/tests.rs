@@ -1,7 +1,7 @@
 //! What an election asks for, as exact lists of commands. The world around it answers at once and truthfully, except where a
 //! scenario says otherwise; its pods are the election's cache too.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use std::time::Duration;
 

@@ -4,10 +4,12 @@
 //! API server; so whoever has not surely got the lock shows no leader, whatever else is wanted of the election, and takes the lock
 //! again only after that.
 
-use super::decide::Decision;
+use super::fitness::Decision;
+use super::lock::Lock;
 use super::step::Step;
+use super::timers::Timer;
 use super::view::{Desired, Situation, View, WhenLost};
-use super::workloads::Course;
+use super::workloads::{Circumstances, Target, has_enabled};
 use super::{Election, Phase};
 use crate::{Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Tenure, Transition};
 
@@ -28,9 +30,47 @@ pub(super) struct Unheld {
     pub(super) known: bool,
 }
 
+/// C6: another cluster that had the lock, and may not know yet that it has it no more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rivals {
+    /// By which session a pod led in another cluster, when its lock was last seen.
+    led_by: Option<String>,
+    /// Since when there is no such lock any more, though that cluster did not let go of it.
+    vanished: Option<Instant>,
+}
+
+impl Rivals {
+    /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
+    pub(super) fn note(&mut self, lock: &Lock, now: Instant) {
+        match lock.stored() {
+            // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
+            Some(Stored::Held(_, rival))
+                if rival.cluster.is_none()
+                    && self.led_by.as_ref().is_some_and(|session| rival.session.contains(session.as_str())) =>
+            {
+                self.vanished = None;
+            }
+            Some(Stored::Held(_, rival)) => {
+                let leads = rival.holder.is_some().then(|| rival.session.clone());
+                (self.led_by, self.vanished) = (leads, None);
+            }
+            Some(Stored::Absent) if self.led_by.is_some() => drop(self.vanished.get_or_insert(now)),
+            // Consul has its own delay for a lock whose session has ended.
+            Some(_) => (self.led_by, self.vanished) = (None, None),
+            None => {}
+        }
+    }
+
+    /// Until when the lock is not taken, because the other cluster may not know yet that it has vanished.
+    fn vanished_until(&self, view: &View) -> Option<Instant> {
+        self.vanished.map(|since| since + view.keeping.grace)
+    }
+}
+
 impl Election {
     /// Why no pod may show the leader's label now, whatever is wanted; `None`: the lock is held, or nothing is known of it yet.
-    pub(super) fn unheld(&self, view: &View) -> Option<Unheld> {
+    pub(super) fn unheld(&self, step: &Step) -> Option<Unheld> {
+        let view = step.view;
         let keeping = view.keeping;
         if !keeping.shared {
             return None;
@@ -40,9 +80,7 @@ impl Election {
         let rewound = view.now < keeping.not_before;
         // Each observation names the cause that it knows of, whichever comes first.
         let unreliable = match keeping.tenure {
-            tenure if tenure.lasts(view.now) => {
-                (rewound && !self.shows_leadership(view)).then_some(Reason::StoreRewound)
-            }
+            tenure if tenure.lasts(view.now) => (rewound && !shows_leadership(step)).then_some(Reason::StoreRewound),
             _ if rewound => Some(Reason::StoreRewound),
             Tenure::Ended => Some(Reason::LockLost),
             _ => Some(Reason::StoreLost),
@@ -58,35 +96,9 @@ impl Election {
         }
     }
 
-    /// Whether a pod or a workload shows that this cluster leads.
-    fn shows_leadership(&self, view: &View) -> bool {
-        shows_leader(view) || self.has_enabled(view)
-    }
-
     /// Whether a pod shows that it leads, or may do so because of a promotion whose outcome is not known.
     fn somebody_may_lead(&self, view: &View) -> bool {
         shows_leader(view) || !self.promotions.is_empty()
-    }
-
-    /// C6: remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
-    pub(super) fn note_rival(&mut self, view: &View) {
-        match self.lock.stored() {
-            // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
-            Some(Stored::Held(_, rival))
-                if rival.cluster.is_none()
-                    && self.led_by_rival.as_ref().is_some_and(|session| rival.session.contains(session.as_str())) =>
-            {
-                self.vanished = None;
-            }
-            Some(Stored::Held(_, rival)) => {
-                let leads = rival.holder.is_some().then(|| rival.session.clone());
-                (self.led_by_rival, self.vanished) = (leads, None);
-            }
-            Some(Stored::Absent) if self.led_by_rival.is_some() => drop(self.vanished.get_or_insert(view.now)),
-            // Consul has its own delay for a lock whose session has ended.
-            Some(_) => (self.led_by_rival, self.vanished) = (None, None),
-            None => {}
-        }
     }
 
     /// C3: takes the leader's label off. Never held up by a store that does not answer.
@@ -94,9 +106,10 @@ impl Election {
         let view = step.view;
         let Unheld { reason, known } = unheld;
         if view.desired == Desired::Withdraw {
-            self.suspend_jobs(step);
+            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, view.now);
+            self.workloads.suspend_jobs(around, step);
         }
-        self.let_nothing_run();
+        self.workloads.let_nothing_run();
         if matches!(&self.phase, Phase::HandingOver(handover) if handover.target().is_some()) {
             // Nobody is promoted any more. If that was sent already, it is made to fail.
             self.phase = Phase::Idle;
@@ -122,11 +135,11 @@ impl Election {
         // One that is refused may not touch what belongs to another, and one that is paused nothing new.
         let untouched =
             (known && reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);
-        let course = if untouched { Course::Await } else { Course::Follow };
+        let target = if untouched { Target::Await } else { Target::Follow };
         if view.desired != Desired::Withdraw {
-            self.steer(course, step);
+            self.reconcile(target, step);
         }
-        if self.somebody_may_lead(view) || self.lets_run(course, view) {
+        if self.somebody_may_lead(view) || self.workloads.lets_run(target, step) {
             // Nothing is told of who leads elsewhere before nobody leads here.
             self.situation = Situation::HandingOver;
             return;
@@ -165,7 +178,7 @@ impl Election {
     /// C3, W3: the lock is nobody's: takes it, if there is somebody to lead.
     pub(super) fn take_lock(&mut self, stored: &Stored, step: &mut Step) {
         let view = step.view;
-        let shows = self.somebody_may_lead(view) || self.lets_run(Course::Await, view);
+        let shows = self.somebody_may_lead(view) || self.workloads.lets_run(Target::Await, step);
         if shows && view.keeping.when_lost == WhenLost::Demote {
             return;
         }
@@ -173,26 +186,28 @@ impl Election {
             self.situation = Situation::Vacant;
             return;
         }
-        if let Some(until) = self.vanished.map(|since| since + view.keeping.grace)
+        if let Some(until) = self.rivals.vanished_until(view)
             && view.now < until
         {
             // Somebody deleted it, or the store was put back. The other cluster may not know yet.
             self.situation = Situation::LockLost;
-            step.wake_at(until);
+            step.wake_at(Timer::LockVanished, until);
             return;
         }
         let own = stored.written().filter(|record| record.election == self.id.uid).or(self.lock.last()).cloned();
-        match self.decide(own.as_ref(), step) {
-            Decision::Keep(candidate) => self.write(stored, Some(candidate), Reason::LockLost, step),
+        match self.fitness.decide(own.as_ref(), &self.troubles, step) {
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate) => {
+                self.write(stored, Some(candidate), Reason::LockLost, step);
+            }
             Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
             Decision::Wait(why, until) => {
                 self.situation = Situation::Recovering(why, until);
-                step.wake_at(until);
+                step.wake_at(Timer::Recovery, until);
             }
             Decision::Vacate(_) | Decision::Nobody => {
                 self.situation = Situation::Vacant;
                 self.maintain(stored, None, step);
-                self.steer(Course::Follow, step);
+                self.reconcile(Target::Follow, step);
             }
         }
     }
@@ -201,16 +216,18 @@ impl Election {
     pub(super) fn release(&mut self, stored: &Stored, step: &mut Step) {
         let view = step.view;
         let Stored::Record(version, record) = stored else { return };
-        let unsettled = record.holder.is_some() || self.somebody_may_lead(view) || self.lets_run(Course::Follow, view);
+        let unsettled =
+            record.holder.is_some() || self.somebody_may_lead(view) || self.workloads.lets_run(Target::Follow, step);
         if !view.keeping.shared || unsettled || !matches!(self.phase, Phase::Idle) {
             return;
         }
-        if self.winds_down(step) {
+        if self.workloads.winds_down(step) {
             return;
         }
-        if let Some(ended) = self.ended(record, view) {
-            if !self.inspects(step) {
-                self.amend(record, *version, ended, step);
+        if let Some(ended) = self.obligations.ended(record, &self.id, view) {
+            match self.workloads.inspect(step) {
+                Some(op) => self.phase = Phase::Inspecting(op),
+                None => self.amend(record, *version, ended, step),
             }
             return;
         }
@@ -230,6 +247,11 @@ impl Election {
             RecordOutcome::Failed(failure) => self.fail(failure, now),
         }
     }
+}
+
+/// Whether a pod or a workload shows that this cluster leads.
+fn shows_leadership(step: &Step) -> bool {
+    shows_leader(step.view) || has_enabled(step)
 }
 
 fn shows_leader(view: &View) -> bool {

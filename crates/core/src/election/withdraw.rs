@@ -2,11 +2,11 @@
 
 use super::records::{Intent, add_former};
 use super::step::Step;
-use super::upkeep::Upkeep;
 use super::view::{Desired, Situation, View};
+use super::workloads::Circumstances;
 use super::{Election, Phase};
-use crate::handover::{Handover, Purpose, is_emptied};
-use crate::{Announcement, Command, Key, Markings, PodChange, Record, Scope, Stored, Timestamp, WritePod};
+use crate::handover::{Handover, Purpose};
+use crate::{Announcement, Command, Key, Markings, Record, Scope, Stored, Timestamp};
 
 /// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,10 @@ pub(super) enum Withdrawal {
 impl Election {
     /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
     pub(super) fn give_up_workloads(&mut self, step: &mut Step) -> bool {
-        self.release_workloads(step) && !self.winds_down(step)
+        {
+            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view.now);
+            self.workloads.release(around, step) && !self.workloads.winds_down(step)
+        }
     }
 
     /// H12: takes off all labels, then the record.
@@ -59,7 +62,8 @@ impl Election {
                     && stray_scopes(view.strays)
                         .all(|scope| *scope == record.scope || record.former.contains(scope)) =>
             {
-                self.phase = Phase::HandingOver(Box::new(Handover::withdraw(*version, record.clone(), fenced)));
+                self.phase =
+                    Phase::HandingOver(Box::new(Handover::withdraw(&self.id.name, *version, record.clone(), fenced)));
                 true
             }
             (_, Some(version)) => {
@@ -98,7 +102,7 @@ impl Election {
     fn withdraw_without_record(&mut self, other: Option<&Record>, step: &mut Step) -> bool {
         let view = step.view;
         if self.withdrawal != Withdrawal::Confirmed {
-            self.maintain_removal(other, step);
+            self.remove_markings(other, step);
             return false;
         }
         let mut selectors = view.scope.selectors_with(other);
@@ -115,51 +119,27 @@ impl Election {
         false
     }
 
-    fn maintain_removal(&mut self, other: Option<&Record>, step: &mut Step) {
+    /// Takes off what is found on the pods.
+    fn remove_markings(&mut self, other: Option<&Record>, step: &mut Step) {
         let view = step.view;
-        self.reread(step);
-        for pod in view.pods.iter().copied() {
-            if !self.id.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.is_left(pod, view) {
-                continue;
-            }
-            if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
-                step.wake_at(until);
-                continue;
-            }
-            let scopes = other.into_iter().flat_map(Record::scopes);
-            let scopes = scopes.chain(stray_scopes(view.strays)).chain(self.lock.scopes()).chain([view.scope]);
-            let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
-            let patch = Markings::removal(&all, pod);
-            let write = WritePod::new(PodChange::Remove, pod, patch);
-            let op = step.request(Command::WritePod(write.clone()));
-            self.maintenance.insert(pod.uid.clone(), Upkeep::new(op, write, false));
-        }
+        let scopes = other.into_iter().flat_map(Record::scopes).chain(stray_scopes(view.strays));
+        let scopes = scopes.chain(self.lock.scopes()).chain([view.scope]);
+        let written: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
+        self.upkeep.remove(&written, &self.troubles, step);
     }
 
     /// H6: a lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
     /// with an older spec can go on with it; it is deleted when the present one is settled.
     pub(super) fn clear_strays(&mut self, step: &mut Step) -> bool {
         let view = step.view;
-        self.cleared.retain(|key, (seen, made)| {
-            let still = |stray: &Stored| {
-                stray.version().is_some_and(|version| made.map_or(version <= *seen, |made| version < made))
-            };
-            view.strays.iter().any(|(other, stray)| other == key && still(stray))
-        });
+        self.strays.retain(view.strays);
         for (key, stray) in view.strays {
-            let Some(mut version) = stray.version() else { continue };
             match stray {
                 Stored::Record(_, record) | Stored::Free(_, Some(record), _) => self.terms.see(record.term),
                 Stored::Damaged(_, term) => self.terms.see_hint(*term),
                 Stored::Absent | Stored::Free(_, None, _) | Stored::Held(..) | Stored::Foreign(_) => {}
             }
-            let mut emptied = is_emptied(stray, view.generation);
-            match self.cleared.get(key) {
-                // What this election wrote itself, the watch has not brought yet.
-                Some((_, Some(made))) => (version, emptied) = (*made, true),
-                Some((_, None)) => continue,
-                None => {}
-            }
+            let Some((version, emptied)) = self.strays.state(key, stray, view.generation) else { continue };
             if !emptied {
                 let mut record = self.make_record(view, None, stray.written(), Timestamp(0));
                 record.term = self.terms.highest();

@@ -149,7 +149,7 @@ fn what_lets_a_workload_run_is_wanted_only_while_this_cluster_leads() {
     // Also if what disables it has to wait.
     let id = WorkloadId { kind: WorkloadKind::CronJob, name: "nightly".into() };
     let (owner, now) = (Backoff::new("e"), lab.now);
-    lab.election.steering.down.entry(id).or_insert(owner).delay(now);
+    lab.election.workloads.down.entry(id).or_insert(owner).delay(now);
     lab.store(|version| Stored::Held(version, rival(None)));
     lab.step();
     assert!(!lab.election.wants(op));

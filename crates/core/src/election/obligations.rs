@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::step::Step;
+use super::identity::Identity;
+use super::lock::Lock;
 use super::view::View;
-use super::{Election, Phase};
 use crate::{Instant, Legacy, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
 
 /// What is known of other clusters' workloads, and for how long they have to be waited for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Inheritance {
+pub(super) struct Obligations {
     /// Of the cluster that holds the lock.
     rival: Option<Legacy>,
     left: Option<Left>,
@@ -27,9 +27,15 @@ struct Left {
     wall: Timestamp,
 }
 
-impl Inheritance {
-    /// Remembers what the workloads of another cluster need, and since when it does not hold the lock any more.
-    pub(super) fn note(&mut self, stored: Option<&Stored>, view: &View) {
+impl Obligations {
+    /// Remembers what the workloads of another cluster need, since when it does not hold the lock any more, and since when this
+    /// process knows of its own record.
+    pub(super) fn note(&mut self, lock: &Lock, view: &View) {
+        if lock.record().is_some() {
+            self.waits_since.get_or_insert(view.now);
+        } else {
+            self.waits_since = None;
+        }
         let rewound = view.now < view.keeping.not_before;
         let leave = |version, legacy: Option<Legacy>, at: Instant| {
             // In a store that was put back, the record may be of long before the last holder.
@@ -40,7 +46,7 @@ impl Inheritance {
             }
             Some(Left { version, legacy, at: at.max(view.keeping.not_before), wall: view.wall })
         };
-        match stored {
+        match lock.stored() {
             Some(Stored::Held(_, rival)) => (self.rival, self.left) = (rival.legacy.clone(), None),
             Some(Stored::Free(version, None, legacy)) => {
                 // At another version somebody had it meanwhile, unnoticed.
@@ -66,42 +72,50 @@ impl Inheritance {
             Some(Stored::Record(..) | Stored::Damaged(..) | Stored::Foreign(_)) | None => {}
         }
     }
-}
 
-impl Election {
     /// W1: until when nothing is enabled, because of what runs in another cluster.
-    pub fn workloads_wait(&self, now: Instant) -> Option<Instant> {
-        self.waits_until(now).filter(|until| now < *until)
+    pub(super) fn wait(&self, own: Option<&Record>, now: Instant) -> Option<Instant> {
+        self.waits_until(own, now).filter(|until| now < *until)
     }
 
-    /// What the record says for whoever comes next; none: there are no workloads.
-    pub(super) fn legacy(&self, replaced: Option<&Record>, view: &View) -> Option<Legacy> {
+    fn waits_until(&self, own: Option<&Record>, now: Instant) -> Option<Instant> {
+        let (since, waits) = if let Some(left) = &self.left {
+            (left.at, left.waits())
+        } else {
+            (self.waits_since.unwrap_or(now), own?.legacy.as_ref()?.waits_seconds)
+        };
+        Some(since + seconds(waits)).filter(|_| waits > 0)
+    }
+
+    /// What the record says for whoever comes next; none: there are no workloads. `own`: the record that this cluster holds;
+    /// `replaced`: the one that is replaced.
+    pub(super) fn to_record(&self, replaced: Option<&Record>, own: Option<&Record>, view: &View) -> Option<Legacy> {
         if !view.keeping.shared {
             return None;
         }
-        let own = replaced.and_then(|record| record.legacy.as_ref());
+        let before = replaced.and_then(|record| record.legacy.as_ref());
         let Some(workloads) = view.workloads else {
             // Something may run all the same, as the record before said.
-            return own.map(|own| Legacy { ended: false, ..own.clone() });
+            return before.map(|before| Legacy { ended: false, ..before.clone() });
         };
         if workloads.is_empty() && view.jobs.is_empty() {
             return None;
         }
-        let (waits, ticks) = match &self.inheritance.left {
+        let (waits, ticks) = match &self.left {
             Some(left) => (left.waits(), workloads.iter().filter_map(|workload| left.tick(workload, view)).collect()),
-            None => own.map(|own| (own.waits_seconds, own.ticks.clone())).unwrap_or_default(),
+            None => before.map(|before| (before.waits_seconds, before.ticks.clone())).unwrap_or_default(),
         };
         // What was waited for once, is over for whoever comes next, too.
-        let over = self.waits_until(view.now).is_some_and(|until| until <= view.now);
+        let over = self.waits_until(own, view.now).is_some_and(|until| until <= view.now);
         let waits = if over { 0 } else { waits };
         Some(Legacy { wind_down_seconds: view.wind_down, ended: false, waits_seconds: waits, ticks })
     }
 
-    /// W3: the record as it is when all has ended here.
-    pub(super) fn ended(&self, record: &Record, view: &View) -> Option<Record> {
-        let mut legacy = record.legacy.clone().filter(|legacy| !legacy.ended).or_else(|| {
-            let none = record.legacy.is_none();
-            self.legacy(Some(record), view).filter(|_| none)
+    /// W3: the record that this cluster holds, as it is when all has ended here; none: it says so already.
+    pub(super) fn ended(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
+        let mut legacy = own.legacy.clone().filter(|legacy| !legacy.ended).or_else(|| {
+            let none = own.legacy.is_none();
+            self.to_record(Some(own), Some(own), view).filter(|_| none)
         })?;
         for workload in view.workloads.into_iter().flatten() {
             if let Some(tick) = workload.last_tick {
@@ -111,51 +125,25 @@ impl Election {
         }
         legacy.ended = true;
         // What others left before goes on to end, whoever has the lock.
-        let left = self.workloads_wait(view.now).map(|until| until.since(view.now).as_millis().div_ceil(1000));
+        let left = self.wait(Some(own), view.now).map(|until| until.since(view.now).as_millis().div_ceil(1000));
         legacy.waits_seconds = left.and_then(|left| left.try_into().ok()).unwrap_or_default();
-        Some(self.with_legacy(record, Some(legacy)))
+        Some(with_legacy(own, Some(legacy), id))
     }
 
-    /// The same record, in the same term.
-    fn with_legacy(&self, record: &Record, legacy: Option<Legacy>) -> Record {
-        Record { legacy, term_by_version: false, elector: self.id.operator_id.clone(), ..record.clone() }
-    }
-
-    /// While this cluster leads: whether the record says for how long what is about to be enabled may take to end. If not, it is
-    /// amended first.
-    pub(super) fn publish_legacy(&mut self, record: &Record, version: Version, step: &mut Step) -> bool {
-        let view = step.view;
-        let wanted = self.legacy(Some(record), view);
+    /// While this cluster leads: the record that says for how long what is about to be enabled may take to end; none: the present
+    /// one says so already.
+    pub(super) fn announced(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
+        let wanted = self.to_record(Some(own), Some(own), view);
         let told = |legacy: &Option<Legacy>| {
             legacy.as_ref().map(|legacy| (legacy.wind_down_seconds, legacy.ended, legacy.waits_seconds))
         };
-        if told(&wanted) == told(&record.legacy) {
-            return true;
-        }
-        if matches!(self.phase, Phase::Idle) {
-            let amended = self.with_legacy(record, wanted);
-            self.amend(record, version, amended, step);
-        }
-        false
+        (told(&wanted) != told(&own.legacy)).then(|| with_legacy(own, wanted, id))
     }
+}
 
-    fn waits_until(&self, now: Instant) -> Option<Instant> {
-        let (since, waits) = if let Some(left) = &self.inheritance.left {
-            (left.at, left.waits())
-        } else {
-            (self.inheritance.waits_since.unwrap_or(now), self.record()?.legacy.as_ref()?.waits_seconds)
-        };
-        Some(since + seconds(waits)).filter(|_| waits > 0)
-    }
-
-    /// Since when this process knows of its own record.
-    pub(super) fn note_wait(&mut self, now: Instant) {
-        if self.record().is_some() {
-            self.inheritance.waits_since.get_or_insert(now);
-        } else {
-            self.inheritance.waits_since = None;
-        }
-    }
+/// The same record, in the same term.
+fn with_legacy(record: &Record, legacy: Option<Legacy>, id: &Identity) -> Record {
+    Record { legacy, term_by_version: false, elector: id.operator_id.clone(), ..record.clone() }
 }
 
 impl Left {
