@@ -889,3 +889,18 @@ fn what_an_earlier_operator_may_just_have_let_run_is_waited_for_before_the_lock_
     let all = lab.run();
     assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
 }
+
+#[test]
+fn a_workload_that_is_made_again_by_the_same_name_may_just_have_been_let_run() {
+    let mut lab = leading();
+    let nightly = lab.workloads.as_mut().unwrap().remove(0);
+    lab.run();
+    let version = lab.next_version();
+    lab.workloads.as_mut().unwrap().insert(0, Workload { uid: uid("another"), version, claim: None, ..nightly });
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    let all = lab.run();
+    assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
+    assert!(!all.contains(&"ReleaseRecord".into()), "its controller may not have seen that: {all:#?}");
+    lab.later(3);
+    assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
+}
