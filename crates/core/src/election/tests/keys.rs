@@ -167,7 +167,7 @@ fn a_withdrawal_without_a_record_lists_the_pods_that_were_selected_under_the_old
     let (mut lab, mut other) = deleted(None, Scope { selector: app("before"), ..scope("role") });
     for _ in 0..10 {
         for command in lab.step() {
-            if let Command::ListPods { selectors, .. } = command {
+            if let Effect::Request(_, Command::ListPods { selectors }) = command {
                 assert_eq!(selectors, [app("web"), app("before")]);
                 return;
             }
@@ -184,7 +184,7 @@ fn a_withdrawal_writes_once_to_each_pod_that_carries_a_mark() {
     lab.put(unmarked);
     let removals = loop {
         let commands = lab.step();
-        if commands.iter().any(|command| matches!(command, Command::WritePod(_))) {
+        if commands.iter().any(|command| matches!(command, Effect::Request(_, Command::WritePod(_)))) {
             break commands;
         }
         assert!(!commands.is_empty(), "it writes to no pod");

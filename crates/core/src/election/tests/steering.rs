@@ -159,7 +159,7 @@ fn what_lets_a_workload_run_is_wanted_only_while_this_cluster_leads() {
 fn what_lets_a_workload_run_is_not_wanted_when_the_lock_of_a_deleted_election_is_lost() {
     let mut lab = cluster();
     let commands = until(&mut lab, "Enable CronJob/nightly");
-    let op = commands.iter().find(|command| in_words(command).starts_with("Enable")).and_then(Command::op).unwrap();
+    let op = commands.iter().find(|command| in_words(command).starts_with("Enable")).and_then(Effect::op).unwrap();
     lab.desired = Desired::Withdraw;
     lab.keeping.tenure = Tenure::Lapsed;
     lab.step();
@@ -174,7 +174,7 @@ fn of_what_is_under_way_with_workloads_only_what_lets_one_run_has_to_be_wanted()
     let commands = until(&mut lab, "Enable CronJob/nightly");
     let op = |begin: &str| {
         let found = commands.iter().find(|command| in_words(command).starts_with(begin));
-        found.and_then(Command::op).unwrap_or_else(|| panic!("{:?}", words(&commands)))
+        found.and_then(Effect::op).unwrap_or_else(|| panic!("{:?}", words(&commands)))
     };
     assert!(lab.election.wants(op("Enable CronJob/nightly")));
     assert!(!lab.election.wants(op("Release Deployment/worker")), "it lets nothing run");
@@ -182,6 +182,6 @@ fn of_what_is_under_way_with_workloads_only_what_lets_one_run_has_to_be_wanted()
     let (mut lab, id) = (cluster(), WorkloadId { kind: WorkloadKind::CronJob, name: "nightly".into() });
     lab.workloads.as_mut().unwrap().retain(|workload| workload.id == id);
     let commands = until(&mut lab, "Enable CronJob/nightly");
-    let op = commands.iter().filter_map(Command::op).max().unwrap();
+    let op = commands.iter().filter_map(Effect::op).max().unwrap();
     assert!(lab.election.wants(op) && !lab.election.wants(OpId(op.0 + 1)));
 }
