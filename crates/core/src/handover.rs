@@ -2,8 +2,11 @@
 //!
 //! The rules H1 to H9 in docs/protocol.md; the code below cites them.
 
+mod fence;
+
 use std::collections::BTreeMap;
 
+pub(crate) use self::fence::Fence;
 use super::election::Step;
 use super::marking::term_of;
 use super::{
@@ -90,25 +93,6 @@ enum Locks {
     Due,
     Sent(OpId),
     Known,
-}
-
-/// A pod that must be written to, and the write acknowledged.
-#[derive(Clone, Debug)]
-pub(super) struct Fence {
-    name: String,
-    /// How often it was refused, or had no effect.
-    refusals: u32,
-    /// The version for which the last write was answered with a conflict.
-    conflicted: Option<Version>,
-    state: FenceState,
-}
-
-#[derive(Clone, Debug)]
-enum FenceState {
-    Due(Box<Pod>),
-    Sent(OpId, Box<Pod>),
-    Unread,
-    Reading(OpId),
 }
 
 /// The pod that becomes the leader; or the cluster itself, without a version.
@@ -283,7 +267,7 @@ impl Handover {
         let written = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
         let (fence, result) = fence.take(&uid, lacks, outcome);
         if let (Some(fence), Err(failure), Purpose::Withdraw) = (&fence, &result, &self.purpose) {
-            let pod = Holder { pod: Some(fence.name.clone()), uid: uid.clone(), node: None, ip: None };
+            let pod = Holder { pod: Some(fence.pod_name().to_owned()), uid: uid.clone(), node: None, ip: None };
             self.found.unwritten = Some((pod, failure.clone()));
         }
         match fence {
@@ -304,7 +288,7 @@ impl Handover {
 
     /// H7: why an acknowledged write does not count.
     fn fence_lacks(&self, fence: &Fence, outcome: &Outcome) -> Option<String> {
-        let FenceState::Sent(_, seen) = &fence.state else { return None };
+        let seen = fence.sent_for()?;
         let Outcome::PodWritten(PodOutcome::Written(pod)) = outcome else { return None };
         let lacks = self.fence_patch(seen).1.lacks(pod);
         let suffices = self.purpose != Purpose::Withdraw && pod.version > seen.version && !self.shows_leader(pod);
@@ -319,8 +303,7 @@ impl Handover {
 
     /// Whether a pod can't be demoted.
     fn is_fence_refused(&self) -> bool {
-        let idle = |fence: &Fence| matches!(fence.state, FenceState::Due(_) | FenceState::Unread);
-        self.fences.iter().flatten().any(|(_, fence)| fence.refusals > 0 && idle(fence))
+        self.fences.iter().flatten().any(|(_, fence)| fence.is_refused())
     }
 
     /// The pod that is to be promoted.
@@ -407,8 +390,7 @@ impl Handover {
         fences.retain(|_, fence| {
             // H8, or the election goes without this pod.
             let needless = |pod: &Pod| withdraws || (!self.after_others && !self.shows_leader(pod));
-            let skipped =
-                matches!(&fence.state, FenceState::Due(pod) if fence.refusals > 0 && needless(pod) && spares(pod));
+            let skipped = fence.due_again().is_some_and(|pod| needless(pod) && spares(pod));
             !skipped && fence.advance(|pod| self.fence_patch(pod), step)
         });
         let all = fences.is_empty();
@@ -558,88 +540,6 @@ impl Handover {
         };
         target.state = state;
         result
-    }
-}
-
-impl Fence {
-    /// Of a pod as it was seen.
-    pub(super) fn due(pod: Pod) -> Self {
-        Self { name: pod.name.clone(), refusals: 0, conflicted: None, state: FenceState::Due(Box::new(pod)) }
-    }
-
-    /// Of a pod that has to be read first.
-    pub(super) fn unread(name: String) -> Self {
-        Self { name, refusals: 0, conflicted: None, state: FenceState::Unread }
-    }
-
-    /// Sends what can be sent now; returns whether the fence still stands. `patch`: what is written on a pod as it was seen.
-    pub(super) fn advance(&mut self, patch: impl FnOnce(&Pod) -> (PodChange, PodPatch), step: &mut Step) -> bool {
-        self.state = match std::mem::replace(&mut self.state, FenceState::Unread) {
-            FenceState::Due(pod) => {
-                let (change, patch) = patch(&pod);
-                if patch.is_empty() {
-                    return false;
-                }
-                let op = step.request(Command::WritePod(WritePod::new(change, &pod, patch)));
-                FenceState::Sent(op, pod)
-            }
-            FenceState::Unread => {
-                let op = step.request(Command::ReadPod { name: self.name.clone() });
-                FenceState::Reading(op)
-            }
-            sent => sent,
-        };
-        true
-    }
-
-    pub(super) fn awaits(&self, op: OpId) -> bool {
-        matches!(&self.state, FenceState::Sent(expected, _) | FenceState::Reading(expected) if *expected == op)
-    }
-
-    /// Returns the fence if it still stands. `lacks`: why an acknowledged write does not count. After a refusal the pod is read
-    /// afresh, for it may not need the write.
-    pub(super) fn take(
-        mut self,
-        uid: &Uid,
-        lacks: Option<String>,
-        outcome: Outcome,
-    ) -> (Option<Self>, Result<(), Failure>) {
-        let mut result = Ok(());
-        let mut failed = |failure: Failure, then: FenceState| {
-            result = Err(failure);
-            Some(then)
-        };
-        let state = match (self.state, outcome) {
-            (FenceState::Sent(_, seen), Outcome::PodWritten(written)) => match (written, lacks) {
-                (PodOutcome::Written(pod), Some(what)) => {
-                    self.refusals += 1;
-                    failed(Failure::Rewritten(what), FenceState::Due(pod))
-                }
-                (PodOutcome::Written(_) | PodOutcome::Gone, _) => None,
-                (PodOutcome::Conflict, _) => {
-                    self.conflicted = Some(seen.version);
-                    Some(FenceState::Unread)
-                }
-                (PodOutcome::Failed(Failure::Unknown(text)), _) => failed(Failure::Unknown(text), FenceState::Unread),
-                (PodOutcome::Failed(failure), _) => {
-                    self.refusals += 1;
-                    failed(failure, FenceState::Unread)
-                }
-            },
-            (FenceState::Reading(_), Outcome::PodRead(read)) => match read {
-                Ok(Some(pod)) if pod.uid == *uid && self.conflicted.take() == Some(pod.version) => {
-                    self.refusals += 1;
-                    failed(not_a_conflict(&pod), FenceState::Due(Box::new(pod)))
-                }
-                Ok(Some(pod)) if pod.uid == *uid => Some(FenceState::Due(Box::new(pod))),
-                Ok(_) => None,
-                Err(failure) => failed(failure, FenceState::Unread),
-            },
-            (state, _) => Some(state),
-        };
-        let Some(state) = state else { return (None, result) };
-        self.state = state;
-        (Some(self), result)
     }
 }
 

@@ -19,10 +19,10 @@ mod workloads;
 
 use super::*;
 use crate::{
-    ELECTION_ANNOTATION, ElectionRead, JobPlan, Marking, PRIORITY_ANNOTATION, Rival, Scope, Selector, SessionLife,
-    SessionParameters, TERM_ANNOTATION, Tenure, Workload, WorkloadOutcome,
+    ELECTION_ANNOTATION, ElectionRead, JobPlan, Marking, Markings, Node, NotEligible, Outcome, PRIORITY_ANNOTATION,
+    PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife, SessionParameters,
+    TERM_ANNOTATION, Tenure, Workload, WorkloadOutcome,
 };
-use crate::{Markings, Node, NotEligible, PodOutcome, Rules};
 
 /// What follows from a step, one thing at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -188,7 +188,9 @@ fn a_withdrawal_writes_once_to_each_pod_that_carries_a_mark() {
             break commands;
         }
         assert!(!commands.is_empty(), "it writes to no pod");
-        commands.iter().for_each(|command| drop(other.answer(&mut lab, command)));
+        for command in &commands {
+            other.answer(&mut lab, command);
+        }
     };
     assert_eq!(removals.iter().map(in_words).collect::<Vec<_>>(), ["Remove p0", "Remove p1"]);
     assert!(lab.step().is_empty(), "the answers are awaited");
