@@ -5,23 +5,19 @@
 
 mod fitness;
 mod handing_over;
-mod identity;
 mod idle;
 mod lock;
 mod obligations;
 mod outcomes;
 mod promotions;
 mod records;
-mod step;
 mod strays;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod timers;
 mod troubles;
 mod unheld;
 mod upkeep;
-mod view;
 mod wind_down;
 mod withdraw;
 mod workloads;
@@ -29,24 +25,24 @@ mod workloads;
 use std::collections::BTreeMap;
 
 use self::fitness::Fitness;
-pub(crate) use self::identity::Identity;
 use self::lock::Lock;
 use self::obligations::Obligations;
 use self::promotions::Promotions;
 use self::records::Intent;
-pub use self::step::Effects;
-pub(crate) use self::step::{Ops, Step};
 use self::strays::Strays;
 use self::terms::Terms;
-use self::timers::{Timer, Timers};
 use self::troubles::Troubles;
 use self::unheld::{Losing, Rivals};
 use self::upkeep::{Upkeep, Wanted};
-pub use self::view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
 use self::withdraw::Withdrawal;
 use self::workloads::{Circumstances, Target, WorkloadReconciler};
 use super::backoff::Backoff;
 use super::handover::Handover;
+use super::identity::Identity;
+use super::step::Effects;
+use super::step::{Ops, Step};
+use super::timers::{Timer, Timers};
+use super::view::{Desired, Situation, View};
 use super::{
     Announcement, Command, Failure, Holder, Instant, Key, Markings, OpId, Pod, Record, Scope, Stored, Tenure, Term,
     Timestamp, Uid, Version, WorkloadId,

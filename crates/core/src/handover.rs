@@ -7,8 +7,8 @@ mod fence;
 use std::collections::BTreeMap;
 
 pub(crate) use self::fence::Fence;
-use super::election::Step;
 use super::marking::term_of;
+use super::step::Step;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
     PodChange, PodOutcome, PodPatch, Reason, Record, Scope, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version,

@@ -8,6 +8,7 @@ mod deletions;
 mod election;
 mod eligibility;
 mod handover;
+mod identity;
 mod ids;
 pub mod invariants;
 mod locks;
@@ -22,8 +23,11 @@ mod replica;
 mod selector;
 mod session;
 mod shared_stores;
+mod step;
 mod tenure;
 mod time;
+mod timers;
+mod view;
 mod words;
 mod workload;
 
@@ -33,7 +37,7 @@ pub use command::{
     WorkloadChange, WorkloadOutcome, WritePod,
 };
 pub use deletions::Deletions;
-pub use election::{Desired, Effects, Election, HandoverOrder, Keeping, Situation, View, WhenLost};
+pub use election::Election;
 pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
 pub use ids::{Key, OpId, StoreId, Term, Uid, Version};
 pub use locks::Locks;
@@ -46,8 +50,10 @@ pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
+pub use step::Effects;
 pub use tenure::Tenure;
 pub use time::{Instant, Timestamp};
+pub use view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
 pub use workload::{
     Claim as WorkloadClaim, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Legacy, Setting, TEMPLATE_ANNOTATION,
     WRITTEN_ANNOTATION, Wish, Workload, WorkloadId, WorkloadKind, WriteWorkload,

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::identity::Identity;
-use super::step::Step;
 use super::terms::Terms;
-use super::timers::Timer;
 use super::troubles::Troubles;
-use super::view::{Situation, View};
 use crate::eligibility::{Rank, priority, rank};
+use crate::identity::Identity;
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::{Situation, View};
 use crate::{Holder, Instant, Node, NotEligible, Pod, Reason, Record, Uid, Version, eligible, standing};
 
 /// Who may lead.

@@ -1,10 +1,10 @@
 //! A handover that is under way goes on, or ends.
 
-use super::step::Step;
-use super::view::{Desired, Situation};
 use super::withdraw::Withdrawal;
 use super::{Election, Phase};
 use crate::handover::{Handover, Progress, Purpose};
+use crate::step::Step;
+use crate::view::{Desired, Situation};
 use crate::{Announcement, Command, Pod, PodChange, Transition};
 
 impl Election {

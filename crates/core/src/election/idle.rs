@@ -1,14 +1,14 @@
 //! With nothing under way: what has to be done, if anything.
 
 use super::fitness::{Candidate, Decision};
-use super::step::Step;
-use super::timers::Timer;
 use super::upkeep::drift;
-use super::view::{Desired, Situation};
 use super::withdraw::Withdrawal;
 use super::workloads::Target;
 use super::{Election, Phase};
 use crate::handover::Handover;
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::{Desired, Situation};
 use crate::{Command, PodChange, Reason, Record, Stored, Version};
 
 impl Election {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::identity::Identity;
 use super::lock::Lock;
-use super::view::View;
+use crate::identity::Identity;
+use crate::view::View;
 use crate::{Instant, Legacy, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
 
 /// What is known of other clusters' workloads, and for how long they have to be waited for.

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::step::Step;
-use super::timers::Timer;
-use super::view::View;
 use crate::backoff::Backoff;
 use crate::handover::Fence;
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::View;
 use crate::{
     Command, ELECTION_ANNOTATION, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch,
     TERM_ANNOTATION, Term, Uid, Version,

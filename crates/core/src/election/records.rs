@@ -1,10 +1,10 @@
 //! The record: what is written into it, what comes back, and what it teaches.
 
 use super::fitness::Candidate;
-use super::step::Step;
-use super::view::{Situation, View};
 use super::{Election, Phase};
 use crate::handover::{Handover, Purpose};
+use crate::step::Step;
+use crate::view::{Situation, View};
 use crate::{
     Announcement, Command, Failure, Holder, Instant, Key, Pod, Reason, Record, RecordOutcome, Scope, Stored, Timestamp,
     Version,

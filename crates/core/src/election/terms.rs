@@ -1,9 +1,9 @@
 //! H9: the terms of an election only rise.
 
-use super::identity::Identity;
 use super::lock::Lock;
-use super::view::View;
+use crate::identity::Identity;
 use crate::marking::term_of;
+use crate::view::View;
 use crate::{Stored, Term};
 
 /// Which terms were given.

@@ -19,9 +19,9 @@ mod workloads;
 
 use super::*;
 use crate::{
-    ELECTION_ANNOTATION, ElectionRead, JobPlan, Marking, Markings, Node, NotEligible, Outcome, PRIORITY_ANNOTATION,
-    PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife, SessionParameters,
-    TERM_ANNOTATION, Tenure, Workload, WorkloadOutcome,
+    ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Keeping, Marking, Markings, Node, NotEligible, Outcome,
+    PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife,
+    SessionParameters, TERM_ANNOTATION, Tenure, WhenLost, Workload, WorkloadOutcome,
 };
 
 /// What follows from a step, one thing at a time.

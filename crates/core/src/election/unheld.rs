@@ -6,11 +6,11 @@
 
 use super::fitness::Decision;
 use super::lock::Lock;
-use super::step::Step;
-use super::timers::Timer;
-use super::view::{Desired, Situation, View, WhenLost};
 use super::workloads::{Circumstances, Target, has_enabled};
 use super::{Election, Phase};
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::{Desired, Situation, View, WhenLost};
 use crate::{Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Tenure, Transition};
 
 /// A leader that is being demoted because the lock is not surely held any more.

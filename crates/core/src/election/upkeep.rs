@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::promotions::Promotions;
-use super::step::Step;
-use super::timers::Timer;
 use super::troubles::Troubles;
 use crate::handover::not_a_conflict;
+use crate::step::Step;
+use crate::timers::Timer;
 use crate::{
     Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Stored,
     Term, Uid, WritePod,

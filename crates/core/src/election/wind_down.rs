@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::obligations::seconds;
-use super::step::Step;
-use super::timers::Timer;
-use super::view::View;
 use super::workloads::claim_of;
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::View;
 use crate::{Command, Instant, OpId, Wish, Workload, WorkloadId};
 
 /// How long after a workload was let run its controller may still start something of it, although it is disabled again: a CronJob's

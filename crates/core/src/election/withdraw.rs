@@ -1,11 +1,11 @@
 //! Gives up locks and labels: of an election that is deleted, and of a key that is not its own any more.
 
 use super::records::{Intent, add_former};
-use super::step::Step;
-use super::view::{Desired, Situation, View};
 use super::workloads::Circumstances;
 use super::{Election, Phase};
 use crate::handover::{Handover, Purpose};
+use crate::step::Step;
+use crate::view::{Desired, Situation, View};
 use crate::{Announcement, Command, Key, Markings, Record, Scope, Stored, Timestamp};
 
 /// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.

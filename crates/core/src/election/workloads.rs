@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::identity::Identity;
 use super::lock::Lock;
 use super::obligations::Obligations;
-use super::step::Step;
 use super::terms::Terms;
-use super::timers::Timer;
 use super::wind_down::WindDown;
 use crate::backoff::Backoff;
+use crate::identity::Identity;
+use crate::step::Step;
+use crate::timers::Timer;
 use crate::{
     Announcement, Command, Failure, Instant, JobPlan, OpId, Record, Setting, Term, Timestamp, Wish, Workload,
     WorkloadChange, WorkloadClaim, WorkloadId, WorkloadKind, WorkloadOutcome, WriteWorkload,

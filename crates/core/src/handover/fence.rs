@@ -1,7 +1,7 @@
 //! A pod that must be written to before anybody is promoted, so that what others have sent for it fails (H4).
 
-use crate::election::Step;
 use crate::handover::not_a_conflict;
+use crate::step::Step;
 use crate::{Command, Failure, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Uid, Version, WritePod};
 
 /// A pod that must be written to, and the write acknowledged.

@@ -91,7 +91,7 @@ pub enum WhenLost {
 
 impl View<'_> {
     /// The same with other pods and other locks.
-    pub(super) fn of<'b>(&'b self, pods: &'b [&'b Pod], strays: &'b [(Key, Stored)]) -> View<'b> {
+    pub(crate) fn of<'b>(&'b self, pods: &'b [&'b Pod], strays: &'b [(Key, Stored)]) -> View<'b> {
         let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
         let &View {
             failover_delay,
