@@ -1,6 +1,6 @@
 //! Who decides an election.
 
-use crate::{ELECTION_ANNOTATION, Pod, Uid};
+use crate::{ELECTION_ANNOTATION, Pod, Uid, Workload, WorkloadClaim};
 
 /// An election, and who decides it.
 #[derive(Clone, Debug)]
@@ -17,5 +17,10 @@ impl Identity {
     /// Whether a pod carries the mark of an election of this name.
     pub(crate) fn wrote(&self, pod: &Pod) -> bool {
         pod.annotations.get(ELECTION_ANNOTATION) == Some(&self.name)
+    }
+
+    /// What is written on a workload, if it is of this election.
+    pub(crate) fn claim_of<'w>(&self, workload: &'w Workload) -> Option<&'w WorkloadClaim> {
+        workload.claim.as_ref().filter(|claim| claim.election == self.name)
     }
 }

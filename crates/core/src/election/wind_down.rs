@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::obligations::seconds;
-use super::workloads::claim_of;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::View;
@@ -112,7 +111,6 @@ impl WindDown {
 /// W8: the workloads that count. What was never claimed, could not be.
 fn held_workloads<'a>(step: &Step<'a>) -> impl Iterator<Item = &'a Workload> {
     let Step { id, view, .. } = *step;
-    let held =
-        |workload: &&Workload| claim_of(workload, id).is_some() && !matches!(workload.wish, Wish::Release { .. });
+    let held = |workload: &&Workload| id.claim_of(workload).is_some() && !matches!(workload.wish, Wish::Release { .. });
     view.workloads.into_iter().flatten().filter(held)
 }

@@ -170,7 +170,7 @@ impl WorkloadReconciler {
         for workload in workloads {
             self.wind_down.note(workload, view.now);
             let Some(need) = self.need(workload, target, step) else {
-                if target == Target::Await && claim_of(workload, step.id).is_none() {
+                if target == Target::Await && step.id.claim_of(workload).is_none() {
                     // It is not looked at now.
                     continue;
                 }
@@ -232,7 +232,7 @@ impl WorkloadReconciler {
         workloads.iter().any(|workload| {
             let refused = matches!(self.failures.get(&workload.id), Some(Failure::Refused(_)));
             // W8: where there was never a right to write it, it is not under this election's control.
-            let ours = claim_of(workload, step.id).is_some()
+            let ours = step.id.claim_of(workload).is_some()
                 || self.pending.contains_key(&workload.id)
                 || (!refused && target != Target::Await);
             !matches!(workload.wish, Wish::Release { .. }) && ours && !self.is_off(workload, step.id)
@@ -341,13 +341,14 @@ impl WorkloadReconciler {
 
     /// W2.
     fn is_off(&self, workload: &Workload, id: &Identity) -> bool {
-        let stamped = claim_of(workload, id)
+        let stamped = id
+            .claim_of(workload)
             .is_some_and(|claim| !claim.enabled && claim.writer == id.operator_id && claim.write > self.before);
         workload.finished || (!workload.setting.runs() && stamped && !self.is_unsure(&workload.id))
     }
 
     fn need(&self, workload: &Workload, target: Target, step: &Step) -> Option<Need> {
-        let (ours, leads) = (claim_of(workload, step.id), target.term());
+        let (ours, leads) = (step.id.claim_of(workload), target.term());
         let (follows, started) = match workload.wish {
             _ if target == Target::Await && ours.is_none() => return None,
             Wish::Release { restore } => return ours.map(|_| Need::Release { restore }),
@@ -383,7 +384,7 @@ impl WorkloadReconciler {
             Some(_) => return,
             None => {}
         }
-        let contested = claim_of(workload, step.id).is_some_and(|claim| match need {
+        let contested = step.id.claim_of(workload).is_some_and(|claim| match need {
             Need::Enable => claim.enabled,
             Need::Disable => !claim.enabled && workload.setting.runs(),
             Need::Release { .. } | Need::Delete | Need::DeleteRunning => false,
@@ -494,14 +495,9 @@ impl WorkloadReconciler {
     }
 }
 
-/// What is written on a workload, if it is of this election.
-pub(super) fn claim_of<'w>(workload: &'w Workload, id: &Identity) -> Option<&'w WorkloadClaim> {
-    workload.claim.as_ref().filter(|claim| claim.election == id.name)
-}
-
 /// Whether this election has enabled a workload.
 pub(super) fn has_enabled(step: &Step) -> bool {
-    let enabled = |workload| claim_of(workload, step.id).is_some_and(|claim| claim.enabled);
+    let enabled = |workload| step.id.claim_of(workload).is_some_and(|claim| claim.enabled);
     step.view.workloads.is_some_and(|workloads| workloads.iter().any(enabled))
 }
 
