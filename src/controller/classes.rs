@@ -14,14 +14,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant as TokioInstant, sleep_until};
 
-use super::announce::in_seconds;
 use super::input::Input;
-use super::{monotonic, wall};
+use super::wording::in_seconds;
 use crate::api::{
     Classes, ConsulClass, ConsulRecord, ConsulStatus, Credentials, ElectionClass, ElectionClassStatus, READY, Refusal,
     SecretId, SecretKey, SessionNode, condition, consul_class, unknown, with_transition_times,
 };
 use crate::kubernetes::{ClaimUpdate, ElectionClasses, SecretChange, SecretData, watch_secrets};
+use crate::process::{monotonic, wall};
 use crate::store::{
     ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
     Stores,

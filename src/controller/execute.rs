@@ -14,13 +14,13 @@ use tokio::sync::{mpsc, watch};
 use super::events::Repeats;
 use super::input::{ElectionId, Input};
 use super::lanes::{Class, Limits, Share};
-use super::monotonic;
 use super::permit::{Grant, Permit};
 use super::requests::{Gate, Queue, Requests};
 use crate::api::{Claims, JobTemplate, LeaderElection, LeaderElectionStatus};
 use crate::kubernetes::{
     Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of,
 };
+use crate::process::monotonic;
 use crate::store::{Owner, Registration, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 

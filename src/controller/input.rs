@@ -1,9 +1,12 @@
 //! What the loop is told.
 
+use futures::StreamExt;
 use lictor_core::{Failure, Node, OpId, Outcome, Pod, Uid, Version, WorkloadId, WorkloadKind};
+use tokio::sync::mpsc;
 
 use crate::api::{ElectionClass, LeaderElection};
 use crate::kubernetes::{Change, ClaimUpdate, WorkloadObject};
+use crate::process::spawn;
 use crate::store::{Registration, StoreEvent};
 
 /// An election, by name and uid: what comes back for an earlier one of the same name, is dropped.
@@ -45,4 +48,25 @@ pub enum Input {
     Probed(ElectionId, Uid, bool),
     /// Whether this replica acts.
     Claim(ClaimUpdate),
+}
+
+/// Hands on for as long as somebody takes it.
+pub(super) fn forward(
+    sender: &mpsc::UnboundedSender<Input>,
+    inputs: impl futures::Stream<Item = Input> + Send + 'static,
+) {
+    let sender = sender.clone();
+    spawn(async move {
+        let mut inputs = std::pin::pin!(inputs);
+        loop {
+            tokio::select! {
+                biased;
+                () = sender.closed() => return,
+                input = inputs.next() => match input {
+                    Some(input) => drop(sender.send(input)),
+                    None => return,
+                }
+            }
+        }
+    });
 }

@@ -19,9 +19,8 @@ mod requests;
 mod run;
 mod status;
 mod timers;
+mod wording;
 mod workloads;
 
 pub use input::Input;
 pub use run::{Controller, Parameters, Purpose};
-
-use crate::process::{monotonic, wall};

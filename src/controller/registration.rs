@@ -7,7 +7,7 @@ use lictor_core::{Failure, Instant, Situation};
 
 use super::entry::Entry;
 use super::execute::Executor;
-use super::monotonic;
+use crate::process::monotonic;
 use crate::store::{RegisteredLeader, Registration};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::input::Input;
 use super::lanes::{Class, Lanes, Limits, Share};
-use super::monotonic;
 use super::permit::Permit;
 use crate::kubernetes::ClaimUpdate;
+use crate::process::monotonic;
 
 /// Begins a request. Until then it is small: thousands may wait.
 type Start = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;

@@ -16,9 +16,8 @@ use super::classes::{ConsulStores, World};
 use super::entry::Registered;
 use super::execute::Executor;
 use super::index::Index;
-use super::input::{ElectionId, Input};
-use super::monotonic;
-use super::probe::{self};
+use super::input::{ElectionId, Input, forward};
+use super::probe;
 use super::registration;
 use super::timers::Timers;
 use super::workloads::WorkloadWatches;
@@ -27,7 +26,7 @@ use crate::kubernetes::{
     Change, ClaimUpdate, Namespaces, WatchFailure, resource_name, watch_classes, watch_elections, watch_nodes,
     watch_pods,
 };
-use crate::process::{NAP, nap, spawn};
+use crate::process::{NAP, monotonic, nap};
 use crate::store::{LockStore, StoreEvent, Stores};
 use crate::telemetry::{Health, Metrics};
 
@@ -539,25 +538,4 @@ fn watch_cluster(
     forward(&sender, watch_elections(client, namespaces).map(Input::Elections));
     forward(&sender, leases.watch().map(Input::Records));
     (observed, WorkloadWatches::new(client.clone(), namespaces.clone(), sender))
-}
-
-/// Hands on for as long as somebody takes it.
-pub(super) fn forward(
-    sender: &mpsc::UnboundedSender<Input>,
-    inputs: impl futures::Stream<Item = Input> + Send + 'static,
-) {
-    let sender = sender.clone();
-    spawn(async move {
-        let mut inputs = std::pin::pin!(inputs);
-        loop {
-            tokio::select! {
-                biased;
-                () = sender.closed() => return,
-                input = inputs.next() => match input {
-                    Some(input) => drop(sender.send(input)),
-                    None => return,
-                }
-            }
-        }
-    });
 }

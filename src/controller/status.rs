@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Timestamp, eligible};
 
-use super::announce::{in_seconds, led_elsewhere, not_eligible, told_holder};
 use super::entry::Entry;
-use super::wall;
+use super::wording::{in_seconds, led_elsewhere, not_eligible, told_holder};
 use super::workloads::told;
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
     STORE_REACHABLE, condition, is_unknown, unknown, with_transition_times,
 };
+use crate::process::wall;
 
 /// What an election's status should be now; `None`: what it says already is to stay until more is known.
 pub(super) fn status(

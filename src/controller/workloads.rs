@@ -12,8 +12,7 @@ use tokio::sync::mpsc;
 
 use super::entry::Entry;
 use super::index::Namespace;
-use super::input::Input;
-use super::run::forward;
+use super::input::{Input, forward};
 use crate::api::{
     Claims, JobTemplate, OnRelease, WORKLOADS_FOLLOW, WorkloadRule, WorkloadState, WorkloadStatus, WorkloadsStatus,
     condition, unknown,

@@ -11,12 +11,13 @@ use tokio::sync::mpsc;
 
 use super::{Controller, Purpose};
 use crate::api::{Claims, Refusal, Resolved};
-use crate::controller::announce::{announce, announce_defects, announce_refusal, holder_name};
+use crate::controller::announce::{announce, announce_defects, announce_refusal};
 use crate::controller::entry::{Entry, status_term};
 use crate::controller::input::Input;
 use crate::controller::probe::Prober;
 use crate::controller::registration;
 use crate::controller::status::{farewell, is_undecided, status};
+use crate::controller::wording::holder_name;
 use crate::controller::workloads::{followed, noted, template};
 use crate::process::{monotonic, wall};
 use crate::telemetry::ElectionFigures;
