@@ -23,28 +23,28 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
         Announcement::Transition(transition) => announce_transition(entry, transition, executor),
         Announcement::LabelDrift { pod, uid } => {
             entry.figures.label_drift += 1;
-            tracing::warn!(election = %name(entry), %pod, "labels were changed by somebody else and are put right");
+            tracing::warn!(election = %entry.id.election, %pod, "labels were changed by somebody else and are put right");
             let note = format!("the labels of pod {pod} were changed by somebody else and are put right");
             tell_both(entry, &pod, &uid, "LabelDrift", "Relabel", &note, executor);
         }
         Announcement::LabelsRefused { pod, uid, why } => {
-            tracing::warn!(election = %name(entry), %pod, "the labels can't be written, which is tried again: {why}");
+            tracing::warn!(election = %entry.id.election, %pod, "the labels can't be written, which is tried again: {why}");
             let note = format!("the labels of pod {pod} can't be written, and other pods go before it: {why}");
             tell_both(entry, &pod, &uid, "LabelsRefused", "Relabel", &note, executor);
         }
         Announcement::LabelsLeft { pod, uid, why } => {
-            tracing::warn!(election = %name(entry), %pod, "the labels can't be taken off and stay: {why}");
+            tracing::warn!(election = %entry.id.election, %pod, "the labels can't be taken off and stay: {why}");
             let note = format!("the election goes, and its labels stay on pod {pod}, take them off by hand: {why}");
             tell_both(entry, &pod, &uid, "LabelsLeft", "Relabel", &note, executor);
         }
         Announcement::LedElsewhere(rival) => {
             let note = led_elsewhere(&rival);
-            tracing::info!(election = %name(entry), "{note}");
+            tracing::info!(election = %entry.id.election, "{note}");
             tell(entry, None, false, "LedElsewhere", "Follow", note, executor);
         }
         Announcement::Workload(id, change) => announce_workload(entry, &id, change, executor),
         Announcement::LockChanged { what } => {
-            tracing::warn!(election = %name(entry), "the lock was {what} and is made anew");
+            tracing::warn!(election = %entry.id.election, "the lock was {what} and is made anew");
             let note = format!("the lock was {what} and is made anew under a new term");
             tell(entry, None, true, "LockChanged", "RestoreLock", note, executor);
         }
@@ -67,7 +67,7 @@ fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, exe
         WorkloadChange::Created => (false, "JobStarted", "Enable", "is made for the present term"),
         WorkloadChange::Deleted | WorkloadChange::Noted => return,
     };
-    tracing::info!(election = %name(entry), workload = %id, "{id} {what}");
+    tracing::info!(election = %entry.id.election, workload = %id, "{id} {what}");
     tell(entry, None, warning, reason, action, format!("{id} {what}"), executor);
 }
 
@@ -78,7 +78,7 @@ pub(super) fn announce_defects(entry: &mut Entry, pods: &[&Pod], executor: &Exec
         let Some(defect) = annotation_defect(pod) else { continue };
         defective.insert(pod.uid.clone());
         if !entry.told_defects.contains(&pod.uid) {
-            tracing::warn!(election = %name(entry), pod = %pod.name, "{defect}");
+            tracing::warn!(election = %entry.id.election, pod = %pod.name, "{defect}");
             let note = format!("pod {}: {defect}", pod.name);
             tell_both(entry, &pod.name, &pod.uid, "MalformedAnnotation", "Elect", &note, executor);
         }
@@ -88,7 +88,7 @@ pub(super) fn announce_defects(entry: &mut Entry, pods: &[&Pod], executor: &Exec
 
 /// Tells that an election is refused, or that writing for it fails.
 pub(super) fn announce_refusal(entry: &Entry, reason: &'static str, message: &str, executor: &Executor) {
-    tracing::warn!(election = %name(entry), reason, "{message}");
+    tracing::warn!(election = %entry.id.election, reason, "{message}");
     tell(entry, None, true, reason, "Accept", message.into(), executor);
 }
 
@@ -98,14 +98,14 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
     let before = previous.as_ref().map(|previous| holder_name(entry, previous));
     let milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
     tracing::info!(
-        election = %name(entry), pod = new.as_deref().unwrap_or_default(), term = term.0, reason = reason.word(),
+        election = %entry.id.election, pod = new.as_deref().unwrap_or_default(), term = term.0, reason = reason.word(),
         previous = before.as_deref().unwrap_or_default(), took_ms = milliseconds, "{}",
         if leader.is_some() { "leader elected" } else { "there is no leader" }
     );
     entry.figures.transitions += 1;
     let is_failover = previous.is_some() && leader.is_some() && is_loss(reason);
     if is_failover {
-        executor.metrics.observe_failover(&entry.id.namespace, &entry.id.name, took);
+        executor.metrics.observe_failover(&entry.id.election.namespace, &entry.id.election.name, took);
     }
     let mut history = entry.history.take().unwrap_or_else(|| entry.last_status().history);
     history.insert(
@@ -149,7 +149,7 @@ fn tell_transition(
                     warning: false,
                     reason: "Elected",
                     action: "Promote",
-                    note: format!("leader of {} in {term}: {why}", entry.id.name),
+                    note: format!("leader of {} in {term}: {why}", entry.id.election.name),
                 },
             );
         }
@@ -170,7 +170,7 @@ fn tell_transition(
                 warning: false,
                 reason: "Demoted",
                 action: "Demote",
-                note: format!("no longer leader of {}: {why}", entry.id.name),
+                note: format!("no longer leader of {}: {why}", entry.id.election.name),
             },
         );
     }
@@ -207,16 +207,12 @@ fn tell(
     executor.tell(&entry.id, Event { regarding: reference(entry), related, warning, reason, action, note });
 }
 
-fn name(entry: &Entry) -> String {
-    format!("{}/{}", entry.id.namespace, entry.id.name)
-}
-
 fn reference(entry: &Entry) -> ObjectReference {
     ObjectReference {
         api_version: Some(LeaderElection::api_version(&()).into_owned()),
         kind: Some(LeaderElection::kind(&()).into_owned()),
-        namespace: Some(entry.id.namespace.clone()),
-        name: Some(entry.id.name.clone()),
+        namespace: Some(entry.id.election.namespace.to_string()),
+        name: Some(entry.id.election.name.clone()),
         uid: Some(entry.id.uid.0.clone()),
         ..ObjectReference::default()
     }
@@ -226,7 +222,7 @@ fn pod_reference(entry: &Entry, name: &str, uid: &Uid) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".into()),
         kind: Some("Pod".into()),
-        namespace: Some(entry.id.namespace.clone()),
+        namespace: Some(entry.id.election.namespace.to_string()),
         name: Some(name.into()),
         uid: Some(uid.0.clone()),
         ..ObjectReference::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lictor_core::{ELECTION_ANNOTATION, Election, Instant, OpId, Pod, Record, Replica, Selector, Term, Uid, Version};
 
-use super::input::ElectionId;
+use super::names::ElectionId;
 use super::permit::{Grant, Permit};
 use super::probe::Prober;
 use super::workloads::Followed;
@@ -153,7 +153,7 @@ pub(super) struct Registered {
 impl Entry {
     pub(super) fn new(id: ElectionId, version: Version, object: LeaderElection, operator_id: &str) -> Self {
         Self {
-            replica: Replica::new(id.name.clone(), id.uid.clone(), operator_id.into()),
+            replica: Replica::new(id.election.name.clone(), id.uid.clone(), operator_id.into()),
             grants: BTreeMap::new(),
             id,
             version,
@@ -221,7 +221,7 @@ impl Entry {
     /// Whether a pod may have to be written to.
     pub(super) fn concerns(&self, pod: &Pod, record: Option<&Record>) -> bool {
         self.selects(pod)
-            || pod.annotations.get(ELECTION_ANNOTATION) == Some(&self.id.name)
+            || pod.annotations.get(ELECTION_ANNOTATION) == Some(&self.id.election.name)
             || self.earlier.iter().any(|selector| selector.matches(&pod.labels))
             || record.and_then(|record| record.holder.as_ref()).is_some_and(|holder| holder.uid == pod.uid)
     }

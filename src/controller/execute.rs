@@ -12,8 +12,9 @@ use lictor_core::{
 use tokio::sync::{mpsc, watch};
 
 use super::events::Repeats;
-use super::input::{ElectionId, Input};
+use super::input::Input;
 use super::lanes::{Class, Limits, Share};
+use super::names::{ElectionId, Namespace};
 use super::permit::{Grant, Permit};
 use super::requests::{Gate, Queue, Requests};
 use crate::api::{Claims, JobTemplate, LeaderElection, LeaderElectionStatus};
@@ -86,7 +87,7 @@ impl Executor {
     /// workload lead is not sent when it must not be any more, or when the grant that is returned was dropped.
     pub(super) fn perform(&self, id: ElectionId, stores: BTreeSet<StoreId>, request: Request) -> Option<Grant> {
         let (queue, group) = self.way_of(&id, &stores, &request.command);
-        let share = Share { group, member: format!("{}/{}", id.namespace, id.name) };
+        let share = Share { group, member: id.election.to_string() };
         let class = if request.urgent { Class::Urgent } else { Class::Wait };
         let (grant, gate) = gate(&request);
         let Request { op, command, .. } = request;
@@ -116,12 +117,12 @@ impl Executor {
         };
         match store {
             Some(store) => (&self.outside, store.0.clone()),
-            None => (&self.cluster, id.namespace.clone()),
+            None => (&self.cluster, id.election.namespace.to_string()),
         }
     }
 
     fn outcome(&self, id: ElectionId, op: OpId, asked: &str, outcome: Outcome) -> Input {
-        tracing::trace!(election = %format!("{}/{}", id.namespace, id.name), "{asked} -> {outcome}");
+        tracing::trace!(election = %id.election, "{asked} -> {outcome}");
         self.metrics.count_failure(&outcome);
         Input::Outcome(id, op, outcome)
     }
@@ -216,7 +217,7 @@ impl Executor {
     /// What is there after a request is known before its outcome.
     fn show_workload(&self, id: &ElectionId, workload: &WorkloadId, answer: Answer) -> Outcome {
         if let Some(seen) = answer.seen {
-            self.requests.tell(Input::Workload(id.namespace.clone(), workload.clone(), seen));
+            self.requests.tell(Input::Workload(id.election.namespace.clone(), workload.clone(), seen));
         }
         Outcome::WorkloadWritten(answer.outcome)
     }
@@ -230,7 +231,7 @@ impl Executor {
             let failed = if let Failure::Refused(_) = failure { Ok(false) } else { Err(failure) };
             Some(Input::Registered(of, unwritten, failed))
         };
-        let share = Share { group: key.store.0.clone(), member: format!("{}/{}", id.namespace, id.name) };
+        let share = Share { group: key.store.0.clone(), member: id.election.to_string() };
         self.requests.submit(&self.outside, &share, Class::Wait, Gate::OPEN, failed, move |_| async move {
             let written = match this.stores.get(&key.store) {
                 Ok(store) => store.register(&key, version, &wanted).await,
@@ -288,26 +289,30 @@ impl Executor {
             }
             Command::ReleaseRecord { key, version, .. } => written(self.release_record(key, version).await),
             Command::DeleteRecord { key, version, .. } => written(self.delete_record(key, version).await),
-            Command::ReadElection => Outcome::ElectionRead(self.elections.read(&id.namespace, &id.name).await),
+            Command::ReadElection => {
+                Outcome::ElectionRead(self.elections.read(&id.election.namespace, &id.election.name).await)
+            }
             Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores).await),
-            Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(&id.namespace, &selectors).await),
-            Command::ReadPod { name, .. } => Outcome::PodRead(self.pods.read(&id.namespace, &name).await),
-            Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.namespace, &write).await),
+            Command::ListPods { selectors, .. } => {
+                Outcome::PodsListed(self.pods.list(&id.election.namespace, &selectors).await)
+            }
+            Command::ReadPod { name, .. } => Outcome::PodRead(self.pods.read(&id.election.namespace, &name).await),
+            Command::WritePod(write) => Outcome::PodWritten(self.pods.write(&id.election.namespace, &write).await),
             Command::ReadWorkloads { workloads, .. } => {
-                Outcome::WorkloadsRead(self.read_workloads(&id.namespace, &workloads).await)
+                Outcome::WorkloadsRead(self.read_workloads(&id.election.namespace, &workloads).await)
             }
             Command::WriteWorkload(write) => {
                 // Of two requests in a row, the second may come too late.
                 let may = || self.requests.refusal(gate).is_none();
-                let answer = self.workloads.write(&id.namespace, &write, may).await;
+                let answer = self.workloads.write(&id.election.namespace, &write, may).await;
                 self.show_workload(id, &write.id, answer)
             }
             Command::DeleteRunning { id: cron_job, uid, .. } => {
-                let answer = self.workloads.delete_running(&id.namespace, &uid).await;
+                let answer = self.workloads.delete_running(&id.election.namespace, &uid).await;
                 self.show_workload(id, &cron_job, answer)
             }
             Command::DeleteJob { id: job, uid, .. } => {
-                let answer = self.workloads.delete(&id.namespace, &job, &uid).await;
+                let answer = self.workloads.delete(&id.election.namespace, &job, &uid).await;
                 self.show_workload(id, &job, answer)
             }
             // Each of these has a function of its own.
@@ -316,12 +321,12 @@ impl Executor {
     }
 
     /// Shows workloads and their Jobs as they are now, and returns their pods.
-    async fn read_workloads(&self, namespace: &str, workloads: &[WorkloadId]) -> Result<Vec<Pod>, Failure> {
+    async fn read_workloads(&self, namespace: &Namespace, workloads: &[WorkloadId]) -> Result<Vec<Pod>, Failure> {
         let found = self.workloads.list(namespace, workloads).await?;
         let selectors: Vec<Selector> = found.iter().filter_map(WorkloadObject::pods).cloned().collect();
         let pods = self.pods.list(namespace, &selectors).await?;
         for object in found {
-            self.requests.tell(Input::Workload(namespace.into(), object.id.clone(), Ok(Box::new(object))));
+            self.requests.tell(Input::Workload(namespace.clone(), object.id.clone(), Ok(Box::new(object))));
         }
         Ok(pods)
     }
@@ -333,7 +338,8 @@ impl Executor {
         expected: Option<Version>,
         record: Record,
     ) -> Result<RecordOutcome, Failure> {
-        let owner = Owner { namespace: id.namespace.clone(), name: id.name.clone(), uid: id.uid.clone() };
+        let owner =
+            Owner { namespace: id.election.namespace.to_string(), name: id.election.name.clone(), uid: id.uid.clone() };
         let written = self.stores.get(&key.store)?.write(&key, &owner, expected, &record).await;
         if let RecordOutcome::Written(version) = &written {
             self.show(key, *version, Stored::Record(*version, record.at(*version)));
@@ -357,7 +363,7 @@ impl Executor {
     async fn list_locks(&self, id: &ElectionId, stores: &BTreeSet<StoreId>) -> Result<Vec<(Key, Stored)>, Failure> {
         let mut locks = Vec::new();
         for store in stores {
-            locks.extend(self.stores.get(store)?.locks_of(&id.namespace, &id.uid).await?);
+            locks.extend(self.stores.get(store)?.locks_of(&id.election.namespace, &id.uid).await?);
         }
         Ok(locks)
     }
@@ -378,7 +384,7 @@ fn gate(request: &Request) -> (Option<Grant>, Gate) {
 }
 
 fn share(id: &ElectionId) -> Share {
-    Share { group: id.namespace.clone(), member: id.name.clone() }
+    Share { group: id.election.namespace.to_string(), member: id.election.name.clone() }
 }
 
 /// What is told of a write of an election's own object that was not sent, or broke off. The first is no failure: what is wanted, is

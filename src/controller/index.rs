@@ -11,8 +11,8 @@ use lictor_core::{
 };
 
 use super::entry::{Entry, status_term};
-use super::input::ElectionId;
-use super::naming::{Name, Naming};
+use super::names::{ElectionId, ElectionName, Namespace};
+use super::naming::Naming;
 use crate::api::{Claims, Classes, ElectionClass, LeaderElection, Refusal, resolve};
 use crate::kubernetes::{Change, WorkloadObject};
 use crate::store::{StoreEvent, StoreScope};
@@ -23,17 +23,17 @@ pub(super) struct Index {
     operator_id: String,
     pub(super) classes: Classes,
     pub(super) nodes: BTreeMap<String, Node>,
-    pub(super) namespaces: BTreeMap<String, Namespace>,
+    pub(super) namespaces: BTreeMap<Namespace, Content>,
     pub(super) locks: Locks,
     naming: Naming,
     deletions: Deletions,
     /// Elections to look at.
-    dirty: BTreeSet<(String, String)>,
+    dirty: BTreeSet<ElectionName>,
 }
 
-/// One namespace.
+/// What is known of one namespace.
 #[derive(Default)]
-pub(super) struct Namespace {
+pub(super) struct Content {
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) elections: BTreeMap<String, Entry>,
     pub(super) workloads: BTreeMap<WorkloadId, WorkloadObject>,
@@ -41,13 +41,19 @@ pub(super) struct Namespace {
     selecting: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Namespace {
+impl Content {
+    /// The elections that have to give way to an older one.
+    fn refused(&self) -> impl Iterator<Item = &Entry> {
+        self.elections.values().filter(|entry| entry.conflict.is_some())
+    }
+
     /// The elections that a workload matters to.
     fn following(&self, object: &WorkloadObject) -> impl Iterator<Item = String> {
         let cron_job =
             object.owner.as_ref().and_then(|owner| self.workloads.values().find(|other| other.uid == *owner));
         let concerns = move |entry: &Entry| entry.follows(object) || cron_job.is_some_and(|owner| entry.follows(owner));
-        let following = self.elections.values().filter(|entry| concerns(entry)).map(|entry| entry.id.name.clone());
+        let following =
+            self.elections.values().filter(|entry| concerns(entry)).map(|entry| entry.id.election.name.clone());
         following.collect::<Vec<_>>().into_iter()
     }
 }
@@ -67,19 +73,22 @@ impl Index {
         }
     }
 
-    pub(super) fn take_dirty(&mut self) -> BTreeSet<(String, String)> {
+    pub(super) fn take_dirty(&mut self) -> BTreeSet<ElectionName> {
         std::mem::take(&mut self.dirty)
     }
 
-    pub(super) fn mark(&mut self, namespace: &str, election: &str) {
-        self.dirty.insert((namespace.into(), election.into()));
+    pub(super) fn mark(&mut self, election: &ElectionName) {
+        self.dirty.insert(election.clone());
     }
 
     pub(super) fn mark_all(&mut self) {
-        let all = self.namespaces.iter().flat_map(|(namespace, content)| {
-            content.elections.keys().map(|election| (namespace.clone(), election.clone()))
-        });
-        self.dirty = all.collect();
+        self.dirty = self.elections().collect();
+    }
+
+    /// All elections by name.
+    fn elections(&self) -> impl Iterator<Item = ElectionName> {
+        let namespaces = self.namespaces.iter();
+        namespaces.flat_map(|(namespace, content)| content.elections.keys().map(|name| namespace.election(name)))
     }
 
     pub(super) fn entries(&mut self) -> impl Iterator<Item = &mut Entry> {
@@ -116,16 +125,23 @@ impl Index {
     }
 
     pub(super) fn entry(&mut self, id: &ElectionId) -> Option<&mut Entry> {
-        let entry = self.namespaces.get_mut(&id.namespace)?.elections.get_mut(&id.name)?;
-        (entry.id.uid == id.uid).then_some(entry)
+        self.named_mut(&id.election).filter(|entry| entry.id.uid == id.uid)
+    }
+
+    fn named(&self, election: &ElectionName) -> Option<&Entry> {
+        self.namespaces.get(&election.namespace)?.elections.get(&election.name)
+    }
+
+    fn named_mut(&mut self, election: &ElectionName) -> Option<&mut Entry> {
+        self.namespaces.get_mut(&election.namespace)?.elections.get_mut(&election.name)
     }
 
     // Pods
 
     pub(super) fn apply_pods(&mut self, change: Change<(String, Pod)>, now: Instant) {
         match change {
-            Change::Applied((namespace, pod)) => self.put_pod(&namespace, pod, now),
-            Change::Deleted((namespace, pod)) => self.remove_pod(&namespace, &pod.name, &pod.uid, pod.version),
+            Change::Applied((namespace, pod)) => self.put_pod(&namespace.into(), pod, now),
+            Change::Deleted((namespace, pod)) => self.remove_pod(&namespace.into(), &pod.name, &pod.uid, pod.version),
             Change::All(scope, version, pods) => {
                 let present: BTreeSet<&Uid> = pods.iter().map(|(_, pod)| &pod.uid).collect();
                 let known = self.scoped(scope.as_deref()).flat_map(|(namespace, content)| {
@@ -137,7 +153,7 @@ impl Index {
                     self.remove_pod(&namespace, &name, &uid, version);
                 }
                 for (namespace, pod) in pods {
-                    self.put_pod(&namespace, pod, now);
+                    self.put_pod(&namespace.into(), pod, now);
                 }
             }
             Change::Rewound(_) | Change::Broken(..) => {}
@@ -145,11 +161,11 @@ impl Index {
     }
 
     /// A pod as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
-    pub(super) fn put_pod(&mut self, namespace: &str, mut pod: Pod, now: Instant) {
+    pub(super) fn put_pod(&mut self, namespace: &Namespace, mut pod: Pod, now: Instant) {
         if self.deletions.cover(&pod.uid, pod.version) {
             return;
         }
-        let content = self.namespaces.entry(namespace.into()).or_default();
+        let content = self.namespaces.entry(namespace.clone()).or_default();
         let known = content.pods.get(&pod.name);
         if known.is_some_and(|known| known.version >= pod.version) {
             return;
@@ -184,11 +200,11 @@ impl Index {
             }
         }
         content.pods.insert(pod.name.clone(), pod);
-        self.dirty.extend(touched.into_iter().map(|name| (namespace.to_owned(), name)));
+        self.dirty.extend(touched.into_iter().map(|name| namespace.election(name)));
     }
 
     /// A pod is gone as of a version, unless the name belongs to another one by now.
-    fn remove_pod(&mut self, namespace: &str, name: &str, uid: &Uid, version: Version) {
+    fn remove_pod(&mut self, namespace: &Namespace, name: &str, uid: &Uid, version: Version) {
         self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         if content.pods.get(name).is_none_or(|pod| pod.uid != *uid) {
@@ -203,7 +219,7 @@ impl Index {
                 touched.insert(election.clone());
             }
         }
-        self.dirty.extend(touched.into_iter().map(|election| (namespace.to_owned(), election)));
+        self.dirty.extend(touched.into_iter().map(|name| namespace.election(name)));
         self.tidy(namespace);
     }
 
@@ -213,7 +229,7 @@ impl Index {
         match change {
             Change::Applied(object) => self.put_workload(object),
             Change::Deleted(object) => {
-                self.remove_workload(&object.namespace, &object.id, &object.uid, object.version);
+                self.remove_workload(&object.namespace.into(), &object.id, &object.uid, object.version);
             }
             Change::All(scope, version, objects) => {
                 let present: BTreeSet<&Uid> = objects.iter().map(|object| &object.uid).collect();
@@ -222,7 +238,7 @@ impl Index {
                     object.id.kind == kind && object.version <= version && !present.contains(&object.uid)
                 });
                 for object in gone.cloned().collect::<Vec<_>>() {
-                    self.remove_workload(&object.namespace, &object.id, &object.uid, version);
+                    self.remove_workload(&object.namespace.into(), &object.id, &object.uid, version);
                 }
                 for object in objects {
                     self.put_workload(object);
@@ -237,7 +253,8 @@ impl Index {
         if self.deletions.cover(&object.uid, object.version) {
             return;
         }
-        let content = self.namespaces.entry(object.namespace.clone()).or_default();
+        let namespace = Namespace::from(object.namespace.as_str());
+        let content = self.namespaces.entry(namespace.clone()).or_default();
         let known = content.workloads.get(&object.id);
         if known.is_some_and(|known| known.version >= object.version) {
             return;
@@ -245,35 +262,33 @@ impl Index {
         if let Some(replaced) = known.filter(|known| known.uid != object.uid) {
             self.deletions.note(&replaced.uid, object.version);
         }
-        let namespace = object.namespace.clone();
-        self.dirty.extend(content.following(&object).map(|election| (namespace.clone(), election)));
+        self.dirty.extend(content.following(&object).map(|name| namespace.election(name)));
         content.workloads.insert(object.id.clone(), object);
     }
 
     /// An answer says that there is no workload of this uid any more.
-    pub(super) fn lose_workload(&mut self, namespace: &str, id: &WorkloadId, uid: &Uid) {
+    pub(super) fn lose_workload(&mut self, namespace: &Namespace, id: &WorkloadId, uid: &Uid) {
         // An object that was deleted does not come back under the same uid.
         self.remove_workload(namespace, id, uid, Version(u64::MAX));
     }
 
     /// A workload is gone as of a version, unless the name belongs to another one by now.
-    fn remove_workload(&mut self, namespace: &str, id: &WorkloadId, uid: &Uid, version: Version) {
+    fn remove_workload(&mut self, namespace: &Namespace, id: &WorkloadId, uid: &Uid, version: Version) {
         self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         if content.workloads.get(id).is_none_or(|known| known.uid != *uid) {
             return;
         }
         if let Some(object) = content.workloads.remove(id) {
-            self.dirty.extend(content.following(&object).map(|election| (namespace.to_owned(), election)));
+            self.dirty.extend(content.following(&object).map(|name| namespace.election(name)));
         }
         self.tidy(namespace);
     }
 
     /// A namespace of which nothing is known is none.
-    fn tidy(&mut self, namespace: &str) {
-        let is_empty = |content: &Namespace| {
-            content.pods.is_empty() && content.elections.is_empty() && content.workloads.is_empty()
-        };
+    fn tidy(&mut self, namespace: &Namespace) {
+        let is_empty =
+            |content: &Content| content.pods.is_empty() && content.elections.is_empty() && content.workloads.is_empty();
         if self.namespaces.get(namespace).is_some_and(is_empty) {
             self.namespaces.remove(namespace);
         }
@@ -311,7 +326,7 @@ impl Index {
         for (namespace, content) in &self.namespaces {
             for pod in content.pods.values().filter(|pod| pod.node.as_deref() == Some(name)) {
                 let selecting = content.selecting.get(&pod.name).into_iter().flatten();
-                self.dirty.extend(selecting.map(|election| (namespace.clone(), election.clone())));
+                self.dirty.extend(selecting.map(|name| namespace.election(name)));
             }
         }
     }
@@ -338,13 +353,8 @@ impl Index {
         if said(&self.classes) == before {
             return;
         }
-        let all: Vec<(String, String)> = self
-            .namespaces
-            .iter()
-            .flat_map(|(namespace, content)| content.elections.keys().map(|name| (namespace.clone(), name.clone())))
-            .collect();
-        for (namespace, name) in all {
-            self.resolve_again(&namespace, &name);
+        for election in self.elections().collect::<Vec<_>>() {
+            self.resolve_again(&election);
         }
     }
 
@@ -383,9 +393,8 @@ impl Index {
             return None;
         }
         object.metadata.managed_fields = None;
-        let namespace = object.metadata.namespace.clone().unwrap_or_default();
-        let name = object.metadata.name.clone().unwrap_or_default();
-        let known = self.namespaces.entry(namespace.clone()).or_default().elections.get_mut(&name);
+        let name = name_of(&object);
+        let known = self.namespaces.entry(name.namespace.clone()).or_default().elections.get_mut(&name.name);
         let replaced = match known {
             Some(known) if known.id.uid == uid => {
                 if known.version >= version {
@@ -397,7 +406,7 @@ impl Index {
                 known.claims = Claims::of(object.metadata.annotations.as_ref());
                 known.object = object;
                 if same {
-                    self.mark(&namespace, &name);
+                    self.mark(&name);
                     return None;
                 }
                 None
@@ -409,9 +418,10 @@ impl Index {
                 self.remove_election(&earlier, &uid, version).map(|entry| (entry, object))
             }
             None => {
-                let id = ElectionId { namespace: namespace.clone(), name: name.clone(), uid };
+                let id = ElectionId { election: name.clone(), uid };
                 let entry = Entry::new(id, version, object, &self.operator_id);
-                self.namespaces.entry(namespace.clone()).or_default().elections.insert(name.clone(), entry);
+                let content = self.namespaces.entry(name.namespace.clone()).or_default();
+                content.elections.insert(name.name.clone(), entry);
                 None
             }
         };
@@ -420,54 +430,50 @@ impl Index {
             self.put_election(version, uid, object);
             return Some(earlier);
         }
-        self.resolve_again(&namespace, &name);
+        self.resolve_again(&name);
         None
     }
 
     /// An election is gone as of a version, unless the name belongs to another one by now.
     fn remove_election(&mut self, election: &LeaderElection, uid: &Uid, version: Version) -> Option<Entry> {
         self.deletions.note(uid, version);
-        let namespace = election.metadata.namespace.clone().unwrap_or_default();
-        let name = election.metadata.name.clone().unwrap_or_default();
-        let content = self.namespaces.get_mut(&namespace)?;
-        if content.elections.get(&name).is_none_or(|entry| entry.id.uid != *uid) {
+        let election = name_of(election);
+        let ElectionName { namespace, name } = &election;
+        let content = self.namespaces.get_mut(namespace)?;
+        if content.elections.get(name).is_none_or(|entry| entry.id.uid != *uid) {
             return None;
         }
-        let entry = content.elections.remove(&name)?;
+        let entry = content.elections.remove(name)?;
         let key = entry.spec().map(|spec| spec.key.clone());
         for pod in &entry.selected {
             if let Some(selecting) = content.selecting.get_mut(pod) {
-                selecting.remove(&name);
+                selecting.remove(name);
             }
         }
         // Those that it stood in the way of.
-        let all: Vec<String> =
-            content.elections.values().filter(|e| e.conflict.is_some()).map(|e| e.id.name.clone()).collect();
-        self.dirty.extend(all.into_iter().map(|other| (namespace.clone(), other)));
-        self.tidy(&namespace);
-        self.naming.rename(&(namespace, name), key.as_ref(), None);
+        self.dirty.extend(content.refused().map(|entry| entry.id.election.clone()));
+        self.tidy(namespace);
+        self.naming.rename(&election, key.as_ref(), None);
         Some(entry)
     }
 
-    fn resolve_again(&mut self, namespace: &str, name: &str) {
-        let Some(entry) = self.namespaces.get_mut(namespace).and_then(|content| content.elections.get_mut(name)) else {
-            return;
-        };
+    fn resolve_again(&mut self, election: &ElectionName) {
+        let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
+        let Some(entry) = content.elections.get_mut(&election.name) else { return };
         let before = entry.spec().map(|spec| spec.key.clone());
         entry.resolved = resolve(&entry.object, &self.classes, &self.controller);
         let after = entry.spec().map(|spec| spec.key.clone());
-        self.naming.rename(&(namespace.into(), name.into()), before.as_ref(), after.as_ref());
-        self.gather_members(namespace, name);
-        self.mark(namespace, name);
-        let content = self.namespaces.get(namespace);
-        let others = content.into_iter().flat_map(|c| c.elections.values()).filter(|e| e.conflict.is_some());
-        let others: Vec<String> = others.map(|entry| entry.id.name.clone()).collect();
-        self.dirty.extend(others.into_iter().map(|other| (namespace.to_owned(), other)));
-        self.mark_neighbours(namespace, name);
+        self.naming.rename(election, before.as_ref(), after.as_ref());
+        self.gather_members(election);
+        self.mark(election);
+        let content = self.namespaces.get(&election.namespace);
+        self.dirty.extend(content.into_iter().flat_map(Content::refused).map(|entry| entry.id.election.clone()));
+        self.mark_neighbours(election);
     }
 
     /// Looks through all pods of the namespace: after a change of the selectors.
-    fn gather_members(&mut self, namespace: &str, name: &str) {
+    fn gather_members(&mut self, election: &ElectionName) {
+        let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         let Some(entry) = content.elections.get_mut(name) else { return };
         let record = entry.spec().and_then(|spec| self.locks.get(&spec.key)).and_then(|(_, stored)| stored.written());
@@ -483,13 +489,13 @@ impl Index {
         for pod in before.symmetric_difference(&entry.selected) {
             let selecting = content.selecting.entry(pod.clone()).or_default();
             if entry.selected.contains(pod) {
-                selecting.insert(name.into());
+                selecting.insert(name.clone());
             } else {
                 selecting.remove(name);
             }
             touched.extend(selecting.iter().cloned());
         }
-        self.dirty.extend(touched.into_iter().map(|election| (namespace.to_owned(), election)));
+        self.dirty.extend(touched.into_iter().map(|name| namespace.election(name)));
     }
 
     // Locks
@@ -527,7 +533,7 @@ impl Index {
             for (name, entry) in &mut content.elections {
                 if entry.replica.key().is_some_and(|key| scope.contains(key)) {
                     entry.forget_decisions();
-                    self.dirty.insert((namespace.clone(), name.clone()));
+                    self.dirty.insert(namespace.election(name));
                 }
             }
         }
@@ -539,7 +545,7 @@ impl Index {
             content.elections.values().all(|entry| {
                 let own = |object: &&WorkloadObject| {
                     let claim = object.claim.as_ref();
-                    claim.is_some_and(|claim| claim.election == entry.id.name) && object.runs()
+                    claim.is_some_and(|claim| claim.election == entry.id.election.name) && object.runs()
                 };
                 if entry.spec().is_some_and(|spec| spec.key.store == *store)
                     && content.workloads.values().any(|w| own(&w))
@@ -560,7 +566,7 @@ impl Index {
                 entry.spec().is_some_and(|spec| spec.key.store == *store)
                     || entry.replica.key().is_some_and(|key| key.store == *store)
             });
-            self.dirty.extend(concerned.map(|(name, _)| (namespace.clone(), name.clone())));
+            self.dirty.extend(concerned.map(|(name, _)| namespace.election(name)));
         }
     }
 
@@ -570,46 +576,45 @@ impl Index {
         let written = |stored: &Stored| stored.written().map(|record| record.election.clone());
         let owner = written(stored).or_else(|| written(&before));
         let selectors = earlier_selectors(stored.written());
-        let mut concerned: BTreeSet<Name> = self.naming.of(key).cloned().collect();
+        let mut concerned: BTreeSet<ElectionName> = self.naming.of(key).cloned().collect();
         for (namespace, content) in &mut self.namespaces {
-            if !key.namespace.is_empty() && key.namespace != *namespace {
+            if !key.namespace.is_empty() && key.namespace != **namespace {
                 continue;
             }
             for (name, entry) in &mut content.elections {
                 if entry.replica.observe(key, version, stored) {
-                    concerned.insert((namespace.clone(), name.clone()));
+                    concerned.insert(namespace.election(name));
                 }
                 if owner.as_ref() == Some(&entry.id.uid) {
-                    concerned.insert((namespace.clone(), name.clone()));
+                    concerned.insert(namespace.election(name));
                 }
             }
         }
-        for (namespace, name) in concerned {
-            let entry = self.namespaces.get(&namespace).and_then(|content| content.elections.get(&name));
-            let Some(entry) = entry else { continue };
+        for election in concerned {
+            let Some(entry) = self.named(&election) else { continue };
             if !selectors.iter().all(|selector| entry.earlier.contains(selector)) {
-                self.gather_members(&namespace, &name);
+                self.gather_members(&election);
             }
-            self.dirty.insert((namespace, name));
+            self.dirty.insert(election);
         }
     }
 
     // Conflicts
 
     /// Why an election has to give way to an older one, if it has to.
-    pub(super) fn conflict(&self, namespace: &str, name: &str) -> Option<Refusal> {
+    pub(super) fn conflict(&self, election: &ElectionName) -> Option<Refusal> {
+        let ElectionName { namespace, name } = election;
         let content = self.namespaces.get(namespace)?;
         let entry = content.elections.get(name)?;
         let spec = entry.spec()?;
         let wins = |other: &Entry| other.conflict.is_none() && other.spec().is_some() && is_older(other, entry);
-        let namesakes = self.naming.of(&spec.key).filter(|(of, other)| of != namespace || other != name);
-        let election = |(of, other): &Name| self.namespaces.get(of).and_then(|content| content.elections.get(other));
-        if let Some(other) = namesakes.filter_map(election).find(|other| wins(other)) {
+        let namesakes = self.naming.of(&spec.key).filter(|other| *other != election);
+        if let Some(other) = namesakes.filter_map(|other| self.named(other)).find(|other| wins(other)) {
             return Some(Refusal {
                 reason: "KeyTaken",
                 message: format!(
-                    "the lock {:?} belongs to the older election {}/{}: give this one another spec.key, or delete the other",
-                    spec.key.name, other.id.namespace, other.id.name
+                    "the lock {:?} belongs to the older election {}: give this one another spec.key, or delete the other",
+                    spec.key.name, other.id.election
                 ),
             });
         }
@@ -619,9 +624,9 @@ impl Index {
                 return Some(Refusal {
                     reason: "PodsTaken",
                     message: format!(
-                        "the pod {pod:?} is labelled by the older election {namespace}/{} already: give this one a selector for \
-                         pods of its own, or delete the other",
-                        other.id.name
+                        "the pod {pod:?} is labelled by the older election {} already: give this one a selector for pods of its \
+                         own, or delete the other",
+                        other.id.election
                     ),
                 });
             }
@@ -637,31 +642,32 @@ impl Index {
         Some(Refusal {
             reason: "WorkloadTaken",
             message: format!(
-                "{workload} is in spec.workloads of the older election {namespace}/{} already: take it out of one of the two, or \
-                 delete the other",
-                other.id.name
+                "{workload} is in spec.workloads of the older election {} already: take it out of one of the two, or delete \
+                 the other",
+                other.id.election
             ),
         })
     }
 
     /// The other elections that share pods, workloads or the lock with this one.
-    pub(super) fn mark_neighbours(&mut self, namespace: &str, name: &str) {
+    pub(super) fn mark_neighbours(&mut self, election: &ElectionName) {
+        let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get(namespace) else { return };
         let Some(entry) = content.elections.get(name) else { return };
-        let pods = entry.selected.iter().filter_map(|pod| content.selecting.get(pod)).flatten().cloned();
+        let pods = entry.selected.iter().filter_map(|pod| content.selecting.get(pod)).flatten();
         let has_workloads =
             |entry: &Entry| entry.spec().is_some_and(|spec| !spec.workloads.is_empty() || !spec.jobs.is_empty());
         let sharing = content.elections.values().filter(|other| has_workloads(entry) && has_workloads(other));
-        let pods = pods.chain(sharing.map(|other| other.id.name.clone()));
+        let sharing = sharing.map(|other| other.id.election.clone());
         let key = entry.spec().map(|spec| &spec.key);
         let namesakes = key.into_iter().flat_map(|key| self.naming.of(key)).cloned();
-        let mut neighbours: BTreeSet<Name> = pods.map(|other| (namespace.to_owned(), other)).chain(namesakes).collect();
-        neighbours.remove(&(namespace.to_owned(), name.to_owned()));
+        let pods = pods.map(|other| namespace.election(other));
+        let neighbours = pods.chain(sharing).chain(namesakes).filter(|other| other != election);
         self.dirty.extend(neighbours);
     }
 
-    fn scoped(&self, scope: Option<&str>) -> impl Iterator<Item = (&String, &Namespace)> {
-        self.namespaces.iter().filter(move |(namespace, _)| scope.is_none_or(|scope| scope == namespace.as_str()))
+    fn scoped(&self, scope: Option<&str>) -> impl Iterator<Item = (&Namespace, &Content)> {
+        self.namespaces.iter().filter(move |(namespace, _)| scope.is_none_or(|scope| *scope == ***namespace))
     }
 }
 
@@ -670,11 +676,16 @@ fn earlier_selectors(record: Option<&Record>) -> Vec<Selector> {
     scopes.map(|scope| scope.selector.clone()).collect()
 }
 
+fn name_of(election: &LeaderElection) -> ElectionName {
+    let namespace = Namespace::from(election.metadata.namespace.clone().unwrap_or_default());
+    namespace.election(election.metadata.name.clone().unwrap_or_default())
+}
+
 /// Both times come from the same API server; of two made in the same second, the first by name is the older one.
 fn is_older(one: &Entry, other: &Entry) -> bool {
     let age = |entry: &Entry| {
         let created = entry.object.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, entry.id.namespace.clone(), entry.id.name.clone())
+        (created, entry.id.election.clone())
     };
     age(one) < age(other)
 }

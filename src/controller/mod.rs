@@ -11,6 +11,7 @@ mod execute;
 mod index;
 mod input;
 mod lanes;
+mod names;
 mod naming;
 mod permit;
 mod probe;

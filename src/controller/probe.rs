@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::input::{ElectionId, Input};
+use super::input::Input;
+use super::names::ElectionId;
 use crate::api::{ProbeTarget, ResolvedProbe};
 
 /// The probing of one leader; it ends when this is dropped.

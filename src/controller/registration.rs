@@ -7,6 +7,7 @@ use lictor_core::{Failure, Instant, Situation};
 
 use super::entry::Entry;
 use super::execute::Executor;
+use super::names::ElectionName;
 use crate::process::monotonic;
 use crate::store::{RegisteredLeader, Registration};
 
@@ -65,9 +66,9 @@ pub(super) fn forget(entry: &mut Entry, executor: &Executor) {
 }
 
 /// `None`: nothing is wanted, or it is not this cluster that has to say it.
-fn wanted(entry: &Entry) -> Option<(Registration, String)> {
+fn wanted(entry: &Entry) -> Option<(Registration, ElectionName)> {
     let spec = entry.spec()?;
-    let name = format!("{}/{}", entry.id.namespace, entry.id.name);
+    let name = entry.id.election.clone();
     let known = entry.registered.known.as_ref().filter(|known| known.leader.is_some());
     let (Some(service), Some(consul)) = (&spec.consul_service, &spec.consul) else {
         // Its user does not want it there any more.
@@ -84,7 +85,7 @@ fn wanted(entry: &Entry) -> Option<(Registration, String)> {
         BTreeMap::from([
             (text("term"), term),
             (text("pod"), text(pod)),
-            (text("namespace"), entry.id.namespace.clone()),
+            (text("namespace"), entry.id.election.namespace.to_string()),
             (text("cluster"), consul.cluster.clone()),
         ])
     };

@@ -16,7 +16,8 @@ use super::classes::{ConsulStores, World};
 use super::entry::Registered;
 use super::execute::Executor;
 use super::index::Index;
-use super::input::{ElectionId, Input, forward};
+use super::input::{Input, forward};
+use super::names::{ElectionId, Namespace};
 use super::probe;
 use super::registration;
 use super::timers::Timers;
@@ -292,7 +293,7 @@ impl Controller {
             Input::Elections(change) => {
                 self.note_sync("leaderelections", &change);
                 for gone in self.index.apply_elections(change) {
-                    self.metrics.forget(&gone.id.namespace, &gone.id.name);
+                    self.metrics.forget(&gone.id.election.namespace, &gone.id.election.name);
                 }
             }
             Input::Workloads(kind, change) => {
@@ -330,9 +331,9 @@ impl Controller {
             Input::Registered(id, wanted, written) => {
                 if let Some(entry) = self.index.entry(&id) {
                     if let Some(failure) = registration::take(entry, wanted, written) {
-                        tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", failure.text());
+                        tracing::warn!(election = %id.election, "{}", failure.text());
                     }
-                    self.index.mark(&id.namespace, &id.name);
+                    self.index.mark(&id.election);
                 }
             }
             Input::Probed(id, leader, failed) => {
@@ -340,7 +341,7 @@ impl Controller {
                     && entry.prober.as_ref().is_some_and(|prober| prober.leader == leader)
                 {
                     entry.probe_failed = failed.then_some(leader);
-                    self.index.mark(&id.namespace, &id.name);
+                    self.index.mark(&id.election);
                 }
             }
             Input::Claim(ClaimUpdate { state, failure, rewound, .. }) => {
@@ -414,20 +415,20 @@ impl Controller {
     }
 
     /// Whether all is known of a namespace. What is missing in one namespace does not keep the others waiting.
-    fn knows(&self, namespace: &str) -> bool {
-        !self.sync.missing.iter().any(|(_, scope)| scope.as_deref().is_none_or(|scope| scope == namespace))
+    fn knows(&self, namespace: &Namespace) -> bool {
+        !self.sync.missing.iter().any(|(_, scope)| scope.as_deref().is_none_or(|scope| *scope == **namespace))
     }
 
     fn take_outcome(&mut self, id: &ElectionId, op: OpId, outcome: Outcome) {
         let now = monotonic();
         for pod in outcome.pods() {
-            self.index.put_pod(&id.namespace, pod.clone(), now);
+            self.index.put_pod(&id.election.namespace, pod.clone(), now);
         }
         if let Some(entry) = self.index.entry(id)
             && entry.election().is_some()
         {
             entry.replica.take(op, outcome, now);
-            self.index.mark(&id.namespace, &id.name);
+            self.index.mark(&id.election);
         }
     }
 
@@ -444,12 +445,12 @@ impl Controller {
             Err(None) => retry.conflicted(now),
             Err(Some(failure)) => {
                 if retry.failed(now) {
-                    tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", failure.text());
+                    tracing::warn!(election = %id.election, "{}", failure.text());
                 }
                 self.metrics.count_write_failure("leaderelections", &failure);
             }
         }
-        self.index.mark(&id.namespace, &id.name);
+        self.index.mark(&id.election);
     }
 
     /// Takes what a store's watch tells beside its locks.
@@ -476,8 +477,8 @@ impl Controller {
         } else if !acts && self.acting {
             self.stand_by();
         }
-        while let Some((namespace, name)) = self.timers.take_due(now) {
-            self.index.mark(&namespace, &name);
+        while let Some(election) = self.timers.take_due(now) {
+            self.index.mark(&election);
         }
         for store in self.shared.changed(now) {
             self.index.mark_store(&store);
@@ -485,8 +486,8 @@ impl Controller {
         if self.acting {
             for election in self.index.take_dirty() {
                 self.timers.cancel(&election);
-                if self.knows(&election.0) {
-                    self.decide(&election.0, &election.1, draining);
+                if self.knows(&election.namespace) {
+                    self.decide(&election, draining);
                 } else {
                     self.timers.add(now + Duration::from_secs(1), election);
                 }

@@ -11,8 +11,9 @@ use lictor_core::{
 use tokio::sync::mpsc;
 
 use super::entry::Entry;
-use super::index::Namespace;
+use super::index::Content;
 use super::input::{Input, forward};
+use super::names::Namespace;
 use crate::api::{
     Claims, JobTemplate, OnRelease, WORKLOADS_FOLLOW, WorkloadRule, WorkloadState, WorkloadStatus, WorkloadsStatus,
     condition, unknown,
@@ -90,13 +91,13 @@ impl WorkloadWatches {
     }
 
     /// Whether the workloads of a kind are known in a namespace, as far as there is a right to it.
-    pub(super) fn knows(&self, kind: WorkloadKind, namespace: &str) -> bool {
-        let in_scope = |scope: &Option<String>| scope.as_deref().is_none_or(|scope| scope == namespace);
+    pub(super) fn knows(&self, kind: WorkloadKind, namespace: &Namespace) -> bool {
+        let in_scope = |scope: &Option<String>| scope.as_deref().is_none_or(|scope| scope == &**namespace);
         self.begun.contains(&kind) && !self.missing.iter().any(|(missing, scope)| *missing == kind && in_scope(scope))
     }
 
-    fn forbidden(&self, kind: WorkloadKind, namespace: &str) -> Option<&Failure> {
-        let in_scope = |scope: &Option<String>| scope.as_deref().is_none_or(|scope| scope == namespace);
+    fn forbidden(&self, kind: WorkloadKind, namespace: &Namespace) -> Option<&Failure> {
+        let in_scope = |scope: &Option<String>| scope.as_deref().is_none_or(|scope| scope == &**namespace);
         let found = self.forbidden.iter().find(|((forbidden, scope), _)| *forbidden == kind && in_scope(scope));
         found.map(|(_, failure)| failure)
     }
@@ -125,7 +126,7 @@ impl Entry {
 
     /// Whether a workload matters to it.
     pub(super) fn follows(&self, object: &WorkloadObject) -> bool {
-        let claimed = |claim: &lictor_core::WorkloadClaim| claim.election == self.id.name;
+        let claimed = |claim: &lictor_core::WorkloadClaim| claim.election == self.id.election.name;
         self.spec().is_some_and(|spec| spec.workloads.contains_key(&object.id))
             || object.claim.as_ref().is_some_and(claimed)
             || self.claims.claims.contains_key(&object.id.to_string())
@@ -148,7 +149,8 @@ impl Entry {
         let mut claims = self.claims.clone();
         for (id, _) in self.claims.ids() {
             let claimed = workloads.iter().any(|workload| {
-                workload.id == id && workload.claim.as_ref().is_some_and(|claim| claim.election == self.id.name)
+                workload.id == id
+                    && workload.claim.as_ref().is_some_and(|claim| claim.election == self.id.election.name)
             });
             let unknown = self.followed.forbidden.contains_key(&id.kind);
             if !spec.workloads.contains_key(&id) && !claimed && !unknown {
@@ -163,13 +165,13 @@ impl Entry {
 /// What an election is shown of its workloads.
 pub(super) fn followed(
     entry: &Entry,
-    content: &Namespace,
+    content: &Content,
     watches: &WorkloadWatches,
     desired: Desired,
     wall: Timestamp,
 ) -> Followed {
     let spec = entry.spec();
-    let namespace = entry.id.namespace.as_str();
+    let namespace = &entry.id.election.namespace;
     let kinds = entry.kinds();
     let jobs = spec.map(|spec| &spec.jobs).into_iter().flatten();
     let mut followed = Followed {
@@ -196,7 +198,7 @@ pub(super) fn followed(
     for id in named {
         let Some(object) = content.workloads.get(id) else { continue };
         // One that is refused has nothing to do with what it has not claimed, also when it leaves its lock to others.
-        let own = |claim: &lictor_core::WorkloadClaim| claim.election == entry.id.name;
+        let own = |claim: &lictor_core::WorkloadClaim| claim.election == entry.id.election.name;
         if entry.conflict.is_some() && !object.claim.as_ref().is_some_and(own) {
             continue;
         }
@@ -232,14 +234,14 @@ fn plan(entry: &Entry, name: &str) -> JobPlan {
     JobPlan { name: name.into(), started: entry.claims.started.get(name).map(|term| Term(*term)) }
 }
 
-fn cluster(entry: &Entry, content: &Namespace) -> Result<(), NotEligible> {
+fn cluster(entry: &Entry, content: &Content) -> Result<(), NotEligible> {
     let Some(name) = entry.available_deployment() else { return Ok(()) };
     let id = WorkloadId { kind: WorkloadKind::Deployment, name: name.into() };
     let available = content.workloads.get(&id).is_some_and(|object| object.available && !object.deleting);
     if available { Ok(()) } else { Err(NotEligible::Unavailable) }
 }
 
-fn shown(object: &WorkloadObject, content: &Namespace, rule: WorkloadRule, wish: Wish, wall: Timestamp) -> Workload {
+fn shown(object: &WorkloadObject, content: &Content, rule: WorkloadRule, wish: Wish, wall: Timestamp) -> Workload {
     let of_it = |job: &&WorkloadObject| job.id.kind == WorkloadKind::Job && job.owner.as_ref() == Some(&object.uid);
     let is_cron_job = object.id.kind == WorkloadKind::CronJob;
     let jobs = || content.workloads.values().filter(of_it).filter(|_| is_cron_job);
@@ -309,7 +311,7 @@ pub(super) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Opt
         let state = match found {
             _ if forbidden || group.workload_failures().contains_key(id) => WorkloadState::Failing,
             None => WorkloadState::Missing,
-            Some(workload) => state(workload, group, &entry.id.name, now),
+            Some(workload) => state(workload, group, &entry.id.election.name, now),
         };
         items.push(WorkloadStatus { kind: id.kind.into(), name: id.name.clone(), state });
     }
@@ -320,7 +322,7 @@ pub(super) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Opt
         };
         if let Some(job) = workloads.iter().filter(of).max_by_key(|job| job.version) {
             let failing = group.workload_failures().contains_key(&job.id);
-            let state = if failing { WorkloadState::Failing } else { state(job, group, &entry.id.name, now) };
+            let state = if failing { WorkloadState::Failing } else { state(job, group, &entry.id.election.name, now) };
             items.push(WorkloadStatus { kind: job.id.kind.into(), name: job.id.name.clone(), state });
         }
     }

@@ -82,7 +82,7 @@ impl Lab {
 }
 
 fn id(namespace: &str) -> ElectionId {
-    ElectionId { namespace: namespace.into(), name: "web".into(), uid: Uid("e".into()) }
+    ElectionId { election: Namespace::from(namespace).election("web"), uid: Uid("e".into()) }
 }
 
 fn read(op: u64) -> (u64, Command) {

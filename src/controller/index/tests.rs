@@ -78,7 +78,7 @@ fn listed<T>(version: u64, items: Vec<T>) -> Change<T> {
 fn a_pod_that_an_answer_brought_after_the_list_is_kept_and_followed() {
     let mut index = index();
     index.apply_pods(listed(10, vec![]), Instant::default());
-    index.put_pod("n", pod("web-0", "a", 21), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 21), Instant::default());
     index.apply_pods(listed(20, vec![]), Instant::default());
     assert_eq!(pods(&index), [("a", 21)]);
     index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 21))), Instant::default());
@@ -91,21 +91,21 @@ fn a_pod_that_is_missing_in_a_list_is_gone_and_no_late_answer_brings_it_back() {
     let mut index = index();
     index.apply_pods(listed(10, vec![("n".into(), pod("web-0", "a", 5))]), Instant::default());
     index.apply_pods(listed(20, vec![]), Instant::default());
-    index.put_pod("n", pod("web-0", "a", 15), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 15), Instant::default());
     assert_eq!(pods(&index), []);
-    index.put_pod("n", pod("web-0", "b", 21), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "b", 21), Instant::default());
     assert_eq!(pods(&index), [("b", 21)]);
 }
 
 #[test]
 fn a_late_answer_about_an_earlier_pod_of_the_same_name_changes_nothing() {
     let mut index = index();
-    index.put_pod("n", pod("web-0", "a", 5), Instant::default());
-    index.put_pod("n", pod("web-0", "b", 9), Instant::default());
-    index.put_pod("n", pod("web-0", "a", 7), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 5), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "b", 9), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 7), Instant::default());
     assert_eq!(pods(&index), [("b", 9)]);
     index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "b", 12))), Instant::default());
-    index.put_pod("n", pod("web-0", "a", 8), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 8), Instant::default());
     assert_eq!(pods(&index), []);
 }
 

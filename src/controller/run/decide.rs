@@ -14,6 +14,7 @@ use crate::api::{Claims, Refusal, Resolved};
 use crate::controller::announce::{announce, announce_defects, announce_refusal};
 use crate::controller::entry::{Entry, status_term};
 use crate::controller::input::Input;
+use crate::controller::names::ElectionName;
 use crate::controller::probe::Prober;
 use crate::controller::registration;
 use crate::controller::status::{farewell, is_undecided, status};
@@ -29,13 +30,13 @@ const FINALIZER_RETRY: Duration = Duration::from_millis(200);
 
 impl Controller {
     /// Looks at one election: is it accepted, what is wanted of it, what does it ask for, what follows.
-    pub(super) fn decide(&mut self, namespace: &str, name: &str, draining: bool) {
+    pub(super) fn decide(&mut self, election: &ElectionName, draining: bool) {
         let now = monotonic();
-        let conflict = self.index.conflict(namespace, name);
-        let Some(content) = self.index.namespaces.get_mut(namespace) else { return };
-        let Some(entry) = content.elections.get(name) else { return };
+        let conflict = self.index.conflict(election);
+        let Some(content) = self.index.namespaces.get_mut(&election.namespace) else { return };
+        let Some(entry) = content.elections.get(&election.name) else { return };
         let held = held_lock(&self.index.locks, entry, &self.elector);
-        let Some(entry) = content.elections.get_mut(name) else { return };
+        let Some(entry) = content.elections.get_mut(&election.name) else { return };
         let neighbours_care = entry.conflict.is_some() != conflict.is_some();
         entry.conflict = conflict;
         let refusal = match &entry.resolved {
@@ -52,17 +53,22 @@ impl Controller {
             let claims = entry.lacking_claims().unwrap_or_else(|| entry.claims.clone());
             // What was never written to, has nothing to lose.
             let new = !entry.has_finalizer() && entry.election().is_none();
-            self.write_metadata(namespace, name, true, claims);
+            self.write_metadata(election, true, claims);
             if new {
                 return;
             }
         }
-        let Some(entry) = self.index.namespaces.get_mut(namespace).and_then(|content| content.elections.get_mut(name))
+        let Some(entry) = self
+            .index
+            .namespaces
+            .get_mut(&election.namespace)
+            .and_then(|content| content.elections.get_mut(&election.name))
         else {
             return;
         };
         self.watches.begin(entry.kinds());
-        let unseen = entry.available_deployment().is_some() && !self.watches.knows(WorkloadKind::Deployment, namespace);
+        let unseen = entry.available_deployment().is_some()
+            && !self.watches.knows(WorkloadKind::Deployment, &election.namespace);
         // A leader whose lock is lost is demoted all the same.
         let desired = if desired == Desired::Run && (lacks || unseen) { Desired::Freeze } else { desired };
         let deleted = entry.is_deleted();
@@ -75,21 +81,21 @@ impl Controller {
             Knowledge::Full(tenure) => Some(tenure),
             Knowledge::Nothing => None,
             Knowledge::Awaited(until) => {
-                self.timers.add(until, (namespace.into(), name.into()));
+                self.timers.add(until, election.clone());
                 return;
             }
         };
-        let (wake, withdrawn) = self.step_election(namespace, name, &key, desired, tenure);
-        if withdrawn && (deleted || self.withdraws(namespace, name)) {
-            if !deleted && self.write_farewell(namespace, name) {
+        let (wake, withdrawn) = self.step_election(election, &key, desired, tenure);
+        if withdrawn && (deleted || self.withdraws(election)) {
+            if !deleted && self.write_farewell(election) {
                 return;
             }
-            self.write_metadata(namespace, name, false, Claims::default());
+            self.write_metadata(election, false, Claims::default());
             return;
         }
-        self.follow_up(namespace, name, refusal.as_ref(), desired, wake);
+        self.follow_up(election, refusal.as_ref(), desired, wake);
         if neighbours_care {
-            self.index.mark_neighbours(namespace, name);
+            self.index.mark_neighbours(election);
         }
     }
 
@@ -97,16 +103,18 @@ impl Controller {
     /// store, of which otherwise nothing is known.
     fn step_election(
         &mut self,
-        namespace: &str,
-        name: &str,
+        election: &ElectionName,
         key: &Key,
         desired: Desired,
         tenure: Option<Tenure>,
     ) -> (Option<Instant>, bool) {
         let now = monotonic();
-        let Some(content) = self.index.namespaces.get_mut(namespace) else { return (None, false) };
-        let known = content.elections.get(name).map(|entry| followed(entry, content, &self.watches, desired, wall()));
-        let (Some(entry), Some(known)) = (content.elections.get_mut(name), known) else { return (None, false) };
+        let Some(content) = self.index.namespaces.get_mut(&election.namespace) else { return (None, false) };
+        let known =
+            content.elections.get(&election.name).map(|entry| followed(entry, content, &self.watches, desired, wall()));
+        let (Some(entry), Some(known)) = (content.elections.get_mut(&election.name), known) else {
+            return (None, false);
+        };
         entry.followed = known;
         let pods: Vec<&Pod> = entry.members.iter().filter_map(|pod| content.pods.get(pod)).collect();
         let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
@@ -158,18 +166,19 @@ impl Controller {
         (wake, entry.replica.is_withdrawn())
     }
 
-    fn withdraws(&self, namespace: &str, name: &str) -> bool {
-        let entry = self.index.namespaces.get(namespace).and_then(|content| content.elections.get(name));
+    fn withdraws(&self, election: &ElectionName) -> bool {
+        let entry =
+            self.index.namespaces.get(&election.namespace).and_then(|content| content.elections.get(&election.name));
         self.purpose == Purpose::Withdraw && entry.is_some_and(|entry| entry.resolved.is_some())
     }
 
     /// Says in the status of an election that it is served no more. Returns whether that is still to be done.
-    fn write_farewell(&mut self, namespace: &str, name: &str) -> bool {
+    fn write_farewell(&mut self, election: &ElectionName) -> bool {
         // That it can't be told must not keep what was written from being taken off.
         const ATTEMPTS: u32 = 3;
         let now = monotonic();
-        let Some(content) = self.index.namespaces.get_mut(namespace) else { return false };
-        let Some(entry) = content.elections.get_mut(name) else { return false };
+        let Some(content) = self.index.namespaces.get_mut(&election.namespace) else { return false };
+        let Some(entry) = content.elections.get_mut(&election.name) else { return false };
         let status = farewell(entry);
         if status == entry.last_status() || entry.writes.status.failures >= ATTEMPTS {
             return false;
@@ -179,16 +188,16 @@ impl Controller {
             self.executor.write_status(entry.id.clone(), number, permit, entry.object.clone(), status);
         }
         let retry = entry.writes.status.not_before.max(now + FINALIZER_RETRY);
-        self.timers.add(retry, (namespace.into(), name.into()));
+        self.timers.add(retry, election.clone());
         true
     }
 
     /// Puts the finalizer on, and says which workloads are changed, before anything else is written; takes it off after everything
     /// else is gone.
-    fn write_metadata(&mut self, namespace: &str, name: &str, held: bool, claims: Claims) {
+    fn write_metadata(&mut self, election: &ElectionName, held: bool, claims: Claims) {
         let now = monotonic();
-        let Some(content) = self.index.namespaces.get_mut(namespace) else { return };
-        let Some(entry) = content.elections.get_mut(name) else { return };
+        let Some(content) = self.index.namespaces.get_mut(&election.namespace) else { return };
+        let Some(entry) = content.elections.get_mut(&election.name) else { return };
         entry.prober = None;
         if entry.writes.may_write_metadata(now) {
             let number = entry.writes.begin_metadata();
@@ -198,29 +207,28 @@ impl Controller {
             self.executor.write_metadata(entry.id.clone(), number, entry.object.clone(), held, claims);
         }
         let retry = entry.writes.metadata.not_before.max(now + FINALIZER_RETRY);
-        self.timers.add(retry, (namespace.into(), name.into()));
+        self.timers.add(retry, election.clone());
     }
 
     /// Probe, status, metrics and the next wake.
     fn follow_up(
         &mut self,
-        namespace: &str,
-        name: &str,
+        election: &ElectionName,
         refusal: Option<&Refusal>,
         desired: Desired,
         wake: Option<Instant>,
     ) {
         let now = monotonic();
-        let Some(content) = self.index.namespaces.get_mut(namespace) else { return };
-        let Some(entry) = content.elections.get_mut(name) else { return };
+        let Some(content) = self.index.namespaces.get_mut(&election.namespace) else { return };
+        let Some(entry) = content.elections.get_mut(&election.name) else { return };
         follow_leader(entry, &content.pods, desired, &self.http, &self.sender);
         let selected = entry.selected.iter().filter_map(|pod| content.pods.get(pod));
         let nodes = &self.index.nodes;
         let candidates: Vec<_> =
             selected.map(|pod| (pod, pod.node.as_ref().and_then(|node| nodes.get(node)))).collect();
         self.metrics.record(ElectionFigures {
-            namespace: namespace.into(),
-            name: name.into(),
+            namespace: election.namespace.to_string(),
+            name: election.name.clone(),
             leader: entry.election().and_then(Election::leader).map(|(_, holder, _)| holder_name(entry, holder)),
             term: entry.election().map_or(0, |group| group.term().0),
             transitions: entry.figures.transitions,
@@ -270,7 +278,7 @@ impl Controller {
             }
         }
         if let Some(at) = next {
-            self.timers.add(at, (namespace.into(), name.into()));
+            self.timers.add(at, election.clone());
         }
     }
 }
@@ -314,7 +322,7 @@ fn key_of(entry: &Entry, held: Option<Key>) -> Key {
         // A lock that belongs to another election is not even looked at.
         (Some(conflict), _) if conflict.reason == "KeyTaken" => Key::none(),
         (_, Some(spec)) => spec.key.clone(),
-        (_, None) => held.unwrap_or_else(|| Key::lease(&entry.id.namespace, &entry.id.name)),
+        (_, None) => held.unwrap_or_else(|| Key::lease(&*entry.id.election.namespace, &entry.id.election.name)),
     }
 }
 
