@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lictor_core::{ELECTION_ANNOTATION, Election, Instant, OpId, Pod, Record, Replica, Selector, Term, Uid, Version};
+use lictor_core::{
+    Concern, Election, Instant, Members, Membership, OpId, Pod, PodCache, Record, Replica, Term, Uid, Version,
+};
 
 use super::names::ElectionId;
 use super::permit::{Grant, Permit};
@@ -19,12 +21,7 @@ pub(super) struct Entry {
     pub(super) object: LeaderElection,
     /// `None`: another lictor serves it.
     pub(super) resolved: Option<Result<Resolved, Refusal>>,
-    /// Pods that it may have to write to, by name.
-    pub(super) members: BTreeSet<String>,
-    /// Those that its present selector matches.
-    pub(super) selected: BTreeSet<String>,
-    /// The earlier selectors that `members` takes into account.
-    pub(super) earlier: Vec<Selector>,
+    pub(super) members: Members,
     /// It is refused because an older election has the same pods or the same lock.
     pub(super) conflict: Option<Refusal>,
     /// Its decisions.
@@ -161,9 +158,7 @@ impl Entry {
             followed: Followed::default(),
             object,
             resolved: None,
-            members: BTreeSet::new(),
-            selected: BTreeSet::new(),
-            earlier: Vec::new(),
+            members: Members::default(),
             conflict: None,
             prober: None,
             probe_failed: None,
@@ -213,17 +208,23 @@ impl Entry {
         self.object.status.clone().unwrap_or_default()
     }
 
-    /// Whether the present selector matches a pod.
-    pub(super) fn selects(&self, pod: &Pod) -> bool {
-        self.spec().is_some_and(|spec| spec.scope.selector.matches(&pod.labels))
+    /// Takes a pod that is new or has changed. `record`: that of the lock.
+    pub(super) fn put_member(&mut self, pod: &Pod, record: Option<&Record>) -> Membership {
+        let selector =
+            self.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok()).map(|spec| &spec.scope.selector);
+        self.members.put(pod, &Concern { election: &self.id.election.name, selector, record })
     }
 
-    /// Whether a pod may have to be written to.
-    pub(super) fn concerns(&self, pod: &Pod, record: Option<&Record>) -> bool {
-        self.selects(pod)
-            || pod.annotations.get(ELECTION_ANNOTATION) == Some(&self.id.election.name)
-            || self.earlier.iter().any(|selector| selector.matches(&pod.labels))
-            || record.and_then(|record| record.holder.as_ref()).is_some_and(|holder| holder.uid == pod.uid)
+    /// Looks through all pods. `records`: of all its locks.
+    pub(super) fn gather_members<'a>(
+        &'a mut self,
+        pods: &PodCache,
+        record: Option<&'a Record>,
+        records: impl Iterator<Item = &'a Record>,
+    ) -> Vec<(String, bool)> {
+        let selector =
+            self.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok()).map(|spec| &spec.scope.selector);
+        self.members.gather(pods, &Concern { election: &self.id.election.name, selector, record }, records)
     }
 }
 

@@ -6,8 +6,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::{
-    Deletions, Election, Instant, Key, Locks, Node, Pod, Record, Selector, StoreId, Stored, Uid, Version, WorkloadId,
-    WorkloadKind,
+    Deletions, Election, Instant, Key, Locks, Membership, Node, Pod, PodCache, StoreId, Stored, Uid, Version,
+    WorkloadId, WorkloadKind,
 };
 
 use super::entry::{Entry, status_term};
@@ -34,7 +34,7 @@ pub(super) struct Index {
 /// What is known of one namespace.
 #[derive(Default)]
 pub(super) struct Content {
-    pub(super) pods: BTreeMap<String, Pod>,
+    pub(super) pods: PodCache,
     pub(super) elections: BTreeMap<String, Entry>,
     pub(super) workloads: BTreeMap<WorkloadId, WorkloadObject>,
     /// Which elections select a pod.
@@ -114,7 +114,6 @@ impl Index {
                 }
                 entry.version = Version::default();
                 entry.members.clear();
-                entry.selected.clear();
             }
         }
         self.locks.forget(|key| key.store == StoreId::leases());
@@ -145,8 +144,7 @@ impl Index {
             Change::All(scope, version, pods) => {
                 let present: BTreeSet<&Uid> = pods.iter().map(|(_, pod)| &pod.uid).collect();
                 let known = self.scoped(scope.as_deref()).flat_map(|(namespace, content)| {
-                    let gone =
-                        content.pods.values().filter(|pod| pod.version <= version && !present.contains(&pod.uid));
+                    let gone = content.pods.iter().filter(|pod| pod.version <= version && !present.contains(&pod.uid));
                     gone.map(|pod| (namespace.clone(), pod.name.clone(), pod.uid.clone()))
                 });
                 for (namespace, name, uid) in known.collect::<Vec<_>>() {
@@ -161,45 +159,21 @@ impl Index {
     }
 
     /// A pod as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
-    pub(super) fn put_pod(&mut self, namespace: &Namespace, mut pod: Pod, now: Instant) {
-        if self.deletions.cover(&pod.uid, pod.version) {
-            return;
-        }
+    pub(super) fn put_pod(&mut self, namespace: &Namespace, pod: Pod, now: Instant) {
         let content = self.namespaces.entry(namespace.clone()).or_default();
-        let known = content.pods.get(&pod.name);
-        if known.is_some_and(|known| known.version >= pod.version) {
-            return;
-        }
-        if let Some(replaced) = known.filter(|known| known.uid != pod.uid) {
-            self.deletions.note(&replaced.uid, pod.version);
-        }
-        let known = known.filter(|known| known.uid == pod.uid);
-        pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or(now));
+        let Some(pod) = content.pods.put(pod, &mut self.deletions, now) else { return self.tidy(namespace) };
         let mut touched = BTreeSet::new();
         for (name, entry) in &mut content.elections {
-            if entry.election().and_then(Election::winding_down).is_some() {
+            let record = entry.spec().and_then(|spec| self.locks.get(&spec.key)).and_then(|(_, lock)| lock.written());
+            let winds_down = entry.election().and_then(Election::winding_down).is_some();
+            let Membership { concerned, switched } = entry.put_member(pod, record);
+            if concerned || winds_down {
                 touched.insert(name.clone());
             }
-            let stored = entry.spec().and_then(|spec| self.locks.get(&spec.key));
-            let concerned = entry.concerns(&pod, stored.and_then(|(_, stored)| stored.written()));
-            let was = if concerned { !entry.members.insert(pod.name.clone()) } else { entry.members.remove(&pod.name) };
-            if concerned || was {
-                touched.insert(name.clone());
-            }
-            let selects = concerned && entry.selects(&pod);
-            let selected =
-                if selects { !entry.selected.insert(pod.name.clone()) } else { entry.selected.remove(&pod.name) };
-            if selects != selected {
-                let selecting = content.selecting.entry(pod.name.clone()).or_default();
-                if selects {
-                    selecting.insert(name.clone());
-                } else {
-                    selecting.remove(name);
-                }
-                touched.extend(selecting.iter().cloned());
+            if let Some(selected) = switched {
+                touched.extend(switch(&mut content.selecting, &pod.name, name, selected));
             }
         }
-        content.pods.insert(pod.name.clone(), pod);
         self.dirty.extend(touched.into_iter().map(|name| namespace.election(name)));
     }
 
@@ -207,14 +181,12 @@ impl Index {
     fn remove_pod(&mut self, namespace: &Namespace, name: &str, uid: &Uid, version: Version) {
         self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
-        if content.pods.get(name).is_none_or(|pod| pod.uid != *uid) {
+        if !content.pods.remove(name, uid) {
             return;
         }
-        content.pods.remove(name);
         let selecting = content.selecting.remove(name).unwrap_or_default();
         let mut touched = selecting;
         for (election, entry) in &mut content.elections {
-            entry.selected.remove(name);
             if entry.members.remove(name) || entry.election().and_then(Election::winding_down).is_some() {
                 touched.insert(election.clone());
             }
@@ -324,7 +296,7 @@ impl Index {
             None => self.nodes.remove(name),
         };
         for (namespace, content) in &self.namespaces {
-            for pod in content.pods.values().filter(|pod| pod.node.as_deref() == Some(name)) {
+            for pod in content.pods.iter().filter(|pod| pod.node.as_deref() == Some(name)) {
                 let selecting = content.selecting.get(&pod.name).into_iter().flatten();
                 self.dirty.extend(selecting.map(|name| namespace.election(name)));
             }
@@ -445,7 +417,7 @@ impl Index {
         }
         let entry = content.elections.remove(name)?;
         let key = entry.spec().map(|spec| spec.key.clone());
-        for pod in &entry.selected {
+        for pod in entry.members.candidates() {
             if let Some(selecting) = content.selecting.get_mut(pod) {
                 selecting.remove(name);
             }
@@ -476,24 +448,12 @@ impl Index {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         let Some(entry) = content.elections.get_mut(name) else { return };
-        let record = entry.spec().and_then(|spec| self.locks.get(&spec.key)).and_then(|(_, stored)| stored.written());
-        entry.earlier = earlier_selectors(record);
-        for (_, stray) in self.locks.of(&entry.id.uid) {
-            entry.earlier.extend(earlier_selectors(stray.written()));
-        }
-        let before = std::mem::take(&mut entry.selected);
-        entry.members =
-            content.pods.values().filter(|pod| entry.concerns(pod, record)).map(|pod| pod.name.clone()).collect();
-        entry.selected = content.pods.values().filter(|pod| entry.selects(pod)).map(|pod| pod.name.clone()).collect();
+        let record = entry.spec().and_then(|spec| self.locks.get(&spec.key)).and_then(|(_, lock)| lock.written());
+        let uid = entry.id.uid.clone();
+        let records = self.locks.of(&uid).filter_map(|(_, lock)| lock.written());
         let mut touched = BTreeSet::new();
-        for pod in before.symmetric_difference(&entry.selected) {
-            let selecting = content.selecting.entry(pod.clone()).or_default();
-            if entry.selected.contains(pod) {
-                selecting.insert(name.clone());
-            } else {
-                selecting.remove(name);
-            }
-            touched.extend(selecting.iter().cloned());
+        for (pod, selected) in entry.gather_members(&content.pods, record, records) {
+            touched.extend(switch(&mut content.selecting, &pod, name, selected));
         }
         self.dirty.extend(touched.into_iter().map(|name| namespace.election(name)));
     }
@@ -553,7 +513,7 @@ impl Index {
                     return false;
                 }
                 let markings = entry.spec().filter(|spec| spec.key.store == *store).map(|spec| &spec.scope.markings);
-                let mut pods = entry.members.iter().filter_map(|pod| content.pods.get(pod));
+                let mut pods = entry.members.all().filter_map(|pod| content.pods.get(pod));
                 markings.is_none_or(|markings| !pods.any(|pod| markings.shows_leader(pod)))
             })
         })
@@ -575,7 +535,6 @@ impl Index {
         let Some(before) = self.locks.put(key, version, stored) else { return };
         let written = |stored: &Stored| stored.written().map(|record| record.election.clone());
         let owner = written(stored).or_else(|| written(&before));
-        let selectors = earlier_selectors(stored.written());
         let mut concerned: BTreeSet<ElectionName> = self.naming.of(key).cloned().collect();
         for (namespace, content) in &mut self.namespaces {
             if !key.namespace.is_empty() && key.namespace != **namespace {
@@ -592,7 +551,7 @@ impl Index {
         }
         for election in concerned {
             let Some(entry) = self.named(&election) else { continue };
-            if !selectors.iter().all(|selector| entry.earlier.contains(selector)) {
+            if !entry.members.heeds(stored.written()) {
                 self.gather_members(&election);
             }
             self.dirty.insert(election);
@@ -618,7 +577,7 @@ impl Index {
                 ),
             });
         }
-        for pod in &entry.selected {
+        for pod in entry.members.candidates() {
             let others = content.selecting.get(pod).into_iter().flatten().filter(|other| *other != name);
             if let Some(other) = others.filter_map(|other| content.elections.get(other)).find(|other| wins(other)) {
                 return Some(Refusal {
@@ -654,7 +613,7 @@ impl Index {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get(namespace) else { return };
         let Some(entry) = content.elections.get(name) else { return };
-        let pods = entry.selected.iter().filter_map(|pod| content.selecting.get(pod)).flatten();
+        let pods = entry.members.candidates().filter_map(|pod| content.selecting.get(pod)).flatten();
         let has_workloads =
             |entry: &Entry| entry.spec().is_some_and(|spec| !spec.workloads.is_empty() || !spec.jobs.is_empty());
         let sharing = content.elections.values().filter(|other| has_workloads(entry) && has_workloads(other));
@@ -671,9 +630,20 @@ impl Index {
     }
 }
 
-fn earlier_selectors(record: Option<&Record>) -> Vec<Selector> {
-    let scopes = record.into_iter().flat_map(|record| [&record.scope].into_iter().chain(&record.former));
-    scopes.map(|scope| scope.selector.clone()).collect()
+/// An election has become one of those that select a pod, or is none any more. Returns those that do now.
+fn switch<'a>(
+    selecting: &'a mut BTreeMap<String, BTreeSet<String>>,
+    pod: &str,
+    election: &str,
+    selects: bool,
+) -> impl Iterator<Item = String> + use<'a> {
+    let selecting = selecting.entry(pod.into()).or_default();
+    if selects {
+        selecting.insert(election.into());
+    } else {
+        selecting.remove(election);
+    }
+    selecting.iter().cloned()
 }
 
 fn name_of(election: &LeaderElection) -> ElectionName {

@@ -262,7 +262,7 @@ fn shown(object: &WorkloadObject, content: &Content, rule: WorkloadRule, wish: W
                 due || (rule.delete_running && running().next().is_some())
             }
             WorkloadKind::Deployment | WorkloadKind::Job | WorkloadKind::StatefulSet => {
-                let mut pods = content.pods.values().filter(|pod| !pod.finished);
+                let mut pods = content.pods.iter().filter(|pod| !pod.finished);
                 !object.idle || pods.any(|pod| object.selector.matches(&pod.labels))
             }
         },

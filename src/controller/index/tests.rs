@@ -1,6 +1,6 @@
 //! What is known after a watch has listed anew, and answers have brought something meanwhile.
 
-use lictor_core::{Known, Setting, Term, Timestamp};
+use lictor_core::{Known, Record, Selector, Setting, Term, Timestamp};
 use serde_json::json;
 
 use super::*;
@@ -60,7 +60,7 @@ fn index() -> Index {
 }
 
 fn pods(index: &Index) -> Vec<(&str, u64)> {
-    let all = index.namespaces.values().flat_map(|namespace| namespace.pods.values());
+    let all = index.namespaces.values().flat_map(|namespace| namespace.pods.iter());
     all.map(|pod| (pod.uid.0.as_str(), pod.version.0)).collect()
 }
 

@@ -1,11 +1,10 @@
 //! One election: is it accepted, what is wanted of it, what does it ask for, what follows.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Desired, Election, Instant, Key, Knowledge, Known, Locks, Output, Pod, Situation, Stored, Tenure,
-    WorkloadKind,
+    Command, Desired, Election, Instant, Key, Knowledge, Known, Locks, Output, Pod, PodCache, Situation, Stored,
+    Tenure, WorkloadKind,
 };
 use tokio::sync::mpsc;
 
@@ -116,7 +115,7 @@ impl Controller {
             return (None, false);
         };
         entry.followed = known;
-        let pods: Vec<&Pod> = entry.members.iter().filter_map(|pod| content.pods.get(pod)).collect();
+        let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| content.pods.get(pod)).collect();
         let spec = entry.resolved.as_ref().and_then(|resolved| resolved.as_ref().ok());
         let known = Known {
             now,
@@ -140,7 +139,7 @@ impl Controller {
         let Output { requests, announcements, stores } = entry.replica.step(&known, &mut self.begun);
         entry.take_back_requests();
         let wake = entry.election().and_then(Election::wake);
-        let selected: Vec<&Pod> = entry.selected.iter().filter_map(|pod| content.pods.get(pod)).collect();
+        let selected: Vec<&Pod> = entry.members.candidates().filter_map(|pod| content.pods.get(pod)).collect();
         announce_defects(entry, &selected, &self.executor);
         for announcement in announcements {
             announce(entry, announcement, &self.executor);
@@ -222,7 +221,7 @@ impl Controller {
         let Some(content) = self.index.namespaces.get_mut(&election.namespace) else { return };
         let Some(entry) = content.elections.get_mut(&election.name) else { return };
         follow_leader(entry, &content.pods, desired, &self.http, &self.sender);
-        let selected = entry.selected.iter().filter_map(|pod| content.pods.get(pod));
+        let selected = entry.members.candidates().filter_map(|pod| content.pods.get(pod));
         let nodes = &self.index.nodes;
         let candidates: Vec<_> =
             selected.map(|pod| (pod, pod.node.as_ref().and_then(|node| nodes.get(node)))).collect();
@@ -329,7 +328,7 @@ fn key_of(entry: &Entry, held: Option<Key>) -> Key {
 /// Probes the present leader, and nobody else.
 fn follow_leader(
     entry: &mut Entry,
-    pods: &BTreeMap<String, Pod>,
+    pods: &PodCache,
     desired: Desired,
     http: &reqwest::Client,
     inputs: &mpsc::UnboundedSender<Input>,
