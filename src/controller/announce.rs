@@ -8,7 +8,7 @@ use kube::Resource;
 use lictor_core::{Announcement, Holder, Pod, Reason, Transition, Uid, WorkloadChange, WorkloadId, annotation_defect};
 
 use super::entry::Entry;
-use super::execute::Executor;
+use super::executor::Executor;
 use super::wording::{describe, holder_name, in_seconds, led_elsewhere, told_holder};
 use crate::api::{HistoryEntry, LeaderElection};
 use crate::kubernetes::Event;

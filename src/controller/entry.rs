@@ -1,5 +1,7 @@
 //! What the loop knows of one election.
 
+mod probing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -7,12 +9,12 @@ use lictor_core::{
     Concern, Election, Instant, Members, Membership, OpId, Pod, PodCache, Record, Replica, Term, Uid, Version,
 };
 
+pub(super) use self::probing::{Prober, probe_client};
+use super::consul::Registered;
+use super::executor::{Grant, Permit};
 use super::names::ElectionId;
-use super::permit::{Grant, Permit};
-use super::probe::Prober;
-use super::workloads::Followed;
+use super::workload_watches::Followed;
 use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved};
-use crate::store::Registration;
 
 /// One election.
 pub(super) struct Entry {
@@ -133,18 +135,6 @@ impl Retry {
         self.failures += 1;
         !std::mem::replace(&mut self.told, true)
     }
-}
-
-/// What is known of an election's entry in its store's own directory; see [`registration`](super::registration).
-#[derive(Default)]
-pub(super) struct Registered {
-    /// What was written last.
-    pub(super) known: Option<Registration>,
-    pub(super) in_flight: bool,
-    pub(super) not_before: Instant,
-    pub(super) failures: u32,
-    /// Whether it was told what keeps it from being written.
-    pub(super) told: bool,
 }
 
 impl Entry {

@@ -1,5 +1,6 @@
 //! Everything that is known of the cluster, kept warm whether or not this replica acts. It only computes.
 
+mod naming;
 #[cfg(test)]
 mod tests;
 
@@ -10,9 +11,9 @@ use lictor_core::{
     WorkloadId, WorkloadKind,
 };
 
+use self::naming::Naming;
 use super::entry::{Entry, status_term};
 use super::names::{ElectionId, ElectionName, Namespace};
-use super::naming::Naming;
 use crate::api::{Claims, Classes, ElectionClass, LeaderElection, Refusal, resolve};
 use crate::kubernetes::{Change, WorkloadObject};
 use crate::store::{StoreEvent, StoreScope};

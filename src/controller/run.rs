@@ -12,16 +12,14 @@ use lictor_consul::Connect;
 use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId};
 use tokio::sync::{mpsc, watch};
 
-use super::classes::{ConsulStores, World};
-use super::entry::Registered;
-use super::execute::Executor;
+use super::consul::{self, ConsulStores, Registered, World};
+use super::entry::probe_client;
+use super::executor::Executor;
 use super::index::Index;
 use super::input::{Input, forward};
 use super::names::{ElectionId, Namespace};
-use super::probe;
-use super::registration;
 use super::timers::Timers;
-use super::workloads::WorkloadWatches;
+use super::workload_watches::WorkloadWatches;
 use crate::api::LeaderElection;
 use crate::kubernetes::{
     Change, ClaimUpdate, Namespaces, WatchFailure, resource_name, watch_classes, watch_elections, watch_nodes,
@@ -182,7 +180,7 @@ impl Controller {
             leases,
             rewound: 0,
             claim,
-            http: probe::client()?,
+            http: probe_client()?,
             acting: false,
             begun: 0,
             sync,
@@ -330,7 +328,7 @@ impl Controller {
             Input::Written(id, number, written) => self.take_written(&id, number, *written),
             Input::Registered(id, wanted, written) => {
                 if let Some(entry) = self.index.entry(&id) {
-                    if let Some(failure) = registration::take(entry, wanted, written) {
+                    if let Some(failure) = consul::take(entry, wanted, written) {
                         tracing::warn!(election = %id.election, "{}", failure.text());
                     }
                     self.index.mark(&id.election);

@@ -7,7 +7,7 @@ use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situatio
 
 use super::entry::Entry;
 use super::wording::{in_seconds, led_elsewhere, not_eligible, told_holder};
-use super::workloads::told;
+use super::workload_watches::told;
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
     STORE_REACHABLE, condition, is_unknown, unknown, with_transition_times,

@@ -11,14 +11,13 @@ use tokio::sync::mpsc;
 use super::{Controller, Purpose};
 use crate::api::{Claims, Refusal, Resolved};
 use crate::controller::announce::{announce, announce_defects, announce_refusal};
-use crate::controller::entry::{Entry, status_term};
+use crate::controller::consul;
+use crate::controller::entry::{Entry, Prober, status_term};
 use crate::controller::input::Input;
 use crate::controller::names::ElectionName;
-use crate::controller::probe::Prober;
-use crate::controller::registration;
 use crate::controller::status::{farewell, is_undecided, status};
 use crate::controller::wording::holder_name;
-use crate::controller::workloads::{followed, noted, template};
+use crate::controller::workload_watches::{followed, noted, template};
 use crate::process::{monotonic, wall};
 use crate::telemetry::ElectionFigures;
 
@@ -201,7 +200,7 @@ impl Controller {
         if entry.writes.may_write_metadata(now) {
             let number = entry.writes.begin_metadata();
             if !held {
-                registration::forget(entry, &self.executor);
+                consul::forget(entry, &self.executor);
             }
             self.executor.write_metadata(entry.id.clone(), number, entry.object.clone(), held, claims);
         }
@@ -246,7 +245,7 @@ impl Controller {
             }
             retry = Some(entry.writes.metadata.not_before.max(now + FINALIZER_RETRY));
         }
-        let mut next = [wake, registration::follow(entry, &self.executor), retry].into_iter().flatten().min();
+        let mut next = [wake, consul::follow(entry, &self.executor), retry].into_iter().flatten().min();
         if desired != Desired::Withdraw
             && let Some(status) = status(entry, refusal, &candidates, now, self.lease_duration)
         {

@@ -1,5 +1,10 @@
 //! Does in the world what elections ask for.
 
+mod lanes;
+mod permit;
+mod repeats;
+mod requests;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,12 +16,12 @@ use lictor_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-use super::events::Repeats;
+use self::lanes::{Class, Limits, Share};
+pub(super) use self::permit::{Grant, Permit};
+use self::repeats::Repeats;
+use self::requests::{Gate, Queue, Requests};
 use super::input::Input;
-use super::lanes::{Class, Limits, Share};
 use super::names::{ElectionId, Namespace};
-use super::permit::{Grant, Permit};
-use super::requests::{Gate, Queue, Requests};
 use crate::api::{Claims, JobTemplate, LeaderElection, LeaderElectionStatus};
 use crate::kubernetes::{
     Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of,

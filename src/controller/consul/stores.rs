@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant as TokioInstant, sleep_until};
 
-use super::input::Input;
-use super::wording::in_seconds;
 use crate::api::{
     Classes, ConsulClass, ConsulRecord, ConsulStatus, Credentials, ElectionClass, ElectionClassStatus, READY, Refusal,
     SecretId, SecretKey, SessionNode, condition, consul_class, unknown, with_transition_times,
 };
+use crate::controller::input::Input;
+use crate::controller::wording::in_seconds;
 use crate::kubernetes::{ClaimUpdate, ElectionClasses, SecretChange, SecretData, watch_secrets};
 use crate::process::{monotonic, wall};
 use crate::store::{
@@ -38,20 +38,20 @@ const FAREWELL: Duration = Duration::from_secs(3);
 
 /// What all stores in Consul are made with.
 #[derive(Clone)]
-pub(super) struct World {
-    pub(super) client: Client,
+pub(crate) struct World {
+    pub(crate) client: Client,
     /// Where Secrets without a namespace are.
-    pub(super) own_namespace: String,
-    pub(super) controller: String,
-    pub(super) timeout: Duration,
-    pub(super) stores: Stores,
-    pub(super) inputs: mpsc::UnboundedSender<Input>,
-    pub(super) claim: watch::Receiver<ClaimUpdate>,
-    pub(super) connect: Connect,
+    pub(crate) own_namespace: String,
+    pub(crate) controller: String,
+    pub(crate) timeout: Duration,
+    pub(crate) stores: Stores,
+    pub(crate) inputs: mpsc::UnboundedSender<Input>,
+    pub(crate) claim: watch::Receiver<ClaimUpdate>,
+    pub(crate) connect: Connect,
 }
 
 /// The stores in Consul, one for each class.
-pub(super) struct ConsulStores {
+pub(crate) struct ConsulStores {
     world: World,
     runners: BTreeMap<String, Running>,
 }
@@ -69,13 +69,13 @@ fn store_id(class: &str) -> StoreId {
 }
 
 impl ConsulStores {
-    pub(super) fn new(world: World) -> Self {
+    pub(crate) fn new(world: World) -> Self {
         Self { world, runners: BTreeMap::new() }
     }
 
     /// Takes the classes as they are now; returns the ids of stores that are new. The store of a class that is gone stays while
     /// `in_use` says so: its locks are to be kept until their elections are gone too.
-    pub(super) fn apply(&mut self, classes: &Classes, in_use: impl Fn(&StoreId) -> bool) -> Vec<StoreId> {
+    pub(crate) fn apply(&mut self, classes: &Classes, in_use: impl Fn(&StoreId) -> bool) -> Vec<StoreId> {
         let mut new = Vec::new();
         for (name, class) in classes {
             let served = class.spec.controller == self.world.controller;
@@ -115,13 +115,13 @@ impl ConsulStores {
     }
 
     /// Whether an operator that stops gives up what it holds in a store.
-    pub(super) fn releases_on_stop(&self, store: &StoreId) -> bool {
+    pub(crate) fn releases_on_stop(&self, store: &StoreId) -> bool {
         self.runners.iter().any(|(name, running)| store_id(name) == *store && running.release_on_stop)
     }
 
     /// Ends all: sessions that are given up are destroyed, if nobody leads by them any more according to `vacated`; the others are
     /// left for a successor to find, or to expire.
-    pub(super) async fn stop(mut self, vacated: impl Fn(&StoreId) -> bool) {
+    pub(crate) async fn stop(mut self, vacated: impl Fn(&StoreId) -> bool) {
         for (name, running) in &self.runners {
             let destroy = running.release_on_stop && vacated(&store_id(name));
             let _ = running.leave.send(Some(destroy));

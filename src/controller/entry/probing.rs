@@ -9,20 +9,20 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::input::Input;
-use super::names::ElectionId;
 use crate::api::{ProbeTarget, ResolvedProbe};
+use crate::controller::input::Input;
+use crate::controller::names::ElectionId;
 
 /// The probing of one leader; it ends when this is dropped.
-pub(super) struct Prober {
-    pub(super) leader: Uid,
-    pub(super) probe: ResolvedProbe,
-    pub(super) ip: IpAddr,
+pub(crate) struct Prober {
+    pub(crate) leader: Uid,
+    pub(crate) probe: ResolvedProbe,
+    pub(crate) ip: IpAddr,
     task: JoinHandle<()>,
 }
 
 impl Prober {
-    pub(super) fn start(
+    pub(crate) fn start(
         id: ElectionId,
         leader: Uid,
         ip: IpAddr,
@@ -45,7 +45,7 @@ impl Drop for Prober {
 ///
 /// # Errors
 /// If the system lacks what a client needs.
-pub(super) fn client() -> reqwest::Result<reqwest::Client> {
+pub(crate) fn probe_client() -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder()
         .tls_certs_only([])
         .redirect(reqwest::redirect::Policy::none())
@@ -112,7 +112,7 @@ mod tests {
                         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
                 }
             });
-            let (http, limit) = (client().unwrap(), Duration::from_secs(10));
+            let (http, limit) = (probe_client().unwrap(), Duration::from_secs(10));
             for target in [ProbeTarget::Http(local.port(), "/leader".into()), ProbeTarget::Tcp(local.port())] {
                 assert!(ask(local.ip(), &target, limit, &http).await, "{local} {target:?}");
             }

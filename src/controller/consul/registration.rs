@@ -5,17 +5,29 @@ use std::time::Duration;
 
 use lictor_core::{Failure, Instant, Situation};
 
-use super::entry::Entry;
-use super::execute::Executor;
-use super::names::ElectionName;
+use crate::controller::entry::Entry;
+use crate::controller::executor::Executor;
+use crate::controller::names::ElectionName;
 use crate::process::monotonic;
 use crate::store::{RegisteredLeader, Registration};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
+/// What is known of an election's entry in its store's own directory.
+#[derive(Default)]
+pub(crate) struct Registered {
+    /// What was written last.
+    pub(crate) known: Option<Registration>,
+    pub(crate) in_flight: bool,
+    pub(crate) not_before: Instant,
+    pub(crate) failures: u32,
+    /// Whether it was told what keeps it from being written.
+    pub(crate) told: bool,
+}
+
 /// Takes what became of a write; returns what kept it from succeeding, the first time.
-pub(super) fn take(entry: &mut Entry, wanted: Registration, written: Result<bool, Failure>) -> Option<Failure> {
+pub(crate) fn take(entry: &mut Entry, wanted: Registration, written: Result<bool, Failure>) -> Option<Failure> {
     let registered = &mut entry.registered;
     registered.in_flight = false;
     match written {
@@ -38,7 +50,7 @@ pub(super) fn take(entry: &mut Entry, wanted: Registration, written: Result<bool
 }
 
 /// Sees to it that the registration is what it should be; returns when to look again.
-pub(super) fn follow(entry: &mut Entry, executor: &Executor) -> Option<Instant> {
+pub(crate) fn follow(entry: &mut Entry, executor: &Executor) -> Option<Instant> {
     let now = monotonic();
     let (wanted, name) = wanted(entry)?;
     let registered = &mut entry.registered;
@@ -56,7 +68,7 @@ pub(super) fn follow(entry: &mut Entry, executor: &Executor) -> Option<Instant> 
 }
 
 /// Takes the leader of an election that is deleted out of the directory.
-pub(super) fn forget(entry: &mut Entry, executor: &Executor) {
+pub(crate) fn forget(entry: &mut Entry, executor: &Executor) {
     if let Some(spec) = entry.spec()
         && let Some(service) = &spec.consul_service
     {

@@ -1,0 +1,7 @@
+//! What only the stores in Consul need.
+
+mod registration;
+mod stores;
+
+pub(super) use registration::{Registered, follow, forget, take};
+pub(super) use stores::{ConsulStores, World};
