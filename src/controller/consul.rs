@@ -3,5 +3,5 @@
 mod registration;
 mod stores;
 
-pub(super) use registration::{Registered, follow, forget, take};
+pub(super) use registration::{Registered, deregister};
 pub(super) use stores::{ConsulStores, World};

@@ -10,11 +10,15 @@ mod executor;
 mod index;
 mod input;
 mod names;
+mod parameters;
 mod run;
 mod status;
+mod steps;
+mod sync;
 mod timers;
 mod wording;
 mod workload_watches;
 
 pub use input::Input;
-pub use run::{Controller, Parameters, Purpose};
+pub use parameters::{Parameters, Purpose};
+pub use run::Controller;

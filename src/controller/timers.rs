@@ -1,10 +1,32 @@
-//! When each election is looked at again if nothing else happens.
+//! The moment of a decision, and when each election is looked at again if nothing else happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor_core::Instant;
+use lictor_core::{Instant, Timestamp};
 
 use super::names::ElectionName;
+
+/// The moment of a decision.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Instant,
+    /// The same for people.
+    pub(super) wall: Timestamp,
+}
+
+/// The soonest of some moments, if there is one.
+#[derive(Default)]
+pub(super) struct Soonest(Option<Instant>);
+
+impl Soonest {
+    pub(super) fn add(&mut self, at: impl Into<Option<Instant>>) {
+        self.0 = [self.0, at.into()].into_iter().flatten().min();
+    }
+
+    pub(super) fn get(&self) -> Option<Instant> {
+        self.0
+    }
+}
 
 /// One moment for each election, the soonest that was asked for since it was last looked at.
 #[derive(Default)]
@@ -53,8 +75,8 @@ impl Timers {
 mod tests {
     use std::time::Duration;
 
-    use super::super::names::Namespace;
     use super::*;
+    use crate::controller::names::Namespace;
 
     fn at(seconds: u64) -> Instant {
         Instant::after_origin(Duration::from_secs(seconds))

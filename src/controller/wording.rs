@@ -3,17 +3,17 @@
 use k8s_openapi::jiff::Timestamp as Wall;
 use lictor_core::{Holder, NotEligible, Reason, Rival, Timestamp};
 
-use super::entry::Entry;
+use super::entry::ElectionObject;
 
 /// A leader by name: that of its pod, or of the cluster that is the leader itself.
-pub(super) fn holder_name(entry: &Entry, holder: &Holder) -> String {
-    let cluster = || entry.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| consul.cluster.clone());
+pub(super) fn holder_name(object: &ElectionObject, holder: &Holder) -> String {
+    let cluster = || object.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| consul.cluster.clone());
     holder.pod.clone().or_else(cluster).unwrap_or_default()
 }
 
 /// The same in a sentence.
-pub(super) fn told_holder(entry: &Entry, holder: &Holder) -> String {
-    let name = holder_name(entry, holder);
+pub(super) fn told_holder(object: &ElectionObject, holder: &Holder) -> String {
+    let name = holder_name(object, holder);
     if holder.pod.is_some() { name } else { format!("the cluster {name}") }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lictor_core::{ClaimState, Failure, Tenure};
+use lictor_core::{ClaimState, Failure, Request};
 use tokio::sync::{mpsc, watch};
 
 use super::lanes::{Class, Lanes, Limits, Share};
@@ -26,8 +26,8 @@ pub(crate) struct Queue(Arc<Mutex<Lanes<Start>>>);
 /// What must still hold when the turn of a request comes, beside that this replica acts.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    /// How long the lock is surely held by which it was decided.
-    pub(crate) tenure: Tenure,
+    /// What the election asks for, if it is that.
+    pub(crate) request: Option<Arc<Request>>,
     /// Whoever asked for it can take it back.
     pub(crate) permit: Option<Permit>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Requests {
 
 impl Gate {
     /// Nothing else.
-    pub(crate) const OPEN: Self = Self { tenure: Tenure::Unlimited, permit: None };
+    pub(crate) const OPEN: Self = Self { request: None, permit: None };
 }
 
 impl Queue {
@@ -89,7 +89,7 @@ impl Requests {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline);
         let why = if !acts {
             "this replica does not act any more"
-        } else if !gate.tenure.lasts(monotonic()) {
+        } else if gate.request.as_ref().is_some_and(|request| !request.may_be_sent(monotonic())) {
             "it can't be confirmed any more that the lock is held"
         } else if gate.permit.as_ref().is_some_and(|permit| !permit.begin()) {
             "it is not wanted any more"

@@ -1,9 +1,14 @@
 //! What is known after a watch has listed anew, and answers have brought something meanwhile.
 
-use lictor_core::{Known, Record, Selector, Setting, Term, Timestamp};
+use lictor_core::{
+    Instant, Key, Known, Pod, Record, Selector, Setting, Stored, Term, Timestamp, Uid, Version, WorkloadKind,
+};
 use serde_json::json;
 
 use super::*;
+use crate::api::LeaderElection;
+use crate::kubernetes::Change;
+use crate::store::{StoreEvent, StoreScope};
 
 fn pod(name: &str, uid: &str, version: u64) -> Pod {
     Pod { name: name.into(), uid: Uid(uid.into()), version: Version(version), ..Pod::default() }
@@ -141,8 +146,8 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
     let stored = |version| Stored::Record(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(11), vec![(key.clone(), Version(11), stored(11))]));
     let entry = index.entries().next().unwrap();
-    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
-    entry.replica.observe(&key, Version(15), &stored(15));
+    entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
+    entry.decisions.observe(&key, Version(15), &stored(15));
     index.apply_records(StoreEvent::All(scope, Version(20), vec![]));
     assert_eq!(index.entries().next().unwrap().election().unwrap().version(), None);
 }
@@ -173,8 +178,8 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     let stored = |version| Stored::Record(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(900), vec![(key.clone(), Version(870), stored(870))]));
     let entry = index.entries().next().unwrap();
-    entry.replica.reach(Term(9));
-    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
+    entry.decisions.reach(Term(9));
+    entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
     assert_eq!(entry.election().unwrap().term(), Term(9));
 
     index.forget_versions();
@@ -188,8 +193,8 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     assert_eq!(pods(&index), [("a", 301), ("b", 302)]);
     assert_eq!(index.locks.get(&key).unwrap().0, Version(303));
     let entry = index.entries().next().unwrap();
-    assert_eq!(entry.version, Version(300));
-    entry.forget_decisions();
-    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 1);
+    assert_eq!(entry.object.version(), Version(300));
+    entry.decisions.forget();
+    entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 1);
     assert_eq!(entry.election().unwrap().term(), Term(9));
 }
