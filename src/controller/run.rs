@@ -8,7 +8,7 @@ use kube::Client;
 use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId};
 use tokio::sync::{mpsc, watch};
 
-use super::consul::{ConsulStores, World};
+use super::consul::{ConsulStores, Context};
 use super::entry::probe_client;
 use super::executor::Executor;
 use super::index::Index;
@@ -103,7 +103,7 @@ impl Controller {
             sender.clone(),
             claim.clone(),
         );
-        let consul = ConsulStores::new(World {
+        let consul = ConsulStores::new(Context {
             client: client.clone(),
             own_namespace,
             controller: controller.clone(),
