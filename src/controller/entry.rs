@@ -2,21 +2,20 @@
 
 mod decisions;
 mod history;
-mod object;
 mod probing;
 mod workloads;
 mod writes;
 
 use lictor_core::{Election, Members, Version};
 
-pub(super) use self::decisions::Decisions;
-pub(super) use self::history::History;
-pub(super) use self::object::ElectionObject;
+use self::decisions::Decisions;
+use self::history::History;
 pub(super) use self::probing::{Probed, Probing, probe_client};
 pub(super) use self::workloads::{Surroundings, Workloads};
-pub(super) use self::writes::OwnWrites;
+use self::writes::OwnWrites;
 use super::consul::Registered;
 use super::names::ElectionId;
+use super::object::ElectionObject;
 use crate::api::{LeaderElection, Resolved};
 
 /// One election.

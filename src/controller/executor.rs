@@ -1,7 +1,6 @@
 //! Does in the world what elections ask for.
 
 mod lanes;
-mod permit;
 mod repeats;
 mod requests;
 
@@ -17,12 +16,12 @@ use lictor_core::{
 use tokio::sync::{mpsc, watch};
 
 use self::lanes::{Class, Limits, Share};
-pub(super) use self::permit::{Grant, Permit};
 use self::repeats::Repeats;
 use self::requests::{Gate, Queue, Requests};
-use super::entry::ElectionObject;
 use super::input::Input;
 use super::names::{ElectionId, ElectionName, Namespace};
+use super::object::ElectionObject;
+use super::permit::{Grant, Permit};
 use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved};
 use crate::kubernetes::{
     Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of,

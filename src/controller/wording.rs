@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp as Wall;
 use lictor_core::{Holder, NotEligible, Reason, Rival, Timestamp};
 
-use super::entry::ElectionObject;
+use super::object::ElectionObject;
 
 /// A leader by name: that of its pod, or of the cluster that is the leader itself.
 pub(super) fn holder_name(object: &ElectionObject, holder: &Holder) -> String {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lictor_core::{Failure, Instant, Situation};
+use lictor_core::{Election, Failure, Instant, Key, Situation};
 
-use crate::controller::entry::{Decisions, ElectionObject};
 use crate::controller::executor::Executor;
+use crate::controller::object::ElectionObject;
 use crate::store::{RegisteredLeader, Registration};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -56,18 +56,18 @@ impl Registered {
     pub(crate) fn follow(
         &mut self,
         object: &ElectionObject,
-        decisions: &Decisions,
+        decided: Option<(&Key, &Election)>,
         executor: &Executor,
         now: Instant,
     ) -> Option<Instant> {
-        let wanted = self.wanted(object, decisions)?;
+        let wanted = self.wanted(object, decided.map(|(_, election)| election))?;
         if self.in_flight || self.known.as_ref() == Some(&wanted) {
             return None;
         }
         if now < self.not_before {
             return Some(self.not_before);
         }
-        let (key, election) = (decisions.key()?, decisions.election()?);
+        let (key, election) = decided?;
         self.in_flight = true;
         tracing::debug!(election = %object.election(), "registers the leader: {wanted:?}");
         executor.register(object.id().clone(), key.clone(), election.version(), wanted);
@@ -75,14 +75,14 @@ impl Registered {
     }
 
     /// `None`: nothing is wanted, or it is not this cluster that has to say it.
-    fn wanted(&self, object: &ElectionObject, decisions: &Decisions) -> Option<Registration> {
+    fn wanted(&self, object: &ElectionObject, election: Option<&Election>) -> Option<Registration> {
         let spec = object.spec()?;
         let known = self.known.as_ref().filter(|known| known.leader.is_some());
         let (Some(service), Some(consul)) = (&spec.consul_service, &spec.consul) else {
             // Its user does not want it there any more.
             return known.map(|known| Registration { leader: None, ..known.clone() });
         };
-        let election = decisions.election()?;
+        let election = election?;
         if matches!(election.situation(), Situation::LedElsewhere(_) | Situation::Starting | Situation::Stale)
             || election.is_busy()
         {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lictor_core::{Election, Instant, Key, Known, OpId, Outcome, Output, Replica, Stored, Term, Version};
 
-use crate::controller::executor::Grant;
 use crate::controller::names::ElectionId;
+use crate::controller::permit::Grant;
 
 /// The decisions of one election.
 pub(crate) struct Decisions {
@@ -28,6 +28,11 @@ impl Decisions {
     /// The lock that it is about.
     pub(crate) fn key(&self) -> Option<&Key> {
         self.replica.key()
+    }
+
+    /// What was decided, and of which lock.
+    pub(crate) fn decided(&self) -> Option<(&Key, &Election)> {
+        self.key().zip(self.election())
     }
 
     /// Until when what runs of the workloads may take to end, whose lock is let go of then.

@@ -8,8 +8,8 @@ use lictor_core::{
     WorkloadId, WorkloadKind,
 };
 
-use super::object::ElectionObject;
 use crate::api::{Claims, JobTemplate, LeaderElection, OnRelease, WorkloadRule};
+use crate::controller::object::ElectionObject;
 use crate::controller::workload_watches::WorkloadWatches;
 use crate::kubernetes::WorkloadObject;
 

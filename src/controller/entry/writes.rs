@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lictor_core::Instant;
 
-use crate::controller::executor::{Grant, Permit};
+use crate::controller::permit::{Grant, Permit};
 
 /// A status that only counts candidates anew, or says that nothing is decided yet, is not written more often than this.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use lictor_core::{ClaimState, Failure, Request};
 use tokio::sync::{mpsc, watch};
 
 use super::lanes::{Class, Lanes, Limits, Share};
-use super::permit::Permit;
 use crate::controller::input::Input;
+use crate::controller::permit::Permit;
 use crate::kubernetes::ClaimUpdate;
 use crate::process::monotonic;
 

@@ -4,9 +4,10 @@ use lictor_core::{Desired, Key, Knowledge, Locks, SharedStores, Stored, Tenure, 
 
 use super::metadata::write_metadata;
 use crate::controller::consul::ConsulStores;
-use crate::controller::entry::{ElectionObject, Entry};
+use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
 use crate::controller::index::Group;
+use crate::controller::object::ElectionObject;
 use crate::controller::parameters::Purpose;
 use crate::controller::timers::{Moment, Soonest};
 use crate::controller::workload_watches::WorkloadWatches;

@@ -31,7 +31,7 @@ pub(crate) fn follow(
         }
         again.add(entry.writes.metadata_retry(now));
     }
-    again.add(entry.registered.follow(&entry.object, &entry.decisions, executor, now));
+    again.add(entry.registered.follow(&entry.object, entry.decisions.decided(), executor, now));
 }
 
 /// The present leader, if it is to be probed and has an address.

@@ -8,20 +8,20 @@ const TAKEN_BACK: u8 = 2;
 
 /// Kept by whoever asked for a request. When it is dropped, the request is not sent any more.
 #[derive(Debug)]
-pub(crate) struct Grant(Arc<AtomicU8>);
+pub(super) struct Grant(Arc<AtomicU8>);
 
 /// Kept by the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Permit(Arc<AtomicU8>);
+pub(super) struct Permit(Arc<AtomicU8>);
 
 impl Grant {
-    pub(crate) fn new() -> (Self, Permit) {
+    pub(super) fn new() -> (Self, Permit) {
         let state = Arc::default();
         (Self(Arc::clone(&state)), Permit(state))
     }
 
     /// Takes the request back; returns whether it had not begun, and so never will.
-    pub(crate) fn take_back(&self) -> bool {
+    pub(super) fn take_back(&self) -> bool {
         self.0.fetch_or(TAKEN_BACK, Ordering::SeqCst) & BEGUN == 0
     }
 }
@@ -34,7 +34,7 @@ impl Drop for Grant {
 
 impl Permit {
     /// Begins with the request; returns whether it may. Asked again, it says whether it still may.
-    pub(crate) fn begin(&self) -> bool {
+    pub(super) fn begin(&self) -> bool {
         self.0.fetch_or(BEGUN, Ordering::SeqCst) & TAKEN_BACK == 0
     }
 }

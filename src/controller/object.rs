@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use lictor_core::{Concern, Key, Locks, Record, Term, Version};
 
+use super::names::{ElectionId, ElectionName};
 use crate::api::{Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, resolve};
-use crate::controller::names::{ElectionId, ElectionName};
 
 /// An election as its object tells of it.
-pub(crate) struct ElectionObject {
+pub(super) struct ElectionObject {
     id: ElectionId,
     version: Version,
     seen: Arc<LeaderElection>,
@@ -19,35 +19,35 @@ pub(crate) struct ElectionObject {
 }
 
 impl ElectionObject {
-    pub(crate) fn new(id: ElectionId, version: Version, seen: LeaderElection) -> Self {
+    pub(super) fn new(id: ElectionId, version: Version, seen: LeaderElection) -> Self {
         Self { id, version, seen: Arc::new(seen), resolved: None, conflict: None }
     }
 
-    pub(crate) fn id(&self) -> &ElectionId {
+    pub(super) fn id(&self) -> &ElectionId {
         &self.id
     }
 
     /// Its name, and that of its namespace.
-    pub(crate) fn election(&self) -> &ElectionName {
+    pub(super) fn election(&self) -> &ElectionName {
         &self.id.election
     }
 
     /// Its name, without that of its namespace.
-    pub(crate) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.id.election.name
     }
 
-    pub(crate) fn version(&self) -> Version {
+    pub(super) fn version(&self) -> Version {
         self.version
     }
 
     /// The object itself.
-    pub(crate) fn seen(&self) -> &Arc<LeaderElection> {
+    pub(super) fn seen(&self) -> &Arc<LeaderElection> {
         &self.seen
     }
 
     /// Takes the object as it is now. Returns whether it has to be resolved again.
-    pub(crate) fn renew(&mut self, version: Version, seen: LeaderElection) -> bool {
+    pub(super) fn renew(&mut self, version: Version, seen: LeaderElection) -> bool {
         let was_deleted = self.is_deleted();
         let before = std::mem::replace(&mut self.seen, Arc::new(seen));
         self.version = version;
@@ -55,27 +55,27 @@ impl ElectionObject {
     }
 
     /// Versions have begun anew.
-    pub(crate) fn forget_version(&mut self) {
+    pub(super) fn forget_version(&mut self) {
         self.version = Version::default();
     }
 
     /// Reads what its user wants.
-    pub(crate) fn resolve(&mut self, classes: &Classes, controller: &str) {
+    pub(super) fn resolve(&mut self, classes: &Classes, controller: &str) {
         self.resolved = resolve(&self.seen, classes, controller).map(|resolved| resolved.map(Arc::new));
     }
 
     /// Whether this lictor serves its class, as far as the spec can be read.
-    pub(crate) fn is_served(&self) -> bool {
+    pub(super) fn is_served(&self) -> bool {
         self.resolved.is_some()
     }
 
     /// The valid spec, if it is served here.
-    pub(crate) fn spec(&self) -> Option<&Arc<Resolved>> {
+    pub(super) fn spec(&self) -> Option<&Arc<Resolved>> {
         self.resolved.as_ref()?.as_ref().ok()
     }
 
     /// Why it is not accepted.
-    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
         match &self.resolved {
             Some(Err(refusal)) => Some(refusal),
             _ => self.conflict.as_ref(),
@@ -83,56 +83,56 @@ impl ElectionObject {
     }
 
     /// Why it has to give way to an older election.
-    pub(crate) fn conflict(&self) -> Option<&Refusal> {
+    pub(super) fn conflict(&self) -> Option<&Refusal> {
         self.conflict.as_ref()
     }
 
     /// Takes why it has to give way, if it has to. Returns whether that has changed.
-    pub(crate) fn give_way(&mut self, conflict: Option<Refusal>) -> bool {
+    pub(super) fn give_way(&mut self, conflict: Option<Refusal>) -> bool {
         let before = std::mem::replace(&mut self.conflict, conflict);
         before.is_some() != self.conflict.is_some()
     }
 
-    pub(crate) fn generation(&self) -> i64 {
+    pub(super) fn generation(&self) -> i64 {
         self.seen.metadata.generation.unwrap_or_default()
     }
 
-    pub(crate) fn is_deleted(&self) -> bool {
+    pub(super) fn is_deleted(&self) -> bool {
         self.seen.metadata.deletion_timestamp.is_some()
     }
 
-    pub(crate) fn has_finalizer(&self) -> bool {
+    pub(super) fn has_finalizer(&self) -> bool {
         self.seen.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
     }
 
-    pub(crate) fn last_status(&self) -> LeaderElectionStatus {
+    pub(super) fn last_status(&self) -> LeaderElectionStatus {
         self.seen.status.clone().unwrap_or_default()
     }
 
     /// The term that its status names.
-    pub(crate) fn status_term(&self) -> Term {
+    pub(super) fn status_term(&self) -> Term {
         let term = self.seen.status.as_ref().and_then(|status| status.term).unwrap_or_default();
         Term(term.max(0))
     }
 
     /// The Deployment that must be available for this cluster to lead.
-    pub(crate) fn available_deployment(&self) -> Option<&str> {
+    pub(super) fn available_deployment(&self) -> Option<&str> {
         self.spec()?.cluster.as_ref()?.available.as_deref()
     }
 
     /// What is in the lock that its spec names.
-    pub(crate) fn record<'a>(&self, locks: &'a Locks) -> Option<&'a Record> {
+    pub(super) fn record<'a>(&self, locks: &'a Locks) -> Option<&'a Record> {
         locks.get(&self.spec()?.key).and_then(|(_, lock)| lock.written())
     }
 
     /// Which pods it has to do with.
-    pub(crate) fn concern<'a>(&'a self, locks: &'a Locks) -> Concern<'a> {
+    pub(super) fn concern<'a>(&'a self, locks: &'a Locks) -> Concern<'a> {
         let selector = self.spec().map(|spec| &spec.scope.selector);
         Concern { election: self.name(), selector, record: self.record(locks) }
     }
 
     /// The lock to work with: that of the spec; without a valid one that which is held.
-    pub(crate) fn key(&self, held: Option<Key>) -> Key {
+    pub(super) fn key(&self, held: Option<Key>) -> Key {
         match (&self.conflict, self.spec()) {
             // A lock that belongs to another election is not even looked at.
             (Some(conflict), _) if conflict.reason == "KeyTaken" => Key::none(),
@@ -142,7 +142,7 @@ impl ElectionObject {
     }
 
     /// Both times come from the same API server; of two made in the same second, the first by name is the older one.
-    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
+    pub(super) fn is_older_than(&self, other: &Self) -> bool {
         let age = |object: &Self| {
             let created = object.seen.metadata.creation_timestamp.as_ref().map(|time| time.0);
             (created, object.id.election.clone())
