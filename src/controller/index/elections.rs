@@ -43,7 +43,7 @@ impl Index {
         match change {
             Change::Applied((version, uid, election)) => removed.extend(self.put_election(version, uid, election)),
             Change::Deleted((version, uid, election)) => {
-                removed.extend(self.remove_election(&name_of(&election), &uid, version))
+                removed.extend(self.remove_election(&name_of(&election), &uid, version));
             }
             Change::All(scope, version, elections) => {
                 let present: BTreeSet<Uid> = elections.iter().map(|(_, uid, _)| uid.clone()).collect();
