@@ -14,8 +14,22 @@ use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
-use super::watch::Change;
-use super::{Version, watch_failure, within};
+use super::{Version, WatchFailure, watch_failure, within};
+
+/// What a watch tells.
+#[derive(Clone, Debug)]
+pub enum Change<T> {
+    /// All there is, in this namespace or, with `None`, in the cluster, as of a version. What is known at a later one, is newer.
+    All(Option<String>, Version, Vec<T>),
+    /// The versions have gone back: the API server's store was put to an earlier state. It is listed anew.
+    Rewound(Option<String>),
+    /// One that is new or changed.
+    Applied(T),
+    /// One that is gone.
+    Deleted(T),
+    /// The watch does not work at present. It goes on trying.
+    Broken(Option<String>, WatchFailure),
+}
 
 /// How long the API server keeps a watch open.
 const LENGTH: Duration = Duration::from_secs(20);

@@ -6,26 +6,11 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use lictor_core::{Node, Pod, Uid, Version};
 
-use super::list_watch::changes;
+use super::list_watch::{Change, changes};
 use super::nodes::SlimNode;
 use super::pods::SlimPod;
-use super::{Namespaces, WatchFailure, version_of};
+use super::{Namespaces, version_of};
 use crate::api::{ElectionClass, LeaderElection};
-
-/// What a watch tells.
-#[derive(Clone, Debug)]
-pub enum Change<T> {
-    /// All there is, in this namespace or, with `None`, in the cluster, as of a version. What is known at a later one, is newer.
-    All(Option<String>, Version, Vec<T>),
-    /// The versions have gone back: the API server's store was put to an earlier state. It is listed anew.
-    Rewound(Option<String>),
-    /// One that is new or changed.
-    Applied(T),
-    /// One that is gone.
-    Deleted(T),
-    /// The watch does not work at present. It goes on trying.
-    Broken(Option<String>, WatchFailure),
-}
 
 /// Pods, each with its namespace.
 pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Pod)>> {

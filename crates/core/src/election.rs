@@ -9,8 +9,10 @@ mod idle;
 mod lock;
 mod obligations;
 mod outcomes;
+mod phase;
 mod promotions;
 mod records;
+mod rivals;
 mod strays;
 mod terms;
 #[cfg(test)]
@@ -27,24 +29,22 @@ use std::collections::BTreeMap;
 use self::fitness::Fitness;
 use self::lock::Lock;
 use self::obligations::Obligations;
+use self::phase::{Losing, Phase, Withdrawal};
 use self::promotions::Promotions;
-use self::records::Intent;
+use self::rivals::Rivals;
 use self::strays::Strays;
 use self::terms::Terms;
 use self::troubles::Troubles;
-use self::unheld::{Losing, Rivals};
 use self::upkeep::{Upkeep, Wanted};
-use self::withdraw::Withdrawal;
 use self::workloads::{Circumstances, Target, WorkloadReconciler};
 use super::backoff::Backoff;
-use super::handover::Handover;
 use super::identity::Identity;
 use super::step::Effects;
 use super::step::{Ops, Step};
 use super::timers::{Timer, Timers};
 use super::view::{Desired, Situation, View};
 use super::{
-    Announcement, Command, Failure, Holder, Instant, Key, Markings, OpId, Pod, Record, Scope, Stored, Tenure, Term,
+    Announcement, Command, Failure, Holder, Instant, Markings, OpId, Pod, Record, Scope, Stored, Tenure, Term,
     Timestamp, Uid, Version, WorkloadId,
 };
 
@@ -83,27 +83,6 @@ pub struct Election {
     unconfirmed: bool,
     /// It is to leave, and something may still run here because of it.
     lingers: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Phase {
-    Idle,
-    Reading(OpId),
-    Verifying(OpId, Option<Version>),
-    Writing(OpId, Box<Intent>),
-    /// The outcome of the write is not known: its record is read.
-    WriteUnknown(Option<OpId>, Box<Intent>),
-    /// A lock under another key is emptied or deleted.
-    Clearing(OpId, Key, Version),
-    HandingOver(Box<Handover>),
-    /// What still runs of the workloads is read, before the record says that all has ended.
-    Inspecting(OpId),
-    /// Nobody leads any more: the lock is let go of.
-    Releasing(OpId, Box<Record>),
-    /// All labels are off; the record goes last.
-    Deleting(OpId),
-    /// Whether the election is still there: before it replaces a record of another one (of this version), or is withdrawn.
-    AskingElection(OpId, Option<Version>),
 }
 
 impl Election {

@@ -13,6 +13,7 @@ mod ids;
 pub mod invariants;
 mod locks;
 mod marking;
+mod members;
 mod node;
 mod pod;
 mod probe;
@@ -42,6 +43,7 @@ pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligibl
 pub use ids::{Key, OpId, StoreId, Term, Uid, Version};
 pub use locks::Locks;
 pub use marking::{ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION};
+pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};
 pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeRules, ProbeState};

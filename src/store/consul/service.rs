@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use lictor_consul::{OpError, Service, Transaction, TxnOp};
 use lictor_core::{Failure, Key, Version};
 
-use super::{ConsulStore, failure, refused};
+use super::failure::{failure, refused};
+use super::locks::ConsulStore;
 use crate::store::Registration;
 
 /// The node that the services of leaders are on. It has no checks, so they count as healthy.

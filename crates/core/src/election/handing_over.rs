@@ -1,7 +1,7 @@
 //! A handover that is under way goes on, or ends.
 
-use super::withdraw::Withdrawal;
-use super::{Election, Phase};
+use super::Election;
+use super::phase::{Phase, Withdrawal};
 use crate::handover::{Handover, Progress, Purpose};
 use crate::step::Step;
 use crate::view::{Desired, Situation};

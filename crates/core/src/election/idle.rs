@@ -1,10 +1,10 @@
 //! With nothing under way: what has to be done, if anything.
 
+use super::Election;
 use super::fitness::{Candidate, Decision};
+use super::phase::{Phase, Withdrawal};
 use super::upkeep::drift;
-use super::withdraw::Withdrawal;
 use super::workloads::Target;
-use super::{Election, Phase};
 use crate::handover::Handover;
 use crate::step::Step;
 use crate::timers::Timer;

@@ -1,7 +1,7 @@
 //! What comes back to the requests, and to which part it goes.
 
-use super::withdraw::Withdrawal;
-use super::{Election, Phase};
+use super::Election;
+use super::phase::{Phase, Withdrawal};
 use crate::handover::{Handover, Purpose};
 use crate::{Announcement, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored};
 

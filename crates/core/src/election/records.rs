@@ -1,28 +1,14 @@
 //! The record: what is written into it, what comes back, and what it teaches.
 
+use super::Election;
 use super::fitness::Candidate;
-use super::{Election, Phase};
+use super::phase::{Intent, Phase};
 use crate::handover::{Handover, Purpose};
 use crate::step::Step;
 use crate::view::{Situation, View};
 use crate::{
-    Announcement, Command, Failure, Holder, Instant, Key, Pod, Reason, Record, RecordOutcome, Scope, Stored, Timestamp,
-    Version,
+    Announcement, Command, Failure, Holder, Instant, Pod, Reason, Record, RecordOutcome, Stored, Timestamp, Version,
 };
-
-/// A record to be written, and what follows when it is.
-#[derive(Clone, Debug)]
-pub(super) struct Intent {
-    pub(super) key: Key,
-    pub(super) record: Record,
-    /// What it replaces.
-    pub(super) replaced: Option<Record>,
-    /// Whether the chain of this operator's own records is unbroken.
-    pub(super) fenced: bool,
-    pub(super) purpose: Purpose,
-    /// The target's version, read before the record is written.
-    pub(super) target: Option<(Holder, Version)>,
-}
 
 impl Election {
     /// Writes a record that names this candidate, or none. H1: before anybody is promoted.
@@ -52,7 +38,7 @@ impl Election {
         }
         for (_, stray) in view.strays {
             let scopes = stray.record().into_iter().flat_map(Record::scopes);
-            add_former(&mut record, scopes);
+            record.add_former(scopes);
         }
         let expected = stored.version();
         let op = step.request(Command::WriteRecord { key: view.key.clone(), expected, record: record.clone() });
@@ -134,8 +120,8 @@ impl Election {
             legacy: replaced.and_then(|record| record.legacy.clone()),
         };
         match replaced {
-            Some(replaced) => add_former(&mut record, replaced.scopes()),
-            None => add_former(&mut record, self.lock.scopes()),
+            Some(replaced) => record.add_former(replaced.scopes()),
+            None => record.add_former(self.lock.scopes()),
         }
         record
     }
@@ -198,13 +184,5 @@ impl Election {
         let op = step.request(Command::ReadRecord { key: view.key.clone() });
         self.lock.note_asked();
         self.phase = Phase::Reading(op);
-    }
-}
-
-pub(super) fn add_former<'a>(record: &mut Record, scopes: impl IntoIterator<Item = &'a Scope>) {
-    for scope in scopes {
-        if *scope != record.scope && !record.former.contains(scope) {
-            record.former.push(scope.clone());
-        }
     }
 }

@@ -19,8 +19,8 @@ mod workloads;
 
 use super::*;
 use crate::{
-    ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Keeping, Marking, Markings, Node, NotEligible, Outcome,
-    PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife,
+    ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Keeping, Key, Marking, Markings, Node, NotEligible,
+    Outcome, PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife,
     SessionParameters, TERM_ANNOTATION, Tenure, WhenLost, Workload, WorkloadOutcome,
 };
 

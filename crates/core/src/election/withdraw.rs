@@ -1,23 +1,12 @@
 //! Gives up locks and labels: of an election that is deleted, and of a key that is not its own any more.
 
-use super::records::{Intent, add_former};
+use super::Election;
+use super::phase::{Intent, Phase, Withdrawal};
 use super::workloads::Circumstances;
-use super::{Election, Phase};
 use crate::handover::{Handover, Purpose};
 use crate::step::Step;
 use crate::view::{Desired, Situation, View};
 use crate::{Announcement, Command, Key, Markings, Record, Scope, Stored, Timestamp};
-
-/// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Withdrawal {
-    Unconfirmed,
-    /// The election was read, and what the store has since.
-    Confirmed,
-    /// The pods were listed too.
-    Listed,
-    Done,
-}
 
 impl Election {
     /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
@@ -68,7 +57,7 @@ impl Election {
             }
             (_, Some(version)) => {
                 let mut record = self.make_record(view, None, stored.written(), view.wall);
-                add_former(&mut record, stray_scopes(view.strays));
+                record.add_former(stray_scopes(view.strays));
                 let op = step.request(Command::WriteRecord {
                     key: view.key.clone(),
                     expected: Some(version),

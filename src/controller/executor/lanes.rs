@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// How urgent a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     /// Somebody waits for it: who leads depends on it.
     Urgent,
     /// Nobody waits for it.
@@ -19,32 +19,32 @@ pub(super) enum Class {
 
 /// How many requests may be under way at a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Of all groups together.
-    pub(super) all: usize,
+    pub(crate) all: usize,
     /// Of each group.
-    pub(super) group: usize,
+    pub(crate) group: usize,
     /// Of each member of a group.
-    pub(super) member: usize,
+    pub(crate) member: usize,
 }
 
 /// Whose request it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Share {
-    pub(super) group: String,
-    pub(super) member: String,
+pub(crate) struct Share {
+    pub(crate) group: String,
+    pub(crate) member: String,
 }
 
 /// A request that has begun: it has to be given back when it has ended.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     share: Share,
     class: Class,
 }
 
 /// The requests that wait, and how many are under way.
 #[derive(Debug)]
-pub(super) struct Lanes<R> {
+pub(crate) struct Lanes<R> {
     limits: Limits,
     running: Running,
     groups: BTreeMap<String, Group<R>>,
@@ -90,7 +90,7 @@ impl Running {
 }
 
 impl<R> Lanes<R> {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
             running: Running::default(),
@@ -101,7 +101,7 @@ impl<R> Lanes<R> {
     }
 
     /// Puts a request behind the others of its member and class.
-    pub(super) fn push(&mut self, share: &Share, class: Class, request: R) {
+    pub(crate) fn push(&mut self, share: &Share, class: Class, request: R) {
         let group = self.groups.entry(share.group.clone()).or_default();
         let member = group.members.entry(share.member.clone()).or_default();
         member.waiting[class as usize].push_back(request);
@@ -110,12 +110,12 @@ impl<R> Lanes<R> {
     }
 
     /// The next request that may begin now.
-    pub(super) fn next(&mut self) -> Option<(Turn, R)> {
+    pub(crate) fn next(&mut self) -> Option<(Turn, R)> {
         Class::IN_ORDER.into_iter().find_map(|class| self.next_of(class))
     }
 
     /// A request has ended.
-    pub(super) fn end(&mut self, turn: &Turn) {
+    pub(crate) fn end(&mut self, turn: &Turn) {
         let Turn { share, class } = turn;
         self.running.0[*class as usize] -= 1;
         let Some(group) = self.groups.get_mut(&share.group) else { return };
@@ -134,12 +134,12 @@ impl<R> Lanes<R> {
     }
 
     /// How many requests of a class wait.
-    pub(super) fn waiting(&self, class: Class) -> usize {
+    pub(crate) fn waiting(&self, class: Class) -> usize {
         self.waiting[class as usize]
     }
 
     /// The same of one member.
-    pub(super) fn waiting_of(&self, share: &Share, class: Class) -> usize {
+    pub(crate) fn waiting_of(&self, share: &Share, class: Class) -> usize {
         let member = self.groups.get(&share.group).and_then(|group| group.members.get(&share.member));
         member.map_or(0, |member| member.waiting[class as usize].len())
     }

@@ -4,21 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::Key;
 
-/// An election by namespace and name.
-pub(super) type Name = (String, String);
+use crate::controller::names::ElectionName;
 
 /// The elections that name each lock.
 #[derive(Default)]
-pub(super) struct Naming(BTreeMap<Key, BTreeSet<Name>>);
+pub(crate) struct Naming(BTreeMap<Key, BTreeSet<ElectionName>>);
 
 impl Naming {
     /// The elections that name a lock.
-    pub(super) fn of(&self, key: &Key) -> impl Iterator<Item = &Name> {
+    pub(crate) fn of(&self, key: &Key) -> impl Iterator<Item = &ElectionName> {
         self.0.get(key).into_iter().flatten()
     }
 
     /// An election names another lock from now on.
-    pub(super) fn rename(&mut self, election: &Name, before: Option<&Key>, after: Option<&Key>) {
+    pub(crate) fn rename(&mut self, election: &ElectionName, before: Option<&Key>, after: Option<&Key>) {
         if let Some(key) = before
             && let Some(naming) = self.0.get_mut(key)
         {

@@ -12,7 +12,7 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// The Events that were told last.
 #[derive(Debug, Default)]
-pub(super) struct Repeats {
+pub(crate) struct Repeats {
     told: BTreeMap<Told, Instant>,
     /// The same, the oldest first.
     order: VecDeque<Told>,
@@ -23,7 +23,7 @@ type Told = (Option<String>, &'static str, String);
 
 impl Repeats {
     /// Notes an Event that is to be told now; returns whether it is a new one.
-    pub(super) fn is_new(&mut self, event: &Event, now: Instant) -> bool {
+    pub(crate) fn is_new(&mut self, event: &Event, now: Instant) -> bool {
         while let Some(oldest) = self.order.front()
             && self.told.get(oldest).is_none_or(|at| now.since(*at) >= QUIET)
         {

@@ -7,13 +7,14 @@ use http::{Method, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
 use lictor_core::{
-    ClaimState, Instant, PodChange, PodOutcome, PodPatch, Setting, Tenure, Term, Uid, WorkloadClaim, WorkloadKind,
-    WritePod,
+    ClaimState, Instant, OpId, PodChange, PodOutcome, PodPatch, Setting, Tenure, Term, Uid, WorkloadClaim,
+    WorkloadKind, WritePod,
 };
 use tokio::sync::Semaphore;
 use tower::service_fn;
 
 use super::*;
+use crate::api::{Classes, DEFAULT_CONTROLLER};
 
 struct Lab {
     executor: Executor,
@@ -56,7 +57,7 @@ impl Lab {
     }
 
     fn perform(&self, namespace: &str, class: Class, command: (u64, Command)) -> Option<Grant> {
-        self.executor.perform(id(namespace), BTreeSet::new(), request(command, Tenure::Unlimited, class))
+        self.executor.perform(requester(namespace), request(command, Tenure::Unlimited, class))
     }
 
     fn asked(&self) -> usize {
@@ -82,7 +83,19 @@ impl Lab {
 }
 
 fn id(namespace: &str) -> ElectionId {
-    ElectionId { namespace: namespace.into(), name: "web".into(), uid: Uid("e".into()) }
+    ElectionId { election: Namespace::from(namespace).election("web"), uid: Uid("e".into()) }
+}
+
+/// One that has the template that `migrate` names.
+fn requester(namespace: &str) -> Requester {
+    let object = object(namespace);
+    Requester {
+        id: id(namespace),
+        seen: object.seen().clone(),
+        spec: object.spec().cloned(),
+        claims: Arc::default(),
+        stores: BTreeSet::new(),
+    }
 }
 
 fn read(op: u64) -> (u64, Command) {
@@ -100,12 +113,18 @@ fn promotion(op: u64) -> (u64, Command) {
     (op, write)
 }
 
-fn election(namespace: &str) -> LeaderElection {
-    serde_json::from_value(serde_json::json!({
+fn object(namespace: &str) -> ElectionObject {
+    let seen = serde_json::from_value(serde_json::json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection",
-        "metadata": {"namespace": namespace, "name": "web", "uid": "e"}, "spec": {},
-    }))
-    .unwrap()
+        "metadata": {"namespace": namespace, "name": "web", "uid": "e"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "workloads": [{"kind": "Job", "name": "migrate", "jobTemplate": {"spec": {"template": {}}}}],
+        },
+    }));
+    let mut object = ElectionObject::new(id(namespace), Version(1), seen.unwrap());
+    object.resolve(&Classes::new(), DEFAULT_CONTROLLER);
+    object
 }
 
 fn event(note: String) -> Event {
@@ -123,29 +142,23 @@ async fn a_request_that_breaks_off_is_told_whatever_it_was() {
     let claim = WorkloadClaim { election: election_name, enabled: false, term: Term(1), writer, write: OpId(1), kept };
     // More than may be under way at a time: each turn is given back.
     for number in 0..40 {
-        let seen = election("a");
+        let election = object("a");
         lab.perform("a", Class::Urgent, read(number));
         assert!(matches!(
             lab.told().await,
             Input::Outcome(_, op, Outcome::PodRead(Err(Failure::Unknown(_)))) if op == OpId(number)
         ));
         let (_grant, permit) = Grant::new();
-        lab.executor.write_status(id("a"), number, permit, seen.clone(), LeaderElectionStatus::default());
+        lab.executor.write_status(&election, number, permit, LeaderElectionStatus::default());
         assert!(matches!(lab.told().await, Input::Written(_, told, written)
             if told == number && matches!(*written, Err(Some(Failure::Unknown(_))))));
-        lab.executor.write_metadata(id("a"), number, seen.clone(), true, Claims::default());
+        lab.executor.write_metadata(&election, number, true, Claims::default());
         assert!(matches!(lab.told().await, Input::Written(_, told, written)
             if told == number && matches!(*written, Err(Some(Failure::Unknown(_))))));
         let create = Command::CreateJob { plan: "migrate".into(), id: job.clone(), claim: claim.clone() };
-        let template = JobTemplate::default();
-        let _grant = lab.executor.create_job(
-            id("a"),
-            seen.clone(),
-            request((number, create), Tenure::Unlimited, Class::Urgent),
-            Some(template),
-        );
+        let _grant = lab.perform("a", Class::Urgent, (number, create));
         let note = Command::NoteJob { plan: "migrate".into(), term: Term(1) };
-        lab.executor.note_job(id("a"), seen, OpId(number), &note, Claims::default());
+        lab.perform("a", Class::Urgent, (number, note));
         for _ in 0..2 {
             assert!(matches!(
                 lab.told().await,
@@ -187,7 +200,7 @@ async fn a_promotion_that_is_taken_back_while_it_waits_is_not_sent() {
 #[tokio::test]
 async fn nobody_is_promoted_after_the_tenure() {
     let mut lab = Lab::new(false);
-    let grant = lab.executor.perform(id("a"), BTreeSet::new(), request(promotion(1), Tenure::Lapsed, Class::Urgent));
+    let grant = lab.executor.perform(requester("a"), request(promotion(1), Tenure::Lapsed, Class::Urgent));
     assert!(matches!(
         lab.told().await,
         Input::Outcome(_, _, Outcome::PodWritten(PodOutcome::Failed(Failure::Refused(_))))
@@ -222,7 +235,7 @@ async fn events_hold_up_no_status_and_nobody_elses_events() {
     lab.executor.tell(&id("b"), event("of another".into()));
     lab.reach(under_way + 1).await;
     let (grant, permit) = Grant::new();
-    lab.executor.write_status(id("a"), 1, permit, election("a"), LeaderElectionStatus::default());
+    lab.executor.write_status(&object("a"), 1, permit, LeaderElectionStatus::default());
     lab.reach(under_way + 2).await;
     assert!(!grant.take_back(), "it has begun");
     let metrics = lab.executor.metrics.encode().unwrap();

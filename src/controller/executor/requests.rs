@@ -7,34 +7,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lictor_core::{ClaimState, Failure, Tenure};
+use lictor_core::{ClaimState, Failure, Request};
 use tokio::sync::{mpsc, watch};
 
-use super::input::Input;
 use super::lanes::{Class, Lanes, Limits, Share};
-use super::monotonic;
-use super::permit::Permit;
+use crate::controller::input::Input;
+use crate::controller::permit::Permit;
 use crate::kubernetes::ClaimUpdate;
+use crate::process::monotonic;
 
 /// Begins a request. Until then it is small: thousands may wait.
 type Start = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
 /// Requests that share their limits. Clones are the same queue.
 #[derive(Clone)]
-pub(super) struct Queue(Arc<Mutex<Lanes<Start>>>);
+pub(crate) struct Queue(Arc<Mutex<Lanes<Start>>>);
 
 /// What must still hold when the turn of a request comes, beside that this replica acts.
 #[derive(Clone)]
-pub(super) struct Gate {
-    /// How long the lock is surely held by which it was decided.
-    pub(super) tenure: Tenure,
+pub(crate) struct Gate {
+    /// What the election asks for, if it is that.
+    pub(crate) request: Option<Arc<Request>>,
     /// Whoever asked for it can take it back.
-    pub(super) permit: Option<Permit>,
+    pub(crate) permit: Option<Permit>,
 }
 
 /// Sends requests, and what comes of them to the loop. Clones count together.
 #[derive(Clone)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     inputs: mpsc::UnboundedSender<Input>,
     claim: watch::Receiver<ClaimUpdate>,
     pending: Arc<AtomicUsize>,
@@ -42,15 +42,15 @@ pub(super) struct Requests {
 
 impl Gate {
     /// Nothing else.
-    pub(super) const OPEN: Self = Self { tenure: Tenure::Unlimited, permit: None };
+    pub(crate) const OPEN: Self = Self { request: None, permit: None };
 }
 
 impl Queue {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self(Arc::new(Mutex::new(Lanes::new(limits))))
     }
 
-    pub(super) fn lanes(&self) -> MutexGuard<'_, Lanes<Start>> {
+    pub(crate) fn lanes(&self) -> MutexGuard<'_, Lanes<Start>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,26 +70,26 @@ impl Queue {
 }
 
 impl Requests {
-    pub(super) fn new(inputs: mpsc::UnboundedSender<Input>, claim: watch::Receiver<ClaimUpdate>) -> Self {
+    pub(crate) fn new(inputs: mpsc::UnboundedSender<Input>, claim: watch::Receiver<ClaimUpdate>) -> Self {
         Self { inputs, claim, pending: Arc::default() }
     }
 
     /// Requests that are under way or wait for their turn.
-    pub(super) fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
     }
 
     /// Tells the loop.
-    pub(super) fn tell(&self, input: Input) {
+    pub(crate) fn tell(&self, input: Input) {
         let _ = self.inputs.send(input);
     }
 
     /// C4: why a request must not be sent any more; `None`: it may be.
-    pub(super) fn refusal(&self, gate: &Gate) -> Option<Failure> {
+    pub(crate) fn refusal(&self, gate: &Gate) -> Option<Failure> {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline);
         let why = if !acts {
             "this replica does not act any more"
-        } else if !gate.tenure.lasts(monotonic()) {
+        } else if gate.request.as_ref().is_some_and(|request| !request.may_be_sent(monotonic())) {
             "it can't be confirmed any more that the lock is held"
         } else if gate.permit.as_ref().is_some_and(|permit| !permit.begin()) {
             "it is not wanted any more"
@@ -101,7 +101,7 @@ impl Requests {
 
     /// Sends a request when its turn comes. What the loop is told: what `work` returns, or `failed`, if the request is not sent
     /// (`Refused`) or breaks off by a panic (`Unknown`).
-    pub(super) fn submit<W>(
+    pub(crate) fn submit<W>(
         &self,
         queue: &Queue,
         share: &Share,

@@ -9,28 +9,74 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::input::{ElectionId, Input};
 use crate::api::{ProbeTarget, ResolvedProbe};
+use crate::controller::input::Input;
+use crate::controller::names::ElectionId;
 
-/// The probing of one leader; it ends when this is dropped.
-pub(super) struct Prober {
-    pub(super) leader: Uid,
-    pub(super) probe: ResolvedProbe,
-    pub(super) ip: IpAddr,
+/// The probing of an election's leader, and of nobody else.
+#[derive(Default)]
+pub(crate) struct Probing {
+    prober: Option<Prober>,
+    failed: Option<Uid>,
+}
+
+/// A leader, and how it is asked.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Probed {
+    pub(crate) leader: Uid,
+    pub(crate) ip: IpAddr,
+    pub(crate) probe: ResolvedProbe,
+}
+
+/// The task that asks; it ends when this is dropped.
+struct Prober {
+    probed: Probed,
     task: JoinHandle<()>,
 }
 
-impl Prober {
-    pub(super) fn start(
-        id: ElectionId,
-        leader: Uid,
-        ip: IpAddr,
-        probe: ResolvedProbe,
-        http: reqwest::Client,
-        inputs: mpsc::UnboundedSender<Input>,
-    ) -> Self {
-        let task = crate::process::spawn(ask_on(id, leader.clone(), ip, probe.clone(), http, inputs));
-        Self { leader, probe, ip, task }
+impl Probing {
+    /// The leader that fails its probe.
+    pub(crate) fn failed(&self) -> Option<&Uid> {
+        self.failed.as_ref()
+    }
+
+    /// Takes whether a leader fails. Returns whether it is the one that is asked.
+    pub(crate) fn take(&mut self, leader: Uid, failed: bool) -> bool {
+        let is_asked = self.prober.as_ref().is_some_and(|prober| prober.probed.leader == leader);
+        if is_asked {
+            self.failed = failed.then_some(leader);
+        }
+        is_asked
+    }
+
+    /// Asks this leader from now on, if it is not asked already; `None`: nobody.
+    pub(crate) fn follow(
+        &mut self,
+        probed: Option<Probed>,
+        id: &ElectionId,
+        http: &reqwest::Client,
+        inputs: &mpsc::UnboundedSender<Input>,
+    ) {
+        if self.prober.as_ref().map(|prober| &prober.probed) == probed.as_ref() {
+            // Who is asked no more, does not fail any more.
+            self.failed = self.failed.take().filter(|_| probed.is_some());
+            return;
+        }
+        self.failed = None;
+        self.prober = probed.map(|probed| {
+            let asking = ask_on(id.clone(), probed.clone(), http.clone(), inputs.clone());
+            Prober { probed, task: crate::process::spawn(asking) }
+        });
+    }
+
+    /// Asks nobody for now.
+    pub(crate) fn stop(&mut self) {
+        self.prober = None;
+    }
+
+    /// The same, and forgets who failed.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -44,7 +90,7 @@ impl Drop for Prober {
 ///
 /// # Errors
 /// If the system lacks what a client needs.
-pub(super) fn client() -> reqwest::Result<reqwest::Client> {
+pub(crate) fn probe_client() -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder()
         .tls_certs_only([])
         .redirect(reqwest::redirect::Policy::none())
@@ -54,14 +100,8 @@ pub(super) fn client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-async fn ask_on(
-    id: ElectionId,
-    leader: Uid,
-    ip: IpAddr,
-    probe: ResolvedProbe,
-    http: reqwest::Client,
-    inputs: mpsc::UnboundedSender<Input>,
-) {
+async fn ask_on(id: ElectionId, probed: Probed, http: reqwest::Client, inputs: mpsc::UnboundedSender<Input>) {
+    let Probed { leader, ip, probe } = probed;
     let mut ticks = interval(probe.rules.period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut state = ProbeState::default();
@@ -111,7 +151,7 @@ mod tests {
                         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
                 }
             });
-            let (http, limit) = (client().unwrap(), Duration::from_secs(10));
+            let (http, limit) = (probe_client().unwrap(), Duration::from_secs(10));
             for target in [ProbeTarget::Http(local.port(), "/leader".into()), ProbeTarget::Tcp(local.port())] {
                 assert!(ask(local.ip(), &target, limit, &http).await, "{local} {target:?}");
             }

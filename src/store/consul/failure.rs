@@ -1,0 +1,18 @@
+//! What goes wrong at Consul, in the words of the core.
+
+use lictor_consul::{Error, OpError};
+use lictor_core::Failure;
+
+/// What a failed request means to the core.
+pub(super) fn failure(error: Error) -> Failure {
+    match error {
+        Error::Unknown(text) => Failure::Unknown(text),
+        not_done => Failure::Refused(not_done.to_string()),
+    }
+}
+
+/// What Consul says of operations that it refuses for a reason of its own.
+pub(super) fn refused(what: &str, errors: &[OpError]) -> Failure {
+    let said: Vec<&str> = errors.iter().map(|error| error.what.as_str()).collect();
+    Failure::Refused(format!("Consul refuses {what}: {}", said.join("; ")))
+}
