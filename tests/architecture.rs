@@ -33,6 +33,70 @@ impl Source {
         }
         found
     }
+
+    /// The same without the unit tests at its end.
+    fn without_tests(mut self) -> Self {
+        self.text.truncate(self.text.find("#[cfg(test)]\nmod tests {").unwrap_or(self.text.len()));
+        self
+    }
+}
+
+/// The modules of a crate by their paths: `["store", "lease"]`; the crate's root has none.
+struct Modules(BTreeMap<Vec<String>, Source>);
+
+impl Modules {
+    /// All but those of tests.
+    fn of(crate_root: &str) -> Self {
+        let is_test =
+            |source: &Source| source.path.split(['/', '.']).any(|part| part == "tests" || part == "properties");
+        let sources = sources_in(crate_root).into_iter().filter(|source| !is_test(source) && source.path != "main.rs");
+        Self(sources.map(|source| (module_path(&source.path), source.without_tests())).collect())
+    }
+
+    /// Who imports whom.
+    fn imports(&self) -> BTreeSet<(String, String)> {
+        let mut found = BTreeSet::new();
+        for (module, source) in &self.0 {
+            let handed_on: Vec<&str> = uses(&source.text).filter(|(public, _)| *public).map(|(_, tree)| tree).collect();
+            let text = handed_on.iter().fold(source.text.clone(), |text, tree| text.replacen(tree, "", 1));
+            let imported = self.named(module, &text).into_iter().filter_map(|path| self.definition(path));
+            found.extend(imported.filter(|path| path != module).map(|path| (module.join("::"), path.join("::"))));
+        }
+        found
+    }
+
+    /// The paths in a module's text that lead into its crate, from the crate's root.
+    fn named(&self, module: &[String], text: &str) -> Vec<Vec<String>> {
+        let parent = &module[..module.len().saturating_sub(1)];
+        let children = self.0.keys().filter(|path| path.split_last().is_some_and(|(_, above)| above == module));
+        let children = children.map(|path| (path.last().unwrap().as_str(), path.as_slice()));
+        let roots = children.chain([("crate", [].as_slice()), ("super", parent), ("self", module)]);
+        let mut found = Vec::new();
+        for (root, above) in roots {
+            let begins = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            let root = format!("{root}::");
+            for (at, _) in text.match_indices(&root).filter(|(at, _)| begins(*at)) {
+                found.extend(branches(&text[at + root.len()..]).into_iter().map(|rest| [above, &rest].concat()));
+            }
+        }
+        found
+    }
+
+    /// The module that defines what a path leads to; none: it is of another crate.
+    fn definition(&self, path: Vec<String>) -> Option<Vec<String>> {
+        let length = (0..=path.len()).rev().find(|length| self.0.contains_key(&path[..*length]))?;
+        let (module, rest) = path.split_at(length);
+        let Some(name) = rest.first() else { return Some(path) };
+        let text = &self.0[module].text;
+        for (_, tree) in uses(text) {
+            if !branches(tree).iter().any(|branch| branch.last() == Some(name)) {
+                continue;
+            }
+            let inside = self.named(module, tree).into_iter().find(|path| path.last() == Some(name));
+            return self.definition([inside?, rest[1..].to_vec()].concat());
+        }
+        Some(module.to_vec())
+    }
 }
 
 #[test]
@@ -56,6 +120,21 @@ fn each_layer_imports_what_the_table_allows() {
         );
     }
     assert!(wrong.is_empty(), "not in the table of src/lib.rs: {wrong:#?}");
+}
+
+/// Imports inside a crate point one way: of two modules, one is the lower one, and so of two folders. What a module only hands on
+/// (`pub use`) is imported from where it is defined.
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    for (crate_root, least) in [("src", 60), ("crates/core/src", 30)] {
+        let modules = Modules::of(crate_root);
+        assert!(modules.0.len() > least, "{crate_root}: {} modules", modules.0.len());
+        let imports = modules.imports();
+        for imports in [siblings(&imports), imports] {
+            let circles = in_circles(&imports);
+            assert!(circles.is_empty(), "{crate_root}: these are parts of circles: {circles:#?}");
+        }
+    }
 }
 
 #[test]
@@ -434,6 +513,79 @@ fn ids_in(text: &str) -> BTreeSet<&str> {
 /// What stands between back-ticks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
+}
+
+/// `store/mod.rs` and `store.rs` are `["store"]`, and `lib.rs` is the root.
+fn module_path(file: &str) -> Vec<String> {
+    let file = file.strip_suffix(".rs").unwrap();
+    let file = file.strip_suffix("/mod").unwrap_or(file);
+    if file == "lib" { Vec::new() } else { file.split('/').map(str::to_owned).collect() }
+}
+
+/// What follows `use` in each such line, up to the semicolon, and whether it is handed on.
+fn uses(text: &str) -> impl Iterator<Item = (bool, &str)> {
+    let statements = text.match_indices("use ").filter(|(at, _)| {
+        let line = &text[text[..*at].rfind('\n').map_or(0, |end| end + 1)..*at];
+        line.is_empty() || (line.starts_with("pub") && line.ends_with(' ') && !line.contains('='))
+    });
+    statements.map(|(at, word)| {
+        let tree = text[at + word.len()..].split(';').next().unwrap();
+        (text[..at].ends_with(' '), tree)
+    })
+}
+
+/// The paths in `a::{b, c::d}…`: `["a", "b"]` and `["a", "c", "d"]`. What is called by another name keeps its own.
+fn branches(tree: &str) -> Vec<Vec<String>> {
+    let Some(group) = tree.strip_prefix('{') else {
+        let name = identifier(tree);
+        if name.is_empty() {
+            return vec![Vec::new()];
+        }
+        let rest = tree[name.len()..].strip_prefix("::").map_or_else(|| vec![Vec::new()], branches);
+        return rest.into_iter().map(|rest| [vec![name.to_owned()], rest].concat()).collect();
+    };
+    let (mut found, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                let branch = group[start..at].trim();
+                found.extend(branches(branch).into_iter().filter(|_| !branch.is_empty()));
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The same between what is beside each other in a folder: files, or folders with all that is in them.
+fn siblings(imports: &BTreeSet<(String, String)>) -> BTreeSet<(String, String)> {
+    let beside = |(one, other): &(String, String)| {
+        let paths = [one, other].map(|path| path.split("::").collect::<Vec<_>>());
+        let common = paths[0].iter().zip(&paths[1]).take_while(|(one, other)| one == other).count();
+        let [one, other] = paths.map(|path| path.get(..=common).map(|path| path.join("::")));
+        Some((one?, other?))
+    };
+    imports.iter().filter_map(beside).collect()
+}
+
+/// Of imports, those from which others lead back.
+fn in_circles(imports: &BTreeSet<(String, String)>) -> Vec<String> {
+    let leads_back = |from: &str, to: &str| {
+        let (mut seen, mut left) = (BTreeSet::from([from]), vec![from]);
+        while let Some(module) = left.pop() {
+            let next = imports.iter().filter(|(one, _)| one == module).map(|(_, other)| other.as_str());
+            left.extend(next.filter(|other| seen.insert(other)));
+        }
+        seen.contains(to)
+    };
+    let circular = imports.iter().filter(|(one, other)| leads_back(other, one));
+    circular.map(|(one, other)| format!("{one} imports {other}")).collect()
 }
 
 /// The names at the beginning of each item of `a, b::{c, d}, e}…`.

@@ -12,7 +12,7 @@ use lictor_core::Failure;
 use tokio::time::{Instant, sleep};
 
 use super::installation::Installation;
-use super::{block_on, crd::print};
+use super::support::{block_on, print, told};
 use crate::api::{BUILT_IN_CLASS, DEFAULT_CONTROLLER, ElectionClass};
 use crate::kubernetes::{Crds, Installed, Namespaces, connect, failure, within};
 
@@ -225,5 +225,5 @@ fn trouble(class: &ElectionClass) -> Option<String> {
 }
 
 fn text(failure: Failure) -> String {
-    super::told(failure).to_string()
+    told(failure).to_string()
 }

@@ -1,7 +1,9 @@
 //! `lictor completion`.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
+
+use super::support::print;
 
 /// Prints the completion script of a shell.
 #[derive(Debug, Args)]
@@ -12,9 +14,9 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self, mut command: Command) -> anyhow::Result<()> {
         let mut script = Vec::new();
-        generate(self.shell, &mut super::Cli::command(), "lictor", &mut script);
-        super::crd::print(&String::from_utf8_lossy(&script))
+        generate(self.shell, &mut command, "lictor", &mut script);
+        print(&String::from_utf8_lossy(&script))
     }
 }

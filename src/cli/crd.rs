@@ -1,6 +1,5 @@
 //! `lictor crd`.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::{block_on, told};
+use super::support::{block_on, print, told};
 use crate::api::crds_as_yaml;
 use crate::kubernetes::{Crds, FIELD_MANAGER, connect};
 
@@ -54,13 +53,5 @@ impl Crd {
             sleep(Duration::from_millis(200)).await;
         }
         names.iter().try_for_each(|name| print(&format!("{name} is of lictor {}\n", env!("CARGO_PKG_VERSION"))))
-    }
-}
-
-/// Prints to the standard output. A reader that closes it early is no error.
-pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
     }
 }

@@ -6,10 +6,10 @@ mod crd;
 mod installation;
 mod operator;
 mod run;
+mod support;
 mod withdraw;
 
-use clap::{Parser, Subcommand};
-use lictor_core::Failure;
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Elects one leader among the pods of a group, and labels it: role=leader.
 #[derive(Debug, Parser)]
@@ -47,17 +47,7 @@ impl Cli {
             Command::Crd(crd) => crd.run(),
             Command::Check(check) => check.run(),
             Command::Withdraw(withdraw) => withdraw.run(),
-            Command::Completion(completion) => completion.run(),
+            Command::Completion(completion) => completion.run(Self::command()),
         }
     }
-}
-
-fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
-}
-
-/// Returns a failure's text for a person.
-fn told(failure: Failure) -> anyhow::Error {
-    let (Failure::Refused(text) | Failure::Unknown(text) | Failure::Rewritten(text)) = failure;
-    anyhow::Error::msg(text)
 }

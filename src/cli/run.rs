@@ -9,9 +9,9 @@ use lictor_core::ClaimParameters;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::block_on;
 use super::installation::Installation;
 use super::operator::{Operator, Role, unique};
+use super::support::block_on;
 use crate::controller::Purpose;
 use crate::kubernetes::{Crds, Installed};
 use crate::process::spawn;

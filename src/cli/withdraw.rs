@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::installation::Installation;
 use super::operator::{Operator, Role, unique};
-use super::{block_on, told};
+use super::support::{block_on, told};
 use crate::api::{ELECTED, FINALIZER, LeaderElection};
 use crate::controller::Purpose;
 use crate::kubernetes::{Crds, Installed, failure, within};

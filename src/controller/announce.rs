@@ -1,53 +1,46 @@
 //! What elections announce, as Events, logs and history.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp as Wall;
 use kube::Resource;
 use lictor_core::{
-    Announcement, Holder, NotEligible, Pod, Reason, Rival, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
-    annotation_defect,
+    Announcement, Holder, Pod, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId, annotation_defect,
 };
 
 use super::entry::Entry;
-use super::execute::Executor;
-use super::wall;
+use super::executor::Executor;
+use super::wording::{describe, holder_name, in_seconds, led_elsewhere, told_holder};
 use crate::api::{HistoryEntry, LeaderElection};
 use crate::kubernetes::Event;
 
-/// How many changes of leader a status tells.
-const REMEMBERED: usize = 10;
-
 /// Tells what an election announces.
-pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: &Executor) {
+pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: &Executor, wall: Timestamp) {
     match announcement {
-        Announcement::Transition(transition) => announce_transition(entry, transition, executor),
+        Announcement::Transition(transition) => announce_transition(entry, transition, executor, wall),
         Announcement::LabelDrift { pod, uid } => {
-            entry.figures.label_drift += 1;
-            tracing::warn!(election = %name(entry), %pod, "labels were changed by somebody else and are put right");
+            entry.history.count_drift();
+            tracing::warn!(election = %entry.object.election(), %pod, "labels were changed by somebody else and are put right");
             let note = format!("the labels of pod {pod} were changed by somebody else and are put right");
             tell_both(entry, &pod, &uid, "LabelDrift", "Relabel", &note, executor);
         }
         Announcement::LabelsRefused { pod, uid, why } => {
-            tracing::warn!(election = %name(entry), %pod, "the labels can't be written, which is tried again: {why}");
+            tracing::warn!(election = %entry.object.election(), %pod, "the labels can't be written, which is tried again: {why}");
             let note = format!("the labels of pod {pod} can't be written, and other pods go before it: {why}");
             tell_both(entry, &pod, &uid, "LabelsRefused", "Relabel", &note, executor);
         }
         Announcement::LabelsLeft { pod, uid, why } => {
-            tracing::warn!(election = %name(entry), %pod, "the labels can't be taken off and stay: {why}");
+            tracing::warn!(election = %entry.object.election(), %pod, "the labels can't be taken off and stay: {why}");
             let note = format!("the election goes, and its labels stay on pod {pod}, take them off by hand: {why}");
             tell_both(entry, &pod, &uid, "LabelsLeft", "Relabel", &note, executor);
         }
         Announcement::LedElsewhere(rival) => {
             let note = led_elsewhere(&rival);
-            tracing::info!(election = %name(entry), "{note}");
+            tracing::info!(election = %entry.object.election(), "{note}");
             tell(entry, None, false, "LedElsewhere", "Follow", note, executor);
         }
         Announcement::Workload(id, change) => announce_workload(entry, &id, change, executor),
         Announcement::LockChanged { what } => {
-            tracing::warn!(election = %name(entry), "the lock was {what} and is made anew");
+            tracing::warn!(election = %entry.object.election(), "the lock was {what} and is made anew");
             let note = format!("the lock was {what} and is made anew under a new term");
             tell(entry, None, true, "LockChanged", "RestoreLock", note, executor);
         }
@@ -70,72 +63,50 @@ fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, exe
         WorkloadChange::Created => (false, "JobStarted", "Enable", "is made for the present term"),
         WorkloadChange::Deleted | WorkloadChange::Noted => return,
     };
-    tracing::info!(election = %name(entry), workload = %id, "{id} {what}");
+    tracing::info!(election = %entry.object.election(), workload = %id, "{id} {what}");
     tell(entry, None, warning, reason, action, format!("{id} {what}"), executor);
-}
-
-/// A leader by name: that of its pod, or of the cluster that is the leader itself.
-pub(super) fn holder_name(entry: &Entry, holder: &Holder) -> String {
-    let cluster = || entry.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| consul.cluster.clone());
-    holder.pod.clone().or_else(cluster).unwrap_or_default()
-}
-
-/// The same in a sentence.
-pub(super) fn told_holder(entry: &Entry, holder: &Holder) -> String {
-    let name = holder_name(entry, holder);
-    if holder.pod.is_some() { name } else { format!("the cluster {name}") }
 }
 
 /// Tells of annotations that can't be read, once for each pod.
 pub(super) fn announce_defects(entry: &mut Entry, pods: &[&Pod], executor: &Executor) {
-    let mut defective = BTreeSet::new();
-    for pod in pods {
-        let Some(defect) = annotation_defect(pod) else { continue };
-        defective.insert(pod.uid.clone());
-        if !entry.told_defects.contains(&pod.uid) {
-            tracing::warn!(election = %name(entry), pod = %pod.name, "{defect}");
-            let note = format!("pod {}: {defect}", pod.name);
-            tell_both(entry, &pod.name, &pod.uid, "MalformedAnnotation", "Elect", &note, executor);
-        }
+    let defects: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, annotation_defect(pod)?))).collect();
+    let new = entry.history.renew_defects(defects.iter().map(|(pod, _)| pod.uid.clone()).collect());
+    for (pod, defect) in defects.into_iter().filter(|(pod, _)| new.contains(&pod.uid)) {
+        tracing::warn!(election = %entry.object.election(), pod = %pod.name, "{defect}");
+        let note = format!("pod {}: {defect}", pod.name);
+        tell_both(entry, &pod.name, &pod.uid, "MalformedAnnotation", "Elect", &note, executor);
     }
-    entry.told_defects = defective;
 }
 
 /// Tells that an election is refused, or that writing for it fails.
 pub(super) fn announce_refusal(entry: &Entry, reason: &'static str, message: &str, executor: &Executor) {
-    tracing::warn!(election = %name(entry), reason, "{message}");
+    tracing::warn!(election = %entry.object.election(), reason, "{message}");
     tell(entry, None, true, reason, "Accept", message.into(), executor);
 }
 
-fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Executor) {
+fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Executor, wall: Timestamp) {
     let Transition { term, leader, previous, reason, took } = transition;
-    let new = leader.as_ref().map(|leader| holder_name(entry, leader));
-    let before = previous.as_ref().map(|previous| holder_name(entry, previous));
+    let new = leader.as_ref().map(|leader| holder_name(&entry.object, leader));
+    let before = previous.as_ref().map(|previous| holder_name(&entry.object, previous));
     let milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
     tracing::info!(
-        election = %name(entry), pod = new.as_deref().unwrap_or_default(), term = term.0, reason = reason.word(),
+        election = %entry.object.election(), pod = new.as_deref().unwrap_or_default(), term = term.0, reason = reason.word(),
         previous = before.as_deref().unwrap_or_default(), took_ms = milliseconds, "{}",
         if leader.is_some() { "leader elected" } else { "there is no leader" }
     );
-    entry.figures.transitions += 1;
     let is_failover = previous.is_some() && leader.is_some() && is_loss(reason);
     if is_failover {
-        executor.metrics.observe_failover(&entry.id.namespace, &entry.id.name, took);
+        executor.metrics.observe_failover(&entry.object.election().namespace, entry.object.name(), took);
     }
-    let mut history = entry.history.take().unwrap_or_else(|| entry.last_status().history);
-    history.insert(
-        0,
-        HistoryEntry {
-            term: term.0,
-            leader_name: new,
-            previous_leader_name: before,
-            reason: reason.word().into(),
-            completion_time: Some(Time(in_seconds(wall()))),
-            duration_milliseconds: milliseconds,
-        },
-    );
-    history.truncate(REMEMBERED);
-    entry.history = Some(history);
+    let change = HistoryEntry {
+        term: term.0,
+        leader_name: new,
+        previous_leader_name: before,
+        reason: reason.word().into(),
+        completion_time: Some(Time(in_seconds(wall))),
+        duration_milliseconds: milliseconds,
+    };
+    entry.history.add(change, || entry.object.last_status().history);
     tell_transition(entry, leader.as_ref(), previous.as_ref(), reason, &format!("term {term}"), milliseconds, executor);
 }
 
@@ -149,22 +120,23 @@ fn tell_transition(
     executor: &Executor,
 ) {
     let why = describe(reason);
-    let instead = previous.map(|previous| format!(" instead of {}", told_holder(entry, previous))).unwrap_or_default();
+    let instead =
+        previous.map(|previous| format!(" instead of {}", told_holder(&entry.object, previous))).unwrap_or_default();
     if let Some(leader) = leader {
         let pod = leader.pod.as_ref().map(|pod| pod_reference(entry, pod, &leader.uid));
-        let name = told_holder(entry, leader);
+        let name = told_holder(&entry.object, leader);
         let note = format!("{name} is the leader{instead} in {term}, after {milliseconds} ms: {why}");
         tell(entry, pod.clone(), false, "Elected", "Promote", note, executor);
         if let Some(regarding) = pod {
             executor.tell(
-                &entry.id,
+                entry.object.id(),
                 Event {
                     regarding,
                     related: Some(reference(entry)),
                     warning: false,
                     reason: "Elected",
                     action: "Promote",
-                    note: format!("leader of {} in {term}: {why}", entry.id.name),
+                    note: format!("leader of {} in {term}: {why}", entry.object.name()),
                 },
             );
         }
@@ -178,71 +150,16 @@ fn tell_transition(
         && let Some(pod) = &previous.pod
     {
         executor.tell(
-            &entry.id,
+            entry.object.id(),
             Event {
                 regarding: pod_reference(entry, pod, &previous.uid),
                 related: Some(reference(entry)),
                 warning: false,
                 reason: "Demoted",
                 action: "Demote",
-                note: format!("no longer leader of {}: {why}", entry.id.name),
+                note: format!("no longer leader of {}: {why}", entry.object.name()),
             },
         );
-    }
-}
-
-/// Kubernetes keeps whole seconds: with more, what is read back would differ from what was written.
-pub(super) fn in_seconds(time: Timestamp) -> Wall {
-    Wall::from_second(time.0.div_euclid(1000)).unwrap_or_default()
-}
-
-/// Why a leader changed, as half a sentence.
-fn describe(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Vacant => "the group had none",
-        Reason::LeaderGone => "the leader's pod is gone",
-        Reason::LeaderUnfit(why) => not_eligible(why),
-        Reason::NotLabelled => "the pod that was to lead can't be labelled",
-        Reason::ProbeFailed => "the leader failed its probe",
-        Reason::Preempted => "it has a higher priority",
-        Reason::SpecChanged => "the election was changed",
-        Reason::LockRestored => "the lock was lost and is made anew",
-        Reason::Resumed => "the labels or the handover were left incomplete",
-        Reason::LockLost => "the lock was lost",
-        Reason::LockTaken => "somebody else holds the lock",
-        Reason::StoreLost => "the lock could not be confirmed in time: the condition Ready of the class says why",
-        Reason::StoreRewound => "the store of the lock was put back to an earlier state",
-        Reason::Leaving => "the operator stops and leaves the lock to others",
-    }
-}
-
-/// Who holds the lock that this cluster does not, as a sentence.
-pub(super) fn led_elsewhere(rival: &Rival) -> String {
-    let Rival { cluster, holder, session, .. } = rival;
-    match (cluster, holder) {
-        (Some(cluster), Some(Holder { pod: Some(pod), .. })) => format!("the leader is {pod} in the cluster {cluster}"),
-        (Some(cluster), Some(Holder { pod: None, .. })) => format!("the leader is the cluster {cluster}"),
-        (Some(cluster), None) => format!("the cluster {cluster} holds the lock"),
-        (None, _) => format!(
-            "the lock is held by {session}, and lictor did not write what is in it: its turn comes when that lets go"
-        ),
-    }
-}
-
-/// Why a pod can't lead, as half a sentence.
-pub(super) fn not_eligible(why: NotEligible) -> &'static str {
-    match why {
-        NotEligible::Finished => "the pod has finished or was evicted",
-        NotEligible::Deleting => "the pod is being deleted",
-        NotEligible::Disrupted => "the pod is about to be evicted",
-        NotEligible::NeverLeader => "the pod is annotated as never leader",
-        NotEligible::NotSelected => "the pod does not match the selector any more",
-        NotEligible::NodeLost => "the pod's node is not ready or unreachable",
-        NotEligible::NotReady => "the pod is not ready",
-        NotEligible::NotScheduled => "the pod has no node yet",
-        NotEligible::NodeCordoned => "the pod's node is cordoned",
-        NotEligible::ReadyTooShortly(_) => "the pod is not ready for long enough yet",
-        NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeploymentName is not available",
     }
 }
 
@@ -262,7 +179,8 @@ fn tell_both(
     let pod = pod_reference(entry, pod, uid);
     tell(entry, Some(pod.clone()), true, reason, action, note.into(), executor);
     let related = Some(reference(entry));
-    executor.tell(&entry.id, Event { regarding: pod, related, warning: true, reason, action, note: note.into() });
+    executor
+        .tell(entry.object.id(), Event { regarding: pod, related, warning: true, reason, action, note: note.into() });
 }
 
 fn tell(
@@ -274,20 +192,16 @@ fn tell(
     note: String,
     executor: &Executor,
 ) {
-    executor.tell(&entry.id, Event { regarding: reference(entry), related, warning, reason, action, note });
-}
-
-fn name(entry: &Entry) -> String {
-    format!("{}/{}", entry.id.namespace, entry.id.name)
+    executor.tell(entry.object.id(), Event { regarding: reference(entry), related, warning, reason, action, note });
 }
 
 fn reference(entry: &Entry) -> ObjectReference {
     ObjectReference {
         api_version: Some(LeaderElection::api_version(&()).into_owned()),
         kind: Some(LeaderElection::kind(&()).into_owned()),
-        namespace: Some(entry.id.namespace.clone()),
-        name: Some(entry.id.name.clone()),
-        uid: Some(entry.id.uid.0.clone()),
+        namespace: Some(entry.object.election().namespace.to_string()),
+        name: Some(entry.object.name().into()),
+        uid: Some(entry.object.id().uid.0.clone()),
         ..ObjectReference::default()
     }
 }
@@ -296,7 +210,7 @@ fn pod_reference(entry: &Entry, name: &str, uid: &Uid) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".into()),
         kind: Some("Pod".into()),
-        namespace: Some(entry.id.namespace.clone()),
+        namespace: Some(entry.object.election().namespace.to_string()),
         name: Some(name.into()),
         uid: Some(uid.0.clone()),
         ..ObjectReference::default()

@@ -1,21 +1,14 @@
 //! What the loop is told.
 
+use futures::StreamExt;
 use lictor_core::{Failure, Node, OpId, Outcome, Pod, Uid, Version, WorkloadId, WorkloadKind};
+use tokio::sync::mpsc;
 
+use super::names::{ElectionId, Namespace};
 use crate::api::{ElectionClass, LeaderElection};
 use crate::kubernetes::{Change, ClaimUpdate, WorkloadObject};
+use crate::process::spawn;
 use crate::store::{Registration, StoreEvent};
-
-/// An election, by name and uid: what comes back for an earlier one of the same name, is dropped.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ElectionId {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid.
-    pub uid: Uid,
-}
 
 /// An observation.
 #[derive(Debug)]
@@ -31,7 +24,7 @@ pub enum Input {
     /// Of workloads of a kind.
     Workloads(WorkloadKind, Change<WorkloadObject>),
     /// Of one workload of a namespace, by the answer to a request; the uid of one that is no more.
-    Workload(String, WorkloadId, Result<Box<WorkloadObject>, Uid>),
+    Workload(Namespace, WorkloadId, Result<Box<WorkloadObject>, Uid>),
     /// Of locks.
     Records(StoreEvent),
     /// The outcome of a command.
@@ -45,4 +38,25 @@ pub enum Input {
     Probed(ElectionId, Uid, bool),
     /// Whether this replica acts.
     Claim(ClaimUpdate),
+}
+
+/// Hands on for as long as somebody takes it.
+pub(super) fn forward(
+    sender: &mpsc::UnboundedSender<Input>,
+    inputs: impl futures::Stream<Item = Input> + Send + 'static,
+) {
+    let sender = sender.clone();
+    spawn(async move {
+        let mut inputs = std::pin::pin!(inputs);
+        loop {
+            tokio::select! {
+                biased;
+                () = sender.closed() => return,
+                input = inputs.next() => match input {
+                    Some(input) => drop(sender.send(input)),
+                    None => return,
+                }
+            }
+        }
+    });
 }

@@ -1,27 +1,26 @@
 //! The loop of the operator: observations in, commands out.
 //!
 //! One task owns everything that is known ([`index`]) and every election's decision ([`lictor_core::Election`]); it never waits for
-//! a request. What is to be done in the world is done by tasks of their own ([`execute`]), and the outcomes come back as inputs.
+//! a request. What is to be done in the world is done by tasks of their own ([`executor`]), and the outcomes come back as inputs.
 
 mod announce;
-mod classes;
+mod consul;
 mod entry;
-mod events;
-mod execute;
+mod executor;
 mod index;
 mod input;
-mod lanes;
-mod naming;
+mod names;
+mod object;
+mod parameters;
 mod permit;
-mod probe;
-mod registration;
-mod requests;
 mod run;
 mod status;
+mod steps;
+mod sync;
 mod timers;
-mod workloads;
+mod wording;
+mod workload_watches;
 
 pub use input::Input;
-pub use run::{Controller, Parameters, Purpose};
-
-use crate::process::{monotonic, wall};
+pub use parameters::{Parameters, Purpose};
+pub use run::Controller;

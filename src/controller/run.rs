@@ -1,83 +1,43 @@
 //! The loop itself.
 
-mod decide;
-
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
-use lictor_consul::Connect;
 use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId};
 use tokio::sync::{mpsc, watch};
 
-use super::classes::{ConsulStores, World};
-use super::entry::Registered;
-use super::execute::Executor;
+use super::consul::{ConsulStores, Context};
+use super::entry::probe_client;
+use super::executor::Executor;
 use super::index::Index;
-use super::input::{ElectionId, Input};
-use super::monotonic;
-use super::probe::{self};
-use super::registration;
-use super::timers::Timers;
-use super::workloads::WorkloadWatches;
+use super::input::{Input, forward};
+use super::names::{ElectionId, ElectionName};
+use super::parameters::{Parameters, Purpose};
+use super::steps::{Circumstances, accept, desire, execute, follow, report, step, withdraw};
+use super::sync::Sync;
+use super::timers::{Moment, Soonest, Timers};
+use super::workload_watches::WorkloadWatches;
 use crate::api::LeaderElection;
 use crate::kubernetes::{
-    Change, ClaimUpdate, Namespaces, WatchFailure, resource_name, watch_classes, watch_elections, watch_nodes,
-    watch_pods,
+    Change, ClaimUpdate, Namespaces, resource_name, watch_classes, watch_elections, watch_nodes, watch_pods,
 };
-use crate::process::{NAP, nap, spawn};
+use crate::process::{NAP, monotonic, nap, wall};
 use crate::store::{LockStore, StoreEvent, Stores};
 use crate::telemetry::{Health, Metrics};
 
-/// What an operator can do without, if it has no right to it: a lost node is then seen by its pods' own conditions, later; and of
-/// the classes only the built-in one is served.
-const OPTIONAL: [&str; 2] = ["nodes", "electionclasses"];
 /// How long a stopping operator finishes what it has begun.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The same while workloads end whose lock is let go of then: less than Kubernetes gives a pod by default.
 const WINDING_DOWN: Duration = Duration::from_secs(25);
-
-/// What an operator is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To elect leaders.
-    Serve,
-    /// To take off all that was written for the elections that it would serve, as if they were deleted, and then to end. They stay.
-    Withdraw,
-}
-
-/// What an operator is made with.
-pub struct Parameters {
-    /// What it is there for.
-    pub purpose: Purpose,
-    /// The cluster.
-    pub client: Client,
-    /// The part of it that is served.
-    pub namespaces: Namespaces,
-    /// The `spec.controller` of the classes that are served.
-    pub controller: String,
-    /// Of this start of this replica, unique.
-    pub identity: String,
-    /// How long an operator that was killed keeps the others waiting.
-    pub lease_duration: Duration,
-    /// The namespace of the operator's own Lease, and of Secrets that name none.
-    pub own_namespace: String,
-    /// The limit of each request.
-    pub request_timeout: Duration,
-    /// The locks in Leases.
-    pub leases: Arc<dyn LockStore>,
-    /// How the locks in Consul are reached.
-    pub consul: Connect,
-}
 
 /// The operator.
 pub struct Controller {
     purpose: Purpose,
     index: Index,
     executor: Executor,
-    elector: String,
+    operator_id: String,
     lease_duration: Duration,
     inputs: mpsc::UnboundedReceiver<Input>,
     sender: mpsc::UnboundedSender<Input>,
@@ -106,12 +66,6 @@ pub struct Controller {
 struct Drain {
     until: Instant,
     at_most: Instant,
-}
-
-/// Which first lists have arrived.
-struct Sync {
-    missing: BTreeSet<(&'static str, Option<String>)>,
-    broken: BTreeMap<(&'static str, Option<String>), String>,
 }
 
 impl Controller {
@@ -149,7 +103,7 @@ impl Controller {
             sender.clone(),
             claim.clone(),
         );
-        let consul = ConsulStores::new(World {
+        let consul = ConsulStores::new(Context {
             client: client.clone(),
             own_namespace,
             controller: controller.clone(),
@@ -159,7 +113,7 @@ impl Controller {
             claim: claim.clone(),
             connect,
         });
-        let sync = Sync { missing: first_lists(&namespaces), broken: BTreeMap::new() };
+        let sync = Sync::new(&namespaces, health.clone(), metrics.clone());
         let (observed, watches) = watch_cluster(&client, &namespaces, leases.as_ref());
         let updates = futures::stream::unfold(claim.clone(), |mut claim| async move {
             claim.changed().await.ok()?;
@@ -167,11 +121,11 @@ impl Controller {
             Some((Input::Claim(update), claim))
         });
         forward(&sender, updates);
-        let elector = format!("{controller}#{identity}");
+        let operator_id = format!("{controller}#{identity}");
         Ok(Self {
             purpose,
-            index: Index::new(controller, elector.clone()),
-            elector,
+            index: Index::new(controller, operator_id.clone()),
+            operator_id,
             executor,
             lease_duration,
             inputs,
@@ -182,7 +136,7 @@ impl Controller {
             leases,
             rewound: 0,
             claim,
-            http: probe::client()?,
+            http: probe_client()?,
             acting: false,
             begun: 0,
             sync,
@@ -245,14 +199,14 @@ impl Controller {
     fn is_withdrawn(&mut self) -> bool {
         self.purpose == Purpose::Withdraw
             && self.acting
-            && self.sync.missing.is_empty()
+            && self.sync.is_complete()
             && self.executor.pending() == 0
-            && !self.index.entries().any(|entry| entry.resolved.is_some() && entry.has_finalizer())
+            && !self.index.entries().any(|entry| entry.object.is_served() && entry.object.has_finalizer())
     }
 
     /// Whether workloads end whose lock is let go of then.
     fn winds_down(&mut self) -> bool {
-        self.index.entries().any(|entry| entry.election().and_then(Election::winding_down).is_some())
+        self.index.entries().any(|entry| entry.decisions.winding_down().is_some())
     }
 
     fn is_busy(&mut self) -> bool {
@@ -275,15 +229,15 @@ impl Controller {
     fn take(&mut self, input: Input) {
         match input {
             Input::Pods(change) => {
-                self.note_sync("pods", &change);
+                self.note("pods", &change);
                 self.index.apply_pods(change, monotonic());
             }
             Input::Nodes(change) => {
-                self.note_sync("nodes", &change);
+                self.note("nodes", &change);
                 self.index.apply_nodes(change);
             }
             Input::Classes(change) => {
-                self.note_sync("electionclasses", &change);
+                self.note("electionclasses", &change);
                 self.index.apply_classes(change);
                 let locks = &self.index.locks;
                 for id in self.consul.apply(&self.index.classes, |id| locks.holds_any(id)) {
@@ -291,13 +245,13 @@ impl Controller {
                 }
             }
             Input::Elections(change) => {
-                self.note_sync("leaderelections", &change);
+                self.note("leaderelections", &change);
                 for gone in self.index.apply_elections(change) {
-                    self.metrics.forget(&gone.id.namespace, &gone.id.name);
+                    self.metrics.forget(&gone.object.election().namespace, gone.object.name());
                 }
             }
             Input::Workloads(kind, change) => {
-                self.note_sync(resource_name(kind), &change);
+                self.note(resource_name(kind), &change);
                 if self.watches.observe(kind, &change) {
                     self.index.mark_all();
                 }
@@ -308,11 +262,11 @@ impl Controller {
             Input::Records(event) => {
                 match &event {
                     StoreEvent::All(scope, ..) if scope.store == StoreId::leases() => {
-                        self.synced("leases", scope.namespace.clone());
+                        self.sync.listed("leases", scope.namespace.clone());
                     }
                     StoreEvent::Rewound(scope, _) if scope.store == StoreId::leases() => return self.begin_anew(),
                     StoreEvent::Broken(scope, failure) if scope.store == StoreId::leases() => {
-                        self.broken("leases", scope.namespace.clone(), failure);
+                        self.sync.broken("leases", scope.namespace.clone(), failure);
                     }
                     _ => {}
                 }
@@ -330,18 +284,15 @@ impl Controller {
             Input::Written(id, number, written) => self.take_written(&id, number, *written),
             Input::Registered(id, wanted, written) => {
                 if let Some(entry) = self.index.entry(&id) {
-                    if let Some(failure) = registration::take(entry, wanted, written) {
-                        tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", failure.text());
+                    if let Some(failure) = entry.registered.take(wanted, written, monotonic()) {
+                        tracing::warn!(election = %id.election, "{}", failure.text());
                     }
-                    self.index.mark(&id.namespace, &id.name);
+                    self.index.mark(&id.election);
                 }
             }
             Input::Probed(id, leader, failed) => {
-                if let Some(entry) = self.index.entry(&id)
-                    && entry.prober.as_ref().is_some_and(|prober| prober.leader == leader)
-                {
-                    entry.probe_failed = failed.then_some(leader);
-                    self.index.mark(&id.namespace, &id.name);
+                if self.index.entry(&id).is_some_and(|entry| entry.probing.take(leader, failed)) {
+                    self.index.mark(&id.election);
                 }
             }
             Input::Claim(ClaimUpdate { state, failure, rewound, .. }) => {
@@ -366,69 +317,27 @@ impl Controller {
         self.metrics.count_restore();
         self.index.forget_versions();
         self.stand_by();
-        self.sync.missing = first_lists(&self.namespaces);
         (self.observed, self.watches) = watch_cluster(&self.client, &self.namespaces, self.leases.as_ref());
-        self.tell_health();
+        self.sync.begin_anew(&self.namespaces);
     }
 
-    fn note_sync<T>(&mut self, resource: &'static str, change: &Change<T>) {
-        match change {
-            Change::All(scope, ..) => self.synced(resource, scope.clone()),
-            Change::Broken(scope, failure) => {
-                if matches!(failure, WatchFailure::Forbidden(_)) && OPTIONAL.contains(&resource) {
-                    self.sync.missing.remove(&(resource, scope.clone()));
-                }
-                self.broken(resource, scope.clone(), &failure.clone().into());
-            }
-            Change::Applied(_) | Change::Deleted(_) => {}
-            Change::Rewound(_) => self.begin_anew(),
+    fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
+        self.sync.note(resource, change);
+        if let Change::Rewound(_) = change {
+            self.begin_anew();
         }
-    }
-
-    fn synced(&mut self, resource: &'static str, scope: Option<String>) {
-        let what = (resource, scope);
-        self.sync.missing.remove(&what);
-        if self.sync.broken.remove(&what).is_some() {
-            tracing::info!(resource, namespace = what.1.as_deref().unwrap_or("*"), "the watch works again");
-        }
-        self.tell_health();
-    }
-
-    fn broken(&mut self, resource: &'static str, scope: Option<String>, failure: &Failure) {
-        self.metrics.count_watch_failure(resource);
-        let what = (resource, scope);
-        if self.sync.broken.get(&what).map(String::as_str) != Some(failure.text()) {
-            tracing::warn!(resource, namespace = what.1.as_deref().unwrap_or("*"), "{}", failure.text());
-            self.sync.broken.insert(what, failure.text().into());
-        }
-        self.tell_health();
-    }
-
-    fn tell_health(&self) {
-        let waits: Vec<String> = self
-            .sync
-            .missing
-            .iter()
-            .map(|what| self.sync.broken.get(what).cloned().unwrap_or_else(|| format!("the first list of {}", what.0)))
-            .collect();
-        self.health.synced(waits);
-    }
-
-    /// Whether all is known of a namespace. What is missing in one namespace does not keep the others waiting.
-    fn knows(&self, namespace: &str) -> bool {
-        !self.sync.missing.iter().any(|(_, scope)| scope.as_deref().is_none_or(|scope| scope == namespace))
     }
 
     fn take_outcome(&mut self, id: &ElectionId, op: OpId, outcome: Outcome) {
         let now = monotonic();
         for pod in outcome.pods() {
-            self.index.put_pod(&id.namespace, pod.clone(), now);
+            self.index.put_pod(&id.election.namespace, pod.clone(), now);
         }
         if let Some(entry) = self.index.entry(id)
             && entry.election().is_some()
         {
-            entry.replica.take(op, outcome, now);
-            self.index.mark(&id.namespace, &id.name);
+            entry.decisions.take(op, outcome, now);
+            self.index.mark(&id.election);
         }
     }
 
@@ -445,12 +354,12 @@ impl Controller {
             Err(None) => retry.conflicted(now),
             Err(Some(failure)) => {
                 if retry.failed(now) {
-                    tracing::warn!(election = %format!("{}/{}", id.namespace, id.name), "{}", failure.text());
+                    tracing::warn!(election = %id.election, "{}", failure.text());
                 }
                 self.metrics.count_write_failure("leaderelections", &failure);
             }
         }
-        self.index.mark(&id.namespace, &id.name);
+        self.index.mark(&id.election);
     }
 
     /// Takes what a store's watch tells beside its locks.
@@ -477,8 +386,8 @@ impl Controller {
         } else if !acts && self.acting {
             self.stand_by();
         }
-        while let Some((namespace, name)) = self.timers.take_due(now) {
-            self.index.mark(&namespace, &name);
+        while let Some(election) = self.timers.take_due(now) {
+            self.index.mark(&election);
         }
         for store in self.shared.changed(now) {
             self.index.mark_store(&store);
@@ -486,14 +395,47 @@ impl Controller {
         if self.acting {
             for election in self.index.take_dirty() {
                 self.timers.cancel(&election);
-                if self.knows(&election.0) {
-                    self.decide(&election.0, &election.1, draining);
+                if self.sync.knows(&election.namespace) {
+                    self.decide(&election, draining);
                 } else {
                     self.timers.add(now + Duration::from_secs(1), election);
                 }
             }
         }
         self.metrics.queue_depth(self.index.dirty_count() + self.executor.pending());
+    }
+
+    /// Decides one election, step by step.
+    fn decide(&mut self, election: &ElectionName, draining: bool) {
+        let moment = Moment { now: monotonic(), wall: wall() };
+        let (purpose, operator_id) = (self.purpose, self.operator_id.as_str());
+        let circumstances = Circumstances { purpose, draining, operator_id, moment };
+        let mut again = Soonest::default();
+        let Some((mut group, neighbours_care)) = accept(&mut self.index, election) else { return };
+        let known = (&mut self.watches, &self.shared, &self.consul);
+        let Some(aim) = desire(&mut group, circumstances, known, &self.executor, &mut again) else {
+            return self.look_again(election, &again);
+        };
+        let output = step(&mut group, &aim, &self.watches, &self.shared, &mut self.begun, moment);
+        execute(&mut group, output, &self.executor, moment);
+        if group.entry.decisions.is_withdrawn() && circumstances.ends(&group.entry.object) {
+            withdraw(group.entry, &self.executor, moment, &mut again);
+            return self.look_again(election, &again);
+        }
+        again.add(group.entry.election().and_then(Election::wake));
+        let probes = (&self.http, &self.sender);
+        follow(&mut group, aim.desired, probes, &self.executor, moment, &mut again);
+        report(&mut group, aim.desired, &self.metrics, &self.executor, self.lease_duration, moment, &mut again);
+        self.look_again(election, &again);
+        if neighbours_care {
+            self.index.mark_neighbours(election);
+        }
+    }
+
+    fn look_again(&mut self, election: &ElectionName, again: &Soonest) {
+        if let Some(at) = again.get() {
+            self.timers.add(at, election.clone());
+        }
     }
 
     fn stand_by(&mut self) {
@@ -504,26 +446,11 @@ impl Controller {
         self.metrics.acting(false);
         self.timers.clear();
         for entry in self.index.entries() {
-            entry.forget_decisions();
-            entry.prober = None;
-            entry.probe_failed = None;
-            entry.history = None;
-            entry.registered = Registered::default();
-            entry.wake = None;
+            entry.stand_by();
         }
         self.metrics.forget_all();
         self.index.mark_all();
     }
-}
-
-/// What has to be listed before anything is decided.
-fn first_lists(namespaces: &Namespaces) -> BTreeSet<(&'static str, Option<String>)> {
-    let scopes = namespaces.scopes();
-    let lists = scopes
-        .iter()
-        .flat_map(|scope| ["pods", "leaderelections", "leases"].map(|resource| (resource, scope.clone())))
-        .chain([("nodes", None), ("electionclasses", None)]);
-    lists.collect()
 }
 
 /// Begins to watch the cluster. Workloads are watched when an election needs it.
@@ -539,25 +466,4 @@ fn watch_cluster(
     forward(&sender, watch_elections(client, namespaces).map(Input::Elections));
     forward(&sender, leases.watch().map(Input::Records));
     (observed, WorkloadWatches::new(client.clone(), namespaces.clone(), sender))
-}
-
-/// Hands on for as long as somebody takes it.
-pub(super) fn forward(
-    sender: &mpsc::UnboundedSender<Input>,
-    inputs: impl futures::Stream<Item = Input> + Send + 'static,
-) {
-    let sender = sender.clone();
-    spawn(async move {
-        let mut inputs = std::pin::pin!(inputs);
-        loop {
-            tokio::select! {
-                biased;
-                () = sender.closed() => return,
-                input = inputs.next() => match input {
-                    Some(input) => drop(sender.send(input)),
-                    None => return,
-                }
-            }
-        }
-    });
 }

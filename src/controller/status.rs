@@ -1,14 +1,16 @@
 //! What a status says. Pure: from what is known to the text that a user reads.
 
+mod workloads;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Timestamp, eligible};
 
-use super::announce::{in_seconds, led_elsewhere, not_eligible, told_holder};
+use self::workloads::told;
 use super::entry::Entry;
-use super::wall;
-use super::workloads::told;
+use super::timers::Moment;
+use super::wording::{in_seconds, led_elsewhere, not_eligible, told_holder};
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
     STORE_REACHABLE, condition, is_unknown, unknown, with_transition_times,
@@ -17,21 +19,20 @@ use crate::api::{
 /// What an election's status should be now; `None`: what it says already is to stay until more is known.
 pub(super) fn status(
     entry: &Entry,
-    refusal: Option<&Refusal>,
     candidates: &[(&Pod, Option<&Node>)],
-    now: Instant,
+    Moment { now, wall }: Moment,
     operator_lease: std::time::Duration,
 ) -> Option<LeaderElectionStatus> {
-    let before = entry.last_status();
-    let generation = entry.generation();
+    let before = entry.object.last_status();
+    let generation = entry.object.generation();
     let mut status = LeaderElectionStatus {
         observed_generation: Some(generation),
-        history: entry.history.clone().unwrap_or_else(|| before.history.clone()),
+        history: entry.history.told().map_or_else(|| before.history.clone(), <[_]>::to_vec),
         ..before.clone()
     };
     let group = entry.election()?;
     let mut conditions: Vec<Condition> = Vec::new();
-    if let Some(Refusal { reason, message }) = refusal {
+    if let Some(Refusal { reason, message }) = entry.object.refusal() {
         conditions.push(condition(ACCEPTED, false, reason, message, generation));
         // What was elected before stays as it is, and so does what was said about it.
         conditions.extend([ELECTED, STORE_REACHABLE].map(|type_| {
@@ -41,14 +42,14 @@ pub(super) fn status(
     } else {
         let spec = entry.spec()?;
         if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused {
-            return undecided(entry, group, spec, before, now);
+            return undecided(entry, group, spec, before, Moment { now, wall });
         }
         let hands_over = group.is_busy() || *group.situation() == Situation::HandingOver;
         if hands_over && group.failure().is_none() && group.workload_failures().is_empty() {
-            return undecided(entry, group, spec, before, now);
+            return undecided(entry, group, spec, before, Moment { now, wall });
         }
         status.class_name = Some(spec.class_name.clone());
-        status.candidates = Some(match entry.followed.cluster {
+        status.candidates = Some(match entry.workloads.cluster() {
             Some(fitness) => counted(1, fitness.is_ok().into()),
             None => count(spec, candidates, now),
         });
@@ -76,7 +77,7 @@ pub(super) fn status(
             conditions.push(condition(PAUSED, true, "Paused", message, generation));
         }
     }
-    status.conditions = with_transition_times(conditions, &before.conditions, in_seconds(wall()));
+    status.conditions = with_transition_times(conditions, &before.conditions, in_seconds(wall));
     Some(status)
 }
 
@@ -92,13 +93,13 @@ fn undecided(
     group: &Election,
     spec: &Resolved,
     before: LeaderElectionStatus,
-    now: Instant,
+    Moment { now, wall }: Moment,
 ) -> Option<LeaderElectionStatus> {
     let decided = before.conditions.iter().any(|old| old.type_ == ELECTED) && !is_unknown(&before.conditions, ELECTED);
     if decided {
         return None;
     }
-    let generation = entry.generation();
+    let generation = entry.object.generation();
     let unread = matches!(group.situation(), Situation::Starting | Situation::Stale);
     let elected = match group.failure() {
         Some(failure) => {
@@ -117,21 +118,21 @@ fn undecided(
     Some(LeaderElectionStatus {
         observed_generation: Some(generation),
         class_name: Some(spec.class_name.clone()),
-        conditions: with_transition_times(conditions, &before.conditions, in_seconds(wall())),
+        conditions: with_transition_times(conditions, &before.conditions, in_seconds(wall)),
         ..before
     })
 }
 
 /// What the status says of an election that lictor has withdrawn from. The term stays, so that the next one is higher.
-pub(super) fn farewell(entry: &Entry) -> LeaderElectionStatus {
-    let before = entry.last_status();
+pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
+    let before = entry.object.last_status();
     let message =
         "lictor was uninstalled here: what it wrote is taken off, and nobody is elected until it is installed again";
-    let told = |type_| condition(type_, false, "Uninstalled", message, entry.generation());
+    let told = |type_| condition(type_, false, "Uninstalled", message, entry.object.generation());
     let conditions = vec![told(ACCEPTED), told(ELECTED)];
     LeaderElectionStatus {
-        observed_generation: Some(entry.generation()),
-        conditions: with_transition_times(conditions, &before.conditions, in_seconds(wall())),
+        observed_generation: Some(entry.object.generation()),
+        conditions: with_transition_times(conditions, &before.conditions, in_seconds(wall)),
         leader: None,
         candidates: None,
         workloads: None,
@@ -192,7 +193,7 @@ fn elected(
     now: Instant,
     generation: i64,
 ) -> Condition {
-    let leads = group.leader().map(|(_, holder, _)| told_holder(entry, holder));
+    let leads = group.leader().map(|(_, holder, _)| told_holder(&entry.object, holder));
     let leads = leads.as_deref();
     match group.situation() {
         Situation::LedElsewhere(rival) => {
@@ -258,7 +259,7 @@ fn elected(
             condition(ELECTED, false, "LockNotOurs", message, generation)
         }
         (_, Some(pod)) => condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation),
-        (_, None) => match entry.followed.cluster {
+        (_, None) => match entry.workloads.cluster() {
             Some(Err(why)) => condition(ELECTED, false, "NotEligible", not_eligible(why), generation),
             Some(Ok(())) => condition(ELECTED, false, "NoLeader", "the lock is about to be taken", generation),
             None => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),

@@ -1,21 +1,43 @@
-//! When each election is looked at again if nothing else happens.
+//! The moment of a decision, and when each election is looked at again if nothing else happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor_core::Instant;
+use lictor_core::{Instant, Timestamp};
 
-use super::naming::Name;
+use super::names::ElectionName;
+
+/// The moment of a decision.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Instant,
+    /// The same for people.
+    pub(super) wall: Timestamp,
+}
+
+/// The soonest of some moments, if there is one.
+#[derive(Default)]
+pub(super) struct Soonest(Option<Instant>);
+
+impl Soonest {
+    pub(super) fn add(&mut self, at: impl Into<Option<Instant>>) {
+        self.0 = [self.0, at.into()].into_iter().flatten().min();
+    }
+
+    pub(super) fn get(&self) -> Option<Instant> {
+        self.0
+    }
+}
 
 /// One moment for each election, the soonest that was asked for since it was last looked at.
 #[derive(Default)]
 pub(super) struct Timers {
-    due: BTreeMap<Name, Instant>,
-    order: BTreeSet<(Instant, Name)>,
+    due: BTreeMap<ElectionName, Instant>,
+    order: BTreeSet<(Instant, ElectionName)>,
 }
 
 impl Timers {
     /// Looks at an election at this moment, unless it is to be looked at sooner.
-    pub(super) fn add(&mut self, at: Instant, election: Name) {
+    pub(super) fn add(&mut self, at: Instant, election: ElectionName) {
         if self.due.get(&election).is_some_and(|due| *due <= at) {
             return;
         }
@@ -25,7 +47,7 @@ impl Timers {
     }
 
     /// The election is looked at now: what was asked for earlier is decided anew.
-    pub(super) fn cancel(&mut self, election: &Name) {
+    pub(super) fn cancel(&mut self, election: &ElectionName) {
         if let Some((election, at)) = self.due.remove_entry(election) {
             self.order.remove(&(at, election));
         }
@@ -37,7 +59,7 @@ impl Timers {
     }
 
     /// Takes one election that is due.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Name> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<ElectionName> {
         let (at, election) = self.order.first().filter(|(at, _)| *at <= now)?.clone();
         self.order.remove(&(at, election.clone()));
         self.due.remove(&election);
@@ -54,13 +76,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::controller::names::Namespace;
 
     fn at(seconds: u64) -> Instant {
         Instant::after_origin(Duration::from_secs(seconds))
     }
 
-    fn name(name: &str) -> Name {
-        ("shop".into(), name.into())
+    fn name(name: &str) -> ElectionName {
+        Namespace::from("shop").election(name)
     }
 
     #[test]

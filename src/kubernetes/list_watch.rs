@@ -14,8 +14,22 @@ use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
-use super::watch::Change;
-use super::{Version, watch_failure, within};
+use super::{Version, WatchFailure, watch_failure, within};
+
+/// What a watch reports.
+#[derive(Clone, Debug)]
+pub enum Change<T> {
+    /// All objects in this namespace, or in the cluster with `None`, as of a version. What is known at a later version is newer.
+    All(Option<String>, Version, Vec<T>),
+    /// The versions have gone back, because the API server's store was put back to an earlier state. A new list follows.
+    Rewound(Option<String>),
+    /// An object that is new or changed.
+    Applied(T),
+    /// An object that is gone.
+    Deleted(T),
+    /// The watch does not work at present, and is tried again.
+    Broken(Option<String>, WatchFailure),
+}
 
 /// How long the API server keeps a watch open.
 const LENGTH: Duration = Duration::from_secs(20);

@@ -23,11 +23,11 @@ pub use events::{Event, Events};
 use failure::watch_failure;
 pub use failure::{WatchFailure, failure, within};
 pub use lease_claim::{ClaimUpdate, LeaseClaim};
-pub use list_watch::changes;
+pub use list_watch::{Change, changes};
 pub use pods::Pods;
 pub use rival::rival;
 pub use secrets::{SecretChange, SecretData, watch_secrets};
-pub use watch::{Change, watch_classes, watch_elections, watch_nodes, watch_pods};
+pub use watch::{watch_classes, watch_elections, watch_nodes, watch_pods};
 pub use workloads::{Answer, FIELD_MANAGER, WorkloadObject, Workloads, resource_name, watch_workloads};
 
 use kube::ResourceExt;

@@ -6,26 +6,11 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use lictor_core::{Node, Pod, Uid, Version};
 
-use super::list_watch::changes;
+use super::list_watch::{Change, changes};
 use super::nodes::SlimNode;
 use super::pods::SlimPod;
-use super::{Namespaces, WatchFailure, version_of};
+use super::{Namespaces, version_of};
 use crate::api::{ElectionClass, LeaderElection};
-
-/// What a watch reports.
-#[derive(Clone, Debug)]
-pub enum Change<T> {
-    /// All objects in this namespace, or in the cluster with `None`, as of a version. What is known at a later version is newer.
-    All(Option<String>, Version, Vec<T>),
-    /// The versions have gone back, because the API server's store was put back to an earlier state. A new list follows.
-    Rewound(Option<String>),
-    /// An object that is new or changed.
-    Applied(T),
-    /// An object that is gone.
-    Deleted(T),
-    /// The watch does not work at present, and is tried again.
-    Broken(Option<String>, WatchFailure),
-}
 
 /// Watches pods, each with its namespace.
 pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Pod)>> {

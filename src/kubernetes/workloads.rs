@@ -646,7 +646,6 @@ mod tests {
         for (last, done) in [(free, true), (job("e"), false)] {
             let (workloads, requests) = server(vec![(200, job("e")), (200, last)]).await;
             let write = WriteWorkload {
-                op: OpId(1),
                 id: id(WorkloadKind::Job, "migrate-1"),
                 uid: Uid("j".into()),
                 version: Version(4),
@@ -664,7 +663,6 @@ mod tests {
     async fn nothing_is_resumed_when_the_tenure_has_ended_meanwhile() {
         let (workloads, requests) = server(vec![(200, job("e")), (200, job("e"))]).await;
         let write = WriteWorkload {
-            op: OpId(1),
             id: id(WorkloadKind::CronJob, "nightly"),
             uid: Uid("j".into()),
             version: Version(4),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use lictor::kubernetes::{Elections, Namespaces, Pods, Workloads};
 use lictor::store::{LeaseStore, LockStore, Owner};
 use lictor_core::{
-    ElectionRead, Failure, Key, OpId, PodChange, PodOutcome, PodPatch, RecordOutcome, Setting, Uid, Version,
-    WorkloadId, WorkloadKind, WorkloadOutcome, WritePod, WriteWorkload,
+    ElectionRead, Failure, Key, PodChange, PodOutcome, PodPatch, RecordOutcome, Setting, Uid, Version, WorkloadId,
+    WorkloadKind, WorkloadOutcome, WritePod, WriteWorkload,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -93,11 +93,10 @@ fn a_write_that_is_answered_with_nonsense_is_not_taken_for_done_or_refused() {
     let leases = LeaseStore::new(client, Namespaces::default(), LIMIT);
     let patch = PodPatch { labels: BTreeMap::from([("role".into(), Some("leader".into()))]), ..PodPatch::default() };
     let (name, uid, version) = ("a".to_owned(), Uid("uid of a".into()), Version(12));
-    let pod = WritePod { op: OpId(1), change: PodChange::Promote, name, uid: uid.clone(), version, patch };
+    let pod = WritePod { change: PodChange::Promote, name, uid: uid.clone(), version, patch };
     let id = WorkloadId { kind: WorkloadKind::CronJob, name: "report".into() };
     let (setting, after_tick) = (Setting::Suspend(false), None);
-    let workload =
-        WriteWorkload { op: OpId(1), id: id.clone(), uid: uid.clone(), version, setting, claim: None, after_tick };
+    let workload = WriteWorkload { id: id.clone(), uid: uid.clone(), version, setting, claim: None, after_tick };
     let record = serde_json::from_value(objects::record()).expect("a record");
     let owner = Owner { namespace: "shop".into(), name: "web".into(), uid: uid.clone() };
     let key = Key::lease("shop", "web");

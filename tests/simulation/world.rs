@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::controllers::run_deployment;
 use crate::excuse::{Condition, Loss};
 use crate::judge::{Group, Judge, WORKLOAD};
 use crate::log::Log;
@@ -277,33 +278,6 @@ async fn watch_over(judge: Arc<Mutex<Judge>>, consul: Arc<Consul>) {
             }
             consul.keep_for_long(&sessions_of(cluster), !judge.is_settled(cluster));
         }
-    }
-}
-
-/// The controller of the Deployment, whose pods take up to their grace period to end.
-async fn run_deployment(api: Arc<ApiServer>, mut prng: Prng) {
-    let mut newest = api.newest();
-    loop {
-        let _ = newest.borrow_and_update();
-        let Some(object) = api.get("deployments", NAMESPACE, WORKLOAD) else { return };
-        let (wanted, present) = (object["spec"]["replicas"].as_u64(), object["status"]["replicas"].as_u64());
-        let generation = object["metadata"]["generation"].clone();
-        if object["status"]["observedGeneration"] != generation {
-            api.edit("deployments", NAMESPACE, WORKLOAD, |deployment| {
-                deployment["status"]["observedGeneration"] = generation;
-            });
-        }
-        if wanted == present {
-            let _ = newest.changed().await;
-            continue;
-        }
-        let takes = if wanted > present { 300 } else { GRACE * 1_000 };
-        let takes = prng.below(usize::try_from(takes).unwrap_or(1));
-        tokio::time::sleep(Duration::from_millis(u64::try_from(takes).unwrap_or(0))).await;
-        api.edit("deployments", NAMESPACE, WORKLOAD, |deployment| {
-            let wanted = deployment["spec"]["replicas"].clone();
-            deployment["status"]["replicas"] = wanted;
-        });
     }
 }
 

@@ -1,12 +1,12 @@
 //! What an election asks for, and what comes back.
 //!
-//! Commands are in the imperative. Each is sent once; its [`Outcome`] comes back under the same [`OpId`], and an outcome that is
-//! not known is said to be [`Unknown`](Failure::Unknown): never taken for a failure, never for a success.
+//! Commands are in the imperative. Each is sent once, under a number ([`OpId`](super::OpId)) under which its [`Outcome`] comes
+//! back. An outcome that is not known is said to be [`Unknown`](Failure::Unknown): never taken for a failure, never for a success.
 
 use std::time::Duration;
 
 use super::{
-    Holder, Key, NotEligible, OpId, Pod, PodPatch, Record, Rival, Selector, Stored, Term, Uid, Version, WorkloadClaim,
+    Holder, Key, NotEligible, Pod, PodPatch, Record, Rival, Selector, Stored, Term, Uid, Version, WorkloadClaim,
     WorkloadId, WriteWorkload,
 };
 
@@ -15,15 +15,11 @@ use super::{
 pub enum Command {
     /// Read the record from its store, past every cache.
     ReadRecord {
-        /// For the outcome.
-        op: OpId,
         /// Which.
         key: Key,
     },
     /// Write the record if it still has the expected version; `None`: if there is none.
     WriteRecord {
-        /// For the outcome.
-        op: OpId,
         /// Which.
         key: Key,
         /// The version that was read.
@@ -33,8 +29,6 @@ pub enum Command {
     },
     /// Let go of a lock that names nobody, if its record still has this version.
     ReleaseRecord {
-        /// For the outcome.
-        op: OpId,
         /// Which.
         key: Key,
         /// The version that was read.
@@ -42,34 +36,22 @@ pub enum Command {
     },
     /// Delete the record if it still has this version.
     DeleteRecord {
-        /// For the outcome.
-        op: OpId,
         /// Which.
         key: Key,
         /// The version that was read.
         version: Version,
     },
     /// Read the election from the API server, past every cache.
-    ReadElection {
-        /// For the outcome.
-        op: OpId,
-    },
+    ReadElection,
     /// List the locks of the election, under whatever keys, past every cache.
-    ListLocks {
-        /// For the outcome.
-        op: OpId,
-    },
+    ListLocks,
     /// List the pods that any of the selectors matches, past every cache.
     ListPods {
-        /// For the outcome.
-        op: OpId,
         /// Which pods.
         selectors: Vec<Selector>,
     },
     /// Read one pod, past every cache.
     ReadPod {
-        /// For the outcome.
-        op: OpId,
         /// Its name.
         name: String,
     },
@@ -79,15 +61,11 @@ pub enum Command {
     WriteWorkload(WriteWorkload),
     /// Read workloads and what runs of them, past every cache.
     ReadWorkloads {
-        /// For the outcome.
-        op: OpId,
         /// Which.
         workloads: Vec<WorkloadId>,
     },
     /// Delete the Jobs of a CronJob that still run.
     DeleteRunning {
-        /// For the outcome.
-        op: OpId,
         /// The CronJob.
         id: WorkloadId,
         /// Its uid.
@@ -95,8 +73,6 @@ pub enum Command {
     },
     /// Delete a Job, and what runs of it, if it still has this uid.
     DeleteJob {
-        /// For the outcome.
-        op: OpId,
         /// The Job.
         id: WorkloadId,
         /// Precondition.
@@ -104,8 +80,6 @@ pub enum Command {
     },
     /// Make a Job from a template, suspended.
     CreateJob {
-        /// For the outcome.
-        op: OpId,
         /// The template's name.
         plan: String,
         /// The Job.
@@ -115,40 +89,14 @@ pub enum Command {
     },
     /// Note that the Job of a term was made.
     NoteJob {
-        /// For the outcome.
-        op: OpId,
         /// The template's name.
         plan: String,
         /// The term.
         term: Term,
     },
-    /// Tell the user, off the critical path.
-    Announce(Announcement),
 }
 
 impl Command {
-    /// The number under which its outcome comes back; none: nothing does.
-    pub fn op(&self) -> Option<OpId> {
-        Some(match self {
-            Self::ReadRecord { op, .. }
-            | Self::WriteRecord { op, .. }
-            | Self::ReleaseRecord { op, .. }
-            | Self::DeleteRecord { op, .. }
-            | Self::ReadElection { op }
-            | Self::ListLocks { op }
-            | Self::ListPods { op, .. }
-            | Self::ReadPod { op, .. }
-            | Self::ReadWorkloads { op, .. }
-            | Self::DeleteRunning { op, .. }
-            | Self::DeleteJob { op, .. }
-            | Self::CreateJob { op, .. }
-            | Self::NoteJob { op, .. } => *op,
-            Self::WritePod(write) => write.op,
-            Self::WriteWorkload(write) => write.op,
-            Self::Announce(_) => return None,
-        })
-    }
-
     /// Whether it makes a pod or a workload lead here: then it must not be sent without the lock.
     pub fn promotes(&self) -> bool {
         match self {
@@ -159,15 +107,15 @@ impl Command {
         }
     }
 
-    /// Its outcome where it came to no result; none: nothing comes back.
-    pub fn failed(&self, failure: Failure) -> Option<Outcome> {
-        Some(match self {
+    /// Its outcome where it came to no result.
+    pub fn failed(&self, failure: Failure) -> Outcome {
+        match self {
             Self::ReadRecord { .. } => Outcome::RecordRead(Err(failure)),
             Self::WriteRecord { .. } | Self::ReleaseRecord { .. } | Self::DeleteRecord { .. } => {
                 Outcome::RecordWritten(RecordOutcome::Failed(failure))
             }
-            Self::ReadElection { .. } => Outcome::ElectionRead(Err(failure)),
-            Self::ListLocks { .. } => Outcome::LocksListed(Err(failure)),
+            Self::ReadElection => Outcome::ElectionRead(Err(failure)),
+            Self::ListLocks => Outcome::LocksListed(Err(failure)),
             Self::ListPods { .. } => Outcome::PodsListed(Err(failure)),
             Self::ReadPod { .. } => Outcome::PodRead(Err(failure)),
             Self::WritePod(_) => Outcome::PodWritten(PodOutcome::Failed(failure)),
@@ -177,16 +125,13 @@ impl Command {
             | Self::DeleteJob { .. }
             | Self::CreateJob { .. }
             | Self::NoteJob { .. } => Outcome::WorkloadWritten(WorkloadOutcome::Failed(failure)),
-            Self::Announce(_) => return None,
-        })
+        }
     }
 }
 
 /// A patch of a pod, valid for this uid and this version only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePod {
-    /// For the outcome.
-    pub op: OpId,
     /// What it means.
     pub change: PodChange,
     /// The pod's name.
@@ -201,8 +146,8 @@ pub struct WritePod {
 
 impl WritePod {
     /// A patch of a pod as it was seen.
-    pub(super) fn new(op: OpId, change: PodChange, pod: &Pod, patch: PodPatch) -> Self {
-        Self { op, change, name: pod.name.clone(), uid: pod.uid.clone(), version: pod.version, patch }
+    pub(super) fn new(change: PodChange, pod: &Pod, patch: PodPatch) -> Self {
+        Self { change, name: pod.name.clone(), uid: pod.uid.clone(), version: pod.version, patch }
     }
 }
 

@@ -3,187 +3,125 @@
 //! [`Election::step`] decides from what is known, [`Election::take`] takes the outcomes of commands, [`Election::observe`] what the
 //! store's watch tells. The rules of the handover itself are in [`handover`](super::handover).
 
-mod decide;
-mod legacy;
+mod fitness;
+mod handing_over;
+mod idle;
+mod lock;
+mod obligations;
+mod outcomes;
+mod phase;
 mod promotions;
 mod records;
+mod rivals;
+mod strays;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod troubles;
 mod unheld;
 mod upkeep;
-mod view;
 mod wind_down;
 mod withdraw;
 mod workloads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use self::decide::{Candidate, Decision};
-use self::legacy::Inheritance;
+use self::fitness::Fitness;
+use self::lock::Lock;
+use self::obligations::Obligations;
+use self::phase::{Losing, Phase, Withdrawal};
 use self::promotions::Promotions;
-use self::records::Intent;
+use self::rivals::Rivals;
+use self::strays::Strays;
+use self::terms::Terms;
 use self::troubles::Troubles;
-use self::unheld::Losing;
-use self::upkeep::{Upkeep, drift};
-pub use self::view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
-use self::wind_down::WindDown;
-use self::withdraw::Withdrawal;
-use self::workloads::{Course, Steering};
+use self::upkeep::{Upkeep, Wanted};
+use self::workloads::{Circumstances, Target, WorkloadReconciler};
 use super::backoff::Backoff;
-use super::handover::{Handover, Progress, Purpose};
+use super::identity::Identity;
+use super::step::Effects;
+use super::step::{Ops, Step};
+use super::timers::{Timer, Timers};
+use super::view::{Desired, Situation, View};
 use super::{
-    Announcement, Command, ELECTION_ANNOTATION, Failure, Holder, Instant, Key, OpId, Outcome, Pod, PodChange,
-    PodOutcome, Reason, Record, RecordOutcome, Scope, Stored, Tenure, Term, Timestamp, Uid, Version,
+    Announcement, Command, Failure, Holder, Instant, Markings, OpId, Pod, Record, Scope, Stored, Tenure, Term,
+    Timestamp, Uid, Version, WorkloadId,
 };
 
-/// One group's election.
+/// One group's election. Its parts keep what they know themselves; here is the order in which they are asked.
 #[derive(Clone, Debug)]
 pub struct Election {
-    name: String,
-    uid: Uid,
-    elector: String,
-    ops: u64,
-    /// What this process wrote up to this one, it wrote before it began to decide this election anew.
-    before: OpId,
-    stored: Option<Stored>,
-    newest: Version,
-    /// The version up to which no write of anybody else can arrive late any more: see [`handover`](super::handover).
-    fenced: Option<Version>,
-    /// The version of somebody else's record for which the pods were listed afresh.
-    verified: Option<Version>,
-    /// The version of another election's record, since which this election is known to be the present one of that name.
-    confirmed: Option<Version>,
-    /// What was newest when the record was asked for: an answer may be older than what the watch has brought since.
-    asked_at: Version,
-    /// The newest generation that the API server has told, past the cache that the views are made from.
-    known_generation: i64,
-    /// How far it is ascertained that nothing is left, for a withdrawal.
-    withdrawal: Withdrawal,
-    /// Pods that are no more, though the cache may still show them.
-    gone: BTreeSet<Uid>,
-    /// What was written under the records that were seen: a record that is deleted or edited by hand does not take it along.
-    scopes: Vec<Scope>,
-    /// The record that this cluster held last: who led when the lock was lost.
-    last: Option<Record>,
+    id: Identity,
+    ops: Ops,
+    timers: Timers,
+    /// What is under way with the record.
+    phase: Phase,
+    lock: Lock,
+    terms: Terms,
+    rivals: Rivals,
     /// The leader that is being demoted because the lock is not surely held any more.
     losing: Option<Losing>,
-    unconfirmed: bool,
-    /// By which session a pod led in another cluster, when its lock was last seen.
-    led_by_rival: Option<String>,
-    /// Since when there is no such lock any more, though that cluster did not let go of it.
-    vanished: Option<Instant>,
-    /// Locks under other keys that a fresh listing has shown, and the watch perhaps not yet.
-    listed_locks: BTreeMap<Key, Stored>,
-    /// Locks under other keys that were emptied or deleted, and the versions that they have since; none: deleted.
-    cleared: BTreeMap<Key, (Version, Option<Version>)>,
-    highest_term: Term,
-    /// A leader of a lower term begins a new one: the store was put back to an earlier state, and higher terms were given since.
-    reached: Term,
-    phase: Phase,
+    strays: Strays,
+    fitness: Fitness,
     /// Those whose outcome is not known.
     promotions: Promotions,
-    maintenance: BTreeMap<Uid, Upkeep>,
-    steering: Steering,
-    wind_down: WindDown,
-    inheritance: Inheritance,
-    winding_down: Option<Instant>,
-    /// It is to leave, and something may still run here because of it.
-    lingers: bool,
-    /// What is still to be told.
-    told: Vec<Announcement>,
-    backoff: Backoff,
+    upkeep: Upkeep,
     /// Pods that can't be labelled.
     troubles: Troubles,
+    workloads: WorkloadReconciler,
+    obligations: Obligations,
+    /// How far it is ascertained that nothing is left, for a withdrawal.
+    withdrawal: Withdrawal,
+    /// The newest generation that the API server has told, past the cache that the views are made from.
+    known_generation: i64,
+    backoff: Backoff,
     failure: Option<Failure>,
-    /// Since when which leader is not fit.
-    unfit: Option<(Uid, Instant)>,
-    /// When the cause of the change that is under way was seen.
-    cause: Option<Instant>,
-    /// Pods that failed their probe as leaders, and have been ready ever since.
-    suspects: BTreeSet<Uid>,
+    /// What is still to be told.
+    told: Vec<Announcement>,
     situation: Situation,
     leader: Option<(Term, Holder, Timestamp)>,
-    wake: Option<Instant>,
-}
-
-#[derive(Clone, Debug)]
-enum Phase {
-    Idle,
-    Reading(OpId),
-    Verifying(OpId, Option<Version>),
-    Writing(OpId, Box<Intent>),
-    /// The outcome of the write is not known: its record is read.
-    WriteUnknown(Option<OpId>, Box<Intent>),
-    /// A lock under another key is emptied or deleted.
-    Clearing(OpId, Key, Version),
-    HandingOver(Box<Handover>),
-    /// What still runs of the workloads is read, before the record says that all has ended.
-    Inspecting(OpId),
-    /// Nobody leads any more: the lock is let go of.
-    Releasing(OpId, Box<Record>),
-    /// All labels are off; the record goes last.
-    Deleting(OpId),
-    /// Whether the election is still there: before it replaces a record of another one (of this version), or is withdrawn.
-    AskingElection(OpId, Option<Version>),
+    unconfirmed: bool,
+    /// It is to leave, and something may still run here because of it.
+    lingers: bool,
 }
 
 impl Election {
-    /// An election that has not decided anything yet. `elector` must be unique among all operators and all their starts.
+    /// An election that has not decided anything yet. `operator_id` must be unique among all operators and all their starts.
     /// `first` must be far above the ids of whatever this process may still await for the same election. `stored`: the lock with its
     /// version, as the store's watch shows it; `None`: not known.
-    pub fn new(name: String, uid: Uid, elector: String, stored: Option<(Version, Stored)>, first: OpId) -> Self {
-        let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
+    pub fn new(name: String, uid: Uid, operator_id: String, stored: Option<(Version, Stored)>, first: OpId) -> Self {
         Self {
             backoff: Backoff::new(&uid.0),
-            troubles: Troubles::default(),
-            steering: Steering::new(&uid.0),
-            wind_down: WindDown::default(),
-            inheritance: Inheritance::default(),
-            winding_down: None,
-            lingers: false,
-            told: Vec::new(),
-            name,
-            uid,
-            elector,
-            ops: first.0,
-            before: first,
-            stored,
-            newest,
-            fenced: None,
-            verified: None,
-            confirmed: None,
-            asked_at: newest,
-            known_generation: 0,
-            withdrawal: Withdrawal::Unconfirmed,
-            gone: BTreeSet::new(),
-            scopes: Vec::new(),
-            last: None,
-            losing: None,
-            unconfirmed: false,
-            led_by_rival: None,
-            vanished: None,
-            listed_locks: BTreeMap::new(),
-            cleared: BTreeMap::new(),
-            highest_term: Term::default(),
-            reached: Term::default(),
+            workloads: WorkloadReconciler::new(&uid.0, first),
+            id: Identity { name, uid, operator_id },
+            ops: Ops::after(first),
+            timers: Timers::default(),
             phase: Phase::Idle,
+            lock: Lock::new(stored),
+            terms: Terms::default(),
+            rivals: Rivals::default(),
+            losing: None,
+            strays: Strays::default(),
+            fitness: Fitness::default(),
             promotions: Promotions::default(),
-            maintenance: BTreeMap::new(),
+            upkeep: Upkeep::default(),
+            troubles: Troubles::default(),
+            obligations: Obligations::default(),
+            withdrawal: Withdrawal::Unconfirmed,
+            known_generation: 0,
             failure: None,
-            unfit: None,
-            cause: None,
-            suspects: BTreeSet::new(),
+            told: Vec::new(),
             situation: Situation::Starting,
             leader: None,
-            wake: None,
+            unconfirmed: false,
+            lingers: false,
         }
     }
 
     /// The same, where it had come to a term before its store was put back to an earlier state.
     #[must_use]
     pub fn that_had_reached(mut self, term: Term) -> Self {
-        (self.highest_term, self.reached) = (term, term);
+        self.terms = Terms::that_had_reached(term);
         self
     }
 
@@ -199,7 +137,7 @@ impl Election {
 
     /// The highest term that was seen.
     pub fn term(&self) -> Term {
-        self.highest_term
+        self.terms.highest()
     }
 
     /// What went wrong last and is being tried again.
@@ -209,7 +147,7 @@ impl Election {
 
     /// When the next step is due if nothing else happens.
     pub fn wake(&self) -> Option<Instant> {
-        self.wake
+        self.timers.next()
     }
 
     /// Whether it can't be confirmed at present that the lock is held.
@@ -224,551 +162,145 @@ impl Election {
 
     /// Whether it is in the middle of something: that, or workloads are being written, or end before the lock is let go of.
     pub fn is_unfinished(&self) -> bool {
-        self.is_busy() || self.is_steering() || self.winding_down.is_some() || self.lingers
+        self.is_busy() || self.workloads.is_busy() || self.winding_down().is_some() || self.lingers
     }
 
     /// Until when the lock is kept although nobody leads, because workloads still end.
     pub fn winding_down(&self) -> Option<Instant> {
-        self.winding_down
+        self.workloads.winding_down()
+    }
+
+    /// W1: until when nothing is enabled, because of what runs in another cluster.
+    pub fn workloads_wait(&self, now: Instant) -> Option<Instant> {
+        self.obligations.wait(self.lock.record(), now)
+    }
+
+    /// What keeps workloads from following, the last failure of each.
+    pub fn workload_failures(&self) -> &BTreeMap<WorkloadId, Failure> {
+        self.workloads.failures()
+    }
+
+    /// The workloads that somebody else changes, although they were put right.
+    pub fn contested_workloads(&self, now: Instant) -> impl Iterator<Item = &WorkloadId> {
+        self.workloads.contested(now)
+    }
+
+    /// Whether a promotion, or a write that lets a workload run, is still wanted: whoever sends it asks right before.
+    pub fn wants(&self, op: OpId) -> bool {
+        let handover = match &self.phase {
+            Phase::HandingOver(handover) => handover.promotion(),
+            _ => None,
+        };
+        handover == Some(op) || self.workloads.wants_to_run(op)
+    }
+
+    /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
+    pub fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
+        self.promotions.contains(&pod.uid)
+            || self.lock.scopes().iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
     }
 
     /// The version of the lock, as last known.
     pub fn version(&self) -> Option<Version> {
-        self.stored.as_ref()?.version()
+        self.lock.version()
     }
 
     /// The record, as last known.
     pub fn record(&self) -> Option<&Record> {
-        self.stored.as_ref()?.record()
+        self.lock.record()
     }
 
     /// The store's watch shows something. What is older than what is known already is ignored.
     pub fn observe(&mut self, at: Version, stored: Stored) {
-        if at > self.newest {
-            self.newest = at;
-            self.stored = Some(stored);
-        }
-    }
-
-    /// Takes the outcome of a command.
-    pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
-        self.promotions.take(op, &outcome);
-        let Some(outcome) = self.take_promotion_fence(op, outcome, now) else { return };
-        if let Some(uid) = self.maintenance.iter().find(|(_, upkeep)| upkeep.awaits(op)).map(|(uid, _)| uid.clone()) {
-            return self.take_maintenance(uid, outcome, now);
-        }
-        if let Outcome::WorkloadWritten(outcome) = outcome {
-            return self.take_steering(op, outcome, now);
-        }
-        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        self.phase = match (phase, outcome) {
-            (Phase::Reading(expected), Outcome::RecordRead(read)) if expected == op => {
-                self.take_read(read, now);
-                Phase::Idle
-            }
-            (Phase::Verifying(expected, version), Outcome::PodsListed(listed)) if expected == op => {
-                match (listed, version) {
-                    (Ok(_), Some(version)) => self.verified = Some(version),
-                    (Ok(_), None) => self.withdrawal = Withdrawal::Listed,
-                    (Err(failure), _) => self.fail(failure, now),
-                }
-                Phase::Idle
-            }
-            (Phase::Writing(expected, intent), Outcome::RecordWritten(written)) if expected == op => {
-                self.take_written(intent, written, now)
-            }
-            (Phase::WriteUnknown(Some(expected), intent), Outcome::RecordRead(Err(failure))) if expected == op => {
-                self.fail(failure, now);
-                Phase::WriteUnknown(None, intent)
-            }
-            (Phase::WriteUnknown(Some(expected), intent), Outcome::RecordRead(read)) if expected == op => {
-                self.take_read(read, now);
-                match &self.stored {
-                    Some(Stored::Record(version, record)) if *record == intent.record.clone().at(*version) => {
-                        self.begin(*version, *intent)
-                    }
-                    _ => Phase::Idle,
-                }
-            }
-            (Phase::Clearing(expected, key, replaced), Outcome::RecordWritten(written)) if expected == op => {
-                // What a listing has shown is of the past now, whatever the outcome.
-                let written_first = matches!(written, RecordOutcome::Written(version) if version != replaced);
-                if !written_first {
-                    self.listed_locks.remove(&key);
-                }
-                match written {
-                    RecordOutcome::Written(version) => {
-                        self.backoff.reset();
-                        self.cleared.insert(key, (replaced, (version != replaced).then_some(version)));
-                    }
-                    // The watch is about to show what is there now.
-                    RecordOutcome::Conflict => self.backoff.delay(now),
-                    RecordOutcome::Delayed => self.backoff.delay_shortly(now),
-                    RecordOutcome::Failed(failure) => self.fail(failure, now),
-                }
-                Phase::Idle
-            }
-            (Phase::AskingElection(expected, version), Outcome::ElectionRead(read)) if expected == op => {
-                match read {
-                    Ok(read) => {
-                        self.backoff.reset();
-                        self.known_generation = self.known_generation.max(read.generation_of(&self.uid));
-                        match version {
-                            Some(version) => self.confirmed = Some(version),
-                            None => self.withdrawal = Withdrawal::Confirmed,
-                        }
-                    }
-                    Err(failure) => self.fail(failure, now),
-                }
-                Phase::Idle
-            }
-            (Phase::Inspecting(expected), Outcome::WorkloadsRead(read)) if expected == op => {
-                self.take_inspected(read, now);
-                Phase::Idle
-            }
-            (Phase::Releasing(expected, record), Outcome::RecordWritten(released)) if expected == op => {
-                self.take_released(*record, released, now);
-                Phase::Idle
-            }
-            (Phase::Deleting(expected), Outcome::RecordWritten(written)) if expected == op => {
-                match written {
-                    RecordOutcome::Written(version) => {
-                        self.newest = self.newest.max(version);
-                        self.stored = Some(Stored::Absent);
-                    }
-                    RecordOutcome::Conflict | RecordOutcome::Delayed => self.stored = None,
-                    RecordOutcome::Failed(failure) => {
-                        self.stored = None;
-                        self.fail(failure, now);
-                    }
-                }
-                Phase::Idle
-            }
-            (Phase::HandingOver(mut handover), outcome) => {
-                let wrote = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
-                let result = handover.take(&self.name, op, outcome);
-                self.take_found(&mut handover, wrote, result, now);
-                Phase::HandingOver(handover)
-            }
-            (phase, _) => phase,
-        };
-    }
-
-    /// Takes what an answer told a handover.
-    fn take_found(&mut self, handover: &mut Handover, wrote: bool, result: Result<(), Failure>, now: Instant) {
-        let found = std::mem::take(&mut handover.found);
-        match result {
-            // That something can be read does not tell that it can be written.
-            Ok(()) if wrote => self.backoff.reset(),
-            Ok(()) => {}
-            // The leader that is there has a wait of its own: nothing else waits for it.
-            Err(failure) if handover.purpose == Purpose::Restore && found.refused.is_some() => {
-                self.failure = Some(failure);
-            }
-            Err(failure) => self.fail(failure, now),
-        }
-        if let Some(Holder { pod: Some(pod), uid, .. }) = handover.target() {
-            if let Some(failure) = &found.refused
-                && self.troubles.note(uid, PodChange::Promote, false, failure, now)
-            {
-                let (pod, uid, why) = (pod.clone(), uid.clone(), failure.text().to_owned());
-                self.told.push(Announcement::LabelsRefused { pod, uid, why });
-            }
-            if found.promoted {
-                self.troubles.forget(uid, PodChange::Promote);
-            }
-        }
-        if let Some((Holder { pod: Some(pod), uid, .. }, failure)) = found.unwritten
-            && self.troubles.note(&uid, PodChange::Remove, false, &failure, now)
-        {
-            self.told.push(Announcement::LabelsRefused { pod, uid, why: failure.text().to_owned() });
-        }
-        self.gone.extend(found.gone);
-        self.listed_locks.extend(found.locks);
-        self.highest_term = self.highest_term.max(found.term);
-        self.known_generation = self.known_generation.max(found.generation.unwrap_or_default());
+        self.lock.observe(at, stored);
     }
 
     /// Decides what to do now.
-    pub fn step(&mut self, view: &View) -> Vec<Command> {
-        let commands = self.decide_commands(view);
-        self.promotions.note(&commands);
-        commands
-    }
-
-    fn decide_commands(&mut self, view: &View) -> Vec<Command> {
-        let mut commands: Vec<Command> = self.told.drain(..).map(Command::Announce).collect();
-        self.wake = None;
-        self.winding_down = None;
-        self.lingers = view.desired == Desired::Leave && self.lets_run(Course::Await, view);
-        self.promotions.forget(&self.gone, view.pods);
-        self.gone.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid));
+    pub fn step(&mut self, view: &View) -> Effects {
+        self.promotions.forget(self.upkeep.gone(), view.pods);
+        self.upkeep.retain(view.pods);
         let present = |uid: &Uid| view.pods.iter().find(|pod| pod.uid == *uid);
         self.troubles.retain(view.generation, |uid| present(uid).is_some());
-        let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !self.gone.contains(&pod.uid)).collect();
-        let node = |name: &str| (view.node)(name);
-        self.listed_locks.retain(|key, listed| {
-            let newer = |stray: &Stored| stray.version() >= listed.version();
-            key != view.key && !view.strays.iter().any(|(other, stray)| other == key && newer(stray))
-        });
-        let listed = self.listed_locks.iter().map(|(key, stored)| (key.clone(), stored.clone()));
-        let shown = view.strays.iter().filter(|(key, _)| !self.listed_locks.contains_key(key)).cloned();
-        let strays: Vec<(Key, Stored)> = shown.chain(listed).collect();
-        let view = &view.of(&pods, &strays, &node);
-        self.learn_terms(view);
-        self.learn_scopes();
+        let gone = self.upkeep.gone();
+        let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !gone.contains(&pod.uid)).collect();
+        let strays = self.strays.beside(view.key, view.strays);
+
+        let (id, mut ops, view) = (self.id.clone(), self.ops, view.of(&pods, &strays));
+        let mut step = Step::new(&id, &view, &mut ops);
+        self.take_step(&mut step);
+        let (timers, effects) = step.end();
+        (self.ops, self.timers) = (ops, timers);
+        self.promotions.note(&effects.requests);
+        effects
+    }
+
+    /// Decides by what is shown, without the pods that are no more, and with the locks that a listing has shown.
+    fn take_step(&mut self, step: &mut Step) {
+        let view = step.view;
+        for announcement in self.told.drain(..) {
+            step.announce(announcement);
+        }
+        self.workloads.begin_step();
+        self.lingers = view.desired == Desired::Leave && self.workloads.lets_run(Target::Await, step);
+        self.terms.learn(&self.lock, &self.id, view);
+        self.lock.learn(&self.id.uid);
         self.unconfirmed = view.keeping.tenure != Tenure::Ended && !view.keeping.tenure.lasts(view.now);
-        self.note_rival(view);
-        self.inheritance.note(self.stored.as_ref(), view);
-        self.note_wait(view.now);
-        if let Some(unheld) = self.unheld(view) {
+        self.rivals.note(&self.lock, view.now);
+        self.obligations.note(&self.lock, view);
+        if let Some(unheld) = self.unheld(step) {
             if view.now < view.keeping.not_before {
-                self.wake_at(view.keeping.not_before);
+                step.wake_at(Timer::StoreRewound, view.keeping.not_before);
             }
-            self.stand_down(unheld, view, &mut commands);
+            self.stand_down(unheld, step);
             if !self.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
-                return commands;
+                return;
             }
         }
         if let Some(until) = self.backoff.waits(view.now) {
-            self.wake_at(until);
-            return commands;
+            step.wake_at(Timer::Retry, until);
+            return;
         }
-        loop {
-            match std::mem::replace(&mut self.phase, Phase::Idle) {
-                Phase::HandingOver(handover) => {
-                    if self.hand_over(handover, view, &mut commands) {
-                        continue;
-                    }
-                }
-                Phase::Idle => {
-                    if self.idle(view, &mut commands) {
-                        continue;
-                    }
-                }
-                Phase::WriteUnknown(None, intent) => {
-                    let op = self.next_op();
-                    commands.push(Command::ReadRecord { op, key: intent.key.clone() });
-                    self.asked_at = self.newest;
-                    self.phase = Phase::WriteUnknown(Some(op), intent);
-                }
-                busy => self.phase = busy,
-            }
-            break;
-        }
-        commands
+        while self.go_on(step) {}
     }
 
-    /// Goes on with a handover; returns whether it ended.
-    fn hand_over(&mut self, mut handover: Box<Handover>, view: &View, commands: &mut Vec<Command>) -> bool {
-        self.situation = Situation::HandingOver;
-        let superseded = self.stored.as_ref().is_none_or(|stored| stored.version() != Some(handover.version));
-        if superseded && self.newest >= handover.version {
-            // Somebody else wrote or deleted the record meanwhile: whatever is missing, is decided anew.
-            return true;
-        }
-        if view.desired == Desired::Refuse {
-            self.leader = None;
-            return true;
-        }
-        if handover.is_refused() && handover.purpose == Purpose::Restore {
-            // It is tried again when the pod's own wait is over.
-            return true;
-        }
-        if handover.is_refused() && handover.target().is_some_and(|target| self.gives_way(&target.uid, view)) {
-            if handover.has_fenced() {
-                self.fenced = Some(handover.version);
-            }
-            return true;
-        }
-        let ops = &mut self.ops;
-        let mut next_op = || {
-            *ops += 1;
-            OpId(*ops)
-        };
-        let promotions = &self.promotions;
-        let promoting = |pod: &Pod| promotions.may_come_to(pod);
-        let troubles = &self.troubles;
-        let left = |pod: &Pod| troubles.is_left(pod, view);
-        match handover.advance(&self.name, view, &promoting, &left, &mut next_op, commands) {
-            Progress::Waiting => {
-                self.phase = Phase::HandingOver(handover);
+    /// Goes on with what is under way. Returns whether to look again.
+    fn go_on(&mut self, step: &mut Step) -> bool {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::HandingOver(handover) => self.hand_over(handover, step),
+            Phase::Idle => self.idle(step),
+            Phase::WriteUnknown(None, intent) => {
+                let op = step.request(Command::ReadRecord { key: intent.key.clone() });
+                self.lock.note_asked();
+                self.phase = Phase::WriteUnknown(Some(op), intent);
                 false
             }
-            Progress::Abandoned => {
-                self.stored = None;
-                true
-            }
-            Progress::Done => {
-                if handover.fenced {
-                    self.fenced = Some(handover.version);
-                }
-                self.finish(*handover, view, commands);
-                true
-            }
-        }
-    }
-
-    fn finish(&mut self, handover: Handover, view: &View, commands: &mut Vec<Command>) {
-        if !handover.target().is_some_and(|target| self.troubles.has(&target.uid, PodChange::Promote)) {
-            self.failure = None;
-        }
-        let took = view.now.since(self.cause.take().unwrap_or(view.now));
-        let Handover { record, replaced, purpose, version, .. } = handover;
-        let previous = replaced.and_then(|record| record.holder);
-        match purpose {
-            Purpose::Elect(reason) => {
-                self.leader = record.holder.clone().map(|holder| (record.term, holder, record.since));
-                let previous =
-                    previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));
-                let leader = record.holder;
-                let transition = super::Transition { term: record.term, leader, previous, reason, took };
-                commands.push(Command::Announce(Announcement::Transition(transition)));
-            }
-            Purpose::Restore | Purpose::Tidy => {
-                self.leader = record.holder.map(|holder| (record.term, holder, record.since));
-            }
-            Purpose::Withdraw => {
-                self.leader = None;
-                self.withdrawal = Withdrawal::Listed;
-                let op = self.next_op();
-                commands.push(Command::DeleteRecord { op, key: view.key.clone(), version });
-                self.phase = Phase::Deleting(op);
-            }
-        }
-    }
-
-    /// With nothing under way; returns whether to look again.
-    fn idle(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
-        if view.desired == Desired::Refuse {
-            return false;
-        }
-        if view.desired == Desired::Freeze {
-            let held = self.record().and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
-            self.leader = self.leader.take().or(held);
-            return false;
-        }
-        if self.known_generation > view.generation {
-            // The API server has told already that this view is of the past.
-            self.situation = Situation::Stale;
-            return false;
-        }
-        if view.desired != Desired::Withdraw {
-            self.withdrawal = Withdrawal::Unconfirmed;
-        } else if self.withdrawal == Withdrawal::Unconfirmed {
-            // There may be another election of that name already. And what the caches show may be from before the last handover.
-            self.ask_election(None, commands);
-            if !view.key.is_none() {
-                self.stored = None;
-            }
-            return false;
-        }
-        let Some(stored) = self.stored.clone() else {
-            self.read_record(view, commands);
-            return false;
-        };
-        if view.desired == Desired::Withdraw && !self.give_up_workloads(view, commands) {
-            return false;
-        }
-        if let Stored::Foreign(what) = &stored {
-            return self.idle_beside_foreign(what.clone(), view, commands);
-        }
-        if let Some(record) = stored.written()
-            && record.election == self.uid
-            && record.generation > view.generation
-        {
-            return self.idle_behind_record(stored, commands);
-        }
-        if let (Stored::Held(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
-            return false;
-        }
-        if self.clear_strays(view, commands) {
-            return false;
-        }
-        match (view.desired, &stored) {
-            (Desired::Withdraw, Stored::Held(..) | Stored::Free(_, None, _)) => {
-                self.withdraw(&Stored::Absent, view, commands)
-            }
-            (Desired::Withdraw, _) => self.withdraw(&stored, view, commands),
-            (_, Stored::Absent | Stored::Free(..)) if view.keeping.shared => {
-                self.take_lock(&stored, view, commands);
+            busy => {
+                self.phase = busy;
                 false
             }
-            _ => self.run(&stored, view, commands),
         }
     }
 
-    fn ask_election(&mut self, version: Option<Version>, commands: &mut Vec<Command>) {
-        let op = self.next_op();
-        commands.push(Command::ReadElection { op });
-        self.phase = Phase::AskingElection(op, version);
+    /// Brings the workloads to a target. Returns whether nothing is left to do.
+    fn reconcile(&mut self, target: Target, step: &mut Step) -> bool {
+        let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view.now);
+        self.workloads.reconcile(target, around, step)
     }
 
-    /// H10: the record was written for a generation of the election that is not seen yet. Or for one that never was: somebody edited
-    /// the record, or the cluster was put back to an earlier state, and the lock is in a store that was not.
-    fn idle_behind_record(&mut self, stored: Stored, commands: &mut Vec<Command>) -> bool {
-        self.situation = Situation::Stale;
-        let version = stored.version();
-        if version.is_some() && self.confirmed == version {
-            // The API server was asked since, and knows of none that is later than this view's.
-            self.stored = Some(stored.disbelieved());
-            return true;
-        }
-        self.ask_election(version, commands);
-        false
-    }
-
-    fn idle_beside_foreign(&mut self, what: String, view: &View, commands: &mut Vec<Command>) -> bool {
-        if view.desired == Desired::Withdraw {
-            // Not ours: it stays, and what was written on pods goes.
-            return self.withdraw(&Stored::Absent, view, commands);
-        }
-        self.situation = Situation::Foreign(what);
-        self.steer(Course::Follow, view, commands);
-        if view.keeping.shared {
-            // The store's watch shows all keys.
-            return false;
-        }
-        // Nobody tells when it goes: it is looked at again, more and more seldom.
-        self.stored = None;
-        self.backoff.delay(view.now);
-        if let Some(until) = self.backoff.waits(view.now) {
-            self.wake_at(until);
-        }
-        false
-    }
-
-    fn run(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
-        let record = stored.record();
-        let decision = match view.desired {
-            Desired::Leave if record.is_some_and(|record| record.holder.is_none()) => Decision::Nobody,
-            Desired::Leave => Decision::Vacate(Reason::Leaving),
-            _ => self.decide(record, view),
-        };
-        let settled = self.is_settled(&decision, record, view);
-        if let (false, Some(record), Some(version)) = (settled, record, stored.version())
-            && self.fenced != Some(version)
-            && self.verified != Some(version)
-        {
-            // Somebody else's record: what the caches show of the pods may be older than it.
-            let selectors = view.scope.selectors_with(Some(record));
-            if selectors.is_empty() {
-                self.verified = Some(version);
-                return true;
-            }
-            let op = self.next_op();
-            commands.push(Command::ListPods { op, selectors });
-            self.phase = Phase::Verifying(op, Some(version));
-            return false;
-        }
-        if let (false, Some(record), Some(version)) = (settled, record, stored.version())
-            && record.election != self.uid
-            && self.confirmed != Some(version)
-        {
-            self.ask_election(Some(version), commands);
-            return false;
-        }
-        if settled {
-            if let Decision::Keep(Candidate::Pod(pod)) = decision {
-                self.troubles.forget(&pod.uid, PodChange::Promote);
-            }
-            self.cause = None;
-        } else {
-            self.cause.get_or_insert(view.now);
-        }
-        match decision {
-            Decision::Keep(candidate) if settled || self.leads_incompletely(candidate, record, view) => {
-                let record = record.filter(|record| record.holder.is_some());
-                self.leader = record.and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
-                self.settle(stored, candidate.pod(), view, commands);
-                if let (Some(record), Some(version)) = (record, stored.version())
-                    && self.publish_legacy(record, version, view, commands)
-                {
-                    self.steer(Course::Lead(record.term), view, commands);
-                }
-            }
-            Decision::Keep(candidate) => return self.keep(candidate, stored, view, commands),
-            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, view, commands),
-            Decision::Vacate(reason) => self.write(stored, None, reason, view, commands),
-            Decision::Wait(why, until) => {
-                self.situation = Situation::Recovering(why, until);
-                self.wake_at(until);
-                let leader = record.and_then(|r| r.holder.as_ref());
-                let pod = leader.and_then(|holder| view.pods.iter().find(|pod| pod.uid == holder.uid)).copied();
-                self.maintain(stored, pod, view, commands);
-            }
-            Decision::Nobody => {
-                self.leader = None;
-                self.situation = Situation::Vacant;
-                self.steer(Course::Follow, view, commands);
-                if let (false, Some(record), Some(version)) = (settled, record, stored.version()) {
-                    // What is written on pods while nobody leads, has to be in the record too.
-                    let present = self.make_record(view, None, Some(record), record.since);
-                    self.amend(record, version, present, view, commands);
-                    return false;
-                }
-                self.settle(stored, None, view, commands);
-                self.release(stored, view, commands);
-            }
-        }
-        false
-    }
-
-    /// The leader stays, but its labels or its record are not as they should be.
-    fn keep(&mut self, candidate: Candidate, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
-        let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return false };
-        if record.scope != *view.scope || record.election != self.uid {
-            self.write(stored, Some(candidate), Reason::SpecChanged, view, commands);
-            return false;
-        }
-        if record.term < self.reached {
-            self.write(stored, Some(candidate), Reason::LockRestored, view, commands);
-            return false;
-        }
-        let Candidate::Pod(pod) = candidate else { return false };
-        if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now) {
-            self.wake_at(until);
-            self.leader = None;
-            self.situation = Situation::HandingOver;
-            self.maintain(stored, Some(pod), view, commands);
-            return false;
-        }
-        if self.fenced != Some(version) {
-            self.write(stored, Some(candidate), Reason::Resumed, view, commands);
-            return false;
-        }
-        if !self.troubles.has(&pod.uid, PodChange::Promote) {
-            commands.push(drift(pod));
-        }
-        self.phase = Phase::HandingOver(Box::new(Handover::restore(version, record.clone(), pod)));
-        true
-    }
-
-    /// Whether the leader shows its label, and the rest of its marks can't be written at present.
-    fn leads_incompletely(&mut self, candidate: Candidate, record: Option<&Record>, view: &View) -> bool {
-        let (Candidate::Pod(pod), Some(record)) = (candidate, record) else { return false };
-        let current = record.scope == *view.scope && record.election == self.uid;
-        let until = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now);
-        let Some(until) = until.filter(|_| current && view.scope.markings.shows_leader(pod)) else { return false };
-        self.wake_at(until);
-        true
-    }
-
-    fn wrote(&self, pod: &Pod) -> bool {
-        pod.annotations.get(ELECTION_ANNOTATION) == Some(&self.name)
+    /// Puts right what is written on all pods but the leader. Returns whether nothing was left to do.
+    fn maintain(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) -> bool {
+        let view = step.view;
+        // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
+        let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
+        let scopes = records.flat_map(Record::scopes).chain(self.lock.scopes());
+        let former: Vec<Markings> =
+            scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
+        let wanted = Wanted { stored, term: self.terms.highest(), former: &former, leader };
+        self.upkeep.maintain(&wanted, &mut self.promotions, &self.troubles, step)
     }
 
     fn fail(&mut self, failure: Failure, now: Instant) {
         self.failure = Some(failure);
         self.backoff.delay(now);
-    }
-
-    fn wake_at(&mut self, at: Instant) {
-        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
-    }
-
-    fn next_op(&mut self) -> OpId {
-        self.ops += 1;
-        OpId(self.ops)
     }
 }

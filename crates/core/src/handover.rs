@@ -2,9 +2,13 @@
 //!
 //! The rules H1 to H9 in docs/protocol.md; the code below cites them.
 
+mod fence;
+
 use std::collections::BTreeMap;
 
+pub(crate) use self::fence::Fence;
 use super::marking::term_of;
+use super::step::Step;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
     PodChange, PodOutcome, PodPatch, Reason, Record, Scope, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version,
@@ -37,6 +41,8 @@ pub(super) enum Progress {
 /// A handover under way.
 #[derive(Clone, Debug)]
 pub(super) struct Handover {
+    /// The election's name: what pods are marked with.
+    election: String,
     /// The record's version: if the store has another one, the handover is over.
     pub(super) version: Version,
     pub(super) record: Record,
@@ -89,25 +95,6 @@ enum Locks {
     Known,
 }
 
-/// A pod that must be written to, and the write acknowledged.
-#[derive(Clone, Debug)]
-pub(super) struct Fence {
-    name: String,
-    /// How often it was refused, or had no effect.
-    refusals: u32,
-    /// The version for which the last write was answered with a conflict.
-    conflicted: Option<Version>,
-    state: FenceState,
-}
-
-#[derive(Clone, Debug)]
-enum FenceState {
-    Due(Box<Pod>),
-    Sent(OpId, Box<Pod>),
-    Unread,
-    Reading(OpId),
-}
-
 /// The pod that becomes the leader; or the cluster itself, without a version.
 #[derive(Clone, Debug)]
 struct Target {
@@ -139,6 +126,7 @@ enum TargetState {
 impl Handover {
     /// What follows a record that was just written; `fenced`: it replaced this operator's own.
     pub(super) fn new(
+        election: &str,
         version: Version,
         record: Record,
         replaced: Option<Record>,
@@ -151,6 +139,7 @@ impl Handover {
             target.map(|(holder, version)| Target { holder, version, refused: false, conflicted: false, state: first });
         let lists = purpose == Purpose::Withdraw || (target.is_some() && !fenced);
         Self {
+            election: election.into(),
             version,
             record,
             replaced,
@@ -167,9 +156,9 @@ impl Handover {
     }
 
     /// Puts the leader's labels right under its own, fenced record. `pod` was read before the record will be confirmed.
-    pub(super) fn restore(version: Version, record: Record, pod: &Pod) -> Self {
+    pub(super) fn restore(election: &str, version: Version, record: Record, pod: &Pod) -> Self {
         let holder = record.holder.clone();
-        let mut handover = Self::new(version, record.clone(), Some(record), true, Purpose::Restore, None);
+        let mut handover = Self::new(election, version, record.clone(), Some(record), true, Purpose::Restore, None);
         let state = TargetState::Unconfirmed;
         handover.target =
             holder.map(|holder| Target { holder, version: pod.version, refused: false, conflicted: false, state });
@@ -177,21 +166,19 @@ impl Handover {
     }
 
     /// H12: takes all labels off, under a record that names nobody any more.
-    pub(super) fn withdraw(version: Version, record: Record, fenced: bool) -> Self {
-        Self::new(version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
+    pub(super) fn withdraw(election: &str, version: Version, record: Record, fenced: bool) -> Self {
+        Self::new(election, version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
     }
 
     /// Sends what can be sent now. `promoting`: pods for which a promotion of this process may still be on its way; `left`: pods that
     /// can't be written to, and keep the marks of an election that goes.
     pub(super) fn advance(
         &mut self,
-        election: &str,
-        view: &View,
         promoting: &dyn Fn(&Pod) -> bool,
         left: &dyn Fn(&Pod) -> bool,
-        next_op: &mut dyn FnMut() -> OpId,
-        commands: &mut Vec<Command>,
+        step: &mut Step,
     ) -> Progress {
+        let view = step.view;
         let refused = self.is_refused() || self.is_fence_refused();
         if self.abandoned || (refused && self.is_overtaken(view)) {
             return Progress::Abandoned;
@@ -203,20 +190,17 @@ impl Handover {
             if selectors.is_empty() {
                 self.listing = Listing::Done(Vec::new());
             } else {
-                let op = next_op();
-                commands.push(Command::ListPods { op, selectors });
+                let op = step.request(Command::ListPods { selectors });
                 self.listing = Listing::Sent(op);
             }
         }
         if self.locks == Locks::Due {
-            let op = next_op();
-            commands.push(Command::ListLocks { op });
+            let op = step.request(Command::ListLocks);
             self.locks = Locks::Sent(op);
         }
         if let Some(target) = &mut self.target {
             if let TargetState::ElectionUnread = target.state {
-                let op = next_op();
-                commands.push(Command::ReadElection { op });
+                let op = step.request(Command::ReadElection);
                 target.state = TargetState::ReadingElection(op);
             }
             if let TargetState::ReadingElection(_) = target.state {
@@ -229,31 +213,31 @@ impl Handover {
         let Listing::Done(listed) = &mut self.listing else { return Progress::Waiting };
         if self.fences.is_none() {
             let listed = std::mem::take(listed);
-            self.fences = Some(self.collect_fences(election, &listed, view));
+            self.fences = Some(self.collect_fences(&listed, view));
         }
         let spares = if self.purpose == Purpose::Withdraw { left } else { &|pod: &Pod| !promoting(pod) };
         let mut done = true;
         if view.order == HandoverOrder::PromoteFirst {
-            done &= self.promote(election, view, next_op, commands);
+            done &= self.promote(step);
             // H2 turned round on purpose: the user prefers two leaders for a moment to none.
-            done = done && self.fence(election, spares, next_op, commands);
+            done = done && self.fence(spares, step);
         } else {
-            done &= self.fence(election, spares, next_op, commands);
-            done = done && self.promote(election, view, next_op, commands);
+            done &= self.fence(spares, step);
+            done = done && self.promote(step);
         }
         if done { Progress::Done } else { Progress::Waiting }
     }
 
     /// Takes an outcome.
-    pub(super) fn take(&mut self, election: &str, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
         match &self.listing {
             Listing::Sent(expected) if *expected == op => {
                 if let Outcome::PodsListed(listed) = outcome {
                     self.listing = Listing::Due;
                     let mut listed = listed?;
                     let group = self.record.scope.selectors_with(Some(&self.record));
-                    listed.retain(|pod| wrote(election, pod) || group.iter().any(|s| s.matches(&pod.labels)));
-                    self.learn_terms(election, &listed);
+                    listed.retain(|pod| wrote(&self.election, pod) || group.iter().any(|s| s.matches(&pod.labels)));
+                    self.learn_terms(&listed);
                     self.listing = Listing::Done(listed);
                 }
                 return Ok(());
@@ -272,18 +256,18 @@ impl Handover {
         }
         let fence = self.fences.iter().flatten().find(|(_, fence)| fence.awaits(op)).map(|(uid, _)| uid.clone());
         if let Some(uid) = fence {
-            return self.take_for_fence(election, uid, outcome);
+            return self.take_for_fence(uid, outcome);
         }
-        self.take_for_target(election, op, outcome)
+        self.take_for_target(op, outcome)
     }
 
-    fn take_for_fence(&mut self, election: &str, uid: Uid, outcome: Outcome) -> Result<(), Failure> {
+    fn take_for_fence(&mut self, uid: Uid, outcome: Outcome) -> Result<(), Failure> {
         let Some(fence) = self.fences.as_mut().and_then(|fences| fences.remove(&uid)) else { return Ok(()) };
-        let lacks = self.fence_lacks(election, &fence, &outcome);
+        let lacks = self.fence_lacks(&fence, &outcome);
         let written = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
         let (fence, result) = fence.take(&uid, lacks, outcome);
         if let (Some(fence), Err(failure), Purpose::Withdraw) = (&fence, &result, &self.purpose) {
-            let pod = Holder { pod: Some(fence.name.clone()), uid: uid.clone(), node: None, ip: None };
+            let pod = Holder { pod: Some(fence.pod_name().to_owned()), uid: uid.clone(), node: None, ip: None };
             self.found.unwritten = Some((pod, failure.clone()));
         }
         match fence {
@@ -303,10 +287,10 @@ impl Handover {
     }
 
     /// H7: why an acknowledged write does not count.
-    fn fence_lacks(&self, election: &str, fence: &Fence, outcome: &Outcome) -> Option<String> {
-        let FenceState::Sent(_, seen) = &fence.state else { return None };
+    fn fence_lacks(&self, fence: &Fence, outcome: &Outcome) -> Option<String> {
+        let seen = fence.sent_for()?;
         let Outcome::PodWritten(PodOutcome::Written(pod)) = outcome else { return None };
-        let lacks = self.fence_patch(election, seen).1.lacks(pod);
+        let lacks = self.fence_patch(seen).1.lacks(pod);
         let suffices = self.purpose != Purpose::Withdraw && pod.version > seen.version && !self.shows_leader(pod);
         lacks.filter(|_| !suffices)
     }
@@ -319,8 +303,7 @@ impl Handover {
 
     /// Whether a pod can't be demoted.
     fn is_fence_refused(&self) -> bool {
-        let idle = |fence: &Fence| matches!(fence.state, FenceState::Due(_) | FenceState::Unread);
-        self.fences.iter().flatten().any(|(_, fence)| fence.refusals > 0 && idle(fence))
+        self.fences.iter().flatten().any(|(_, fence)| fence.is_refused())
     }
 
     /// The pod that is to be promoted.
@@ -347,11 +330,11 @@ impl Handover {
     }
 
     /// H9: where the record was lost, the pods may know of a higher term than whoever made it anew.
-    fn learn_terms(&mut self, election: &str, listed: &[Pod]) {
+    fn learn_terms(&mut self, listed: &[Pod]) {
         if self.target.is_none() {
             return;
         }
-        let terms = listed.iter().filter(|pod| wrote(election, pod)).filter_map(term_of);
+        let terms = listed.iter().filter(|pod| wrote(&self.election, pod)).filter_map(term_of);
         let credible = terms.filter(|term| self.record.term.raised_by_hint(*term) == *term);
         if let Some(term) = credible.max() {
             self.found.term = term;
@@ -372,10 +355,10 @@ impl Handover {
     }
 
     /// H2 and H4: who must be written to before anybody is promoted.
-    fn collect_fences(&self, election: &str, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
+    fn collect_fences(&self, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
         let mut pods: BTreeMap<&Uid, &Pod> = listed.iter().map(|pod| (&pod.uid, pod)).collect();
         for pod in view.pods.iter().copied() {
-            let withdrawn = self.purpose == Purpose::Withdraw && wrote(election, pod);
+            let withdrawn = self.purpose == Purpose::Withdraw && wrote(&self.election, pod);
             let known = pods.get(&pod.uid).is_some_and(|known| known.version >= pod.version);
             if !known && (self.shows_leader(pod) || withdrawn || pods.contains_key(&pod.uid)) {
                 pods.insert(&pod.uid, pod);
@@ -401,55 +384,42 @@ impl Handover {
     }
 
     /// Sends the writes that must be acknowledged; returns whether all are.
-    fn fence(
-        &mut self,
-        election: &str,
-        spares: &dyn Fn(&Pod) -> bool,
-        next_op: &mut dyn FnMut() -> OpId,
-        commands: &mut Vec<Command>,
-    ) -> bool {
+    fn fence(&mut self, spares: &dyn Fn(&Pod) -> bool, step: &mut Step) -> bool {
         let mut fences = self.fences.take().unwrap_or_default();
         let withdraws = self.purpose == Purpose::Withdraw;
         fences.retain(|_, fence| {
             // H8, or the election goes without this pod.
             let needless = |pod: &Pod| withdraws || (!self.after_others && !self.shows_leader(pod));
-            let skipped =
-                matches!(&fence.state, FenceState::Due(pod) if fence.refusals > 0 && needless(pod) && spares(pod));
-            !skipped && fence.advance(next_op, |pod| self.fence_patch(election, pod), commands)
+            let skipped = fence.due_again().is_some_and(|pod| needless(pod) && spares(pod));
+            !skipped && fence.advance(|pod| self.fence_patch(pod), step)
         });
         let all = fences.is_empty();
         self.fences = Some(fences);
         all
     }
 
-    fn fence_patch(&self, election: &str, pod: &Pod) -> (PodChange, PodPatch) {
-        let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election);
-        if self.purpose == Purpose::Withdraw && (others || (!wrote(election, pod) && !self.after_others)) {
+    fn fence_patch(&self, pod: &Pod) -> (PodChange, PodPatch) {
+        let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
+        if self.purpose == Purpose::Withdraw && (others || (!wrote(&self.election, pod) && !self.after_others)) {
             return (PodChange::Remove, PodPatch::default());
         }
         let former = self.record.former_markings();
         let markings = &self.record.scope.markings;
         if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
-            return (PodChange::Demote, markings.demotion(election, self.record.term, &former));
+            return (PodChange::Demote, markings.demotion(&self.election, self.record.term, &former));
         }
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         let mut patch = Markings::removal(&all, pod);
-        if self.purpose != Purpose::Withdraw || !wrote(election, pod) {
+        if self.purpose != Purpose::Withdraw || !wrote(&self.election, pod) {
             // It is no candidate any more, but its version has to change. The stamp is taken off again afterwards.
             patch.annotations.insert(TERM_ANNOTATION.into(), Some(self.record.term.to_string()));
-            patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
+            patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(self.election.clone()));
         }
         (PodChange::Remove, patch)
     }
 
     /// Sends the promotion, and what has to be known before; returns whether it is acknowledged.
-    fn promote(
-        &mut self,
-        election: &str,
-        view: &View,
-        next_op: &mut dyn FnMut() -> OpId,
-        commands: &mut Vec<Command>,
-    ) -> bool {
+    fn promote(&mut self, step: &mut Step) -> bool {
         let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return true };
         target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
@@ -457,27 +427,22 @@ impl Handover {
             // The cluster itself: there is no pod to label.
             TargetState::Due if target.holder.pod.is_none() => return true,
             TargetState::Due => {
-                let op = next_op();
                 target.refused = false;
-                let patch = self.record.scope.markings.promotion(election, self.record.term, &former);
-                commands.push(Command::WritePod(WritePod {
-                    op,
+                let patch = self.record.scope.markings.promotion(&self.election, self.record.term, &former);
+                TargetState::Sent(step.request(Command::WritePod(WritePod {
                     change: PodChange::Promote,
                     name: target.holder.pod.clone().unwrap_or_default(),
                     uid: target.holder.uid.clone(),
                     version: target.version,
                     patch,
-                }));
-                TargetState::Sent(op)
+                })))
             }
             TargetState::Unread => {
-                let op = next_op();
-                commands.push(Command::ReadPod { op, name: target.holder.pod.clone().unwrap_or_default() });
+                let op = step.request(Command::ReadPod { name: target.holder.pod.clone().unwrap_or_default() });
                 TargetState::Reading(op)
             }
             TargetState::Unconfirmed => {
-                let op = next_op();
-                commands.push(Command::ReadRecord { op, key: view.key.clone() });
+                let op = step.request(Command::ReadRecord { key: step.view.key.clone() });
                 TargetState::Confirming(op)
             }
             awaited => awaited,
@@ -485,7 +450,7 @@ impl Handover {
         false
     }
 
-    fn take_for_target(&mut self, election: &str, op: OpId, outcome: Outcome) -> Result<(), Failure> {
+    fn take_for_target(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
         let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return Ok(()) };
         let mut result = Ok(());
@@ -505,7 +470,7 @@ impl Handover {
             (TargetState::Sent(expected), Outcome::PodWritten(written)) if *expected == op => match written {
                 PodOutcome::Written(pod) => {
                     let markings = &self.record.scope.markings;
-                    match markings.promotion(election, self.record.term, &former).lacks(&pod) {
+                    match markings.promotion(&self.election, self.record.term, &former).lacks(&pod) {
                         None => {
                             self.found.promoted = true;
                             TargetState::Done
@@ -539,7 +504,7 @@ impl Handover {
             },
             (TargetState::Reading(expected), Outcome::PodRead(read)) if *expected == op => match read {
                 Ok(Some(pod)) if pod.uid == target.holder.uid => {
-                    let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election);
+                    let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
                     self.abandoned |= others;
                     let conflicted = std::mem::take(&mut target.conflicted);
                     if conflicted && pod.version == target.version {
@@ -575,95 +540,6 @@ impl Handover {
         };
         target.state = state;
         result
-    }
-}
-
-impl Fence {
-    /// Of a pod as it was seen.
-    pub(super) fn due(pod: Pod) -> Self {
-        Self { name: pod.name.clone(), refusals: 0, conflicted: None, state: FenceState::Due(Box::new(pod)) }
-    }
-
-    /// Of a pod that has to be read first.
-    pub(super) fn unread(name: String) -> Self {
-        Self { name, refusals: 0, conflicted: None, state: FenceState::Unread }
-    }
-
-    /// Sends what can be sent now; returns whether the fence still stands. `patch`: what is written on a pod as it was seen.
-    pub(super) fn advance(
-        &mut self,
-        next_op: &mut dyn FnMut() -> OpId,
-        patch: impl FnOnce(&Pod) -> (PodChange, PodPatch),
-        commands: &mut Vec<Command>,
-    ) -> bool {
-        self.state = match std::mem::replace(&mut self.state, FenceState::Unread) {
-            FenceState::Due(pod) => {
-                let (change, patch) = patch(&pod);
-                if patch.is_empty() {
-                    return false;
-                }
-                let op = next_op();
-                commands.push(Command::WritePod(WritePod::new(op, change, &pod, patch)));
-                FenceState::Sent(op, pod)
-            }
-            FenceState::Unread => {
-                let op = next_op();
-                commands.push(Command::ReadPod { op, name: self.name.clone() });
-                FenceState::Reading(op)
-            }
-            sent => sent,
-        };
-        true
-    }
-
-    pub(super) fn awaits(&self, op: OpId) -> bool {
-        matches!(&self.state, FenceState::Sent(expected, _) | FenceState::Reading(expected) if *expected == op)
-    }
-
-    /// Returns the fence if it still stands. `lacks`: why an acknowledged write does not count. After a refusal the pod is read
-    /// afresh, for it may not need the write.
-    pub(super) fn take(
-        mut self,
-        uid: &Uid,
-        lacks: Option<String>,
-        outcome: Outcome,
-    ) -> (Option<Self>, Result<(), Failure>) {
-        let mut result = Ok(());
-        let mut failed = |failure: Failure, then: FenceState| {
-            result = Err(failure);
-            Some(then)
-        };
-        let state = match (self.state, outcome) {
-            (FenceState::Sent(_, seen), Outcome::PodWritten(written)) => match (written, lacks) {
-                (PodOutcome::Written(pod), Some(what)) => {
-                    self.refusals += 1;
-                    failed(Failure::Rewritten(what), FenceState::Due(pod))
-                }
-                (PodOutcome::Written(_) | PodOutcome::Gone, _) => None,
-                (PodOutcome::Conflict, _) => {
-                    self.conflicted = Some(seen.version);
-                    Some(FenceState::Unread)
-                }
-                (PodOutcome::Failed(Failure::Unknown(text)), _) => failed(Failure::Unknown(text), FenceState::Unread),
-                (PodOutcome::Failed(failure), _) => {
-                    self.refusals += 1;
-                    failed(failure, FenceState::Unread)
-                }
-            },
-            (FenceState::Reading(_), Outcome::PodRead(read)) => match read {
-                Ok(Some(pod)) if pod.uid == *uid && self.conflicted.take() == Some(pod.version) => {
-                    self.refusals += 1;
-                    failed(not_a_conflict(&pod), FenceState::Due(Box::new(pod)))
-                }
-                Ok(Some(pod)) if pod.uid == *uid => Some(FenceState::Due(Box::new(pod))),
-                Ok(_) => None,
-                Err(failure) => failed(failure, FenceState::Unread),
-            },
-            (state, _) => Some(state),
-        };
-        let Some(state) = state else { return (None, result) };
-        self.state = state;
-        (Some(self), result)
     }
 }
 

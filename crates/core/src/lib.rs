@@ -1,5 +1,5 @@
 //! What decides an election. Pure: no I/O, no clock, no randomness, no async, no Kubernetes client. Time and observations come
-//! in as arguments, effects go out as [`Command`] values.
+//! in as arguments, effects go out as values ([`Effects`]).
 
 mod backoff;
 mod claim;
@@ -8,10 +8,12 @@ mod deletions;
 mod election;
 mod eligibility;
 mod handover;
+mod identity;
 mod ids;
 pub mod invariants;
 mod locks;
 mod marking;
+mod members;
 mod node;
 mod pod;
 mod probe;
@@ -22,8 +24,11 @@ mod replica;
 mod selector;
 mod session;
 mod shared_stores;
+mod step;
 mod tenure;
 mod time;
+mod timers;
+mod view;
 mod words;
 mod workload;
 
@@ -33,11 +38,12 @@ pub use command::{
     WorkloadChange, WorkloadOutcome, WritePod,
 };
 pub use deletions::Deletions;
-pub use election::{Desired, Election, HandoverOrder, Keeping, Situation, View, WhenLost};
+pub use election::Election;
 pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
 pub use ids::{Key, OpId, StoreId, Term, Uid, Version};
 pub use locks::Locks;
 pub use marking::{ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION};
+pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};
 pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeRules, ProbeState};
@@ -46,8 +52,10 @@ pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
+pub use step::Effects;
 pub use tenure::Tenure;
 pub use time::{Instant, Timestamp};
+pub use view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
 pub use workload::{
     Claim as WorkloadClaim, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Legacy, Setting, TEMPLATE_ANNOTATION,
     WRITTEN_ANNOTATION, Wish, Workload, WorkloadId, WorkloadKind, WriteWorkload,

@@ -23,6 +23,16 @@ pub struct Marking {
     pub annotations: BTreeMap<String, String>,
 }
 
+impl Marking {
+    /// Whether a pod carries every label and annotation.
+    fn is_on(&self, pod: &Pod) -> bool {
+        let contains = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
+            want.iter().all(|(key, value)| have.get(key) == Some(value))
+        };
+        contains(&pod.labels, &self.labels) && contains(&pod.annotations, &self.annotations)
+    }
+}
+
 /// The markings of both roles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Markings {
@@ -53,14 +63,14 @@ impl Markings {
 
     /// Whether a pod is marked as leader of this term, wholly.
     pub fn is_leader(&self, pod: &Pod, term: Term) -> bool {
-        pod.carries(&self.leader)
+        self.leader.is_on(pod)
             && term_of(pod) == Some(term)
             && superfluous(&self.follower, &self.leader).all(|key| key.is_off(pod))
     }
 
     /// Whether a pod is marked as follower, wholly.
     pub fn is_follower(&self, pod: &Pod) -> bool {
-        pod.carries(&self.follower)
+        self.follower.is_on(pod)
             && !self.shows_leader(pod)
             && superfluous(&self.leader, &self.follower).all(|key| key.is_off(pod))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Instant, Marking, Timestamp, Uid, Version};
+use super::{Instant, Timestamp, Uid, Version};
 
 /// Annotation by which users order pods: an integer, the highest is elected first. Default 0.
 pub const PRIORITY_ANNOTATION: &str = "lictor.dev/priority";
@@ -40,14 +40,4 @@ pub struct Pod {
     pub finished: bool,
     /// It is about to be deleted by an eviction, a preemption or a taint.
     pub disrupted: bool,
-}
-
-impl Pod {
-    /// Whether the pod carries every label and annotation of a role.
-    pub fn carries(&self, marking: &Marking) -> bool {
-        let contains = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
-            want.iter().all(|(key, value)| have.get(key) == Some(value))
-        };
-        contains(&self.labels, &marking.labels) && contains(&self.annotations, &marking.annotations)
-    }
 }

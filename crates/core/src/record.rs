@@ -46,6 +46,20 @@ impl Record {
         self
     }
 
+    /// What was written on which pods: under earlier records, then under this one.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.former.iter().chain([&self.scope])
+    }
+
+    /// Adds what was written before, and may still be on pods.
+    pub(super) fn add_former<'a>(&mut self, scopes: impl IntoIterator<Item = &'a Scope>) {
+        for scope in scopes {
+            if *scope != self.scope && !self.former.contains(scope) {
+                self.former.push(scope.clone());
+            }
+        }
+    }
+
     /// The markings of earlier specs that are not cleaned up yet.
     pub(super) fn former_markings(&self) -> Vec<Markings> {
         self.former.iter().map(|scope| scope.markings.clone()).collect()

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::{
-    Announcement, Command, Desired, Election, HandoverOrder, Instant, JobPlan, Keeping, Key, Locks, Node, NotEligible,
-    OpId, Outcome, Pod, Rules, Scope, Situation, StoreId, Stored, Tenure, Term, Timestamp, Uid, Version, View,
-    WhenLost, Workload,
+    Announcement, Command, Desired, Effects, Election, HandoverOrder, Instant, JobPlan, Keeping, Key, Locks, Node,
+    NotEligible, OpId, Outcome, Pod, Rules, Scope, Situation, StoreId, Stored, Tenure, Term, Timestamp, Uid, Version,
+    View, WhenLost, Workload,
 };
 
 /// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
@@ -230,31 +230,24 @@ impl Replica {
             jobs,
             wind_down,
             pods,
-            node: &|name| nodes.get(name),
+            nodes,
             probe_failed,
             strays: &strays,
             keeping: keeping(known),
         };
-        let commands = election.step(&view);
+        let Effects { requests, announcements } = election.step(&view);
         // Most steps write to no pod.
         let by_uid = LazyCell::new(|| pods.iter().map(|pod| (&pod.uid, *pod)).collect::<BTreeMap<&Uid, &Pod>>());
         let can_wait = |uid: &Uid| by_uid.get(uid).is_some_and(|pod| !election.may_lead(pod, view.scope));
-        let mut output = Output::default();
-        output.stores.extend([StoreId::leases(), key.store.clone()]);
-        output.stores.extend(strays.iter().map(|(key, _)| key.store.clone()));
-        for command in commands {
-            match (command.op(), command) {
-                (_, Command::Announce(announcement)) => output.announcements.push(announcement),
-                (Some(op), command) => {
-                    let leads = command.promotes();
-                    let tenure = if leads { view.keeping.tenure } else { Tenure::Unlimited };
-                    let urgent = leads || !matches!(&command, Command::WritePod(write) if can_wait(&write.uid));
-                    output.requests.push(Request { op, command, tenure, urgent });
-                }
-                (None, _) => {}
-            }
-        }
-        output
+        let request = |(op, command): (OpId, Command)| {
+            let leads = command.promotes();
+            let tenure = if leads { view.keeping.tenure } else { Tenure::Unlimited };
+            let urgent = leads || !matches!(&command, Command::WritePod(write) if can_wait(&write.uid));
+            Request { op, command, tenure, urgent }
+        };
+        let mut stores = BTreeSet::from([StoreId::leases(), key.store.clone()]);
+        stores.extend(strays.iter().map(|(key, _)| key.store.clone()));
+        Output { requests: requests.into_iter().map(request).collect(), announcements, stores }
     }
 
     fn decide(&mut self, known: &Known<'_>, begun: &mut u64) -> &mut Election {

@@ -17,8 +17,8 @@ impl Display for Command {
             },
             Self::ReleaseRecord { key, version, .. } => write!(f, "release record {key} at {version}"),
             Self::DeleteRecord { key, version, .. } => write!(f, "delete record {key} at {version}"),
-            Self::ReadElection { .. } => f.write_str("read election"),
-            Self::ListLocks { .. } => f.write_str("list locks"),
+            Self::ReadElection => f.write_str("read election"),
+            Self::ListLocks => f.write_str("list locks"),
             Self::ListPods { .. } => f.write_str("list pods"),
             Self::ReadPod { name, .. } => write!(f, "read pod {name}"),
             Self::WritePod(write) => write.fmt(f),
@@ -31,7 +31,6 @@ impl Display for Command {
             Self::DeleteJob { id, .. } => write!(f, "delete {id}"),
             Self::CreateJob { id, plan, .. } => write!(f, "create {id} from {plan}"),
             Self::NoteJob { plan, term, .. } => write!(f, "note Job of {plan} in term {term}"),
-            Self::Announce(announcement) => write!(f, "announce {announcement}"),
         }
     }
 }
@@ -273,24 +272,23 @@ mod tests {
 
     #[test]
     fn commands() {
-        let (op, key) = (OpId(1), Key::lease("n", "k"));
+        let key = Key::lease("n", "k");
         let id = WorkloadId { kind: WorkloadKind::CronJob, name: "report".into() };
         let written = |term: Option<&str>| PodPatch {
             labels: BTreeMap::from([("cold".into(), None), ("role".into(), Some("leader".into()))]),
             annotations: BTreeMap::from([(TERM_ANNOTATION.into(), term.map(Into::into))]),
         };
-        let write_pod = |change, patch| Command::WritePod(WritePod::new(op, change, &pod(), patch));
+        let write_pod = |change, patch| Command::WritePod(WritePod::new(change, &pod(), patch));
         let claim = |enabled| WorkloadClaim {
             election: "web".into(),
             enabled,
             term: Term(7),
             writer: "me".into(),
-            write: op,
+            write: OpId(1),
             kept: Setting::Replicas(2),
         };
         let write_workload = |setting, claim, tick: Option<i64>| {
             Command::WriteWorkload(WriteWorkload {
-                op,
                 id: id.clone(),
                 uid: Uid("w".into()),
                 version: Version(8),
@@ -307,13 +305,13 @@ mod tests {
             took: std::time::Duration::ZERO,
         };
         for (command, words) in [
-            (Command::ReadRecord { op, key: key.clone() }, "read record k"),
+            (Command::ReadRecord { key: key.clone() }, "read record k"),
             (
-                Command::WriteRecord { op, key: key.clone(), expected: None, record: record() },
+                Command::WriteRecord { key: key.clone(), expected: None, record: record() },
                 "create record k: uid-a in term 7, for e generation 3",
             ),
             (
-                Command::WriteRecord { op, key, expected: Some(Version(4)), record: record() },
+                Command::WriteRecord { key, expected: Some(Version(4)), record: record() },
                 "write record k at 4: uid-a in term 7, for e generation 3",
             ),
             (write_pod(PodChange::Promote, written(Some("7"))), "promote uid-a at 5: cold=- role=leader term 7"),
@@ -328,10 +326,14 @@ mod tests {
                 "disable CronJob/report at 8: replicas 0 term 7",
             ),
             (write_workload(Setting::Replicas(2), None, None), "give back CronJob/report at 8: replicas 2"),
-            (Command::Announce(Announcement::Transition(transition)), "announce uid-a leads in term 7 (Vacant)"),
-            (Command::Announce(Announcement::LockChanged { what: "deleted" }), "announce lock changed: deleted"),
         ] {
             assert_eq!(command.to_string(), words);
+        }
+        for (announcement, words) in [
+            (Announcement::Transition(transition), "uid-a leads in term 7 (Vacant)"),
+            (Announcement::LockChanged { what: "deleted" }, "lock changed: deleted"),
+        ] {
+            assert_eq!(announcement.to_string(), words);
         }
     }
 

@@ -205,8 +205,6 @@ impl JobPlan {
 /// A write of a workload, valid for this uid and this version only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteWorkload {
-    /// For the outcome.
-    pub op: OpId,
     /// Which.
     pub id: WorkloadId,
     /// Precondition.
@@ -309,7 +307,6 @@ mod tests {
     #[test]
     fn only_a_claim_that_says_so_enables() {
         let write = |claim| WriteWorkload {
-            op: OpId(1),
             id: WorkloadId { kind: WorkloadKind::Job, name: "a".into() },
             uid: Uid::default(),
             version: Version(1),

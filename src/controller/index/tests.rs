@@ -1,9 +1,14 @@
 //! What is known after a watch has listed anew, and answers have brought something meanwhile.
 
-use lictor_core::{Known, Setting, Term, Timestamp};
+use lictor_core::{
+    Instant, Key, Known, Pod, Record, Selector, Setting, Stored, Term, Timestamp, Uid, Version, WorkloadKind,
+};
 use serde_json::json;
 
 use super::*;
+use crate::api::LeaderElection;
+use crate::kubernetes::Change;
+use crate::store::{StoreEvent, StoreScope};
 
 fn pod(name: &str, uid: &str, version: u64) -> Pod {
     Pod { name: name.into(), uid: Uid(uid.into()), version: Version(version), ..Pod::default() }
@@ -60,7 +65,7 @@ fn index() -> Index {
 }
 
 fn pods(index: &Index) -> Vec<(&str, u64)> {
-    let all = index.namespaces.values().flat_map(|namespace| namespace.pods.values());
+    let all = index.namespaces.values().flat_map(|namespace| namespace.pods.iter());
     all.map(|pod| (pod.uid.0.as_str(), pod.version.0)).collect()
 }
 
@@ -78,7 +83,7 @@ fn listed<T>(version: u64, items: Vec<T>) -> Change<T> {
 fn a_pod_that_an_answer_brought_after_the_list_is_kept_and_followed() {
     let mut index = index();
     index.apply_pods(listed(10, vec![]), Instant::default());
-    index.put_pod("n", pod("web-0", "a", 21), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 21), Instant::default());
     index.apply_pods(listed(20, vec![]), Instant::default());
     assert_eq!(pods(&index), [("a", 21)]);
     index.apply_pods(Change::Applied(("n".into(), pod("web-0", "a", 21))), Instant::default());
@@ -91,21 +96,21 @@ fn a_pod_that_is_missing_in_a_list_is_gone_and_no_late_answer_brings_it_back() {
     let mut index = index();
     index.apply_pods(listed(10, vec![("n".into(), pod("web-0", "a", 5))]), Instant::default());
     index.apply_pods(listed(20, vec![]), Instant::default());
-    index.put_pod("n", pod("web-0", "a", 15), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 15), Instant::default());
     assert_eq!(pods(&index), []);
-    index.put_pod("n", pod("web-0", "b", 21), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "b", 21), Instant::default());
     assert_eq!(pods(&index), [("b", 21)]);
 }
 
 #[test]
 fn a_late_answer_about_an_earlier_pod_of_the_same_name_changes_nothing() {
     let mut index = index();
-    index.put_pod("n", pod("web-0", "a", 5), Instant::default());
-    index.put_pod("n", pod("web-0", "b", 9), Instant::default());
-    index.put_pod("n", pod("web-0", "a", 7), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 5), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "b", 9), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 7), Instant::default());
     assert_eq!(pods(&index), [("b", 9)]);
     index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "b", 12))), Instant::default());
-    index.put_pod("n", pod("web-0", "a", 8), Instant::default());
+    index.put_pod(&"n".into(), pod("web-0", "a", 8), Instant::default());
     assert_eq!(pods(&index), []);
 }
 
@@ -141,8 +146,8 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
     let stored = |version| Stored::Record(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(11), vec![(key.clone(), Version(11), stored(11))]));
     let entry = index.entries().next().unwrap();
-    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
-    entry.replica.observe(&key, Version(15), &stored(15));
+    entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
+    entry.decisions.observe(&key, Version(15), &stored(15));
     index.apply_records(StoreEvent::All(scope, Version(20), vec![]));
     assert_eq!(index.entries().next().unwrap().election().unwrap().version(), None);
 }
@@ -173,8 +178,8 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     let stored = |version| Stored::Record(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(900), vec![(key.clone(), Version(870), stored(870))]));
     let entry = index.entries().next().unwrap();
-    entry.replica.reach(Term(9));
-    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
+    entry.decisions.reach(Term(9));
+    entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
     assert_eq!(entry.election().unwrap().term(), Term(9));
 
     index.forget_versions();
@@ -188,8 +193,8 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     assert_eq!(pods(&index), [("a", 301), ("b", 302)]);
     assert_eq!(index.locks.get(&key).unwrap().0, Version(303));
     let entry = index.entries().next().unwrap();
-    assert_eq!(entry.version, Version(300));
-    entry.forget_decisions();
-    entry.replica.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 1);
+    assert_eq!(entry.object.version(), Version(300));
+    entry.decisions.forget();
+    entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 1);
     assert_eq!(entry.election().unwrap().term(), Term(9));
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use lictor_consul::{OpError, Service, Transaction, TxnOp};
 use lictor_core::{Failure, Key, Version};
 
-use super::{ConsulStore, failure, refused};
+use super::failure::{failure, refused};
+use super::locks::ConsulStore;
 use crate::store::Registration;
 
 /// The node of the leaders' services. It has no health checks, so the services count as healthy.

@@ -16,7 +16,7 @@ use lictor_core::{Failure, FoundSession, Instant, SessionCommand, SessionLife, S
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::failure;
+use super::failure::failure;
 use crate::process::nap;
 
 /// Which sessions to keep.

@@ -14,7 +14,9 @@ use lictor_core::{Stored, Tenure, Version};
 use tokio::time::Instant;
 
 use super::content::{find, key};
-use super::{ConsulStore, Sessions, failure};
+use super::failure::failure;
+use super::locks::ConsulStore;
+use super::sessions::Sessions;
 use crate::process::spawn;
 use crate::store::StoreEvent;
 

@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::view::View;
-use super::{Election, Phase};
 use crate::backoff::Backoff;
 use crate::handover::Fence;
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::View;
 use crate::{
     Command, ELECTION_ANNOTATION, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch,
-    Scope, TERM_ANNOTATION, Term, Uid, Version,
+    TERM_ANNOTATION, Term, Uid, Version,
 };
 
 /// By pod.
@@ -45,9 +46,9 @@ impl Promotions {
         self.0.get(&pod.uid).is_some_and(|promotion| promotion.version >= pod.version)
     }
 
-    /// Notes those among the commands that are about to be sent.
-    pub(super) fn note(&mut self, commands: &[Command]) {
-        for command in commands {
+    /// Notes those among the requests that are about to be sent.
+    pub(super) fn note(&mut self, requests: &[(OpId, Command)]) {
+        for (op, command) in requests {
             let Command::WritePod(write) = command else { continue };
             if write.change != PodChange::Promote {
                 continue;
@@ -63,7 +64,7 @@ impl Promotions {
             if known.version < write.version {
                 *known = new();
             }
-            known.ops.insert(write.op);
+            known.ops.insert(*op);
         }
     }
 
@@ -92,39 +93,16 @@ impl Promotions {
             !promotion.ops.is_empty()
         });
     }
-}
-
-impl Election {
-    /// Whether a promotion, or a write that lets a workload run, is still wanted: whoever sends it asks right before.
-    pub fn wants(&self, op: OpId) -> bool {
-        let handover = match &self.phase {
-            Phase::HandingOver(handover) => handover.promotion(),
-            _ => None,
-        };
-        handover == Some(op) || self.wants_to_run(op)
-    }
-
-    /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
-    pub fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
-        self.promotions.contains(&pod.uid)
-            || self.scopes.iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
-    }
 
     /// C4: writes to the pods whose promotions nobody waits for any more. `leader` stays as it is.
-    pub(super) fn fence_promotions(
-        &mut self,
-        leader: Option<&Pod>,
-        former: &[Markings],
-        view: &View,
-        commands: &mut Vec<Command>,
-    ) {
-        let mut promotions = std::mem::take(&mut self.promotions);
-        for (uid, promotion) in &mut promotions.0 {
+    pub(super) fn fence(&mut self, leader: Option<&Pod>, former: &[Markings], term: Term, step: &mut Step) {
+        let Step { id, view, .. } = *step;
+        for (uid, promotion) in &mut self.0 {
             if leader.is_some_and(|leader| leader.uid == *uid) {
                 continue;
             }
             if let Some(until) = promotion.backoff.waits(view.now) {
-                self.wake_at(until);
+                step.wake_at(Timer::PodRetry, until);
                 continue;
             }
             let seen = view.pods.iter().copied().find(|pod| pod.uid == *uid);
@@ -132,23 +110,19 @@ impl Election {
                 Some(pod) => Fence::due(pod.clone()),
                 None => Fence::unread(promotion.name.clone()),
             });
-            let ops = &mut self.ops;
-            let mut next_op = || {
-                *ops += 1;
-                OpId(*ops)
-            };
-            fence.advance(&mut next_op, |pod| stamp(&self.name, self.highest_term, pod, former, view), commands);
+            fence.advance(|pod| stamp(&id.name, term, pod, former, view), step);
         }
-        self.promotions = promotions;
     }
 
-    /// Takes the outcome of such a write; returns it if it is of another one.
-    pub(super) fn take_promotion_fence(&mut self, op: OpId, outcome: Outcome, now: Instant) -> Option<Outcome> {
+    /// The pod for which the outcome of such a write is awaited.
+    pub(super) fn awaits_fence(&self, op: OpId) -> Option<Uid> {
         let awaits = |promotion: &Promotion| promotion.fence.as_ref().is_some_and(|fence| fence.awaits(op));
-        let found = self.promotions.0.iter_mut().find(|(_, promotion)| awaits(promotion));
-        let Some((uid, promotion)) = found.map(|(uid, promotion)| (uid.clone(), promotion)) else {
-            return Some(outcome);
-        };
+        self.0.iter().find(|(_, promotion)| awaits(promotion)).map(|(uid, _)| uid.clone())
+    }
+
+    /// Takes the outcome of such a write. Returns what failed.
+    pub(super) fn take_fence(&mut self, uid: &Uid, outcome: Outcome, now: Instant) -> Option<Failure> {
+        let promotion = self.0.get_mut(uid)?;
         // What changed nothing, keeps nothing away.
         let unchanged = match &outcome {
             Outcome::PodWritten(PodOutcome::Written(pod)) if pod.version <= promotion.version => {
@@ -156,16 +130,15 @@ impl Election {
             }
             _ => None,
         };
-        let (fence, result) = promotion.fence.take()?.take(&uid, unchanged, outcome);
+        let (fence, result) = promotion.fence.take()?.take(uid, unchanged, outcome);
         promotion.fence = fence;
-        if let Err(failure) = result {
+        if result.is_err() {
             promotion.backoff.delay_shortly(now);
-            self.failure = Some(failure);
         }
         if promotion.fence.is_none() {
-            self.promotions.0.remove(&uid);
+            self.0.remove(uid);
         }
-        None
+        result.err()
     }
 }
 

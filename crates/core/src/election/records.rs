@@ -1,76 +1,93 @@
 //! The record: what is written into it, what comes back, and what it teaches.
 
-use super::decide::Candidate;
-use super::view::{Situation, View};
-use super::{Election, Phase};
+use super::Election;
+use super::fitness::Candidate;
+use super::phase::{Intent, Phase};
 use crate::handover::{Handover, Purpose};
-use crate::marking::term_of;
+use crate::step::Step;
+use crate::view::{Situation, View};
 use crate::{
-    Announcement, Command, Failure, Holder, Instant, Key, Reason, Record, RecordOutcome, Scope, Stored, Term,
-    Timestamp, Version,
+    Announcement, Command, Failure, Holder, Instant, Pod, Reason, Record, RecordOutcome, Stored, Timestamp, Version,
 };
-
-/// A record to be written, and what follows when it is.
-#[derive(Clone, Debug)]
-pub(super) struct Intent {
-    pub(super) key: Key,
-    pub(super) record: Record,
-    /// What it replaces.
-    pub(super) replaced: Option<Record>,
-    /// Whether the chain of this operator's own records is unbroken.
-    pub(super) fenced: bool,
-    pub(super) purpose: Purpose,
-    /// The target's version, read before the record is written.
-    pub(super) target: Option<(Holder, Version)>,
-}
 
 impl Election {
     /// Writes a record that names this candidate, or none. H1: before anybody is promoted.
-    pub(super) fn write(
-        &mut self,
-        stored: &Stored,
-        candidate: Option<Candidate>,
-        reason: Reason,
-        view: &View,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn write(&mut self, stored: &Stored, candidate: Option<Candidate>, reason: Reason, step: &mut Step) {
+        let view = step.view;
         self.situation = Situation::HandingOver;
         match stored {
             Stored::Damaged(..) => {
-                commands.push(Command::Announce(Announcement::LockChanged { what: "edited by hand" }));
+                step.announce(Announcement::LockChanged { what: "edited by hand" });
             }
             Stored::Absent if matches!(reason, Reason::LockRestored | Reason::LockLost) => {
-                commands.push(Command::Announce(Announcement::LockChanged { what: "deleted" }));
+                step.announce(Announcement::LockChanged { what: "deleted" });
             }
             _ => {}
         }
-        let lost = if view.keeping.shared { self.last.as_ref() } else { None };
+        let lost = if view.keeping.shared { self.lock.last() } else { None };
         let replaced = stored.written().or(lost).cloned();
-        let target = candidate.map(|candidate| candidate.holder(&self.uid));
+        let target = candidate.map(|candidate| candidate.holder(&self.id.uid));
         let holder = target.as_ref().map(|(holder, _)| holder.clone());
         let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
         let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
         let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
-        record.legacy = self.legacy(replaced.as_ref(), view);
+        record.legacy = self.obligations.to_record(replaced.as_ref(), self.lock.record(), view);
         if candidate.is_some() {
-            record.term = self.highest_term.next();
+            record.term = self.terms.highest().next();
             record.term_by_version = view.keeping.shared;
         }
         for (_, stray) in view.strays {
-            let scopes = stray.record().into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
-            add_former(&mut record, scopes);
+            let scopes = stray.record().into_iter().flat_map(Record::scopes);
+            record.add_former(scopes);
         }
         let expected = stored.version();
-        let op = self.next_op();
-        commands.push(Command::WriteRecord { op, key: view.key.clone(), expected, record: record.clone() });
+        let op = step.request(Command::WriteRecord { key: view.key.clone(), expected, record: record.clone() });
         let intent = Intent {
             key: view.key.clone(),
             record,
-            fenced: expected.is_some() && self.fenced == expected,
+            fenced: self.lock.is_fenced(expected),
             replaced,
             purpose: Purpose::Elect(reason),
             target,
         };
+        self.phase = Phase::Writing(op, Box::new(intent));
+    }
+
+    /// The record is right: puts the other pods right, and drops from the record what is cleaned up.
+    pub(super) fn settle(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) {
+        let clean = self.maintain(stored, leader, step);
+        if clean {
+            self.failure = None;
+        }
+        let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return };
+        if clean && !record.former.is_empty() && (leader.is_some() || self.lock.is_fenced(Some(version))) {
+            let tidied = Record {
+                former: Vec::new(),
+                term_by_version: false,
+                generation: step.view.generation,
+                elector: self.id.operator_id.clone(),
+                ..record.clone()
+            };
+            self.amend(record, version, tidied, step);
+        }
+    }
+
+    /// While this cluster leads: whether the record says for how long what is about to be enabled may take to end. If not, it is
+    /// amended first.
+    pub(super) fn announce_obligations(&mut self, record: &Record, version: Version, step: &mut Step) -> bool {
+        let Some(announced) = self.obligations.announced(record, &self.id, step.view) else { return true };
+        if matches!(self.phase, Phase::Idle) {
+            self.amend(record, version, announced, step);
+        }
+        false
+    }
+
+    /// Writes a record that names the same holder in the same term.
+    pub(super) fn amend(&mut self, replaced: &Record, version: Version, record: Record, step: &mut Step) {
+        let (key, expected) = (step.view.key.clone(), Some(version));
+        let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: record.clone() });
+        let (replaced, fenced) = (Some(replaced.clone()), self.lock.is_fenced(expected));
+        let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
@@ -91,20 +108,20 @@ impl Election {
         since: Timestamp,
     ) -> Record {
         let mut record = Record {
-            term: self.highest_term,
+            term: self.terms.highest(),
             term_by_version: false,
             holder,
-            elector: self.elector.clone(),
+            elector: self.id.operator_id.clone(),
             since,
-            election: self.uid.clone(),
+            election: self.id.uid.clone(),
             generation: view.generation,
             scope: view.scope.clone(),
             former: Vec::new(),
             legacy: replaced.and_then(|record| record.legacy.clone()),
         };
         match replaced {
-            Some(replaced) => add_former(&mut record, replaced.former.iter().chain([&replaced.scope])),
-            None => add_former(&mut record, &self.scopes),
+            Some(replaced) => record.add_former(replaced.scopes()),
+            None => record.add_former(self.lock.scopes()),
         }
         record
     }
@@ -113,16 +130,11 @@ impl Election {
         match written {
             RecordOutcome::Written(version) => {
                 self.backoff.reset();
-                if version < self.newest {
-                    // The watch shows already that somebody wrote after us.
-                    return Phase::Idle;
-                }
-                self.newest = version;
-                self.stored = Some(Stored::Record(version, intent.record.clone().at(version)));
-                self.begin(version, *intent)
+                let stored = Stored::Record(version, intent.record.clone().at(version));
+                if self.lock.take_written(version, stored) { self.begin(version, *intent) } else { Phase::Idle }
             }
             RecordOutcome::Conflict => {
-                self.stored = None;
+                self.lock.forget();
                 Phase::Idle
             }
             RecordOutcome::Delayed => {
@@ -133,7 +145,7 @@ impl Election {
             RecordOutcome::Failed(Failure::Unknown(text)) => {
                 // H11: it is read before anything is done.
                 self.fail(Failure::Unknown(text), now);
-                self.stored = None;
+                self.lock.forget();
                 Phase::WriteUnknown(None, intent)
             }
             RecordOutcome::Failed(failure) => {
@@ -147,82 +159,30 @@ impl Election {
     pub(super) fn begin(&mut self, version: Version, intent: Intent) -> Phase {
         let Intent { record, replaced, fenced, purpose, target, key: _ } = intent;
         let record = record.at(version);
-        self.highest_term = self.highest_term.max(record.term);
+        self.terms.see(record.term);
         if purpose == Purpose::Tidy {
             if fenced {
-                self.fenced = Some(version);
+                self.lock.fence(version);
             }
             return Phase::Idle;
         }
-        Phase::HandingOver(Box::new(Handover::new(version, record, replaced, fenced, purpose, target)))
+        Phase::HandingOver(Box::new(Handover::new(&self.id.name, version, record, replaced, fenced, purpose, target)))
     }
 
     pub(super) fn take_read(&mut self, read: Result<Stored, Failure>, now: Instant) {
         match read {
             Ok(stored) => {
                 self.failure = None;
-                let older = stored.version().is_none_or(|version| version < self.newest);
-                if older && self.newest > self.asked_at {
-                    // The watch has brought something newer meanwhile; if not, it is read once more.
-                    return;
-                }
-                if let Some(version) = stored.version().filter(|_| older) {
-                    // What was known when it was asked for was no more: the store was put back, or had hidden it.
-                    self.newest = version;
-                    (self.fenced, self.verified, self.confirmed) = (None, None, None);
-                }
-                if let Some(version) = stored.version() {
-                    self.newest = self.newest.max(version);
-                }
-                self.stored = Some(stored);
+                self.lock.take_read(stored);
             }
             Err(failure) => self.fail(failure, now),
         }
     }
 
-    pub(super) fn read_record(&mut self, view: &View, commands: &mut Vec<Command>) {
-        let op = self.next_op();
-        commands.push(Command::ReadRecord { op, key: view.key.clone() });
-        self.asked_at = self.newest;
+    pub(super) fn read_record(&mut self, step: &mut Step) {
+        let view = step.view;
+        let op = step.request(Command::ReadRecord { key: view.key.clone() });
+        self.lock.note_asked();
         self.phase = Phase::Reading(op);
-    }
-
-    /// H9.
-    pub(super) fn learn_terms(&mut self, view: &View) {
-        let written = self.stored.as_ref().and_then(Stored::written);
-        let recorded = written.map_or(Term::default(), |record| record.term);
-        let mut sure = self.highest_term.max(recorded);
-        // A lock that moves here from another store may have come too far for this one: that is for its user to know.
-        let only_source = sure == Term::default() && self.stored.is_some() && !view.keeping.shared;
-        if view.status_term.is_credible(view.keeping.shared) || only_source {
-            sure = sure.max(view.status_term);
-        }
-        let mut highest = sure;
-        if let Some(Stored::Damaged(_, hint)) = &self.stored {
-            highest = highest.max(sure.raised_by_hint(*hint));
-        }
-        for pod in view.pods.iter().filter(|pod| self.wrote(pod)) {
-            highest = highest.max(term_of(pod).map_or(highest, |term| sure.raised_by_hint(term)));
-        }
-        self.highest_term = highest;
-    }
-
-    /// A tidied record says that nothing is left of what was written before.
-    pub(super) fn learn_scopes(&mut self) {
-        let Some(Stored::Record(_, record)) = &self.stored else { return };
-        if record.election == self.uid {
-            self.last = Some(record.clone());
-        }
-        if record.election == self.uid && !record.former.iter().chain([&record.scope]).eq(&self.scopes) {
-            self.scopes = record.former.iter().chain([&record.scope]).cloned().collect();
-        }
-    }
-}
-
-pub(super) fn add_former<'a>(record: &mut Record, scopes: impl IntoIterator<Item = &'a Scope>) {
-    for scope in scopes {
-        if *scope != record.scope && !record.former.contains(scope) {
-            record.former.push(scope.clone());
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! What an election asks for, as exact lists of commands. The world around it answers at once and truthfully, except where a
 //! scenario says otherwise; its pods are the election's cache too.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use std::time::Duration;
 
@@ -19,10 +19,34 @@ mod workloads;
 
 use super::*;
 use crate::{
-    ElectionRead, JobPlan, Marking, PRIORITY_ANNOTATION, Rival, Selector, SessionLife, SessionParameters,
-    TERM_ANNOTATION, Tenure, Workload, WorkloadOutcome,
+    ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Keeping, Key, Marking, Markings, Node, NotEligible,
+    Outcome, PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife,
+    SessionParameters, TERM_ANNOTATION, Tenure, WhenLost, Workload, WorkloadOutcome,
 };
-use crate::{Markings, Node, NotEligible, PodOutcome, Rules};
+
+/// What follows from a step, one thing at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Effect {
+    Told(Announcement),
+    Request(OpId, Command),
+}
+
+impl Effect {
+    fn op(&self) -> Option<OpId> {
+        match self {
+            Self::Told(_) => None,
+            Self::Request(op, _) => Some(*op),
+        }
+    }
+
+    /// Its outcome where it came to no result.
+    fn failed(&self, failure: Failure) -> Option<Outcome> {
+        match self {
+            Self::Told(_) => None,
+            Self::Request(_, command) => Some(command.failed(failure)),
+        }
+    }
+}
 
 struct Lab {
     election: Election,
@@ -189,9 +213,8 @@ impl Lab {
         self.instead.push_back((of, outcome));
     }
 
-    fn step(&mut self) -> Vec<Command> {
+    fn step(&mut self) -> Vec<Effect> {
         let pods: Vec<&Pod> = self.pods.values().filter(|pod| !self.unseen.contains(&pod.name)).collect();
-        let nodes = &self.nodes;
         let key = Key::lease("", "k");
         let view = View {
             now: self.now,
@@ -209,35 +232,34 @@ impl Lab {
             jobs: &self.jobs,
             wind_down: self.wind_down,
             pods: &pods,
-            node: &|name| nodes.get(name),
+            nodes: &self.nodes,
             probe_failed: self.probe_failed.as_ref(),
             strays: &self.strays,
             keeping: self.keeping,
         };
-        let commands = self.election.step(&view);
-        for op in commands.iter().filter_map(Command::op) {
-            assert!(op > self.last_op, "{op:?} was given before: {commands:#?}");
-            self.last_op = op;
-        }
-        for command in &commands {
-            let words = in_words(command);
+        let effects = self.election.step(&view);
+        for (op, command) in &effects.requests {
+            assert!(*op > self.last_op, "{op:?} was given before: {effects:#?}");
+            self.last_op = *op;
+            let words = request(command);
             let leads = ["Promote ", "Enable ", "CreateJob "].iter().any(|begin| words.starts_with(begin));
             assert_eq!(command.promotes(), leads, "{words}");
         }
-        commands
+        let told = effects.announcements.into_iter().map(Effect::Told);
+        told.chain(effects.requests.into_iter().map(|(op, command)| Effect::Request(op, command))).collect()
     }
 
     /// Steps and answers until nothing more is asked for; returns all that was, in words.
     fn run(&mut self) -> Vec<String> {
         let mut all = Vec::new();
         for _ in 0..20 {
-            let commands = self.step();
-            if commands.is_empty() {
+            let effects = self.step();
+            if effects.is_empty() {
                 return all;
             }
-            for command in commands {
-                let words = in_words(&command);
-                if let Some((op, outcome)) = self.answer(&command, &words) {
+            for effect in effects {
+                let words = in_words(&effect);
+                if let Some((op, outcome)) = self.answer(&effect, &words) {
                     self.election.take(op, outcome, self.now);
                 }
                 all.push(words);
@@ -246,42 +268,51 @@ impl Lab {
         panic!("it goes on and on: {all:#?}")
     }
 
-    fn answer(&mut self, command: &Command, words: &str) -> Option<(OpId, Outcome)> {
-        let (op, outcome) = match command {
-            Command::ReadRecord { op, .. } => (*op, Outcome::RecordRead(Ok(self.stored.clone()))),
-            Command::WriteRecord { op, expected, record, .. } if self.stored.version() == *expected => {
+    fn answer(&mut self, effect: &Effect, words: &str) -> Option<(OpId, Outcome)> {
+        let Effect::Request(op, command) = effect else { return None };
+        let outcome = self.answer_truly(command);
+        match self.instead.front() {
+            Some((of, _)) if words.starts_with(of) => Some((*op, self.instead.pop_front()?.1)),
+            _ => Some((*op, outcome)),
+        }
+    }
+
+    fn answer_truly(&mut self, command: &Command) -> Outcome {
+        match command {
+            Command::ReadRecord { .. } => Outcome::RecordRead(Ok(self.stored.clone())),
+            Command::WriteRecord { expected, record, .. } if self.stored.version() == *expected => {
                 let version = self.next_version();
                 self.stored = Stored::Record(version, record.clone().at(version));
-                (*op, Outcome::RecordWritten(RecordOutcome::Written(version)))
+                Outcome::RecordWritten(RecordOutcome::Written(version))
             }
-            Command::WriteRecord { op, .. } => (*op, Outcome::RecordWritten(RecordOutcome::Conflict)),
-            Command::ReleaseRecord { op, .. } => {
+            Command::WriteRecord { .. } => Outcome::RecordWritten(RecordOutcome::Conflict),
+            Command::ReleaseRecord { .. } => {
                 let version = self.next_version();
                 self.stored = Stored::Free(version, self.stored.record().cloned(), None);
-                (*op, Outcome::RecordWritten(RecordOutcome::Written(version)))
+                Outcome::RecordWritten(RecordOutcome::Written(version))
             }
-            Command::DeleteRecord { op, version, .. } => {
+            Command::DeleteRecord { version, .. } => {
                 self.stored = Stored::Absent;
-                (*op, Outcome::RecordWritten(RecordOutcome::Written(*version)))
+                Outcome::RecordWritten(RecordOutcome::Written(*version))
             }
-            Command::ReadElection { op } => (*op, Outcome::ElectionRead(Ok(self.present.clone()))),
-            Command::ListLocks { op } => (*op, Outcome::LocksListed(Ok(self.locks.clone()))),
-            Command::ListPods { op, selectors } => {
+            Command::ReadElection => Outcome::ElectionRead(Ok(self.present.clone())),
+            Command::ListLocks => Outcome::LocksListed(Ok(self.locks.clone())),
+            Command::ListPods { selectors } => {
                 assert!(!selectors.is_empty() && !selectors.contains(&Selector::default()), "all pods: {selectors:?}");
                 let listed = self.pods.values().filter(|pod| selectors.iter().any(|s| s.matches(&pod.labels)));
-                (*op, Outcome::PodsListed(Ok(listed.cloned().collect())))
+                Outcome::PodsListed(Ok(listed.cloned().collect()))
             }
-            Command::ReadPod { op, name } => (*op, Outcome::PodRead(Ok(self.pods.get(name).cloned()))),
+            Command::ReadPod { name } => Outcome::PodRead(Ok(self.pods.get(name).cloned())),
             Command::WritePod(write) => {
                 let mut pod = self.pods[&write.name].clone();
                 if pod.version != write.version {
-                    return Some((write.op, Outcome::PodWritten(PodOutcome::Conflict)));
+                    return Outcome::PodWritten(PodOutcome::Conflict);
                 }
                 patch(&mut pod.labels, &write.patch.labels);
                 patch(&mut pod.annotations, &write.patch.annotations);
-                (write.op, Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod)))))
+                Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod))))
             }
-            Command::ReadWorkloads { op, .. } => {
+            Command::ReadWorkloads { .. } => {
                 if let Some(there) = self.unseen_workloads.take() {
                     let shown = self.workloads.take().into_iter().flatten();
                     // The answer has what was written last, and what is started by others.
@@ -292,23 +323,18 @@ impl Lab {
                     });
                     self.workloads = Some(found.collect());
                 }
-                (*op, Outcome::WorkloadsRead(Ok(Vec::new())))
+                Outcome::WorkloadsRead(Ok(Vec::new()))
             }
-            Command::WriteWorkload(write) => (write.op, Outcome::WorkloadWritten(self.write_workload(write))),
-            Command::DeleteRunning { op, id, .. } | Command::DeleteJob { op, id, .. } => {
-                (*op, Outcome::WorkloadWritten(self.end_workload(id)))
+            Command::WriteWorkload(write) => Outcome::WorkloadWritten(self.write_workload(write)),
+            Command::DeleteRunning { id, .. } | Command::DeleteJob { id, .. } => {
+                Outcome::WorkloadWritten(self.end_workload(id))
             }
-            Command::CreateJob { op, id, claim, .. } => (*op, Outcome::WorkloadWritten(self.create_job(id, claim))),
-            Command::NoteJob { op, plan, term } => {
+            Command::CreateJob { id, claim, .. } => Outcome::WorkloadWritten(self.create_job(id, claim)),
+            Command::NoteJob { plan, term } => {
                 let noted = self.jobs.iter_mut().find(|known| known.name == *plan);
                 noted.expect("the plan is known").started = Some(*term);
-                (*op, Outcome::WorkloadWritten(WorkloadOutcome::Done))
+                Outcome::WorkloadWritten(WorkloadOutcome::Done)
             }
-            Command::Announce(_) => return None,
-        };
-        match self.instead.front() {
-            Some((of, _)) if words.starts_with(of) => Some((op, self.instead.pop_front()?.1)),
-            _ => Some((op, outcome)),
         }
     }
 }
@@ -322,7 +348,14 @@ fn patch(to: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<Stri
     }
 }
 
-fn in_words(command: &Command) -> String {
+fn in_words(effect: &Effect) -> String {
+    match effect {
+        Effect::Told(announcement) => told(announcement),
+        Effect::Request(_, command) => request(command),
+    }
+}
+
+fn request(command: &Command) -> String {
     match command {
         Command::ReadRecord { .. } => "ReadRecord".into(),
         Command::WriteRecord { record, .. } => {
@@ -332,27 +365,14 @@ fn in_words(command: &Command) -> String {
         }
         Command::ReleaseRecord { .. } => "ReleaseRecord".into(),
         Command::DeleteRecord { .. } => "DeleteRecord".into(),
-        Command::ReadElection { .. } => "ReadElection".into(),
-        Command::ListLocks { .. } => "ListLocks".into(),
+        Command::ReadElection => "ReadElection".into(),
+        Command::ListLocks => "ListLocks".into(),
         Command::ListPods { .. } => "ListPods".into(),
         Command::ReadPod { name, .. } => format!("ReadPod {name}"),
         Command::WritePod(write) => match write.patch.annotations.get(TERM_ANNOTATION) {
             Some(Some(term)) => format!("{:?} {} {term}", write.change, write.name),
             _ => format!("{:?} {}", write.change, write.name),
         },
-        Command::Announce(Announcement::Transition(transition)) => {
-            let leader =
-                transition.leader.as_ref().map_or("nobody", |leader| leader.pod.as_deref().unwrap_or("cluster"));
-            format!("Transition {leader} {}", transition.reason.word())
-        }
-        Command::Announce(Announcement::LabelDrift { pod, .. }) => format!("LabelDrift {pod}"),
-        Command::Announce(Announcement::LabelsRefused { pod, .. }) => format!("LabelsRefused {pod}"),
-        Command::Announce(Announcement::LabelsLeft { pod, .. }) => format!("LabelsLeft {pod}"),
-        Command::Announce(Announcement::LedElsewhere(rival)) => {
-            format!("LedElsewhere {}", rival.cluster.as_deref().unwrap_or("?"))
-        }
-        Command::Announce(Announcement::LockChanged { what }) => format!("LockChanged {what}"),
-        Command::Announce(Announcement::Workload(id, change)) => format!("{change:?} {id}"),
         Command::WriteWorkload(write) => {
             let what = match &write.claim {
                 None => "Release",
@@ -366,6 +386,24 @@ fn in_words(command: &Command) -> String {
         Command::DeleteJob { id, .. } => format!("DeleteJob {id}"),
         Command::CreateJob { id, .. } => format!("CreateJob {id}"),
         Command::NoteJob { plan, term, .. } => format!("NoteJob {plan} {term}"),
+    }
+}
+
+fn told(announcement: &Announcement) -> String {
+    match announcement {
+        Announcement::Transition(transition) => {
+            let leader =
+                transition.leader.as_ref().map_or("nobody", |leader| leader.pod.as_deref().unwrap_or("cluster"));
+            format!("Transition {leader} {}", transition.reason.word())
+        }
+        Announcement::LabelDrift { pod, .. } => format!("LabelDrift {pod}"),
+        Announcement::LabelsRefused { pod, .. } => format!("LabelsRefused {pod}"),
+        Announcement::LabelsLeft { pod, .. } => format!("LabelsLeft {pod}"),
+        Announcement::LedElsewhere(rival) => {
+            format!("LedElsewhere {}", rival.cluster.as_deref().unwrap_or("?"))
+        }
+        Announcement::LockChanged { what } => format!("LockChanged {what}"),
+        Announcement::Workload(id, change) => format!("{change:?} {id}"),
     }
 }
 
@@ -765,7 +803,7 @@ fn a_record_of_an_earlier_election_is_replaced_only_by_the_present_one() {
 fn a_foreign_lock_is_looked_at_more_and_more_seldom() {
     let mut lab = Lab::led(1).restarted();
     lab.stored = Stored::Foreign("theirs".into());
-    lab.election.stored = Some(lab.stored.clone());
+    lab.election.lock = Lock::new(Some((lab.stored.version().unwrap_or_default(), lab.stored.clone())));
     assert_eq!(lab.run(), NOTHING);
     assert_eq!(*lab.election.situation(), Situation::Foreign("theirs".into()));
     let first = lab.election.wake().unwrap();
@@ -790,12 +828,12 @@ fn a_pod_that_is_gone_is_not_tried_again_while_the_cache_still_shows_it() {
 fn an_answer_that_is_older_than_the_watch_is_not_believed() {
     let mut lab = Lab::led(2);
     let (before, record) = (lab.stored.clone(), lab.record());
-    lab.election.stored = None;
+    lab.election.lock.forget();
     let command = lab.step().remove(0);
     assert_eq!(in_words(&command), "ReadRecord");
     let newer = Record { elector: "other".into(), term: Term(2), ..record };
     lab.store(|version| Stored::Record(version, newer.clone()));
-    let Command::ReadRecord { op, .. } = command else { panic!("{command:?}") };
+    let Effect::Request(op, Command::ReadRecord { .. }) = command else { panic!("{command:?}") };
     lab.election.take(op, Outcome::RecordRead(Ok(before)), lab.now);
     assert_eq!(lab.election.record(), Some(&newer));
 }
@@ -813,11 +851,11 @@ fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
         for command in lab.step() {
             let words = in_words(&command);
             let outcome = match &command {
-                Command::WriteRecord { op, key, record, .. } if key.name == "old" => {
+                Effect::Request(op, Command::WriteRecord { key, record, .. }) if key.name == "old" => {
                     lab.locks = vec![(key.clone(), Stored::Record(Version(500), record.clone()))];
                     Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
                 }
-                Command::DeleteRecord { op, version, .. } => {
+                Effect::Request(op, Command::DeleteRecord { version, .. }) => {
                     assert_eq!(*version, Version(500));
                     Some((*op, Outcome::RecordWritten(RecordOutcome::Written(*version))))
                 }
@@ -847,7 +885,7 @@ fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_an
         for command in lab.step() {
             let words = in_words(&command);
             let outcome = match &command {
-                Command::WriteRecord { op, key, expected, record } if key.name == "old" => {
+                Effect::Request(op, Command::WriteRecord { key, expected, record }) if key.name == "old" => {
                     assert_eq!((*expected, &record.holder), (Some(Version(400)), &None));
                     assert!(!all.iter().any(|words: &String| words.starts_with("Promote")), "{all:#?}");
                     lab.locks = vec![(key.clone(), Stored::Record(Version(500), record.clone()))];
@@ -1234,9 +1272,9 @@ fn a_pod_that_can_not_be_labelled_does_not_hold_up_the_demotion_of_the_leader() 
         lab.edit("p1", |pod| drop(pod.labels.remove("role")));
         for _ in 0..steps {
             for command in lab.step() {
-                if let Command::WritePod(write) = &command {
+                if let Effect::Request(op, Command::WritePod(_)) = &command {
                     let refused = PodOutcome::Failed(Failure::Refused("a policy".into()));
-                    lab.election.take(write.op, Outcome::PodWritten(refused), lab.now);
+                    lab.election.take(*op, Outcome::PodWritten(refused), lab.now);
                 }
             }
             lab.now = lab.now + Duration::from_millis(100);

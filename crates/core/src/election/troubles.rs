@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::view::View;
 use crate::backoff::Backoff;
+use crate::view::View;
 use crate::{Failure, Instant, Pod, PodChange, Uid};
 
 /// After so many refusals in a row other pods go first, and the user is told.

@@ -4,19 +4,14 @@
 //! API server; so whoever has not surely got the lock shows no leader, whatever else is wanted of the election, and takes the lock
 //! again only after that.
 
-use super::decide::Decision;
-use super::view::{Desired, Situation, View, WhenLost};
-use super::workloads::Course;
-use super::{Election, Phase};
-use crate::{Announcement, Command, Holder, Instant, Reason, Record, RecordOutcome, Rival, Stored, Tenure, Transition};
-
-/// A leader that is being demoted because the lock is not surely held any more.
-#[derive(Clone, Debug)]
-pub(super) struct Losing {
-    holder: Holder,
-    since: Instant,
-    reason: Reason,
-}
+use super::Election;
+use super::fitness::Decision;
+use super::phase::{Losing, Phase};
+use super::workloads::{Circumstances, Target, has_enabled};
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::{Desired, Situation, View, WhenLost};
+use crate::{Announcement, Command, Instant, Reason, Record, RecordOutcome, Rival, Stored, Tenure, Transition};
 
 /// What keeps every pod of this cluster from showing the leader's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +24,8 @@ pub(super) struct Unheld {
 
 impl Election {
     /// Why no pod may show the leader's label now, whatever is wanted; `None`: the lock is held, or nothing is known of it yet.
-    pub(super) fn unheld(&self, view: &View) -> Option<Unheld> {
+    pub(super) fn unheld(&self, step: &Step) -> Option<Unheld> {
+        let view = step.view;
         let keeping = view.keeping;
         if !keeping.shared {
             return None;
@@ -39,14 +35,12 @@ impl Election {
         let rewound = view.now < keeping.not_before;
         // Each observation names the cause that it knows of, whichever comes first.
         let unreliable = match keeping.tenure {
-            tenure if tenure.lasts(view.now) => {
-                (rewound && !self.shows_leadership(view)).then_some(Reason::StoreRewound)
-            }
+            tenure if tenure.lasts(view.now) => (rewound && !shows_leadership(step)).then_some(Reason::StoreRewound),
             _ if rewound => Some(Reason::StoreRewound),
             Tenure::Ended => Some(Reason::LockLost),
             _ => Some(Reason::StoreLost),
         };
-        match (&self.stored, unreliable) {
+        match (self.lock.stored(), unreliable) {
             (Some(Stored::Held(..)), _) => Some(Unheld { reason: Reason::LockTaken, known: true }),
             (_, Some(reason)) if demote => Some(Unheld { reason, known: false }),
             (Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)), _) if demote => {
@@ -57,44 +51,20 @@ impl Election {
         }
     }
 
-    /// Whether a pod or a workload shows that this cluster leads.
-    fn shows_leadership(&self, view: &View) -> bool {
-        shows_leader(view) || self.has_enabled(view)
-    }
-
     /// Whether a pod shows that it leads, or may do so because of a promotion whose outcome is not known.
     fn somebody_may_lead(&self, view: &View) -> bool {
         shows_leader(view) || !self.promotions.is_empty()
     }
 
-    /// C6: remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
-    pub(super) fn note_rival(&mut self, view: &View) {
-        match &self.stored {
-            // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
-            Some(Stored::Held(_, rival))
-                if rival.cluster.is_none()
-                    && self.led_by_rival.as_ref().is_some_and(|session| rival.session.contains(session.as_str())) =>
-            {
-                self.vanished = None;
-            }
-            Some(Stored::Held(_, rival)) => {
-                let leads = rival.holder.is_some().then(|| rival.session.clone());
-                (self.led_by_rival, self.vanished) = (leads, None);
-            }
-            Some(Stored::Absent) if self.led_by_rival.is_some() => drop(self.vanished.get_or_insert(view.now)),
-            // Consul has its own delay for a lock whose session has ended.
-            Some(_) => (self.led_by_rival, self.vanished) = (None, None),
-            None => {}
-        }
-    }
-
     /// C3: takes the leader's label off. Never held up by a store that does not answer.
-    pub(super) fn stand_down(&mut self, unheld: Unheld, view: &View, commands: &mut Vec<Command>) {
+    pub(super) fn stand_down(&mut self, unheld: Unheld, step: &mut Step) {
+        let view = step.view;
         let Unheld { reason, known } = unheld;
         if view.desired == Desired::Withdraw {
-            self.suspend_jobs(view, commands);
+            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, view.now);
+            self.workloads.suspend_jobs(around, step);
         }
-        self.let_nothing_run();
+        self.workloads.let_nothing_run();
         if matches!(&self.phase, Phase::HandingOver(handover) if handover.target().is_some()) {
             // Nobody is promoted any more. If that was sent already, it is made to fail.
             self.phase = Phase::Idle;
@@ -105,10 +75,9 @@ impl Election {
         if !known && view.desired != Desired::Withdraw {
             // What comes back to commands that are under way is not waited for: all is read again when the store is back.
             self.phase = Phase::Idle;
-            self.stored = None;
+            self.lock.forget();
         }
-        self.fenced = None;
-        self.verified = None;
+        self.lock.distrust();
         if let Some((_, holder, _)) = self.leader.take() {
             self.losing.get_or_insert(Losing { holder, since: view.now, reason });
         }
@@ -116,31 +85,31 @@ impl Election {
             // That is why the lock or its session was seen to be gone.
             losing.reason = reason;
         }
-        let stored = self.stored.clone().unwrap_or(Stored::Absent);
-        self.maintain(&stored, None, view, commands);
+        let stored = self.lock.stored().cloned().unwrap_or(Stored::Absent);
+        self.maintain(&stored, None, step);
         // One that is refused may not touch what belongs to another, and one that is paused nothing new.
         let untouched =
             (known && reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);
-        let course = if untouched { Course::Await } else { Course::Follow };
+        let target = if untouched { Target::Await } else { Target::Follow };
         if view.desired != Desired::Withdraw {
-            self.steer(course, view, commands);
+            self.reconcile(target, step);
         }
-        if self.somebody_may_lead(view) || self.lets_run(course, view) {
+        if self.somebody_may_lead(view) || self.workloads.lets_run(target, step) {
             // Nothing is told of who leads elsewhere before nobody leads here.
             self.situation = Situation::HandingOver;
             return;
         }
         if let Some(Losing { holder, since, reason }) = self.losing.take() {
-            commands.push(Command::Announce(Announcement::Transition(Transition {
-                term: self.highest_term,
+            step.announce(Announcement::Transition(Transition {
+                term: self.terms.highest(),
                 leader: None,
                 previous: Some(holder),
                 reason,
                 took: view.now.since(since),
-            })));
+            }));
         }
         if let Stored::Held(_, rival) = stored {
-            self.follow(rival, commands);
+            self.follow(rival, step);
         } else if !known {
             self.situation = match reason {
                 Reason::LockLost => Situation::LockLost,
@@ -150,20 +119,21 @@ impl Election {
         }
     }
 
-    fn follow(&mut self, rival: Rival, commands: &mut Vec<Command>) {
-        self.last = None;
+    fn follow(&mut self, rival: Rival, step: &mut Step) {
+        self.lock.forget_last();
         self.failure = None;
-        self.highest_term = self.highest_term.max(rival.term);
+        self.terms.see(rival.term);
         let known = matches!(&self.situation, Situation::LedElsewhere(known) if *known == rival);
         if !known {
-            commands.push(Command::Announce(Announcement::LedElsewhere(rival.clone())));
+            step.announce(Announcement::LedElsewhere(rival.clone()));
         }
         self.situation = Situation::LedElsewhere(rival);
     }
 
     /// C3, W3: the lock is nobody's: takes it, if there is somebody to lead.
-    pub(super) fn take_lock(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
-        let shows = self.somebody_may_lead(view) || self.lets_run(Course::Await, view);
+    pub(super) fn take_lock(&mut self, stored: &Stored, step: &mut Step) {
+        let view = step.view;
+        let shows = self.somebody_may_lead(view) || self.workloads.lets_run(Target::Await, step);
         if shows && view.keeping.when_lost == WhenLost::Demote {
             return;
         }
@@ -171,66 +141,72 @@ impl Election {
             self.situation = Situation::Vacant;
             return;
         }
-        if let Some(until) = self.vanished.map(|since| since + view.keeping.grace)
+        if let Some(until) = self.rivals.vanished_until(view)
             && view.now < until
         {
             // Somebody deleted it, or the store was put back. The other cluster may not know yet.
             self.situation = Situation::LockLost;
-            self.wake_at(until);
+            step.wake_at(Timer::LockVanished, until);
             return;
         }
-        let own = stored.written().filter(|record| record.election == self.uid).or(self.last.as_ref()).cloned();
-        match self.decide(own.as_ref(), view) {
-            Decision::Keep(candidate) => self.write(stored, Some(candidate), Reason::LockLost, view, commands),
-            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, view, commands),
+        let own = stored.written().filter(|record| record.election == self.id.uid).or(self.lock.last()).cloned();
+        match self.fitness.decide(own.as_ref(), &self.troubles, step) {
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate) => {
+                self.write(stored, Some(candidate), Reason::LockLost, step);
+            }
+            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
             Decision::Wait(why, until) => {
                 self.situation = Situation::Recovering(why, until);
-                self.wake_at(until);
+                step.wake_at(Timer::Recovery, until);
             }
             Decision::Vacate(_) | Decision::Nobody => {
                 self.situation = Situation::Vacant;
-                self.maintain(stored, None, view, commands);
-                self.steer(Course::Follow, view, commands);
+                self.maintain(stored, None, step);
+                self.reconcile(Target::Follow, step);
             }
         }
     }
 
     /// C5, W3: nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
-    pub(super) fn release(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) {
+    pub(super) fn release(&mut self, stored: &Stored, step: &mut Step) {
+        let view = step.view;
         let Stored::Record(version, record) = stored else { return };
-        let unsettled = record.holder.is_some() || self.somebody_may_lead(view) || self.lets_run(Course::Follow, view);
+        let unsettled =
+            record.holder.is_some() || self.somebody_may_lead(view) || self.workloads.lets_run(Target::Follow, step);
         if !view.keeping.shared || unsettled || !matches!(self.phase, Phase::Idle) {
             return;
         }
-        if self.winds_down(view) {
+        if self.workloads.winds_down(step) {
             return;
         }
-        if let Some(ended) = self.ended(record, view) {
-            if !self.inspects(view, commands) {
-                self.amend(record, *version, ended, view, commands);
+        if let Some(ended) = self.obligations.ended(record, &self.id, view) {
+            match self.workloads.inspect(step) {
+                Some(op) => self.phase = Phase::Inspecting(op),
+                None => self.amend(record, *version, ended, step),
             }
             return;
         }
-        let op = self.next_op();
-        commands.push(Command::ReleaseRecord { op, key: view.key.clone(), version: *version });
+        let op = step.request(Command::ReleaseRecord { key: view.key.clone(), version: *version });
         self.phase = Phase::Releasing(op, Box::new(record.clone()));
     }
 
     pub(super) fn take_released(&mut self, record: Record, released: RecordOutcome, now: Instant) {
-        self.stored = None;
+        self.lock.forget();
         match released {
             RecordOutcome::Written(version) => {
                 self.backoff.reset();
-                if version >= self.newest {
-                    self.newest = version;
-                    self.stored = Some(Stored::Free(version, Some(record), None));
-                }
+                self.lock.take_written(version, Stored::Free(version, Some(record), None));
             }
             RecordOutcome::Conflict => {}
             RecordOutcome::Delayed => self.backoff.delay_shortly(now),
             RecordOutcome::Failed(failure) => self.fail(failure, now),
         }
     }
+}
+
+/// Whether a pod or a workload shows that this cluster leads.
+fn shows_leadership(step: &Step) -> bool {
+    shows_leader(step.view) || has_enabled(step)
 }
 
 fn shows_leader(view: &View) -> bool {

@@ -1,193 +1,224 @@
-//! Outside of handovers: puts right what is written on the other pods, and rids the record of what is cleaned up.
+//! Outside of handovers: puts right what is written on the other pods.
 
-use super::records::Intent;
-use super::view::View;
-use super::{Election, Phase};
-use crate::handover::{Purpose, not_a_conflict};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::promotions::Promotions;
+use super::troubles::Troubles;
+use crate::handover::not_a_conflict;
+use crate::step::Step;
+use crate::timers::Timer;
 use crate::{
-    Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, Record, Stored, Uid,
-    Version, WritePod,
+    Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Stored,
+    Term, Uid, WritePod,
 };
 
-/// A write to a pod outside of a handover, whose outcome is awaited.
-#[derive(Clone, Debug)]
+/// Writes to pods outside of handovers, and what they told of the pods.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Upkeep {
+    writes: BTreeMap<Uid, Write>,
+    /// Pods that are no more, though the cache may still show them.
+    gone: BTreeSet<Uid>,
+}
+
+/// A write whose outcome is awaited.
+#[derive(Clone, Debug)]
+struct Write {
     /// Whether the pod shows the leader's label.
     demotes: bool,
-    write: WritePod,
-    state: UpkeepState,
+    asked: WritePod,
+    state: WriteState,
 }
 
 #[derive(Clone, Debug)]
-enum UpkeepState {
-    Writing,
+enum WriteState {
+    Writing(OpId),
     /// The pod is not what the cache shows.
     Unread,
     Reading(OpId),
 }
 
-impl Upkeep {
-    /// A write that was just sent.
-    pub(super) fn new(write: WritePod, demotes: bool) -> Self {
-        Self { demotes, write, state: UpkeepState::Writing }
-    }
-
-    pub(super) fn awaits(&self, op: OpId) -> bool {
-        match &self.state {
-            UpkeepState::Writing => self.write.op == op,
-            UpkeepState::Unread => false,
-            UpkeepState::Reading(expected) => *expected == op,
-        }
-    }
+/// What pods are brought to.
+pub(super) struct Wanted<'a> {
+    /// The lock, as last known.
+    pub(super) stored: &'a Stored,
+    /// The highest term.
+    pub(super) term: Term,
+    /// What earlier specs wrote, and may still be there.
+    pub(super) former: &'a [Markings],
+    /// This pod stays as it is.
+    pub(super) leader: Option<&'a Pod>,
 }
 
-impl Election {
-    /// The record is right: puts the other pods right, and drops from the record what is cleaned up.
-    pub(super) fn settle(&mut self, stored: &Stored, leader: Option<&Pod>, view: &View, commands: &mut Vec<Command>) {
-        let clean = self.maintain(stored, leader, view, commands);
-        if clean {
-            self.failure = None;
-        }
-        let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return };
-        if clean && !record.former.is_empty() && (leader.is_some() || self.fenced == Some(version)) {
-            let tidied = Record {
-                former: Vec::new(),
-                term_by_version: false,
-                generation: view.generation,
-                elector: self.elector.clone(),
-                ..record.clone()
-            };
-            self.amend(record, version, tidied, view, commands);
-        }
+/// Why a write failed, and what the user is to be told of that.
+pub(super) struct WriteFailure {
+    pub(super) failure: Failure,
+    pub(super) told: Option<Announcement>,
+}
+
+impl Upkeep {
+    /// A pod is no more, whatever the cache shows.
+    pub(super) fn note_gone(&mut self, pod: Uid) {
+        self.gone.insert(pod);
     }
 
-    /// Writes a record that names the same holder in the same term.
-    pub(super) fn amend(
-        &mut self,
-        replaced: &Record,
-        version: Version,
-        record: Record,
-        view: &View,
-        commands: &mut Vec<Command>,
-    ) {
-        let op = self.next_op();
-        let (key, expected) = (view.key.clone(), Some(version));
-        commands.push(Command::WriteRecord { op, key: key.clone(), expected, record: record.clone() });
-        let (replaced, fenced) = (Some(replaced.clone()), self.fenced == expected);
-        let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None };
-        self.phase = Phase::Writing(op, Box::new(intent));
+    /// The pods that are no more.
+    pub(super) fn gone(&self) -> &BTreeSet<Uid> {
+        &self.gone
     }
 
-    /// Puts right what is written on all pods but the leader; returns whether nothing was left to do.
+    /// Forgets pods that the cache does not show any more.
+    pub(super) fn retain(&mut self, pods: &[&Pod]) {
+        self.gone.retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
+    }
+
+    /// Puts right what is written on all pods but the leader. Returns whether nothing was left to do.
     pub(super) fn maintain(
         &mut self,
-        stored: &Stored,
-        leader: Option<&Pod>,
-        view: &View,
-        commands: &mut Vec<Command>,
+        wanted: &Wanted,
+        promotions: &mut Promotions,
+        troubles: &Troubles,
+        step: &mut Step,
     ) -> bool {
-        // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
-        let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
-        let scopes = records.flat_map(|record| record.former.iter().chain([&record.scope])).chain(&self.scopes);
-        let former: Vec<Markings> =
-            scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
-        let term = self.highest_term;
-        let mut clean = !self.reread(commands);
-        self.fence_promotions(leader, &former, view, commands);
-        clean &= !leader.is_some_and(|leader| self.troubles.has(&leader.uid, PodChange::Promote));
+        let &Wanted { stored, term, former, leader } = wanted;
+        let Step { id, view, .. } = *step;
+        let mut clean = !self.reread(step);
+        promotions.fence(leader, former, term, step);
+        clean &= !leader.is_some_and(|leader| troubles.has(&leader.uid, PodChange::Promote));
+        let markings = &view.scope.markings;
         for pod in view.pods.iter().copied().filter(|pod| leader.is_none_or(|leader| leader.uid != pod.uid)) {
-            if self.maintenance.contains_key(&pod.uid) || self.promotions.contains(&pod.uid) {
+            if self.writes.contains_key(&pod.uid) || promotions.contains(&pod.uid) {
                 clean = false;
                 continue;
             }
-            let markings = &view.scope.markings;
-            let (change, patch) = if view.scope.selector.matches(&pod.labels) {
-                let leaves = (pod.deleting || pod.finished) && !markings.shows_leader(pod);
-                let leftover = former.iter().any(|old| old.has_leftover(pod, markings));
-                if (leaves || markings.is_follower(pod)) && !leftover {
-                    continue;
-                }
-                (PodChange::Demote, markings.demotion(&self.name, term, &former))
-            } else {
-                let all: Vec<&Markings> = former.iter().chain([markings]).collect();
-                if !self.wrote(pod) {
-                    continue;
-                }
-                (PodChange::Remove, Markings::removal(&all, pod))
-            };
-            if patch.is_empty() {
-                continue;
-            }
+            let leftover = former.iter().any(|old| old.has_leftover(pod, markings));
+            let Some((change, patch)) = needed(pod, term, former, leftover, step) else { continue };
             clean = false;
             let urgent = markings.shows_leader(pod);
-            if let Some(until) = self.troubles.waits(&pod.uid, change, urgent, view.now) {
-                self.wake_at(until);
+            if let Some(until) = troubles.waits(&pod.uid, change, urgent, view.now) {
+                step.wake_at(Timer::PodRetry, until);
                 continue;
             }
-            let unexpected = urgent || (self.wrote(pod) && !former.iter().any(|old| old.has_leftover(pod, markings)));
-            let told = self.troubles.has(&pod.uid, change);
-            if change == PodChange::Demote && unexpected && !told && record_is_settled(stored) {
-                commands.push(drift(pod));
+            let unexpected = urgent || (id.wrote(pod) && !leftover);
+            let told = troubles.has(&pod.uid, change);
+            if change == PodChange::Demote && unexpected && !told && names_holder(stored) {
+                step.announce(drift(pod));
             }
-            let write = WritePod::new(self.next_op(), change, pod, patch);
-            self.maintenance.insert(pod.uid.clone(), Upkeep::new(write.clone(), urgent));
-            commands.push(Command::WritePod(write));
+            self.write(WritePod::new(change, pod, patch), urgent, step);
         }
         clean
     }
 
-    /// Asks for the pods that are not what the cache shows; returns whether there are any.
-    pub(super) fn reread(&mut self, commands: &mut Vec<Command>) -> bool {
-        let ops = &mut self.ops;
-        for upkeep in self.maintenance.values_mut() {
-            if let UpkeepState::Unread = upkeep.state {
-                *ops += 1;
-                commands.push(Command::ReadPod { op: OpId(*ops), name: upkeep.write.name.clone() });
-                upkeep.state = UpkeepState::Reading(OpId(*ops));
+    /// Takes off what was written under these markings, of an election that goes.
+    pub(super) fn remove(&mut self, written: &[&Markings], troubles: &Troubles, step: &mut Step) {
+        let Step { id, view, .. } = *step;
+        self.reread(step);
+        for pod in view.pods.iter().copied() {
+            if !id.wrote(pod) || self.writes.contains_key(&pod.uid) || troubles.is_left(pod, view) {
+                continue;
             }
+            if let Some(until) = troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
+                step.wake_at(Timer::PodRetry, until);
+                continue;
+            }
+            self.write(WritePod::new(PodChange::Remove, pod, Markings::removal(written, pod)), false, step);
         }
-        !self.maintenance.is_empty()
     }
 
-    pub(super) fn take_maintenance(&mut self, uid: Uid, outcome: Outcome, now: Instant) {
-        let Some(upkeep) = self.maintenance.remove(&uid) else { return };
-        let change = upkeep.write.change;
-        match outcome {
-            Outcome::PodWritten(PodOutcome::Written(pod)) => match upkeep.write.patch.lacks(&pod) {
-                None => self.troubles.forget(&uid, change),
-                Some(what) => self.note_trouble(&upkeep, Failure::Rewritten(what), now),
+    fn write(&mut self, write: WritePod, demotes: bool, step: &mut Step) {
+        let op = step.request(Command::WritePod(write.clone()));
+        self.writes.insert(write.uid.clone(), Write { demotes, asked: write, state: WriteState::Writing(op) });
+    }
+
+    /// Asks for the pods that are not what the cache shows. Returns whether any write is awaited.
+    fn reread(&mut self, step: &mut Step) -> bool {
+        for write in self.writes.values_mut() {
+            if let WriteState::Unread = write.state {
+                write.state = WriteState::Reading(step.request(Command::ReadPod { name: write.asked.name.clone() }));
+            }
+        }
+        !self.writes.is_empty()
+    }
+
+    /// The pod for which this outcome is awaited.
+    pub(super) fn awaits(&self, op: OpId) -> Option<Uid> {
+        let awaits = |write: &Write| match &write.state {
+            WriteState::Unread => false,
+            WriteState::Writing(expected) | WriteState::Reading(expected) => *expected == op,
+        };
+        self.writes.iter().find(|(_, write)| awaits(write)).map(|(uid, _)| uid.clone())
+    }
+
+    /// Takes an outcome that is awaited for a pod. Returns what failed.
+    pub(super) fn take(
+        &mut self,
+        uid: Uid,
+        outcome: Outcome,
+        troubles: &mut Troubles,
+        now: Instant,
+    ) -> Option<WriteFailure> {
+        let write = self.writes.remove(&uid)?;
+        let change = write.asked.change;
+        let failure = match outcome {
+            Outcome::PodWritten(PodOutcome::Written(pod)) => match write.asked.patch.lacks(&pod) {
+                None => {
+                    troubles.forget(&uid, change);
+                    return None;
+                }
+                Some(what) => Failure::Rewritten(what),
             },
-            Outcome::PodWritten(PodOutcome::Gone) => drop(self.gone.insert(uid)),
-            Outcome::PodWritten(PodOutcome::Conflict) => {
-                self.maintenance.insert(uid, Upkeep { state: UpkeepState::Unread, ..upkeep });
-            }
-            Outcome::PodRead(Ok(Some(pod))) if pod.uid == uid && pod.version <= upkeep.write.version => {
-                self.note_trouble(&upkeep, not_a_conflict(&pod), now);
-            }
-            Outcome::PodRead(Ok(read)) if read.as_ref().is_none_or(|pod| pod.uid != uid) => {
+            Outcome::PodWritten(PodOutcome::Gone) => {
                 self.gone.insert(uid);
+                return None;
             }
-            Outcome::PodWritten(PodOutcome::Failed(failure)) | Outcome::PodRead(Err(failure)) => {
-                self.note_trouble(&upkeep, failure, now);
+            Outcome::PodWritten(PodOutcome::Conflict) => {
+                self.writes.insert(uid, Write { state: WriteState::Unread, ..write });
+                return None;
             }
-            _ => {}
-        }
-    }
-
-    fn note_trouble(&mut self, upkeep: &Upkeep, failure: Failure, now: Instant) {
-        let WritePod { uid, name: pod, change, .. } = &upkeep.write;
-        let (pod, why) = (pod.clone(), failure.text().to_owned());
-        if self.troubles.note(uid, *change, upkeep.demotes, &failure, now) {
-            self.told.push(Announcement::LabelsRefused { pod, uid: uid.clone(), why });
-        }
-        self.failure = Some(failure);
+            Outcome::PodRead(Ok(Some(pod))) if pod.uid == uid && pod.version <= write.asked.version => {
+                not_a_conflict(&pod)
+            }
+            Outcome::PodRead(Ok(read)) => {
+                if read.is_none_or(|pod| pod.uid != uid) {
+                    self.gone.insert(uid);
+                }
+                return None;
+            }
+            Outcome::PodWritten(PodOutcome::Failed(failure)) | Outcome::PodRead(Err(failure)) => failure,
+            _ => return None,
+        };
+        let WritePod { name: pod, .. } = write.asked;
+        let why = failure.text().to_owned();
+        let tell = troubles.note(&uid, change, write.demotes, &failure, now);
+        let told = tell.then_some(Announcement::LabelsRefused { pod, uid, why });
+        Some(WriteFailure { failure, told })
     }
 }
 
-fn record_is_settled(stored: &Stored) -> bool {
+/// What has to be written on a pod that does not lead; none: it is as it should be.
+fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Step) -> Option<(PodChange, PodPatch)> {
+    let Step { id, view, .. } = *step;
+    let markings = &view.scope.markings;
+    let (change, patch) = if view.scope.selector.matches(&pod.labels) {
+        let leaves = (pod.deleting || pod.finished) && !markings.shows_leader(pod);
+        if (leaves || markings.is_follower(pod)) && !leftover {
+            return None;
+        }
+        (PodChange::Demote, markings.demotion(&id.name, term, former))
+    } else {
+        if !id.wrote(pod) {
+            return None;
+        }
+        let all: Vec<&Markings> = former.iter().chain([markings]).collect();
+        (PodChange::Remove, Markings::removal(&all, pod))
+    };
+    (!patch.is_empty()).then_some((change, patch))
+}
+
+fn names_holder(stored: &Stored) -> bool {
     stored.record().is_some_and(|record| record.holder.is_some())
 }
 
-pub(super) fn drift(pod: &Pod) -> Command {
-    Command::Announce(Announcement::LabelDrift { pod: pod.name.clone(), uid: pod.uid.clone() })
+/// Somebody else changed the labels of a pod.
+pub(super) fn drift(pod: &Pod) -> Announcement {
+    Announcement::LabelDrift { pod: pod.name.clone(), uid: pod.uid.clone() }
 }

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::legacy::seconds;
-use super::view::View;
-use super::{Election, Phase};
-use crate::{Command, Failure, Instant, Pod, Wish, Workload, WorkloadId};
+use super::obligations::seconds;
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::View;
+use crate::{Command, Instant, OpId, Wish, Workload, WorkloadId};
 
 /// How long after a workload was let run its controller may still start something of it, although it is disabled again: a CronJob's
 /// tick that was missed, a ReplicaSet's pods. As long as what is assumed around each full minute.
@@ -27,6 +28,8 @@ pub(super) struct WindDown {
     settles: BTreeMap<WorkloadId, Instant>,
     /// What runs was read at the API server since nothing is let run, and all had ended.
     inspected: bool,
+    /// Until when the lock is kept, as the present step has found.
+    kept_until: Option<Instant>,
 }
 
 impl WindDown {
@@ -61,50 +64,53 @@ impl WindDown {
     fn settles_at(&self, workload: &Workload, now: Instant) -> Option<Instant> {
         self.settles.get(&workload.id).copied().filter(|until| now < *until && !workload.finished)
     }
-}
 
-impl Election {
-    /// W3: whether the lock is kept although nothing is let run any more, because something of it still runs, or may.
-    pub(super) fn winds_down(&mut self, view: &View) -> bool {
+    /// A step begins: it finds out anew whether the lock is kept.
+    pub(super) fn begin_step(&mut self) {
+        self.kept_until = None;
+    }
+
+    /// Until when the lock is kept although nothing is let run any more.
+    pub(super) fn kept_until(&self) -> Option<Instant> {
+        self.kept_until
+    }
+
+    /// W3: whether the lock is kept, because something still runs, or may.
+    pub(super) fn goes_on(&mut self, step: &mut Step) -> bool {
+        let view = step.view;
         let until = self.over_at(view);
-        let settles = self.held_workloads(view).filter_map(|w| self.wind_down.settles_at(w, view.now)).max();
-        if view.now >= until || (settles.is_none() && !self.held_workloads(view).any(|workload| workload.remains)) {
+        let settles = held_workloads(step).filter_map(|workload| self.settles_at(workload, view.now)).max();
+        if view.now >= until || (settles.is_none() && !held_workloads(step).any(|workload| workload.remains)) {
             return false;
         }
-        self.wind_down.inspected = false;
-        self.winding_down = Some(until);
-        self.wake_at(settles.map_or(until, |settles| settles.min(until)));
+        self.inspected = false;
+        self.kept_until = Some(until);
+        step.wake_at(Timer::DrainOver, settles.map_or(until, |settles| settles.min(until)));
         true
     }
 
-    /// W4: reads at the API server what still runs, unless that was done or has had its time; returns whether that is awaited.
-    pub(super) fn inspects(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
-        let workloads: Vec<WorkloadId> = self.held_workloads(view).map(|workload| workload.id.clone()).collect();
-        if self.wind_down.inspected || workloads.is_empty() || view.now >= self.over_at(view) {
-            return false;
+    /// W4: reads at the API server what still runs, unless that was done or has had its time.
+    pub(super) fn inspect(&self, step: &mut Step) -> Option<OpId> {
+        let workloads: Vec<WorkloadId> = held_workloads(step).map(|workload| workload.id.clone()).collect();
+        if self.inspected || workloads.is_empty() || step.view.now >= self.over_at(step.view) {
+            return None;
         }
-        let op = self.next_op();
-        commands.push(Command::ReadWorkloads { op, workloads });
-        self.phase = Phase::Inspecting(op);
-        true
+        Some(step.request(Command::ReadWorkloads { workloads }))
     }
 
-    pub(super) fn take_inspected(&mut self, read: Result<Vec<Pod>, Failure>, now: Instant) {
-        match read {
-            // What was found is shown from now on.
-            Ok(_) => self.wind_down.inspected = true,
-            Err(failure) => self.fail(failure, now),
-        }
+    /// What still runs was read, and is shown from now on.
+    pub(super) fn take_inspected(&mut self) {
+        self.inspected = true;
     }
 
     fn over_at(&self, view: &View) -> Instant {
-        self.wind_down.off_since.unwrap_or(view.now) + seconds(view.wind_down)
+        self.off_since.unwrap_or(view.now) + seconds(view.wind_down)
     }
+}
 
-    /// W8: those that count. What was never claimed, could not be.
-    fn held_workloads<'v>(&'v self, view: &'v View) -> impl Iterator<Item = &'v Workload> {
-        let held =
-            |workload: &&Workload| self.claim_of(workload).is_some() && !matches!(workload.wish, Wish::Release { .. });
-        view.workloads.into_iter().flatten().filter(held)
-    }
+/// W8: the workloads that count. What was never claimed, could not be.
+fn held_workloads<'a>(step: &Step<'a>) -> impl Iterator<Item = &'a Workload> {
+    let Step { id, view, .. } = *step;
+    let held = |workload: &&Workload| id.claim_of(workload).is_some() && !matches!(workload.wish, Wish::Release { .. });
+    view.workloads.into_iter().flatten().filter(held)
 }

@@ -1,32 +1,26 @@
 //! Gives up locks and labels: of an election that is deleted, and of a key that is not its own any more.
 
-use super::records::{Intent, add_former};
-use super::upkeep::Upkeep;
-use super::view::{Desired, Situation, View};
-use super::{Election, Phase};
-use crate::handover::{Handover, Purpose, is_emptied};
-use crate::{Announcement, Command, Key, Markings, PodChange, Record, Scope, Stored, Timestamp, WritePod};
-
-/// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Withdrawal {
-    Unconfirmed,
-    /// The election was read, and what the store has since.
-    Confirmed,
-    /// The pods were listed too.
-    Listed,
-    Done,
-}
+use super::Election;
+use super::phase::{Intent, Phase, Withdrawal};
+use super::workloads::Circumstances;
+use crate::handover::{Handover, Purpose};
+use crate::step::Step;
+use crate::view::{Desired, Situation, View};
+use crate::{Announcement, Command, Key, Markings, Record, Scope, Stored, Timestamp};
 
 impl Election {
     /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
-    pub(super) fn give_up_workloads(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
-        self.release_workloads(view, commands) && !self.winds_down(view)
+    pub(super) fn give_up_workloads(&mut self, step: &mut Step) -> bool {
+        {
+            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view.now);
+            self.workloads.release(around, step) && !self.workloads.winds_down(step)
+        }
     }
 
     /// H12: takes off all labels, then the record.
-    pub(super) fn withdraw(&mut self, stored: &Stored, view: &View, commands: &mut Vec<Command>) -> bool {
-        let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.uid);
+    pub(super) fn withdraw(&mut self, stored: &Stored, step: &mut Step) -> bool {
+        let view = step.view;
+        let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.id.uid);
         let clean = !own && self.is_clean(view);
         if self.withdrawal == Withdrawal::Done && !clean {
             // A late writer of this election, or another election of that name already.
@@ -36,7 +30,7 @@ impl Election {
         }
         if self.withdrawal == Withdrawal::Done || (clean && self.withdrawal == Withdrawal::Listed) {
             if self.withdrawal != Withdrawal::Done {
-                self.tell_what_is_left(view, commands);
+                self.tell_what_is_left(step);
             }
             self.withdrawal = Withdrawal::Done;
             self.leader = None;
@@ -45,11 +39,11 @@ impl Election {
         }
         self.situation = Situation::HandingOver;
         let version = stored.version();
-        let fenced = version.is_some() && self.fenced == version;
+        let fenced = self.lock.is_fenced(version);
         match (stored, version) {
-            (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.uid => {
+            (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.id.uid => {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
-                self.withdraw_without_record(stored.written(), view, commands)
+                self.withdraw_without_record(stored.written(), step)
             }
             (Stored::Record(version, record), _)
                 if record.holder.is_none()
@@ -57,15 +51,14 @@ impl Election {
                     && stray_scopes(view.strays)
                         .all(|scope| *scope == record.scope || record.former.contains(scope)) =>
             {
-                self.phase = Phase::HandingOver(Box::new(Handover::withdraw(*version, record.clone(), fenced)));
+                self.phase =
+                    Phase::HandingOver(Box::new(Handover::withdraw(&self.id.name, *version, record.clone(), fenced)));
                 true
             }
             (_, Some(version)) => {
                 let mut record = self.make_record(view, None, stored.written(), view.wall);
-                add_former(&mut record, stray_scopes(view.strays));
-                let op = self.next_op();
-                commands.push(Command::WriteRecord {
-                    op,
+                record.add_former(stray_scopes(view.strays));
+                let op = step.request(Command::WriteRecord {
                     key: view.key.clone(),
                     expected: Some(version),
                     record: record.clone(),
@@ -76,27 +69,29 @@ impl Election {
                 self.phase = Phase::Writing(op, Box::new(intent));
                 false
             }
-            (_, None) => self.withdraw_without_record(None, view, commands),
+            (_, None) => self.withdraw_without_record(None, step),
         }
     }
 
     /// Whether no pod carries a mark of this election that can be taken off.
     fn is_clean(&self, view: &View) -> bool {
-        view.pods.iter().all(|pod| !self.wrote(pod) || self.troubles.is_left(pod, view))
+        view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, view))
     }
 
-    fn tell_what_is_left(&self, view: &View, commands: &mut Vec<Command>) {
-        for pod in view.pods.iter().filter(|pod| self.wrote(pod)) {
+    fn tell_what_is_left(&self, step: &mut Step) {
+        let view = step.view;
+        for pod in view.pods.iter().filter(|pod| self.id.wrote(pod)) {
             let Some(why) = self.troubles.why_left(&pod.uid) else { continue };
             let (pod, uid, why) = (pod.name.clone(), pod.uid.clone(), why.to_owned());
-            commands.push(Command::Announce(Announcement::LabelsLeft { pod, uid, why }));
+            step.announce(Announcement::LabelsLeft { pod, uid, why });
         }
     }
 
     /// With no record of its own to go by: takes off what is found on the pods. Returns whether to look again.
-    fn withdraw_without_record(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) -> bool {
+    fn withdraw_without_record(&mut self, other: Option<&Record>, step: &mut Step) -> bool {
+        let view = step.view;
         if self.withdrawal != Withdrawal::Confirmed {
-            self.maintain_removal(other, view, commands);
+            self.remove_markings(other, step);
             return false;
         }
         let mut selectors = view.scope.selectors_with(other);
@@ -108,60 +103,36 @@ impl Election {
             self.withdrawal = Withdrawal::Listed;
             return true;
         }
-        let op = self.next_op();
-        commands.push(Command::ListPods { op, selectors });
+        let op = step.request(Command::ListPods { selectors });
         self.phase = Phase::Verifying(op, None);
         false
     }
 
-    fn maintain_removal(&mut self, other: Option<&Record>, view: &View, commands: &mut Vec<Command>) {
-        self.reread(commands);
-        for pod in view.pods.iter().copied() {
-            if !self.wrote(pod) || self.maintenance.contains_key(&pod.uid) || self.troubles.is_left(pod, view) {
-                continue;
-            }
-            if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
-                self.wake_at(until);
-                continue;
-            }
-            let scopes = other.into_iter().flat_map(|record| record.former.iter().chain([&record.scope]));
-            let scopes = scopes.chain(stray_scopes(view.strays)).chain(&self.scopes).chain([view.scope]);
-            let all: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
-            let patch = Markings::removal(&all, pod);
-            let write = WritePod::new(self.next_op(), PodChange::Remove, pod, patch);
-            self.maintenance.insert(pod.uid.clone(), Upkeep::new(write.clone(), false));
-            commands.push(Command::WritePod(write));
-        }
+    /// Takes off what is found on the pods.
+    fn remove_markings(&mut self, other: Option<&Record>, step: &mut Step) {
+        let view = step.view;
+        let scopes = other.into_iter().flat_map(Record::scopes).chain(stray_scopes(view.strays));
+        let scopes = scopes.chain(self.lock.scopes()).chain([view.scope]);
+        let written: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
+        self.upkeep.remove(&written, &self.troubles, step);
     }
 
     /// H6: a lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
     /// with an older spec can go on with it; it is deleted when the present one is settled.
-    pub(super) fn clear_strays(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
-        self.cleared.retain(|key, (seen, made)| {
-            let still = |stray: &Stored| {
-                stray.version().is_some_and(|version| made.map_or(version <= *seen, |made| version < made))
-            };
-            view.strays.iter().any(|(other, stray)| other == key && still(stray))
-        });
+    pub(super) fn clear_strays(&mut self, step: &mut Step) -> bool {
+        let view = step.view;
+        self.strays.retain(view.strays);
         for (key, stray) in view.strays {
-            let Some(mut version) = stray.version() else { continue };
-            self.highest_term = match stray {
-                Stored::Record(_, record) | Stored::Free(_, Some(record), _) => self.highest_term.max(record.term),
-                Stored::Damaged(_, term) => self.highest_term.raised_by_hint(*term),
-                Stored::Absent | Stored::Free(_, None, _) | Stored::Held(..) | Stored::Foreign(_) => self.highest_term,
-            };
-            let mut emptied = is_emptied(stray, view.generation);
-            match self.cleared.get(key) {
-                // What this election wrote itself, the watch has not brought yet.
-                Some((_, Some(made))) => (version, emptied) = (*made, true),
-                Some((_, None)) => continue,
-                None => {}
+            match stray {
+                Stored::Record(_, record) | Stored::Free(_, Some(record), _) => self.terms.see(record.term),
+                Stored::Damaged(_, term) => self.terms.see_hint(*term),
+                Stored::Absent | Stored::Free(_, None, _) | Stored::Held(..) | Stored::Foreign(_) => {}
             }
+            let Some((version, emptied)) = self.strays.state(key, stray, view.generation) else { continue };
             if !emptied {
                 let mut record = self.make_record(view, None, stray.written(), Timestamp(0));
-                record.term = self.highest_term;
-                let op = self.next_op();
-                commands.push(Command::WriteRecord { op, key: key.clone(), expected: Some(version), record });
+                record.term = self.terms.highest();
+                let op = step.request(Command::WriteRecord { key: key.clone(), expected: Some(version), record });
                 self.phase = Phase::Clearing(op, key.clone(), version);
                 return true;
             }
@@ -175,8 +146,7 @@ impl Election {
                 }
             };
             if settled {
-                let op = self.next_op();
-                commands.push(Command::DeleteRecord { op, key: key.clone(), version });
+                let op = step.request(Command::DeleteRecord { key: key.clone(), version });
                 self.phase = Phase::Clearing(op, key.clone(), version);
                 return true;
             }
@@ -188,5 +158,5 @@ impl Election {
 /// What was written under the election's other keys.
 fn stray_scopes(strays: &[(Key, Stored)]) -> impl Iterator<Item = &Scope> {
     let records = strays.iter().filter_map(|(_, stray)| stray.written());
-    records.flat_map(|record| record.former.iter().chain([&record.scope]))
+    records.flat_map(Record::scopes)
 }

@@ -5,17 +5,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Election;
-use super::view::View;
+use super::lock::Lock;
+use super::obligations::Obligations;
+use super::terms::Terms;
+use super::wind_down::WindDown;
 use crate::backoff::Backoff;
+use crate::identity::Identity;
+use crate::step::Step;
+use crate::timers::Timer;
 use crate::{
-    Announcement, Command, Failure, Instant, OpId, Setting, Term, Wish, Workload, WorkloadChange, WorkloadClaim,
-    WorkloadId, WorkloadKind, WorkloadOutcome, WriteWorkload,
+    Announcement, Command, Failure, Instant, JobPlan, OpId, Record, Setting, Term, Timestamp, Wish, Workload,
+    WorkloadChange, WorkloadClaim, WorkloadId, WorkloadKind, WorkloadOutcome, WriteWorkload,
 };
 
-/// What is under way with the workloads.
+/// Brings the workloads to what the leadership wants.
 #[derive(Clone, Debug)]
-pub(super) struct Steering {
+pub(super) struct WorkloadReconciler {
+    /// How they come to rest.
+    wind_down: WindDown,
     pending: BTreeMap<WorkloadId, Pending>,
     /// Writes that let them run and may still be on their way.
     unsure: BTreeSet<(WorkloadId, OpId)>,
@@ -25,6 +32,8 @@ pub(super) struct Steering {
     up: BTreeMap<WorkloadId, Backoff>,
     pub(super) down: BTreeMap<WorkloadId, Backoff>,
     owner: String,
+    /// What this process wrote up to this one, it wrote before it began to decide this election anew.
+    before: OpId,
     /// For what somebody else changes again and again.
     contest: Backoff,
     contested: BTreeMap<WorkloadId, Instant>,
@@ -50,7 +59,7 @@ impl Pending {
 
 /// What the workloads are brought to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum Target {
     /// This cluster leads in this term: they are enabled.
     Lead(Term),
     /// It does not: they are disabled.
@@ -60,12 +69,30 @@ pub(super) enum Course {
     Await,
 }
 
-impl Course {
+impl Target {
     fn term(self) -> Option<Term> {
         match self {
             Self::Lead(term) => Some(term),
             Self::Follow | Self::Await => None,
         }
+    }
+}
+
+/// What is known around the workloads.
+#[derive(Clone, Copy)]
+pub(super) struct Circumstances<'a> {
+    /// The highest term.
+    pub(super) term: Term,
+    /// The record that this cluster holds.
+    pub(super) record: Option<&'a Record>,
+    /// W1: until when nothing is enabled, because of what runs in another cluster.
+    pub(super) wait: Option<Instant>,
+}
+
+impl<'a> Circumstances<'a> {
+    pub(super) fn of(lock: &'a Lock, terms: Terms, obligations: &Obligations, now: Instant) -> Self {
+        let record = lock.record();
+        Self { term: terms.highest(), record, wait: obligations.wait(record, now) }
     }
 }
 
@@ -84,9 +111,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long something counts as contested after it was last put right.
 const CONTESTED: Duration = Duration::from_secs(30);
 
-impl Steering {
-    pub(super) fn new(owner: &str) -> Self {
+impl WorkloadReconciler {
+    pub(super) fn new(owner: &str, before: OpId) -> Self {
         Self {
+            wind_down: WindDown::default(),
+            before,
             pending: BTreeMap::new(),
             unsure: BTreeSet::new(),
             failures: BTreeMap::new(),
@@ -108,64 +137,63 @@ impl Steering {
         let owner = &self.owner;
         self.down.entry(id.clone()).or_insert_with(|| Backoff::new(owner)).delay_shortly(now);
     }
-}
 
-impl Election {
     /// What keeps workloads from following, the last failure of each.
-    pub fn workload_failures(&self) -> &BTreeMap<WorkloadId, Failure> {
-        &self.steering.failures
+    pub(super) fn failures(&self) -> &BTreeMap<WorkloadId, Failure> {
+        &self.failures
     }
 
     /// The workloads that somebody else changes, although they were put right.
-    pub fn contested_workloads(&self, now: Instant) -> impl Iterator<Item = &WorkloadId> {
+    pub(super) fn contested(&self, now: Instant) -> impl Iterator<Item = &WorkloadId> {
         let recent = move |at: &Instant| now.since(*at) < CONTESTED;
-        self.steering.contested.iter().filter(move |(_, at)| recent(at)).map(|(id, _)| id)
+        self.contested.iter().filter(move |(_, at)| recent(at)).map(|(id, _)| id)
     }
 
-    /// Brings the workloads to what the leadership wants; returns whether nothing is left to do.
-    pub(super) fn steer(&mut self, course: Course, view: &View, commands: &mut Vec<Command>) -> bool {
-        self.steering.leads = course.term().is_some();
+    /// Brings the workloads to a target. Returns whether nothing is left to do.
+    pub(super) fn reconcile(&mut self, target: Target, around: Circumstances, step: &mut Step) -> bool {
+        let view = step.view;
+        self.leads = target.term().is_some();
         let Some(workloads) = view.workloads else { return false };
         let known = |id: &WorkloadId| workloads.iter().any(|workload| workload.id == *id);
-        self.steering.unsure.retain(|(id, _)| known(id));
-        self.steering.contested.retain(|id, at| known(id) && view.now.since(*at) < CONTESTED);
+        self.unsure.retain(|(id, _)| known(id));
+        self.contested.retain(|id, at| known(id) && view.now.since(*at) < CONTESTED);
         self.wind_down.retain(known);
-        if let Some(first) = self.steering.contested.values().min().copied() {
-            self.wake_at(first + CONTESTED);
+        if let Some(first) = self.contested.values().min().copied() {
+            step.wake_at(Timer::ContestOver, first + CONTESTED);
         }
         let due =
-            |id: &WorkloadId| course.term().is_some_and(|term| view.jobs.iter().any(|plan| plan.job(term) == *id));
-        self.steering.failures.retain(|id, _| known(id) || due(id));
-        self.steering.up.retain(|id, _| known(id) || due(id));
-        self.steering.down.retain(|id, _| known(id));
+            |id: &WorkloadId| target.term().is_some_and(|term| view.jobs.iter().any(|plan| plan.job(term) == *id));
+        self.failures.retain(|id, _| known(id) || due(id));
+        self.up.retain(|id, _| known(id) || due(id));
+        self.down.retain(|id, _| known(id));
         let mut settled = true;
         for workload in workloads {
             self.wind_down.note(workload, view.now);
-            let Some(need) = self.need(workload, course, view) else {
-                if course == Course::Await && self.claim_of(workload).is_none() {
+            let Some(need) = self.need(workload, target, step) else {
+                if target == Target::Await && step.id.claim_of(workload).is_none() {
                     // It is not looked at now.
                     continue;
                 }
-                self.steering.failures.remove(&workload.id);
-                self.steering.up.remove(&workload.id);
-                self.steering.down.remove(&workload.id);
+                self.failures.remove(&workload.id);
+                self.up.remove(&workload.id);
+                self.down.remove(&workload.id);
                 continue;
             };
             settled = false;
-            self.meet(&need, workload, course, view, commands);
+            self.act(&need, workload, target, around, step);
         }
-        settled &= self.start_jobs(course, view, commands);
+        settled &= self.start_jobs(target, around, step);
         if workloads.iter().any(|workload| workload.remains && !workload.setting.runs()) {
-            self.wake_at(view.now + LOOK_AGAIN);
+            step.wake_at(Timer::LookAgain, view.now + LOOK_AGAIN);
         }
-        let lets_run = self.lets_run(course, view);
+        let lets_run = self.lets_run(target, step);
         self.wind_down.note_all(lets_run, view.now);
         settled
     }
 
     /// Whatever lets a workload run and was not sent yet, is not wanted any more.
     pub(super) fn let_nothing_run(&mut self) {
-        self.steering.leads = false;
+        self.leads = false;
     }
 
     /// Whether a request that lets a workload run, or makes a Job, is still wanted.
@@ -173,54 +201,79 @@ impl Election {
         let starts = |pending: &Pending| {
             pending.op() == op && matches!(pending, Pending::Enabling(..) | Pending::Other(_, WorkloadChange::Created))
         };
-        self.steering.leads && self.steering.pending.values().any(starts)
+        self.leads && self.pending.values().any(starts)
     }
 
     /// Without the lock, what was made for this cluster's term is not let run, whatever else is wanted of the election.
-    pub(super) fn suspend_jobs(&mut self, view: &View, commands: &mut Vec<Command>) {
+    pub(super) fn suspend_jobs(&mut self, around: Circumstances, step: &mut Step) {
+        let view = step.view;
         for job in view.workloads.into_iter().flatten().filter(|job| matches!(job.wish, Wish::FollowTerm(_))) {
-            if let Some(need) = self.need(job, Course::Follow, view) {
-                self.meet(&need, job, Course::Follow, view, commands);
+            if let Some(need) = self.need(job, Target::Follow, step) {
+                self.act(&need, job, Target::Follow, around, step);
             }
         }
     }
 
-    /// Gives the workloads back; returns whether all are.
-    pub(super) fn release_workloads(&mut self, view: &View, commands: &mut Vec<Command>) -> bool {
-        self.steer(Course::Follow, view, commands)
-            || view.workloads.is_some_and(|workloads| {
+    /// Gives the workloads back. Returns whether all are.
+    pub(super) fn release(&mut self, around: Circumstances, step: &mut Step) -> bool {
+        self.reconcile(Target::Follow, around, step)
+            || step.view.workloads.is_some_and(|workloads| {
                 // What is refused for good does not keep an election from being deleted.
                 let given_up =
-                    |workload: &Workload| matches!(self.steering.failures.get(&workload.id), Some(Failure::Refused(_)));
-                workloads
-                    .iter()
-                    .all(|workload| self.need(workload, Course::Follow, view).is_none() || given_up(workload))
+                    |workload: &Workload| matches!(self.failures.get(&workload.id), Some(Failure::Refused(_)));
+                let done = |workload: &Workload| self.need(workload, Target::Follow, step).is_none();
+                workloads.iter().all(|workload| done(workload) || given_up(workload))
             })
     }
 
-    /// Whether something may run here because of this election; so it is, too, while that is not known.
-    pub(super) fn lets_run(&self, course: Course, view: &View) -> bool {
-        let Some(workloads) = view.workloads else { return true };
+    /// Whether something may run here because of this election. While the workloads are not known, something may.
+    pub(super) fn lets_run(&self, target: Target, step: &Step) -> bool {
+        let Some(workloads) = step.view.workloads else { return true };
         workloads.iter().any(|workload| {
-            let refused = matches!(self.steering.failures.get(&workload.id), Some(Failure::Refused(_)));
+            let refused = matches!(self.failures.get(&workload.id), Some(Failure::Refused(_)));
             // W8: where there was never a right to write it, it is not under this election's control.
-            let ours = self.claim_of(workload).is_some()
-                || self.steering.pending.contains_key(&workload.id)
-                || (!refused && course != Course::Await);
-            !matches!(workload.wish, Wish::Release { .. }) && ours && !self.is_off(workload)
+            let ours = step.id.claim_of(workload).is_some()
+                || self.pending.contains_key(&workload.id)
+                || (!refused && target != Target::Await);
+            !matches!(workload.wish, Wish::Release { .. }) && ours && !self.is_off(workload, step.id)
         })
     }
 
-    /// Whether this election has enabled a workload.
-    pub(super) fn has_enabled(&self, view: &View) -> bool {
-        let enabled = |workload| self.claim_of(workload).is_some_and(|claim| claim.enabled);
-        view.workloads.is_some_and(|workloads| workloads.iter().any(enabled))
+    /// Whether requests are under way.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    pub(super) fn take_steering(&mut self, op: OpId, outcome: WorkloadOutcome, now: Instant) {
-        let found = self.steering.pending.iter().find(|(_, pending)| pending.op() == op);
-        let Some((id, pending)) = found.map(|(id, pending)| (id.clone(), pending.clone())) else { return };
-        self.steering.pending.remove(&id);
+    /// W3: whether the lock is kept although nothing is let run any more, because something of it still runs, or may.
+    pub(super) fn winds_down(&mut self, step: &mut Step) -> bool {
+        self.wind_down.goes_on(step)
+    }
+
+    /// Until when the lock is kept for that.
+    pub(super) fn winding_down(&self) -> Option<Instant> {
+        self.wind_down.kept_until()
+    }
+
+    /// A step begins: it finds out anew whether the lock is kept.
+    pub(super) fn begin_step(&mut self) {
+        self.wind_down.begin_step();
+    }
+
+    /// W4: reads at the API server what still runs, unless that was done or has had its time. Returns the request.
+    pub(super) fn inspect(&self, step: &mut Step) -> Option<OpId> {
+        self.wind_down.inspect(step)
+    }
+
+    /// What still runs was read, and is shown from now on.
+    pub(super) fn take_inspected(&mut self) {
+        self.wind_down.take_inspected();
+    }
+
+    /// Takes an outcome. Returns what the user is to be told.
+    pub(super) fn take(&mut self, op: OpId, outcome: WorkloadOutcome, now: Instant) -> Option<Announcement> {
+        let found = self.pending.iter().find(|(_, pending)| pending.op() == op);
+        let (id, pending) = found.map(|(id, pending)| (id.clone(), pending.clone()))?;
+        self.pending.remove(&id);
         let may_run = match &pending {
             Pending::Enabling(..) => {
                 matches!(outcome, WorkloadOutcome::Done | WorkloadOutcome::Failed(Failure::Unknown(_)))
@@ -233,86 +286,79 @@ impl Election {
             self.wind_down.may_run(&id, now);
         }
         match outcome {
-            WorkloadOutcome::Done => {
-                self.steering.failures.remove(&id);
-                let (change, before) = match pending {
-                    Pending::Enabling(_, before) => {
-                        self.steering.delay_up(&id, now);
-                        self.steering.unsure.retain(|(other, _)| *other != id);
-                        (WorkloadChange::Enabled, before.runs())
-                    }
-                    Pending::Disabling(_, before) => {
-                        self.steering.delay_down(&id, now);
-                        self.steering.up.remove(&id);
-                        self.steering.unsure.retain(|(other, _)| *other != id);
-                        (WorkloadChange::Disabled, !before.runs())
-                    }
-                    Pending::Other(_, change @ (WorkloadChange::Created | WorkloadChange::Noted)) => {
-                        self.steering.up.remove(&id);
-                        (change, false)
-                    }
-                    Pending::Other(_, change) => {
-                        self.steering.delay_up(&id, now);
-                        (change, false)
-                    }
-                };
-                if !before {
-                    self.told.push(Announcement::Workload(id, change));
-                }
-            }
+            WorkloadOutcome::Done => self.take_done(id, &pending, now),
             // What is there now was read, and is shown. An earlier write may have been for the version in between.
             WorkloadOutcome::Conflict | WorkloadOutcome::Gone => {
                 if let Pending::Other(_, WorkloadChange::Created) = pending {
-                    self.steering.delay_up(&id, now);
+                    self.delay_up(&id, now);
                 }
-                self.steering.unsure.remove(&(id, op));
+                self.unsure.remove(&(id, op));
+                None
             }
             WorkloadOutcome::Failed(failure) => {
                 if let Failure::Refused(_) = failure {
-                    self.steering.unsure.remove(&(id.clone(), op));
+                    self.unsure.remove(&(id.clone(), op));
                 }
                 match pending {
-                    Pending::Disabling(..) => self.steering.delay_down(&id, now),
-                    Pending::Enabling(..) | Pending::Other(..) => self.steering.delay_up(&id, now),
+                    Pending::Disabling(..) => self.delay_down(&id, now),
+                    Pending::Enabling(..) | Pending::Other(..) => self.delay_up(&id, now),
                 }
-                self.steering.failures.insert(id, failure);
+                self.failures.insert(id, failure);
+                None
             }
         }
     }
 
-    /// Whether requests for workloads are under way.
-    pub(super) fn is_steering(&self) -> bool {
-        !self.steering.pending.is_empty()
-    }
-
-    pub(super) fn claim_of<'w>(&self, workload: &'w Workload) -> Option<&'w WorkloadClaim> {
-        workload.claim.as_ref().filter(|claim| claim.election == self.name)
+    fn take_done(&mut self, id: WorkloadId, pending: &Pending, now: Instant) -> Option<Announcement> {
+        self.failures.remove(&id);
+        let (change, before) = match *pending {
+            Pending::Enabling(_, before) => {
+                self.delay_up(&id, now);
+                self.unsure.retain(|(other, _)| *other != id);
+                (WorkloadChange::Enabled, before.runs())
+            }
+            Pending::Disabling(_, before) => {
+                self.delay_down(&id, now);
+                self.up.remove(&id);
+                self.unsure.retain(|(other, _)| *other != id);
+                (WorkloadChange::Disabled, !before.runs())
+            }
+            Pending::Other(_, change @ (WorkloadChange::Created | WorkloadChange::Noted)) => {
+                self.up.remove(&id);
+                (change, false)
+            }
+            Pending::Other(_, change) => {
+                self.delay_up(&id, now);
+                (change, false)
+            }
+        };
+        (!before).then_some(Announcement::Workload(id, change))
     }
 
     fn is_unsure(&self, id: &WorkloadId) -> bool {
-        self.steering.unsure.iter().any(|(other, _)| other == id)
+        self.unsure.iter().any(|(other, _)| other == id)
     }
 
     /// W2.
-    fn is_off(&self, workload: &Workload) -> bool {
-        let stamped = self
+    fn is_off(&self, workload: &Workload, id: &Identity) -> bool {
+        let stamped = id
             .claim_of(workload)
-            .is_some_and(|claim| !claim.enabled && claim.writer == self.elector && claim.write > self.before);
+            .is_some_and(|claim| !claim.enabled && claim.writer == id.operator_id && claim.write > self.before);
         workload.finished || (!workload.setting.runs() && stamped && !self.is_unsure(&workload.id))
     }
 
-    fn need(&self, workload: &Workload, course: Course, view: &View) -> Option<Need> {
-        let (ours, leads) = (self.claim_of(workload), course.term());
+    fn need(&self, workload: &Workload, target: Target, step: &Step) -> Option<Need> {
+        let (ours, leads) = (step.id.claim_of(workload), target.term());
         let (follows, started) = match workload.wish {
-            _ if course == Course::Await && ours.is_none() => return None,
+            _ if target == Target::Await && ours.is_none() => return None,
             Wish::Release { restore } => return ours.map(|_| Need::Release { restore }),
             Wish::Follow { .. } => (leads, true),
             Wish::FollowTerm(term) if leads.is_some_and(|leads| leads != term) => {
                 return (!workload.deleting).then_some(Need::Delete);
             }
             Wish::FollowTerm(term) => {
-                let noted = |plan: &crate::JobPlan| plan.job(term) == workload.id && plan.started >= Some(term);
-                (leads, view.jobs.iter().any(noted))
+                let noted = |plan: &JobPlan| plan.job(term) == workload.id && plan.started >= Some(term);
+                (leads, step.view.jobs.iter().any(noted))
             }
         };
         if follows.is_some() {
@@ -321,147 +367,158 @@ impl Election {
             let runs = workload.setting.runs() || matches!(workload.setting, Setting::Replicas(_));
             return (started && !workload.finished && !(enabled && runs)).then_some(Need::Enable);
         }
-        if self.is_off(workload) { workload.deletable.then_some(Need::DeleteRunning) } else { Some(Need::Disable) }
+        if self.is_off(workload, step.id) {
+            workload.deletable.then_some(Need::DeleteRunning)
+        } else {
+            Some(Need::Disable)
+        }
     }
 
-    fn meet(&mut self, need: &Need, workload: &Workload, course: Course, view: &View, commands: &mut Vec<Command>) {
-        let id = &workload.id;
+    /// Sends what a workload needs, unless that has to wait.
+    fn act(&mut self, need: &Need, workload: &Workload, target: Target, around: Circumstances, step: &mut Step) {
+        let (id, now) = (&workload.id, step.view.now);
         let disables = matches!(need, Need::Disable);
-        match self.steering.pending.get(id) {
+        match self.pending.get(id) {
             // Whichever comes first: both are for the same version.
             Some(Pending::Enabling(..)) if disables => {}
             Some(_) => return,
             None => {}
         }
-        let backoffs = if disables { &self.steering.down } else { &self.steering.up };
-        let backoff = backoffs.get(id).and_then(|backoff| backoff.waits(view.now));
-        let ours = self.claim_of(workload).cloned();
-        let contested = ours.as_ref().is_some_and(|claim| match need {
+        let contested = step.id.claim_of(workload).is_some_and(|claim| match need {
             Need::Enable => claim.enabled,
             Need::Disable => !claim.enabled && workload.setting.runs(),
             Need::Release { .. } | Need::Delete | Need::DeleteRunning => false,
         });
-        let contest = self.steering.contest.waits(view.now).filter(|_| contested);
-        // W1.
-        let waits = self.workloads_wait(view.now).filter(|_| matches!(need, Need::Enable));
-        let held_up = [backoff, contest, waits].into_iter().flatten().max();
-        if let Some(until) = held_up {
-            self.wake_at(until);
+        let backoffs = if disables { &self.down } else { &self.up };
+        let backoff = backoffs.get(id).and_then(|backoff| backoff.waits(now));
+        let contest = self.contest.waits(now).filter(|_| contested);
+        let wait = around.wait.filter(|_| matches!(need, Need::Enable));
+        if let Some(until) = [backoff, contest, wait].into_iter().flatten().max() {
+            step.wake_at(Timer::WorkloadRetry, until);
             return;
         }
         if contested {
-            self.steering.contest.delay_shortly(view.now);
-            if self.steering.contested.insert(id.clone(), view.now).is_none() {
-                commands.push(Command::Announce(Announcement::Workload(id.clone(), WorkloadChange::Contested)));
+            self.contest.delay_shortly(now);
+            if self.contested.insert(id.clone(), now).is_none() {
+                step.announce(Announcement::Workload(id.clone(), WorkloadChange::Contested));
             }
         }
-        let op = self.next_op();
-        let before = workload.setting;
-        let known = workload.claim.as_ref().map(|claim| claim.kept);
-        let claim = |enabled: bool, kept: Setting| {
-            Some(WorkloadClaim {
-                election: self.name.clone(),
-                enabled,
-                term: course.term().unwrap_or(self.highest_term),
-                writer: self.elector.clone(),
-                write: op,
-                kept,
-            })
-        };
-        let (pending, setting, claim) = match need {
-            Need::Enable => {
-                let given = match workload.wish {
-                    Wish::Follow { replicas } => replicas,
-                    Wish::FollowTerm(_) | Wish::Release { .. } => None,
-                };
-                let setting = enabled(before, known, given);
-                (Pending::Enabling(op, before), setting, claim(true, known.unwrap_or(before)))
-            }
-            Need::Disable => {
-                let kept = match before {
-                    Setting::Replicas(_) if before.runs() => before,
-                    _ => known.unwrap_or(before),
-                };
-                (Pending::Disabling(op, before), before.off(), claim(false, kept))
-            }
+        let (uid, op) = (workload.uid.clone(), step.next_op());
+        let (change, command) = match need {
+            Need::Delete => (WorkloadChange::Deleted, Command::DeleteJob { id: id.clone(), uid }),
+            Need::DeleteRunning => (WorkloadChange::RunningDeleted, Command::DeleteRunning { id: id.clone(), uid }),
+            Need::Enable => return self.enable(op, workload, target, around, step),
+            Need::Disable => return self.disable(op, workload, target, around, step),
             Need::Release { restore } => {
-                let setting = match (before, known) {
-                    (Setting::Replicas(_), Some(kept)) if *restore && !before.runs() => kept,
-                    (Setting::Suspend(_), Some(kept)) if *restore => kept,
-                    _ => before,
-                };
-                (Pending::Other(op, WorkloadChange::Released), setting, None)
-            }
-            Need::Delete | Need::DeleteRunning => {
-                let (id, uid) = (id.clone(), workload.uid.clone());
-                let running = matches!(need, Need::DeleteRunning);
-                let change = if running { WorkloadChange::RunningDeleted } else { WorkloadChange::Deleted };
-                self.steering.pending.insert(id.clone(), Pending::Other(op, change));
-                commands.push(if running {
-                    Command::DeleteRunning { op, id, uid }
-                } else {
-                    Command::DeleteJob { op, id, uid }
-                });
-                return;
+                let setting = released(workload, *restore);
+                (WorkloadChange::Released, Command::WriteWorkload(write(workload, setting, None)))
             }
         };
-        // W6.
-        let record = self.record().and_then(|record| record.legacy.as_ref());
-        let tick = record.and_then(|legacy| legacy.ticks.get(&id.name)).copied();
-        let after_tick = tick
-            .filter(|tick| id.kind == WorkloadKind::CronJob && workload.last_tick.is_none_or(|last| last < *tick))
-            .filter(|_| matches!(pending, Pending::Enabling(..)));
-        if setting.runs() {
-            self.steering.unsure.insert((id.clone(), op));
+        if let Command::WriteWorkload(write) = &command
+            && write.setting.runs()
+        {
+            self.unsure.insert((id.clone(), op));
         }
-        self.steering.pending.insert(id.clone(), pending);
-        commands.push(Command::WriteWorkload(WriteWorkload {
-            op,
-            id: id.clone(),
-            uid: workload.uid.clone(),
-            version: workload.version,
-            setting,
-            claim,
-            after_tick,
-        }));
+        self.pending.insert(id.clone(), Pending::Other(op, change));
+        step.request_as(op, command);
+    }
+
+    fn enable(&mut self, op: OpId, workload: &Workload, target: Target, around: Circumstances, step: &mut Step) {
+        let (id, before) = (workload.id.clone(), workload.setting);
+        let known = workload.claim.as_ref().map(|claim| claim.kept);
+        let given = match workload.wish {
+            Wish::Follow { replicas } => replicas,
+            Wish::FollowTerm(_) | Wish::Release { .. } => None,
+        };
+        let setting = enabled(before, known, given);
+        let claim = claim(op, true, known.unwrap_or(before), target, around, step);
+        // W6.
+        let legacy = around.record.and_then(|record| record.legacy.as_ref());
+        let tick = legacy.and_then(|legacy| legacy.ticks.get(&id.name)).copied();
+        let is_later = |tick: &Timestamp| workload.last_tick.is_none_or(|last| last < *tick);
+        let after_tick = tick.filter(|tick| id.kind == WorkloadKind::CronJob && is_later(tick));
+        if setting.runs() {
+            self.unsure.insert((id.clone(), op));
+        }
+        self.pending.insert(id, Pending::Enabling(op, before));
+        let write = WriteWorkload { after_tick, ..write(workload, setting, Some(claim)) };
+        step.request_as(op, Command::WriteWorkload(write));
+    }
+
+    fn disable(&mut self, op: OpId, workload: &Workload, target: Target, around: Circumstances, step: &mut Step) {
+        let before = workload.setting;
+        let kept = match (before, &workload.claim) {
+            (Setting::Replicas(_), _) if before.runs() => before,
+            (_, Some(claim)) => claim.kept,
+            (_, None) => before,
+        };
+        let claim = claim(op, false, kept, target, around, step);
+        self.pending.insert(workload.id.clone(), Pending::Disabling(op, before));
+        step.request_as(op, Command::WriteWorkload(write(workload, before.off(), Some(claim))));
     }
 
     /// W7: one Job for each term. First the one of the term before goes, then the new one is made, suspended; that it was, is noted
     /// before it is let run, so that none is ever started twice.
-    fn start_jobs(&mut self, course: Course, view: &View, commands: &mut Vec<Command>) -> bool {
-        let (Some(term), Some(workloads)) = (course.term(), view.workloads) else { return true };
+    fn start_jobs(&mut self, target: Target, around: Circumstances, step: &mut Step) -> bool {
+        let view = step.view;
+        let (Some(term), Some(workloads)) = (target.term(), view.workloads) else { return true };
         let mut settled = true;
         for plan in view.jobs.iter().filter(|plan| plan.started.is_none_or(|started| started < term)) {
             settled = false;
             let id = plan.job(term);
-            let backoff = self.steering.up.get(&id).and_then(|backoff| backoff.waits(view.now));
-            let held_up = [backoff, self.workloads_wait(view.now)].into_iter().flatten().max();
-            if let Some(until) = held_up {
-                self.wake_at(until);
+            let backoff = self.up.get(&id).and_then(|backoff| backoff.waits(view.now));
+            if let Some(until) = [backoff, around.wait].into_iter().flatten().max() {
+                step.wake_at(Timer::WorkloadRetry, until);
                 continue;
             }
             let earlier = |workload: &Workload| match workload.wish {
                 Wish::FollowTerm(other) => other != term && plan.job(other) == workload.id,
                 Wish::Follow { .. } | Wish::Release { .. } => false,
             };
-            if self.steering.pending.contains_key(&id) || workloads.iter().any(earlier) {
+            if self.pending.contains_key(&id) || workloads.iter().any(earlier) {
                 continue;
             }
-            let op = self.next_op();
+            let op = step.next_op();
             let exists = workloads.iter().any(|workload| workload.id == id);
             let change = if exists { WorkloadChange::Noted } else { WorkloadChange::Created };
-            self.steering.pending.insert(id.clone(), Pending::Other(op, change));
+            self.pending.insert(id.clone(), Pending::Other(op, change));
             let plan = plan.name.clone();
-            commands.push(if exists {
-                Command::NoteJob { op, plan, term }
+            let command = if exists {
+                Command::NoteJob { plan, term }
             } else {
-                let (election, writer) = (self.name.clone(), self.elector.clone());
-                let kept = Setting::Suspend(true);
-                let claim = WorkloadClaim { election, enabled: false, term, writer, write: op, kept };
-                Command::CreateJob { op, plan, id, claim }
-            });
+                let claim = claim(op, false, Setting::Suspend(true), target, around, step);
+                Command::CreateJob { plan, id, claim }
+            };
+            step.request_as(op, command);
         }
         settled
+    }
+}
+
+/// Whether this election has enabled a workload.
+pub(super) fn has_enabled(step: &Step) -> bool {
+    let enabled = |workload| step.id.claim_of(workload).is_some_and(|claim| claim.enabled);
+    step.view.workloads.is_some_and(|workloads| workloads.iter().any(enabled))
+}
+
+/// What a request writes on a workload.
+fn claim(op: OpId, enabled: bool, kept: Setting, target: Target, around: Circumstances, step: &Step) -> WorkloadClaim {
+    let (election, writer) = (step.id.name.clone(), step.id.operator_id.clone());
+    let term = target.term().unwrap_or(around.term);
+    WorkloadClaim { election, enabled, term, writer, write: op, kept }
+}
+
+fn write(workload: &Workload, setting: Setting, claim: Option<WorkloadClaim>) -> WriteWorkload {
+    let (id, uid, version) = (workload.id.clone(), workload.uid.clone(), workload.version);
+    WriteWorkload { id, uid, version, setting, claim, after_tick: None }
+}
+
+/// The setting of a workload that is given back.
+fn released(workload: &Workload, restore: bool) -> Setting {
+    match (workload.setting, workload.claim.as_ref().map(|claim| claim.kept)) {
+        (Setting::Replicas(_), Some(kept)) if restore && !workload.setting.runs() => kept,
+        (Setting::Suspend(_), Some(kept)) if restore => kept,
+        (before, _) => before,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Two clusters that share a lock, and what runs only where the leader is. The store keeps the lock of a session for a while after
 //! its last renewal, the operators are cut off from it, crash, and leave requests behind that are carried out long after.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::{
@@ -89,6 +90,7 @@ struct Request {
     start: u32,
     session: Option<u32>,
     due: u64,
+    op: OpId,
     command: Command,
     answered: bool,
 }
@@ -388,25 +390,22 @@ impl Simulated {
         }
         let tenure = operator.tenure;
         let cluster_may = if cluster.available { Ok(()) } else { Err(NotEligible::Unavailable) };
-        let commands = operator.election.step(&view(now, tenure, cluster_may, &operator.cache));
+        let requests = operator.election.step(&view(now, tenure, cluster_may, &operator.cache)).requests;
         let (start, session) = (operator.start, cluster.session);
-        for command in commands {
-            if matches!(command, Command::Announce(_)) {
-                continue;
-            }
+        for (op, command) in requests {
             if let Command::WriteWorkload(write) = &command
                 && write.enables()
                 && !tenure.lasts(instant(now))
             {
                 let refused = WorkloadOutcome::Failed(Failure::Refused("the tenure is over".into()));
                 if let Some(operator) = self.clusters[number].operator.as_mut() {
-                    operator.election.take(write.op, Outcome::WorkloadWritten(refused), instant(now));
+                    operator.election.take(op, Outcome::WorkloadWritten(refused), instant(now));
                 }
                 continue;
             }
             let due = now + u64::try_from(self.prng.below(REQUEST)).unwrap_or(0);
             let answered = !self.prng.percent(self.lost);
-            self.requests.push(Request { cluster: number, start, session, due, command, answered });
+            self.requests.push(Request { cluster: number, start, session, due, op, command, answered });
         }
     }
 
@@ -415,7 +414,7 @@ impl Simulated {
             std::mem::take(&mut self.requests).into_iter().partition(|request| request.due <= self.now);
         self.requests = later;
         for request in due {
-            let (op, outcome) = self.carry_out(&request);
+            let outcome = self.carry_out(&request);
             let outcome = if request.answered { outcome } else { unknown(&outcome) };
             self.note(&format!("{} {} -> {outcome}", NAMES[request.cluster], request.command));
             let now = instant(self.now);
@@ -425,57 +424,49 @@ impl Simulated {
                     operator.cache.clone_from(&cluster.workloads);
                     operator.pods_until = cluster.pods_until;
                 }
-                operator.election.take(op, outcome, now);
+                operator.election.take(request.op, outcome, now);
             }
         }
     }
 
-    fn carry_out(&mut self, request: &Request) -> (OpId, Outcome) {
+    fn carry_out(&mut self, request: &Request) -> Outcome {
         let reachable = self.clusters[request.cluster].reachable;
         let mute = || Failure::Unknown("no answer".into());
         let record = |outcome: RecordOutcome| Outcome::RecordWritten(outcome);
         match &request.command {
-            Command::ReadRecord { op, .. } => {
+            Command::ReadRecord { .. } => {
                 let read = if reachable { Ok(self.stored(request.cluster)) } else { Err(mute()) };
-                (*op, Outcome::RecordRead(read))
+                Outcome::RecordRead(read)
             }
-            Command::WriteRecord { op, expected, record: wanted, .. } => {
+            Command::WriteRecord { expected, record: wanted, .. } => {
                 let written =
                     if reachable { self.write(request, *expected, wanted) } else { RecordOutcome::Failed(mute()) };
-                (*op, record(written))
+                record(written)
             }
-            Command::ReleaseRecord { op, version, .. } => {
+            Command::ReleaseRecord { version, .. } => {
                 let session = request.session.map(|session| (request.cluster, session));
                 let holds = self.store.version == version.0 && self.store.held == session;
-                (
-                    *op,
-                    record(if !reachable {
-                        RecordOutcome::Failed(mute())
-                    } else if holds {
-                        self.store.version += 1;
-                        self.store.held = None;
-                        RecordOutcome::Written(Version(self.store.version))
-                    } else {
-                        RecordOutcome::Conflict
-                    }),
-                )
+                record(if !reachable {
+                    RecordOutcome::Failed(mute())
+                } else if holds {
+                    self.store.version += 1;
+                    self.store.held = None;
+                    RecordOutcome::Written(Version(self.store.version))
+                } else {
+                    RecordOutcome::Conflict
+                })
             }
-            Command::ReadElection { op } => {
+            Command::ReadElection => {
                 let uid = Uid(NAMES[request.cluster].into());
-                (*op, Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation: 1 })))
+                Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation: 1 }))
             }
-            Command::ListLocks { op } => {
+            Command::ListLocks => {
                 let listed = if reachable { Ok(vec![(key(), self.stored(request.cluster))]) } else { Err(mute()) };
                 let own = |stored: &Stored| stored.written().is_some();
-                (
-                    *op,
-                    Outcome::LocksListed(listed.map(|all| all.into_iter().filter(|(_, stored)| own(stored)).collect())),
-                )
+                Outcome::LocksListed(listed.map(|all| all.into_iter().filter(|(_, stored)| own(stored)).collect()))
             }
-            Command::ReadWorkloads { op, .. } => (*op, Outcome::WorkloadsRead(Ok(Vec::new()))),
-            Command::WriteWorkload(write) => {
-                (write.op, Outcome::WorkloadWritten(self.write_workload(request.cluster, write)))
-            }
+            Command::ReadWorkloads { .. } => Outcome::WorkloadsRead(Ok(Vec::new())),
+            Command::WriteWorkload(write) => Outcome::WorkloadWritten(self.write_workload(request.cluster, write)),
             other => unreachable!("{other:?}"),
         }
     }
@@ -601,7 +592,7 @@ fn view(now: u64, tenure: Tenure, cluster: Result<(), NotEligible>, workloads: &
         jobs: &[],
         wind_down: WIND_DOWN,
         pods: &[],
-        node: &|_| None,
+        nodes: const { &BTreeMap::new() },
         probe_failed: None,
         strays: &[],
         keeping: Keeping {

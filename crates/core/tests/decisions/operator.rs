@@ -194,7 +194,7 @@ impl Operator {
     // Decisions
 
     /// One step; returns the commands that are to be carried out, and the election that they are for.
-    pub fn step(&mut self, now: u64) -> (Uid, Vec<Command>) {
+    pub fn step(&mut self, now: u64) -> (Uid, Vec<(OpId, Command)>) {
         let Some(object) = self.object.clone() else {
             self.group = None;
             return (Uid::default(), Vec::new());
@@ -231,7 +231,6 @@ impl Operator {
         let known = strays.iter().map(|(_, stored)| stored).chain(records.get(key).map(|(_, stored)| stored));
         let known: Vec<&Record> = known.filter_map(Stored::record).collect();
         let pods: Vec<&Pod> = self.pods.values().filter(|pod| concerns(pod, &object, &known)).collect();
-        let nodes = &self.nodes;
         let view = View {
             now: instant(now),
             wall: Timestamp(i64::try_from(now).unwrap_or(0)),
@@ -248,14 +247,12 @@ impl Operator {
             jobs: &[],
             wind_down: 0,
             pods: &pods,
-            node: &|name| nodes.get(name),
+            nodes: &self.nodes,
             probe_failed: self.probe_failed.as_ref(),
             strays: &strays,
             keeping: Keeping::ALONE,
         };
-        let commands = group.step(&view);
-        let requests = commands.into_iter().filter(|command| !matches!(command, Command::Announce(_)));
-        (object.uid.clone(), requests.collect())
+        (object.uid.clone(), group.step(&view).requests)
     }
 
     /// Writes the status, or takes the finalizer off; returns whether anything was written.

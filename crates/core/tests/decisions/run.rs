@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Election, Failure, Key, NEVER_LEADER_ANNOTATION, Outcome, PRIORITY_ANNOTATION, Pod, Situation, Stored,
-    TERM_ANNOTATION, Term, Timestamp, Uid, eligible, standing,
+    Command, Election, Failure, Key, NEVER_LEADER_ANNOTATION, OpId, Outcome, PRIORITY_ANNOTATION, Pod, Situation,
+    Stored, TERM_ANNOTATION, Term, Timestamp, Uid, eligible, standing,
 };
 
 use super::Shown;
@@ -25,6 +25,7 @@ struct Request {
     /// The start of the operator that sent it; only that one gets the answer.
     start: u32,
     election: Uid,
+    op: OpId,
     command: Command,
     /// It was carried out, and this is the answer.
     answer: Option<Outcome>,
@@ -388,14 +389,15 @@ impl Run {
     fn step(&mut self, operator: usize) -> usize {
         let (election, commands) = self.operators[operator].step(self.world.now);
         let start = self.operators[operator].start;
-        for command in &commands {
+        for (_, command) in &commands {
             note!(self, "o{operator}/{start} wants {}", command);
         }
         let sent = commands.len();
-        self.requests.extend(commands.into_iter().map(|command| Request {
+        self.requests.extend(commands.into_iter().map(|(op, command)| Request {
             operator,
             start,
             election: election.clone(),
+            op,
             command,
             answer: None,
             lost: false,
@@ -452,10 +454,10 @@ impl Run {
 
     /// The answer reaches the operator, if it still waits.
     fn answer(&mut self, index: usize) {
-        let Request { operator, start, election, command, answer, lost } = self.requests.swap_remove(index);
+        let Request { operator, start, election, op, answer, lost, .. } = self.requests.swap_remove(index);
         let operator = &mut self.operators[operator];
         if let (Some(answer), false) = (answer, lost || start != operator.start) {
-            operator.take(&election, command.op().unwrap_or_default(), answer, self.world.now);
+            operator.take(&election, op, answer, self.world.now);
         }
     }
 
@@ -467,9 +469,7 @@ impl Run {
         let operator = &mut self.operators[request.operator];
         if !request.lost && request.start == operator.start {
             let lost = Failure::Unknown("no answer".into());
-            if let (Some(op), Some(outcome)) = (request.command.op(), request.command.failed(lost)) {
-                operator.take(&request.election, op, outcome, now);
-            }
+            operator.take(&request.election, request.op, request.command.failed(lost), now);
         }
         request.lost = true;
         if request.answer.is_some() || self.prng.percent(20) {
@@ -481,7 +481,7 @@ impl Run {
         let request = &mut self.requests[index];
         if request.answer.is_none() && !request.lost {
             note!(self, "o{}: refused: {}", request.operator, request.command);
-            request.answer = request.command.failed(Failure::Refused("not now".into()));
+            request.answer = Some(request.command.failed(Failure::Refused("not now".into())));
             self.answer(index);
         }
     }

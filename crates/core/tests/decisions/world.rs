@@ -261,11 +261,11 @@ impl World {
                     RecordOutcome::Conflict
                 })
             }
-            Command::ReadElection { .. } => Outcome::ElectionRead(Ok(match &self.election {
+            Command::ReadElection => Outcome::ElectionRead(Ok(match &self.election {
                 None => ElectionRead::Gone,
                 Some(object) => ElectionRead::Present { uid: object.uid.clone(), generation: object.generation },
             })),
-            Command::ListLocks { .. } => {
+            Command::ListLocks => {
                 let own = |stored: &Stored| stored.record().is_some_and(|record| record.election == *election);
                 let locks = self.records.iter().filter(|(_, stored)| own(stored));
                 Outcome::LocksListed(Ok(locks.map(|(key, stored)| (key.clone(), stored.clone())).collect()))

@@ -69,6 +69,8 @@ pub struct Request {
     operator: usize,
     /// Whether its sender still waits for an answer.
     awaited: bool,
+    /// The number under which its outcome comes back; nobody waits for 0.
+    op: OpId,
     command: Command,
     /// It was carried out, and this is on its way to its sender.
     answer: Option<Outcome>,
@@ -80,7 +82,7 @@ enum Input {
     Record(Arc<Known<(Version, Stored)>>),
     Time,
     Probe,
-    Outcome(Command, Outcome),
+    Outcome(OpId, Command, Outcome),
 }
 
 type Reaction = (Arc<Known<Operator>>, Vec<Arc<Known<Request>>>);
@@ -162,19 +164,19 @@ impl Cluster {
         // What begins anew sees what it likes before it decides anything.
         let mut due = if operator.awake { operator.step() } else { Vec::new() };
         while !due.is_empty() {
-            for command in std::mem::take(&mut due) {
+            for (op, command) in std::mem::take(&mut due) {
                 let constant = match &command {
-                    Command::ReadElection { .. } => {
+                    Command::ReadElection => {
                         Some(Outcome::ElectionRead(Ok(ElectionRead::Present { uid: uid(), generation: 1 })))
                     }
-                    Command::ListLocks { .. } => Some(Outcome::LocksListed(Ok(locks(operator)))),
+                    Command::ListLocks => Some(Outcome::LocksListed(Ok(locks(operator)))),
                     _ => None,
                 };
                 if let Some(outcome) = constant {
-                    operator.take(&command, outcome, true);
+                    operator.take(op, &command, outcome, true);
                     due.extend(operator.step());
                 } else {
-                    let request = Request { operator: number, awaited: true, command, answer: None };
+                    let request = Request { operator: number, awaited: true, op, command, answer: None };
                     requests.push(Arc::new(Known::new(request)));
                 }
             }
@@ -183,7 +185,7 @@ impl Cluster {
     }
 
     fn answer(&self, state: &mut State, request: &Request, outcome: Outcome) {
-        self.give(state, request.operator, &Input::Outcome(request.command.clone(), outcome));
+        self.give(state, request.operator, &Input::Outcome(request.op, request.command.clone(), outcome));
     }
 
     /// Whether a request that nobody waits for could still do anything.
@@ -203,7 +205,7 @@ impl Cluster {
             if request.awaited && which(at, request) {
                 let mut left = request.value.clone();
                 left.awaited = false;
-                forget_op(&mut left.command);
+                left.op = OpId(0);
                 *request = Arc::new(Known::new(left));
             }
         }
@@ -229,7 +231,7 @@ impl Input {
             Self::Record(record) => (1, record.exact()).hash(&mut hasher),
             Self::Time => 2.hash(&mut hasher),
             Self::Probe => 3.hash(&mut hasher),
-            Self::Outcome(command, outcome) => (4, format!("{command:?} {outcome:?}")).hash(&mut hasher),
+            Self::Outcome(op, command, outcome) => (4, format!("{op:?} {command:?} {outcome:?}")).hash(&mut hasher),
         }
         hasher.finish()
     }
@@ -240,7 +242,7 @@ impl Input {
             Self::Record(record) => operator.see_record(record.0, &record.1),
             Self::Time => operator.wake(number),
             Self::Probe => operator.probe_failed = operator.election.record().and_then(holder).cloned(),
-            Self::Outcome(command, outcome) => operator.take(command, outcome.clone(), shows),
+            Self::Outcome(op, command, outcome) => operator.take(*op, command, outcome.clone(), shows),
         }
     }
 }
@@ -353,7 +355,7 @@ impl Model for Cluster {
                 if later {
                     let mut rest = request.clone();
                     rest.awaited = false;
-                    forget_op(&mut rest.command);
+                    rest.op = OpId(0);
                     state.requests.push(Arc::new(Known::new(rest)));
                 }
                 if request.awaited {
@@ -444,15 +446,7 @@ fn locks(operator: &Operator) -> Vec<(lictor_core::Key, Stored)> {
     vec![(key.clone(), operator.record.1.clone())]
 }
 
-fn forget_op(command: &mut Command) {
-    match command {
-        Command::WriteRecord { op, .. } => *op = OpId(0),
-        Command::WritePod(write) => write.op = OpId(0),
-        _ => {}
-    }
-}
-
 /// What an operator is told that gives up waiting.
 fn unknown(command: &Command) -> Outcome {
-    command.failed(Failure::Unknown("no answer".into())).expect("it is a request")
+    command.failed(Failure::Unknown("no answer".into()))
 }

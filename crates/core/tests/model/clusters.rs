@@ -203,7 +203,7 @@ impl Clusters {
             request.sent.awaited
                 && matches!(
                     request.sent.ask,
-                    Ask::Core(Command::ListPods { .. } | Command::ReadPod { .. } | Command::ReadWorkloads { .. })
+                    Ask::Core(_, Command::ListPods { .. } | Command::ReadPod { .. } | Command::ReadWorkloads { .. })
                 )
         };
         for number in 0..2 {

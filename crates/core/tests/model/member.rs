@@ -1,5 +1,6 @@
 //! The operator of one of several clusters: the real core, the real life of a session, and between them what the controller does.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -47,7 +48,8 @@ pub struct Member {
 /// What is asked of the world.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    Core(Command),
+    /// A request of the core, with the number under which its outcome comes back; nobody waits for 0.
+    Core(OpId, Command),
     Session(SessionCommand),
 }
 
@@ -157,8 +159,8 @@ impl Member {
         let now = self.now;
         let since = if self.from_sending { sent.at } else { now };
         match (&sent.ask, answer) {
-            (Ask::Core(command), Answer::Core(outcome)) => self.take_outcome(command, outcome.clone()),
-            (Ask::Core(command), _) => self.take_outcome(command, unknown(command)),
+            (Ask::Core(op, command), Answer::Core(outcome)) => self.take_outcome(*op, command, outcome.clone()),
+            (Ask::Core(op, command), _) => self.take_outcome(*op, command, unknown(command)),
             (Ask::Session(ask), answer) => {
                 self.asking = false;
                 match (ask, answer) {
@@ -177,7 +179,7 @@ impl Member {
         }
     }
 
-    fn take_outcome(&mut self, command: &Command, outcome: Outcome) {
+    fn take_outcome(&mut self, op: OpId, command: &Command, outcome: Outcome) {
         match (&outcome, command) {
             (Outcome::PodWritten(PodOutcome::Written(pod)), _) if self.shows => self.show(pod),
             (Outcome::PodRead(Ok(Some(pod))), _) => self.show(pod),
@@ -188,9 +190,7 @@ impl Member {
             }
             _ => {}
         }
-        if let Some(op) = command.op() {
-            self.election.take(op, outcome, self.now);
-        }
+        self.election.take(op, outcome, self.now);
     }
 
     fn show(&mut self, pod: &Pod) {
@@ -234,14 +234,14 @@ impl Member {
         if let Some(tenure) = tenure {
             let mut due = self.step(tenure);
             while !due.is_empty() {
-                for command in std::mem::take(&mut due) {
-                    if let Command::ReadElection { op } = command {
+                for (op, command) in std::mem::take(&mut due) {
+                    if let Command::ReadElection = command {
                         let uid = uid(self.number);
                         let read = Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation: 1 }));
                         self.election.take(op, read, self.now);
                         due.extend(self.step(tenure));
                     } else {
-                        asks.push(Ask::Core(command));
+                        asks.push(Ask::Core(op, command));
                     }
                 }
             }
@@ -250,7 +250,7 @@ impl Member {
         let until = tenure.unwrap_or(Tenure::Lapsed);
         asks.into_iter()
             .map(|ask| {
-                let promotes = matches!(&ask, Ask::Core(command) if command.promotes());
+                let promotes = matches!(&ask, Ask::Core(_, command) if command.promotes());
                 let at = if matches!(ask, Ask::Session(_)) { self.now } else { Instant::default() };
                 // Only of what shows that this cluster leads.
                 let until = if promotes { until } else { Tenure::Unlimited };
@@ -259,7 +259,7 @@ impl Member {
             .collect()
     }
 
-    fn step(&mut self, tenure: Tenure) -> Vec<Command> {
+    fn step(&mut self, tenure: Tenure) -> Vec<(OpId, Command)> {
         let (scope, rules, key) = (Scope::default(), Rules::default(), key());
         let pods: Vec<&Pod> = self.pod.iter().collect();
         let fitness = if self.available { Ok(()) } else { Err(NotEligible::Unavailable) };
@@ -280,7 +280,7 @@ impl Member {
             jobs: &[],
             wind_down: if self.workload.is_some() { u32::try_from(WIND_DOWN.as_secs()).unwrap_or(u32::MAX) } else { 0 },
             pods: &pods,
-            node: &|_| None,
+            nodes: &BTreeMap::new(),
             probe_failed: None,
             strays: &[],
             keeping: Keeping {
@@ -292,8 +292,7 @@ impl Member {
                 not_before: Instant::default(),
             },
         };
-        let commands = self.election.step(&view);
-        commands.into_iter().filter(|command| !matches!(command, Command::Announce(_))).collect()
+        self.election.step(&view).requests
     }
 }
 
@@ -301,7 +300,7 @@ impl Sent {
     pub fn to_store(&self) -> bool {
         match &self.ask {
             Ask::Session(_) => true,
-            Ask::Core(command) => !matches!(
+            Ask::Core(_, command) => !matches!(
                 command,
                 Command::ListPods { .. }
                     | Command::ReadPod { .. }
@@ -313,7 +312,7 @@ impl Sent {
     }
 
     pub fn writes_record(&self) -> bool {
-        matches!(&self.ask, Ask::Core(Command::WriteRecord { .. } | Command::ReleaseRecord { .. }))
+        matches!(&self.ask, Ask::Core(_, Command::WriteRecord { .. } | Command::ReleaseRecord { .. }))
     }
 
     pub fn writes_to_store(&self) -> bool {
@@ -321,23 +320,20 @@ impl Sent {
     }
 
     pub fn writes(&self) -> bool {
-        self.writes_record() || matches!(&self.ask, Ask::Core(Command::WritePod(_) | Command::WriteWorkload(_)))
+        self.writes_record() || matches!(&self.ask, Ask::Core(_, Command::WritePod(_) | Command::WriteWorkload(_)))
     }
 
     /// What the executor answers that does not send it any more.
     pub fn refused(&self) -> Option<Outcome> {
-        let Ask::Core(command) = &self.ask else { return None };
-        command.failed(Failure::Refused("the tenure is over".into()))
+        let Ask::Core(_, command) = &self.ask else { return None };
+        Some(command.failed(Failure::Refused("the tenure is over".into())))
     }
 
     /// Nobody waits for it any more.
     pub fn forgotten(&self) -> Self {
         let mut ask = self.ask.clone();
-        match &mut ask {
-            Ask::Core(Command::WriteRecord { op, .. } | Command::ReleaseRecord { op, .. }) => *op = OpId(0),
-            Ask::Core(Command::WritePod(write)) => write.op = OpId(0),
-            Ask::Core(Command::WriteWorkload(write)) => write.op = OpId(0),
-            _ => {}
+        if let Ask::Core(op, _) = &mut ask {
+            *op = OpId(0);
         }
         let (at, until) = (Instant::default(), Tenure::Unlimited);
         Self { ask, awaited: false, at, until, answer: None, ..self.clone() }
@@ -347,7 +343,7 @@ impl Sent {
 impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.ask {
-            Ask::Core(command) => command.fmt(f),
+            Ask::Core(_, command) => command.fmt(f),
             Ask::Session(SessionCommand::LookUp) => f.write_str("look up session"),
             Ask::Session(SessionCommand::Create) => f.write_str("make session"),
             Ask::Session(SessionCommand::Renew(id)) => write!(f, "renew session {id}"),
@@ -394,5 +390,5 @@ pub fn workload(number: usize) -> Workload {
 }
 
 fn unknown(command: &Command) -> Outcome {
-    command.failed(Failure::Unknown("no answer".into())).expect("it is a request")
+    command.failed(Failure::Unknown("no answer".into()))
 }

@@ -95,7 +95,7 @@ impl Operator {
     }
 
     /// Takes an outcome; what was read or written is known before.
-    pub fn take(&mut self, command: &Command, outcome: Outcome, shows: bool) {
+    pub fn take(&mut self, op: OpId, command: &Command, outcome: Outcome, shows: bool) {
         match &outcome {
             _ if !shows => {}
             Outcome::PodWritten(PodOutcome::Written(pod)) => self.put_pod(pod),
@@ -108,13 +108,11 @@ impl Operator {
             }
             _ => {}
         }
-        if let Some(op) = command.op() {
-            self.election.take(op, outcome, self.now);
-        }
+        self.election.take(op, outcome, self.now);
     }
 
     /// One step: what is to be carried out.
-    pub fn step(&mut self) -> Vec<Command> {
+    pub fn step(&mut self) -> Vec<(OpId, Command)> {
         let (scope, key, rules) = world::spec();
         if self.probe_failed.is_some()
             && self.election.record().is_some_and(|r| holder(r) != self.probe_failed.as_ref())
@@ -138,17 +136,17 @@ impl Operator {
             jobs: &[],
             wind_down: 0,
             pods: &pods,
-            node: &|_| None,
+            nodes: &BTreeMap::new(),
             probe_failed: self.probe_failed.as_ref(),
             strays: &[],
             keeping: Keeping::ALONE,
         };
         let before = self.election.record().and_then(holder).cloned();
-        let commands = self.election.step(&view);
-        if commands.iter().any(|command| matches!(command, Command::WriteRecord { .. })) {
+        let requests = self.election.step(&view).requests;
+        if requests.iter().any(|(_, command)| matches!(command, Command::WriteRecord { .. })) {
             self.replaced = before;
         }
-        commands.into_iter().filter(|command| !matches!(command, Command::Announce(_))).collect()
+        requests
     }
 
     /// Time goes on until it wakes.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::{
-    Command, Desired, Election, Instant, Key, Node, OpId, Outcome, Pod, Situation, Stored, Uid, Version, View,
+    Announcement, Command, Desired, Effects, Election, Instant, Key, Node, OpId, Outcome, Pod, Situation, Stored, Uid,
+    Version, View,
 };
 
 use super::world::{ELECTION, Spec, World};
@@ -34,6 +35,7 @@ pub struct Held {
     pub operator: String,
     pub start: u64,
     pub election: Uid,
+    pub op: OpId,
     pub command: Command,
 }
 
@@ -82,7 +84,7 @@ impl Operator {
     }
 
     /// One step; returns the election that the commands are for, too.
-    pub fn step(&mut self, world: &World) -> (Uid, Vec<Command>) {
+    pub fn step(&mut self, world: &World) -> (Uid, Vec<(OpId, Command)>, Vec<Announcement>) {
         self.observe(world);
         let Spec { uid, key, .. } = &self.spec;
         if self.group.as_ref().is_some_and(|(known, of, _)| known != key || of != uid) {
@@ -100,8 +102,8 @@ impl Operator {
         let strays = self.locks.iter().filter(|(other, (_, stored))| *other != key && own(stored));
         let strays: Vec<(Key, Stored)> = strays.map(|(key, (_, stored))| (key.clone(), stored.clone())).collect();
         let pods: Vec<&Pod> = self.pods.values().collect();
-        let node = Node::default();
-        let commands = election.step(&View {
+        let nodes = BTreeMap::from([("n".to_owned(), Node::default())]);
+        let Effects { requests, announcements } = election.step(&View {
             now: world.now,
             wall: world.wall(),
             generation: self.spec.generation,
@@ -117,12 +119,12 @@ impl Operator {
             jobs: &[],
             wind_down: self.spec.wind_down,
             pods: &pods,
-            node: &|_| Some(&node),
+            nodes: &nodes,
             probe_failed: None,
             strays: &strays,
             keeping: world.keeping,
         });
-        (uid.clone(), commands)
+        (uid.clone(), requests, announcements)
     }
 
     /// Takes the outcome of a command that it sent for the election of this uid. What was written or read is in its caches, too.

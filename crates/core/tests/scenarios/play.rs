@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lictor_core::{Command, Failure, Outcome, RecordOutcome, Uid};
+use lictor_core::{Command, Failure, OpId, Outcome, RecordOutcome, Uid};
 
 use super::inputs::{FORMS, seconds};
 use super::operator::{Held, Operator, WATCHES};
@@ -180,10 +180,12 @@ impl Stage {
                 if self.operators[at].paused {
                     continue;
                 }
-                let (election, commands) = self.operators[at].step(&self.world);
-                rests &= commands.is_empty();
-                for command in commands {
-                    self.asks(at, &election, &command)?;
+                let (election, requests, announcements) = self.operators[at].step(&self.world);
+                rests &= requests.is_empty() && announcements.is_empty();
+                let name = &self.operators[at].name;
+                self.came.extend(announcements.iter().map(|announcement| format!("{name}> announce {announcement}")));
+                for (op, command) in requests {
+                    self.asks(at, &election, op, &command)?;
                 }
             }
             if rests {
@@ -198,7 +200,7 @@ impl Stage {
     }
 
     /// A command is carried out and answered, unless something else is to become of it.
-    fn asks(&mut self, at: usize, election: &Uid, command: &Command) -> Result<(), String> {
+    fn asks(&mut self, at: usize, election: &Uid, op: OpId, command: &Command) -> Result<(), String> {
         let words = command.to_string();
         let operator = &self.operators[at];
         let fate = self.fates.iter().position(|(begin, _)| words.starts_with(begin));
@@ -207,13 +209,13 @@ impl Stage {
         if let Some("held up" | "timed out") = fate.as_deref() {
             let (operator, command) = (operator.name.clone(), command.clone());
             let start = self.operators[at].start;
-            self.held.push(Held { operator, start, election: election.clone(), command });
+            self.held.push(Held { operator, start, election: election.clone(), op, command });
         }
         let lost = || Failure::Unknown("no answer".into());
         let outcome = match fate.as_deref() {
             Some("held up") => None,
-            Some("lost" | "timed out") => command.failed(lost()),
-            Some("refused") => command.failed(Failure::Refused("not allowed".into())),
+            Some("lost" | "timed out") => Some(command.failed(lost())),
+            Some("refused") => Some(command.failed(Failure::Refused("not allowed".into()))),
             Some("delayed") => Some(Outcome::RecordWritten(RecordOutcome::Delayed)),
             fate => {
                 let carried_out = self.world.carry_out(command, election);
@@ -221,10 +223,10 @@ impl Stage {
                     self.came.push(line);
                     return Err(broken + ":");
                 }
-                if fate.is_some() { command.failed(lost()) } else { carried_out? }
+                Some(if fate.is_some() { command.failed(lost()) } else { carried_out? })
             }
         };
-        if let (Some(outcome), Some(op)) = (outcome, command.op()) {
+        if let Some(outcome) = outcome {
             write!(line, " => {outcome}").unwrap();
             self.operators[at].take(election, op, outcome, self.world.now);
         }
@@ -235,15 +237,13 @@ impl Stage {
     /// What was held up is carried out; its sender is told, if there still is that one.
     fn arrives(&mut self, begin: &str) -> Result<(), String> {
         let at = self.held.iter().position(|held| held.command.to_string().starts_with(begin));
-        let Held { operator, start, election, command } =
+        let Held { operator, start, election, op, command } =
             at.map(|at| self.held.remove(at)).ok_or("nothing of that kind is held up")?;
         let mut line = format!("{operator}< {command}");
         let outcome = self.world.carry_out(&command, &election).map_err(|broken| format!("{broken}:\n    {line}"))?;
-        if let (Some(outcome), Some(op)) = (outcome, command.op()) {
-            write!(line, " => {outcome}").unwrap();
-            if let Some(sender) = self.operators.iter_mut().find(|sender| sender.start == start) {
-                sender.take(&election, op, outcome, self.world.now);
-            }
+        write!(line, " => {outcome}").unwrap();
+        if let Some(sender) = self.operators.iter_mut().find(|sender| sender.start == start) {
+            sender.take(&election, op, outcome, self.world.now);
         }
         self.came.push(line);
         Ok(())

@@ -116,12 +116,12 @@ impl World {
         self.rewound += 1;
     }
 
-    /// Carries a command out; `None`: nothing comes back.
+    /// Carries a command out.
     ///
     /// # Errors
     /// A promise is broken by it.
-    pub fn carry_out(&mut self, command: &Command, election: &Uid) -> Result<Option<Outcome>, String> {
-        Ok(Some(match command {
+    pub fn carry_out(&mut self, command: &Command, election: &Uid) -> Result<Outcome, String> {
+        Ok(match command {
             Command::ReadRecord { key, .. } => Outcome::RecordRead(Ok(self.lock(key))),
             Command::WriteRecord { key, expected, record, .. } => {
                 if matches!(self.lock(key), Stored::Free(..) | Stored::Absent) {
@@ -143,11 +143,11 @@ impl World {
                     conflict => conflict,
                 }
             }
-            Command::ReadElection { .. } => {
+            Command::ReadElection => {
                 let Spec { uid, generation, .. } = self.election.clone();
                 Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation }))
             }
-            Command::ListLocks { .. } => {
+            Command::ListLocks => {
                 let own = |stored: &Stored| stored.written().is_some_and(|record| record.election == *election);
                 let locks = self.locks.iter().filter(|(_, (_, stored))| own(stored));
                 Outcome::LocksListed(Ok(locks.map(|(key, (_, stored))| (key.clone(), stored.clone())).collect()))
@@ -160,9 +160,8 @@ impl World {
             Command::WritePod(write) => Outcome::PodWritten(self.write_pod(write)?),
             Command::WriteWorkload(write) => Outcome::WorkloadWritten(self.write_workload(write)?),
             Command::ReadWorkloads { .. } => Outcome::WorkloadsRead(Ok(Vec::new())),
-            Command::Announce(_) => return Ok(None),
             other => return Err(format!("no server here does `{other}`")),
-        }))
+        })
     }
 
     fn write_lock(&mut self, key: &Key, expected: Option<Version>, make: impl FnOnce(Version) -> Stored) -> Outcome {

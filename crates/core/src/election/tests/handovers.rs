@@ -201,14 +201,14 @@ fn a_leader_that_turns_out_to_be_gone_is_not_written_to_again() {
     let record = lab.step().remove(0);
     let (op, outcome) = lab.answer(&record, "").unwrap();
     lab.election.take(op, outcome, lab.now);
-    let Command::WritePod(demotion) = lab.step().remove(0) else { panic!("a demotion") };
-    lab.election.take(demotion.op, Outcome::PodWritten(PodOutcome::Gone), lab.now);
+    let Effect::Request(op, Command::WritePod(_)) = lab.step().remove(0) else { panic!("a demotion") };
+    lab.election.take(op, Outcome::PodWritten(PodOutcome::Gone), lab.now);
     assert_eq!(lab.run(), ["Promote p1 2", "Transition p1 LeaderNotReady"], "the cache still shows it as the leader");
     assert_eq!(*lab.election.situation(), Situation::Led);
 }
 
 /// Answers what is asked for once.
-fn answer_all(lab: &mut Lab, commands: &[Command]) {
+fn answer_all(lab: &mut Lab, commands: &[Effect]) {
     for command in commands {
         if let Some((op, outcome)) = lab.answer(command, "") {
             lab.election.take(op, outcome, lab.now);
@@ -431,7 +431,7 @@ fn after_a_conflict_a_pod_that_another_election_has_marked_is_not_promoted_by_th
 #[test]
 fn a_leader_of_the_term_that_was_reached_keeps_its_record() {
     let mut lab = Lab::led(2);
-    lab.election.reached = lab.record().term;
+    lab.election.terms = Terms::that_had_reached(lab.record().term);
     lab.edit("p0", |pod| drop(pod.labels.remove("role")));
     assert_eq!(lab.run(), ["LabelDrift p0", "ReadRecord", "Promote p0 1"]);
 }

@@ -11,14 +11,16 @@ struct Old(Stored);
 
 impl Old {
     /// As [`Lab::answer`], for both keys; returns what was asked for, with the version that it was meant for.
-    fn answer(&mut self, lab: &mut Lab, command: &Command) -> String {
+    fn answer(&mut self, lab: &mut Lab, command: &Effect) -> String {
         let words = in_words(command);
         let made = lab.next_version();
         let (op, version, made) = match command {
-            Command::WriteRecord { op, key, expected, record } if *key == old() => {
+            Effect::Request(op, Command::WriteRecord { key, expected, record }) if *key == old() => {
                 (*op, expected.unwrap_or_default(), Stored::Record(made, record.clone()))
             }
-            Command::DeleteRecord { op, key, version } if *key == old() => (*op, *version, Stored::Absent),
+            Effect::Request(op, Command::DeleteRecord { key, version }) if *key == old() => {
+                (*op, *version, Stored::Absent)
+            }
             command => {
                 lab.locks = vec![(old(), self.0.clone())];
                 if let Some((op, outcome)) = lab.answer(command, &words) {
@@ -117,4 +119,79 @@ fn an_answer_to_another_request_is_not_taken_for_the_one_to_an_emptying() {
     assert!(lab.step().is_empty(), "its own is awaited");
     assert_eq!(other.answer(&mut lab, &emptying[0]), "old at 400: WriteRecord 1 nobody");
     assert!(!lab.step().is_empty());
+}
+
+/// The same election, deleted, with this record under its present key, and under the old one a lock that was emptied.
+fn deleted(record: Option<Record>, old_scope: Scope) -> (Lab, Old) {
+    let mut lab = Lab::led(2);
+    lab.stored = record.map_or(Stored::Absent, |record| Stored::Record(Version(450), record));
+    lab.version = 500;
+    let mut lab = lab.restarted();
+    lab.desired = Desired::Withdraw;
+    let other = Old(Stored::Record(Version(400), Record { scope: old_scope, ..emptied() }));
+    lab.strays = vec![(old(), other.0.clone())];
+    (lab, other)
+}
+
+#[test]
+fn a_withdrawal_writes_the_record_only_if_it_lacks_what_was_written_under_the_old_key() {
+    for (former, old_scope, expected) in [
+        (Vec::new(), scope("role"), None),
+        (vec![scope("mode")], scope("mode"), None),
+        (Vec::new(), scope("mode"), Some("WriteRecord 1 nobody, former")),
+    ] {
+        let (mut lab, mut other) = deleted(Some(Record { former, ..emptied() }), old_scope);
+        let all = other.run(&mut lab, "never");
+        let written = all.iter().find(|words| words.starts_with("WriteRecord"));
+        assert_eq!(written.map(String::as_str), expected, "{all:#?}");
+        assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+    }
+}
+
+#[test]
+fn a_withdrawal_deletes_the_lock_under_the_old_key_when_all_marks_are_off() {
+    let (mut lab, mut other) = deleted(None, scope("mode"));
+    assert_eq!(
+        other.run(&mut lab, "never"),
+        ["ReadElection", "ReadRecord", "ListPods", "Remove p0", "Remove p1", "old at 400: DeleteRecord"]
+    );
+    assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+}
+
+#[test]
+fn a_withdrawal_without_a_record_lists_the_pods_that_were_selected_under_the_old_key() {
+    let app = |value: &str| Selector {
+        match_labels: BTreeMap::from([("app".to_owned(), value.to_owned())]),
+        match_expressions: Vec::new(),
+    };
+    let (mut lab, mut other) = deleted(None, Scope { selector: app("before"), ..scope("role") });
+    for _ in 0..10 {
+        for command in lab.step() {
+            if let Effect::Request(_, Command::ListPods { selectors }) = command {
+                assert_eq!(selectors, [app("web"), app("before")]);
+                return;
+            }
+            other.answer(&mut lab, &command);
+        }
+    }
+    panic!("no pods are listed");
+}
+
+#[test]
+fn a_withdrawal_writes_once_to_each_pod_that_carries_a_mark() {
+    let (mut lab, mut other) = deleted(None, scope("role"));
+    let unmarked = Pod { uid: uid("p2"), name: "p2".into(), annotations: BTreeMap::new(), ..lab.pods["p1"].clone() };
+    lab.put(unmarked);
+    let removals = loop {
+        let commands = lab.step();
+        if commands.iter().any(|command| matches!(command, Effect::Request(_, Command::WritePod(_)))) {
+            break commands;
+        }
+        assert!(!commands.is_empty(), "it writes to no pod");
+        for command in &commands {
+            other.answer(&mut lab, command);
+        }
+    };
+    assert_eq!(removals.iter().map(in_words).collect::<Vec<_>>(), ["Remove p0", "Remove p1"]);
+    assert!(lab.step().is_empty(), "the answers are awaited");
 }

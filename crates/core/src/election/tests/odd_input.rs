@@ -93,7 +93,7 @@ impl Lab {
     fn settle(&mut self) -> Result<(), TestCaseError> {
         for _ in 0..200 {
             let commands = self.step();
-            if commands.iter().all(|command| matches!(command, Command::Announce(_))) {
+            if commands.iter().all(|command| matches!(command, Effect::Told(_))) {
                 match self.election.wake() {
                     Some(wake) if wake > self.now => self.now = wake,
                     _ => return Ok(()),
@@ -102,7 +102,7 @@ impl Lab {
             let before = self.election.term();
             for command in commands {
                 let words = in_words(&command);
-                if let Command::WriteRecord { record, .. } = &command {
+                if let Effect::Request(_, Command::WriteRecord { record, .. }) = &command {
                     prop_assert!(record.term.0 < LAST_TERM, "a Lease could not hold it: {words}");
                     prop_assert!(record.term >= before, "{words} after {before}");
                 }

@@ -1,10 +1,9 @@
 //! A promotion whose outcome is not known when the lock is lost.
 
 use super::*;
-use crate::WritePod;
 
 /// With p0 demoted in a handover to p1, and the promotion of p1 on its way: it comes last.
-fn promoting() -> (Lab, Command) {
+fn promoting() -> (Lab, Effect) {
     let mut lab = shared(2);
     lab.unready("p0");
     let promotion = until_promotion(&mut lab);
@@ -12,7 +11,7 @@ fn promoting() -> (Lab, Command) {
 }
 
 /// Steps and answers up to the first promotion, which is not carried out.
-fn until_promotion(lab: &mut Lab) -> Command {
+fn until_promotion(lab: &mut Lab) -> Effect {
     for _ in 0..10 {
         for command in lab.step() {
             let words = in_words(&command);
@@ -27,14 +26,14 @@ fn until_promotion(lab: &mut Lab) -> Command {
     panic!("nobody is promoted")
 }
 
-fn carry_out(lab: &mut Lab, command: &Command) -> Outcome {
+fn carry_out(lab: &mut Lab, command: &Effect) -> Outcome {
     let (op, outcome) = lab.answer(command, &in_words(command)).unwrap();
     lab.election.take(op, outcome.clone(), lab.now);
     outcome
 }
 
-fn only_write(commands: Vec<Command>, begins: &str) -> Command {
-    let mut writes = commands.into_iter().filter(|command| matches!(command, Command::WritePod(_)));
+fn only_write(commands: Vec<Effect>, begins: &str) -> Effect {
+    let mut writes = commands.into_iter().filter(|command| matches!(command, Effect::Request(_, Command::WritePod(_))));
     let write = writes.next().expect("a pod is written");
     assert!(in_words(&write).starts_with(begins) && writes.next().is_none(), "{write:?}");
     write
@@ -137,13 +136,13 @@ fn the_write_changes_the_pod_whatever_is_on_it() {
     // The label was changed by hand; the present term is still there.
     let promotion = until_promotion(&mut lab);
     end_tenure(&mut lab);
-    let Command::WritePod(write) = only_write(lab.step(), "Remove p0") else { unreachable!() };
+    let Effect::Request(op, Command::WritePod(write)) = only_write(lab.step(), "Remove p0") else { unreachable!() };
     let pod = &lab.pods["p0"];
     let changes = |patch: &BTreeMap<String, Option<String>>, have: &BTreeMap<String, String>| {
         patch.iter().any(|(key, value)| have.get(key) != value.as_ref())
     };
     assert!(changes(&write.patch.labels, &pod.labels) || changes(&write.patch.annotations, &pod.annotations));
-    carry_out(&mut lab, &Command::WritePod(write));
+    carry_out(&mut lab, &Effect::Request(op, Command::WritePod(write)));
     // The follower's label is put on again.
     assert!(lab.run().iter().any(|words| words.starts_with("Demote p0")));
     assert_eq!(carry_out(&mut lab, &promotion), Outcome::PodWritten(PodOutcome::Conflict));
@@ -201,16 +200,16 @@ fn a_promotion_is_wanted_as_long_as_its_handover_goes_on() {
 #[test]
 fn only_a_write_that_changed_the_pod_keeps_an_earlier_promotion_of_it_away() {
     let (mut lab, promotion) = promoting();
-    let Command::WritePod(first) = promotion else { unreachable!() };
-    let second = Command::WritePod(WritePod { op: OpId(first.op.0 + 1), ..first });
-    lab.election.promotions.note(std::slice::from_ref(&second));
+    let Effect::Request(first, write) = promotion else { unreachable!() };
+    let second = OpId(first.0 + 1);
+    lab.election.promotions.note(&[(second, write)]);
     let written = |pod: &Pod| Outcome::PodWritten(PodOutcome::Written(Box::new(pod.clone())));
     let pod = lab.pods["p1"].clone();
     let mut unchanged = lab.election.promotions.clone();
-    unchanged.take(second.op().unwrap(), &written(&pod));
+    unchanged.take(second, &written(&pod));
     assert!(unchanged.contains(&pod.uid), "the first one may still be carried out");
     let changed = Pod { version: lab.next_version(), ..pod };
-    lab.election.promotions.take(second.op().unwrap(), &written(&changed));
+    lab.election.promotions.take(second, &written(&changed));
     assert!(lab.election.promotions.is_empty());
 }
 

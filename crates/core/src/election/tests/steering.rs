@@ -5,7 +5,7 @@ use super::*;
 use crate::{Setting, Wish, WorkloadId, WorkloadKind};
 
 /// Goes on until one is asked for that begins with these words; returns all of that moment, and answers nothing of it.
-fn until(lab: &mut Lab, begin: &str) -> Vec<Command> {
+fn until(lab: &mut Lab, begin: &str) -> Vec<Effect> {
     for _ in 0..20 {
         let commands = lab.step();
         if commands.iter().any(|command| in_words(command).starts_with(begin)) {
@@ -20,7 +20,7 @@ fn until(lab: &mut Lab, begin: &str) -> Vec<Command> {
     panic!("nobody asks for {begin}")
 }
 
-fn words(commands: &[Command]) -> Vec<String> {
+fn words(commands: &[Effect]) -> Vec<String> {
     commands.iter().map(in_words).collect()
 }
 
@@ -46,7 +46,7 @@ fn a_tick_is_handed_on_to_a_cronjob_alone_and_never_back() {
         lab.store(|version| Stored::Free(version, None, Some(legacy(true, &[("nightly", 60_000)]))));
         let enabling = until(&mut lab, "Enable");
         let ticks = enabling.iter().filter_map(|command| match command {
-            Command::WriteWorkload(write) => Some((write.id.kind, write.after_tick)),
+            Effect::Request(_, Command::WriteWorkload(write)) => Some((write.id.kind, write.after_tick)),
             _ => None,
         });
         let tick = expected.then_some(Timestamp(60_000));
@@ -144,13 +144,44 @@ fn what_lets_a_workload_run_is_wanted_only_while_this_cluster_leads() {
     let mut lab = cluster();
     let commands = until(&mut lab, "Enable CronJob/nightly");
     let enabling = commands.iter().find(|command| in_words(command).starts_with("Enable CronJob/nightly"));
-    let op = enabling.and_then(Command::op).unwrap();
+    let op = enabling.and_then(Effect::op).unwrap();
     assert!(lab.election.wants(op));
     // Also if what disables it has to wait.
     let id = WorkloadId { kind: WorkloadKind::CronJob, name: "nightly".into() };
     let (owner, now) = (Backoff::new("e"), lab.now);
-    lab.election.steering.down.entry(id).or_insert(owner).delay(now);
+    lab.election.workloads.down.entry(id).or_insert(owner).delay(now);
     lab.store(|version| Stored::Held(version, rival(None)));
     lab.step();
     assert!(!lab.election.wants(op));
+}
+
+#[test]
+fn what_lets_a_workload_run_is_not_wanted_when_the_lock_of_a_deleted_election_is_lost() {
+    let mut lab = cluster();
+    let commands = until(&mut lab, "Enable CronJob/nightly");
+    let op = commands.iter().find(|command| in_words(command).starts_with("Enable")).and_then(Effect::op).unwrap();
+    lab.desired = Desired::Withdraw;
+    lab.keeping.tenure = Tenure::Lapsed;
+    lab.step();
+    assert!(!lab.election.wants(op));
+}
+
+#[test]
+fn of_what_is_under_way_with_workloads_only_what_lets_one_run_has_to_be_wanted() {
+    let mut lab = leading();
+    lab.workload("nightly").claim = None;
+    lab.workload("worker").wish = Wish::Release { restore: false };
+    let commands = until(&mut lab, "Enable CronJob/nightly");
+    let op = |begin: &str| {
+        let found = commands.iter().find(|command| in_words(command).starts_with(begin));
+        found.and_then(Effect::op).unwrap_or_else(|| panic!("{:?}", words(&commands)))
+    };
+    assert!(lab.election.wants(op("Enable CronJob/nightly")));
+    assert!(!lab.election.wants(op("Release Deployment/worker")), "it lets nothing run");
+    // With one under way, no other is taken for it.
+    let (mut lab, id) = (cluster(), WorkloadId { kind: WorkloadKind::CronJob, name: "nightly".into() });
+    lab.workloads.as_mut().unwrap().retain(|workload| workload.id == id);
+    let commands = until(&mut lab, "Enable CronJob/nightly");
+    let op = commands.iter().filter_map(Effect::op).max().unwrap();
+    assert!(lab.election.wants(op) && !lab.election.wants(OpId(op.0 + 1)));
 }

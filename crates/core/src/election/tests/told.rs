@@ -3,17 +3,17 @@
 use super::*;
 use crate::Preference;
 
-fn transitions(commands: &[Command]) -> Vec<(Option<String>, Option<String>)> {
+fn transitions(commands: &[Effect]) -> Vec<(Option<String>, Option<String>)> {
     let name = |holder: &Option<Holder>| holder.as_ref().and_then(|holder| holder.pod.clone());
-    let transition = |command: &Command| match command {
-        Command::Announce(Announcement::Transition(told)) => Some((name(&told.leader), name(&told.previous))),
+    let transition = |command: &Effect| match command {
+        Effect::Told(Announcement::Transition(told)) => Some((name(&told.leader), name(&told.previous))),
         _ => None,
     };
     commands.iter().filter_map(transition).collect()
 }
 
 /// Steps and answers until nothing is asked for; all commands.
-fn all_of(lab: &mut Lab) -> Vec<Command> {
+fn all_of(lab: &mut Lab) -> Vec<Effect> {
     let mut all = Vec::new();
     loop {
         let commands = lab.step();

@@ -38,7 +38,8 @@ fn run_with(
         }
         for command in commands {
             let words = in_words(&command);
-            let own = if let Command::WritePod(write) = &command { instead(lab, write) } else { None };
+            let own =
+                if let Effect::Request(_, Command::WritePod(write)) = &command { instead(lab, write) } else { None };
             let answer = match own {
                 Some(outcome) => command.op().map(|op| (op, outcome)),
                 None => lab.answer(&command, &words),

@@ -10,14 +10,14 @@ fn relabel(lab: &mut Lab, name: &str, role: Option<&str>) {
 }
 
 /// Sends the demotion of p1, which somebody labelled; the world is not told.
-fn demotion(lab: &mut Lab) -> Command {
+fn demotion(lab: &mut Lab) -> Effect {
     relabel(lab, "p1", Some("leader"));
     let mut commands = lab.step();
     assert_eq!(commands.iter().map(in_words).collect::<Vec<_>>(), ["LabelDrift p1", "Demote p1 1"]);
     commands.remove(1)
 }
 
-fn written(lab: &mut Lab, command: &Command, outcome: PodOutcome) {
+fn written(lab: &mut Lab, command: &Effect, outcome: PodOutcome) {
     lab.election.take(command.op().unwrap(), Outcome::PodWritten(outcome), lab.now);
 }
 
@@ -58,7 +58,7 @@ fn one_that_is_gone_is_not_written_to_again() {
 }
 
 /// A demotion of p1 is refused; how long it is until it is sent again.
-fn refused(lab: &mut Lab, sent: &Command) -> (Duration, Command) {
+fn refused(lab: &mut Lab, sent: &Effect) -> (Duration, Effect) {
     let began = lab.now;
     written(lab, sent, PodOutcome::Failed(Failure::Refused("a policy".into())));
     loop {

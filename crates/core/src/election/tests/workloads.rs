@@ -659,9 +659,11 @@ fn what_could_not_be_enabled_is_disabled_before_the_lock_is_let_go_of() {
     for _ in 0..20 {
         let commands = lab.step();
         let words: Vec<String> = commands.iter().map(in_words).collect();
-        let lets_go = |command: &Command| match command {
-            Command::WriteRecord { record, .. } => record.legacy.as_ref().is_some_and(|legacy| legacy.ended),
-            command => matches!(command, Command::ReleaseRecord { .. }),
+        let lets_go = |command: &Effect| match command {
+            Effect::Request(_, Command::WriteRecord { record, .. }) => {
+                record.legacy.as_ref().is_some_and(|legacy| legacy.ended)
+            }
+            effect => matches!(effect, Effect::Request(_, Command::ReleaseRecord { .. })),
         };
         assert!(!commands.iter().any(lets_go) || !lab.workload("nightly").runs(), "{words:#?}");
         for (command, words) in commands.iter().zip(words) {
@@ -886,4 +888,19 @@ fn what_an_earlier_operator_may_just_have_let_run_is_waited_for_before_the_lock_
     lab.later(3);
     let all = lab.run();
     assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
+}
+
+#[test]
+fn a_workload_that_is_made_again_by_the_same_name_may_just_have_been_let_run() {
+    let mut lab = leading();
+    let nightly = lab.workloads.as_mut().unwrap().remove(0);
+    lab.run();
+    let version = lab.next_version();
+    lab.workloads.as_mut().unwrap().insert(0, Workload { uid: uid("another"), version, claim: None, ..nightly });
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    let all = lab.run();
+    assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
+    assert!(!all.contains(&"ReleaseRecord".into()), "its controller may not have seen that: {all:#?}");
+    lab.later(3);
+    assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
 }

@@ -91,9 +91,9 @@ impl Clusters {
                 return Answer::Renewed(lives);
             }
             Ask::Session(SessionCommand::Wait(_)) => return Answer::Nothing,
-            Ask::Core(command) => match command {
+            Ask::Core(_, command) => match command {
                 Command::ReadRecord { .. } => Outcome::RecordRead(Ok(stored)),
-                Command::ListLocks { .. } => {
+                Command::ListLocks => {
                     let own = stored.written().is_some().then_some((key(), stored));
                     Outcome::LocksListed(Ok(own.into_iter().collect()))
                 }
@@ -108,7 +108,7 @@ impl Clusters {
                     self.seen.count(Counted::Released);
                     Outcome::RecordWritten(Self::release(store, number, sent, *version))
                 }
-                Command::ReadElection { .. } => {
+                Command::ReadElection => {
                     Outcome::ElectionRead(Ok(ElectionRead::Present { uid: uid(number), generation: 1 }))
                 }
                 Command::ListPods { .. } => {
@@ -182,14 +182,16 @@ impl Clusters {
         let State { requests, store, clusters, .. } = state;
         requests.retain(|request| {
             let useful = match &request.sent.ask {
-                Ask::Core(Command::WriteRecord { expected, .. }) => {
+                Ask::Core(_, Command::WriteRecord { expected, .. }) => {
                     let there = store.written.as_ref().map(|_| store.version);
                     let session = store.sessions[request.cluster].as_ref().map(|session| session.number);
                     there == *expected && session.is_some() && session == request.sent.session
                 }
-                Ask::Core(Command::ReleaseRecord { version, .. }) => store.version == *version,
-                Ask::Core(Command::WritePod(write)) => clusters[request.cluster].world.allows(CHECKS, write).is_none(),
-                Ask::Core(Command::WriteWorkload(write)) => {
+                Ask::Core(_, Command::ReleaseRecord { version, .. }) => store.version == *version,
+                Ask::Core(_, Command::WritePod(write)) => {
+                    clusters[request.cluster].world.allows(CHECKS, write).is_none()
+                }
+                Ask::Core(_, Command::WriteWorkload(write)) => {
                     clusters[request.cluster].workload.as_ref().is_some_and(|w| w.version == write.version)
                 }
                 _ => false,

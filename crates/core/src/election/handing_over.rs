@@ -1,0 +1,86 @@
+//! A handover that is under way goes on, or ends.
+
+use super::Election;
+use super::phase::{Phase, Withdrawal};
+use crate::handover::{Handover, Progress, Purpose};
+use crate::step::Step;
+use crate::view::{Desired, Situation};
+use crate::{Announcement, Command, Pod, PodChange, Transition};
+
+impl Election {
+    /// Goes on with a handover; returns whether it ended.
+    pub(super) fn hand_over(&mut self, mut handover: Box<Handover>, step: &mut Step) -> bool {
+        let view = step.view;
+        self.situation = Situation::HandingOver;
+        if self.lock.is_past(handover.version) {
+            // Somebody else wrote or deleted the record meanwhile: whatever is missing, is decided anew.
+            return true;
+        }
+        if view.desired == Desired::Refuse {
+            self.leader = None;
+            return true;
+        }
+        if handover.is_refused() && handover.purpose == Purpose::Restore {
+            // It is tried again when the pod's own wait is over.
+            return true;
+        }
+        if handover.is_refused()
+            && handover.target().is_some_and(|target| self.fitness.gives_way(&target.uid, &self.troubles, view))
+        {
+            if handover.has_fenced() {
+                self.lock.fence(handover.version);
+            }
+            return true;
+        }
+        let promotions = &self.promotions;
+        let promoting = |pod: &Pod| promotions.may_come_to(pod);
+        let troubles = &self.troubles;
+        let left = |pod: &Pod| troubles.is_left(pod, view);
+        match handover.advance(&promoting, &left, step) {
+            Progress::Waiting => {
+                self.phase = Phase::HandingOver(handover);
+                false
+            }
+            Progress::Abandoned => {
+                self.lock.forget();
+                true
+            }
+            Progress::Done => {
+                if handover.fenced {
+                    self.lock.fence(handover.version);
+                }
+                self.finish(*handover, step);
+                true
+            }
+        }
+    }
+
+    fn finish(&mut self, handover: Handover, step: &mut Step) {
+        let view = step.view;
+        if !handover.target().is_some_and(|target| self.troubles.has(&target.uid, PodChange::Promote)) {
+            self.failure = None;
+        }
+        let took = self.fitness.take_duration(view.now);
+        let Handover { record, replaced, purpose, version, .. } = handover;
+        let previous = replaced.and_then(|record| record.holder);
+        match purpose {
+            Purpose::Elect(reason) => {
+                self.leader = record.holder.clone().map(|holder| (record.term, holder, record.since));
+                let previous =
+                    previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));
+                let leader = record.holder;
+                let transition = Transition { term: record.term, leader, previous, reason, took };
+                step.announce(Announcement::Transition(transition));
+            }
+            Purpose::Restore | Purpose::Tidy => {
+                self.leader = record.holder.map(|holder| (record.term, holder, record.since));
+            }
+            Purpose::Withdraw => {
+                self.leader = None;
+                self.withdrawal = Withdrawal::Listed;
+                let op = step.request(Command::DeleteRecord { key: view.key.clone(), version });
+                self.phase = Phase::Deleting(op);
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! With nothing under way: what has to be done, if anything.
+
+use super::Election;
+use super::fitness::{Candidate, Decision};
+use super::phase::{Phase, Withdrawal};
+use super::upkeep::drift;
+use super::workloads::Target;
+use crate::handover::Handover;
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::{Desired, Situation};
+use crate::{Command, PodChange, Reason, Record, Stored, Version};
+
+impl Election {
+    /// With nothing under way; returns whether to look again.
+    pub(super) fn idle(&mut self, step: &mut Step) -> bool {
+        let view = step.view;
+        if view.desired == Desired::Refuse {
+            return false;
+        }
+        if view.desired == Desired::Freeze {
+            let held = self.record().and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
+            self.leader = self.leader.take().or(held);
+            return false;
+        }
+        if self.known_generation > view.generation {
+            // The API server has told already that this view is of the past.
+            self.situation = Situation::Stale;
+            return false;
+        }
+        if view.desired != Desired::Withdraw {
+            self.withdrawal = Withdrawal::Unconfirmed;
+        } else if self.withdrawal == Withdrawal::Unconfirmed {
+            // There may be another election of that name already. And what the caches show may be from before the last handover.
+            self.ask_election(None, step);
+            if !view.key.is_none() {
+                self.lock.forget();
+            }
+            return false;
+        }
+        let Some(stored) = self.lock.stored().cloned() else {
+            self.read_record(step);
+            return false;
+        };
+        if view.desired == Desired::Withdraw && !self.give_up_workloads(step) {
+            return false;
+        }
+        if let Stored::Foreign(what) = &stored {
+            return self.idle_beside_foreign(what.clone(), step);
+        }
+        if let Some(record) = stored.written()
+            && record.election == self.id.uid
+            && record.generation > view.generation
+        {
+            return self.idle_behind_record(stored.version(), step);
+        }
+        if let (Stored::Held(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
+            return false;
+        }
+        if self.clear_strays(step) {
+            return false;
+        }
+        match (view.desired, &stored) {
+            (Desired::Withdraw, Stored::Held(..) | Stored::Free(_, None, _)) => self.withdraw(&Stored::Absent, step),
+            (Desired::Withdraw, _) => self.withdraw(&stored, step),
+            (_, Stored::Absent | Stored::Free(..)) if view.keeping.shared => {
+                self.take_lock(&stored, step);
+                false
+            }
+            _ => self.run(&stored, step),
+        }
+    }
+
+    fn ask_election(&mut self, version: Option<Version>, step: &mut Step) {
+        let op = step.request(Command::ReadElection);
+        self.phase = Phase::AskingElection(op, version);
+    }
+
+    /// H10: the record was written for a generation of the election that is not seen yet. Or for one that never was: somebody edited
+    /// the record, or the cluster was put back to an earlier state, and the lock is in a store that was not.
+    fn idle_behind_record(&mut self, version: Option<Version>, step: &mut Step) -> bool {
+        self.situation = Situation::Stale;
+        if self.lock.is_confirmed(version) {
+            // The API server was asked since, and knows of none that is later than this view's.
+            self.lock.disbelieve();
+            return true;
+        }
+        self.ask_election(version, step);
+        false
+    }
+
+    fn idle_beside_foreign(&mut self, what: String, step: &mut Step) -> bool {
+        let view = step.view;
+        if view.desired == Desired::Withdraw {
+            // Not ours: it stays, and what was written on pods goes.
+            return self.withdraw(&Stored::Absent, step);
+        }
+        self.situation = Situation::Foreign(what);
+        self.reconcile(Target::Follow, step);
+        if view.keeping.shared {
+            // The store's watch shows all keys.
+            return false;
+        }
+        // Nobody tells when it goes: it is looked at again, more and more seldom.
+        self.lock.forget();
+        self.backoff.delay(view.now);
+        if let Some(until) = self.backoff.waits(view.now) {
+            step.wake_at(Timer::Retry, until);
+        }
+        false
+    }
+
+    fn run(&mut self, stored: &Stored, step: &mut Step) -> bool {
+        let view = step.view;
+        let record = stored.record();
+        let decision = match view.desired {
+            Desired::Leave if record.is_some_and(|record| record.holder.is_none()) => Decision::Nobody,
+            Desired::Leave => Decision::Vacate(Reason::Leaving),
+            _ => self.fitness.decide(record, &self.troubles, step),
+        };
+        if let Some(situation) = decision.situation() {
+            self.situation = situation;
+        }
+        let settled = decision.is_settled(record, self.terms, &self.id, view);
+        if let (false, Some(record), Some(version)) = (settled, record, stored.version())
+            && !self.lock.is_fenced(Some(version))
+            && !self.lock.is_verified(version)
+        {
+            // Somebody else's record: what the caches show of the pods may be older than it.
+            let selectors = view.scope.selectors_with(Some(record));
+            if selectors.is_empty() {
+                self.lock.verify(version);
+                return true;
+            }
+            let op = step.request(Command::ListPods { selectors });
+            self.phase = Phase::Verifying(op, Some(version));
+            return false;
+        }
+        if let (false, Some(record), Some(version)) = (settled, record, stored.version())
+            && record.election != self.id.uid
+            && !self.lock.is_confirmed(Some(version))
+        {
+            self.ask_election(Some(version), step);
+            return false;
+        }
+        if settled {
+            if let Decision::Keep(Candidate::Pod(pod)) | Decision::KeepDespiteProbe(Candidate::Pod(pod)) = decision {
+                self.troubles.forget(&pod.uid, PodChange::Promote);
+            }
+            self.fitness.forget_cause();
+        } else {
+            self.fitness.note_cause(view.now);
+        }
+        match decision {
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate)
+                if settled || self.leads_incompletely(candidate, record, step) =>
+            {
+                let record = record.filter(|record| record.holder.is_some());
+                self.leader = record.and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
+                self.settle(stored, candidate.pod(), step);
+                if let (Some(record), Some(version)) = (record, stored.version())
+                    && self.announce_obligations(record, version, step)
+                {
+                    self.reconcile(Target::Lead(record.term), step);
+                }
+            }
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate) => {
+                return self.keep(candidate, stored, step);
+            }
+            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
+            Decision::Vacate(reason) => self.write(stored, None, reason, step),
+            Decision::Wait(why, until) => {
+                self.situation = Situation::Recovering(why, until);
+                step.wake_at(Timer::Recovery, until);
+                let leader = record.and_then(|r| r.holder.as_ref());
+                let pod = leader.and_then(|holder| view.pods.iter().find(|pod| pod.uid == holder.uid)).copied();
+                self.maintain(stored, pod, step);
+            }
+            Decision::Nobody => {
+                self.leader = None;
+                self.situation = Situation::Vacant;
+                self.reconcile(Target::Follow, step);
+                if let (false, Some(record), Some(version)) = (settled, record, stored.version()) {
+                    // What is written on pods while nobody leads, has to be in the record too.
+                    let present = self.make_record(view, None, Some(record), record.since);
+                    self.amend(record, version, present, step);
+                    return false;
+                }
+                self.settle(stored, None, step);
+                self.release(stored, step);
+            }
+        }
+        false
+    }
+
+    /// The leader stays, but its labels or its record are not as they should be.
+    fn keep(&mut self, candidate: Candidate, stored: &Stored, step: &mut Step) -> bool {
+        let view = step.view;
+        let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return false };
+        if record.scope != *view.scope || record.election != self.id.uid {
+            self.write(stored, Some(candidate), Reason::SpecChanged, step);
+            return false;
+        }
+        if self.terms.is_outdated(record.term) {
+            self.write(stored, Some(candidate), Reason::LockRestored, step);
+            return false;
+        }
+        let Candidate::Pod(pod) = candidate else { return false };
+        if let Some(until) = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now) {
+            step.wake_at(Timer::PodRetry, until);
+            self.leader = None;
+            self.situation = Situation::HandingOver;
+            self.maintain(stored, Some(pod), step);
+            return false;
+        }
+        if !self.lock.is_fenced(Some(version)) {
+            self.write(stored, Some(candidate), Reason::Resumed, step);
+            return false;
+        }
+        if !self.troubles.has(&pod.uid, PodChange::Promote) {
+            step.announce(drift(pod));
+        }
+        self.phase = Phase::HandingOver(Box::new(Handover::restore(&self.id.name, version, record.clone(), pod)));
+        true
+    }
+
+    /// Whether the leader shows its label, and the rest of its marks can't be written at present.
+    fn leads_incompletely(&mut self, candidate: Candidate, record: Option<&Record>, step: &mut Step) -> bool {
+        let view = step.view;
+        let (Candidate::Pod(pod), Some(record)) = (candidate, record) else { return false };
+        let current = record.scope == *view.scope && record.election == self.id.uid;
+        let until = self.troubles.waits(&pod.uid, PodChange::Promote, false, view.now);
+        let Some(until) = until.filter(|_| current && view.scope.markings.shows_leader(pod)) else { return false };
+        step.wake_at(Timer::PodRetry, until);
+        true
+    }
+}

@@ -1,0 +1,229 @@
+//! The election's lock as last known, and how far it is trusted.
+
+use crate::{Record, Scope, Stored, Uid, Version};
+
+/// The lock, and how far what is known of it is trusted.
+#[derive(Clone, Debug)]
+pub(super) struct Lock {
+    /// What is in it; none: it has to be read.
+    stored: Option<Stored>,
+    /// The newest version that was seen.
+    newest: Version,
+    /// What was newest when the lock was asked for: the watch may have brought something newer than the answer.
+    asked_at: Version,
+    trust: Trust,
+    /// The record that this cluster held last: who led when the lock was lost.
+    last: Option<Record>,
+    /// What was written under the records that were seen. A record that somebody deletes or edits does not take it along.
+    scopes: Vec<Scope>,
+}
+
+/// What is known beside a version of the lock, and of no other one.
+#[derive(Clone, Debug, Default)]
+struct Trust {
+    /// No write of anybody else for a record up to this version can arrive late any more: see [`handover`](crate::handover).
+    fenced: Option<Version>,
+    /// The pods were listed after this version of somebody else's record.
+    verified: Option<Version>,
+    /// The API server was asked for the election after this version of another election's record.
+    confirmed: Option<Version>,
+}
+
+impl Lock {
+    /// A lock as the store's watch shows it; none: it is not known.
+    pub(super) fn new(stored: Option<(Version, Stored)>) -> Self {
+        let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
+        Self { stored, newest, asked_at: newest, trust: Trust::default(), last: None, scopes: Vec::new() }
+    }
+
+    pub(super) fn stored(&self) -> Option<&Stored> {
+        self.stored.as_ref()
+    }
+
+    pub(super) fn version(&self) -> Option<Version> {
+        self.stored.as_ref()?.version()
+    }
+
+    /// The record of whoever holds it here.
+    pub(super) fn record(&self) -> Option<&Record> {
+        self.stored.as_ref()?.record()
+    }
+
+    /// The record that this cluster held last.
+    pub(super) fn last(&self) -> Option<&Record> {
+        self.last.as_ref()
+    }
+
+    /// What was written under the records that were seen.
+    pub(super) fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    /// Whether the lock is known to be past a version that was written here: somebody else wrote or deleted it.
+    pub(super) fn is_past(&self, version: Version) -> bool {
+        self.version() != Some(version) && self.newest >= version
+    }
+
+    /// Takes what the store's watch shows, unless something newer is known.
+    pub(super) fn observe(&mut self, at: Version, stored: Stored) {
+        if at > self.newest {
+            (self.newest, self.stored) = (at, Some(stored));
+        }
+    }
+
+    /// Notes that the lock is asked for now.
+    pub(super) fn note_asked(&mut self) {
+        self.asked_at = self.newest;
+    }
+
+    /// Takes the answer, unless the watch has brought something newer meanwhile. Then it is read once more.
+    pub(super) fn take_read(&mut self, stored: Stored) {
+        let version = stored.version();
+        let older = version.is_none_or(|version| version < self.newest);
+        if older && self.newest > self.asked_at {
+            return;
+        }
+        if let Some(version) = version.filter(|_| older) {
+            // What was known when it was asked for is no more: somebody put the store back, or the store had hidden it.
+            (self.newest, self.trust) = (version, Trust::default());
+        }
+        self.newest = self.newest.max(version.unwrap_or_default());
+        self.stored = Some(stored);
+    }
+
+    /// Takes what a write has left. Returns whether it is still there: the watch may show already that somebody wrote after it.
+    pub(super) fn take_written(&mut self, version: Version, stored: Stored) -> bool {
+        let present = version >= self.newest;
+        if present {
+            (self.newest, self.stored) = (version, Some(stored));
+        }
+        present
+    }
+
+    /// Takes that this version was deleted.
+    pub(super) fn take_deleted(&mut self, version: Version) {
+        self.newest = self.newest.max(version);
+        self.stored = Some(Stored::Absent);
+    }
+
+    /// Forgets what is in it: it has to be read.
+    pub(super) fn forget(&mut self) {
+        self.stored = None;
+    }
+
+    /// Somebody else had the lock, or may have: their writes may be on their way.
+    pub(super) fn distrust(&mut self) {
+        (self.trust.fenced, self.trust.verified) = (None, None);
+    }
+
+    /// Forgets who led here last: another cluster leads now.
+    pub(super) fn forget_last(&mut self) {
+        self.last = None;
+    }
+
+    /// H10: what was recorded for a generation that never was counts as edited by hand.
+    pub(super) fn disbelieve(&mut self) {
+        self.stored = self.stored.take().map(Stored::disbelieved);
+    }
+
+    pub(super) fn is_fenced(&self, version: Option<Version>) -> bool {
+        version.is_some() && self.trust.fenced == version
+    }
+
+    pub(super) fn fence(&mut self, version: Version) {
+        self.trust.fenced = Some(version);
+    }
+
+    pub(super) fn is_verified(&self, version: Version) -> bool {
+        self.trust.verified == Some(version)
+    }
+
+    pub(super) fn verify(&mut self, version: Version) {
+        self.trust.verified = Some(version);
+    }
+
+    pub(super) fn is_confirmed(&self, version: Option<Version>) -> bool {
+        version.is_some() && self.trust.confirmed == version
+    }
+
+    pub(super) fn confirm(&mut self, version: Version) {
+        self.trust.confirmed = Some(version);
+    }
+
+    /// Learns from the record of this election what is written on pods. A tidied record says that nothing is left of what was written
+    /// before.
+    pub(super) fn learn(&mut self, election: &Uid) {
+        let Some(Stored::Record(_, record)) = &self.stored else { return };
+        if record.election != *election {
+            return;
+        }
+        self.last = Some(record.clone());
+        if !record.scopes().eq(&self.scopes) {
+            self.scopes = record.scopes().cloned().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Term;
+
+    fn damaged(version: u64) -> Stored {
+        Stored::Damaged(Version(version), Term(1))
+    }
+
+    fn at(version: u64) -> Lock {
+        Lock::new(Some((Version(version), damaged(version))))
+    }
+
+    #[test]
+    fn an_answer_that_is_older_than_what_the_watch_brought_meanwhile_is_ignored() {
+        let mut lock = at(5);
+        lock.note_asked();
+        lock.observe(Version(7), damaged(7));
+        lock.take_read(damaged(6));
+        assert_eq!(lock.version(), Some(Version(7)));
+        lock.note_asked();
+        lock.take_read(damaged(8));
+        assert_eq!(lock.version(), Some(Version(8)));
+    }
+
+    #[test]
+    fn a_store_that_was_put_back_takes_all_trust_along() {
+        let mut lock = at(5);
+        lock.fence(Version(5));
+        lock.verify(Version(3));
+        lock.confirm(Version(3));
+        lock.note_asked();
+        lock.take_read(damaged(3));
+        assert_eq!(lock.version(), Some(Version(3)));
+        assert!(!lock.is_fenced(Some(Version(5))) && !lock.is_verified(Version(3)));
+        assert!(!lock.is_confirmed(Some(Version(3))));
+        lock.observe(Version(4), damaged(4));
+        assert_eq!(lock.version(), Some(Version(4)), "versions count from there");
+    }
+
+    #[test]
+    fn a_write_counts_unless_somebody_wrote_after_it() {
+        let mut lock = at(5);
+        assert!(lock.take_written(Version(6), damaged(6)));
+        lock.observe(Version(9), Stored::Absent);
+        assert!(!lock.take_written(Version(8), damaged(8)));
+        assert_eq!(lock.stored(), Some(&Stored::Absent));
+    }
+
+    #[test]
+    fn a_lock_is_past_what_was_written_when_something_else_is_in_it() {
+        let mut lock = at(5);
+        assert!(!lock.is_past(Version(5)));
+        lock.forget();
+        assert!(lock.is_past(Version(5)) && !lock.is_past(Version(6)), "nothing is known of a later one");
+    }
+
+    #[test]
+    fn nothing_is_known_beside_no_version() {
+        let lock = Lock::new(None);
+        assert!(!lock.is_fenced(None) && !lock.is_confirmed(None));
+    }
+}

@@ -1,0 +1,177 @@
+//! W5: what workloads leave behind with a lock, for whoever has it next, in this cluster or in another one.
+
+use std::time::Duration;
+
+use super::lock::Lock;
+use crate::identity::Identity;
+use crate::view::View;
+use crate::{Instant, Legacy, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
+
+/// What is known of other clusters' workloads, and for how long they have to be waited for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Obligations {
+    /// Of the cluster that holds the lock.
+    rival: Option<Legacy>,
+    left: Option<Left>,
+    /// Since when this process knows of a record of its own, whose holder may have to wait.
+    waits_since: Option<Instant>,
+}
+
+/// What another cluster left with the lock.
+#[derive(Clone, Debug)]
+struct Left {
+    /// The version of the lock that is free; none: it has vanished.
+    version: Option<Version>,
+    legacy: Legacy,
+    at: Instant,
+    wall: Timestamp,
+}
+
+impl Obligations {
+    /// Remembers what the workloads of another cluster need, since when it does not hold the lock any more, and since when this
+    /// process knows of its own record.
+    pub(super) fn note(&mut self, lock: &Lock, view: &View) {
+        if lock.record().is_some() {
+            self.waits_since.get_or_insert(view.now);
+        } else {
+            self.waits_since = None;
+        }
+        let rewound = view.now < view.keeping.not_before;
+        let leave = |version, legacy: Option<Legacy>, at: Instant| {
+            // In a store that was put back, the record may be of long before the last holder.
+            let mut legacy = if rewound { legacy.unwrap_or_default() } else { legacy? };
+            if rewound {
+                (legacy.ended, legacy.waits_seconds) = (false, 0);
+                legacy.wind_down_seconds = legacy.wind_down_seconds.max(view.wind_down);
+            }
+            Some(Left { version, legacy, at: at.max(view.keeping.not_before), wall: view.wall })
+        };
+        match lock.stored() {
+            Some(Stored::Held(_, rival)) => (self.rival, self.left) = (rival.legacy.clone(), None),
+            Some(Stored::Free(version, None, legacy)) => {
+                // At another version somebody had it meanwhile, unnoticed.
+                if self.left.as_ref().is_none_or(|left| left.version != Some(*version)) {
+                    let legacy = legacy.clone().or_else(|| self.rival.take());
+                    self.left = leave(Some(*version), legacy, view.now).or(self.left.take());
+                }
+            }
+            Some(Stored::Absent) => {
+                if let Some(legacy) = self.rival.take() {
+                    // It hears of that as late as may be, and disables only then.
+                    self.left = leave(None, Some(legacy), view.now + view.keeping.grace);
+                } else if rewound && self.left.is_none() {
+                    self.left = leave(None, None, view.now);
+                }
+            }
+            Some(Stored::Free(version, Some(own), _)) => {
+                self.rival = None;
+                if self.left.as_ref().is_none_or(|left| left.version != Some(*version)) {
+                    self.left = if rewound { leave(Some(*version), own.legacy.clone(), view.now) } else { None };
+                }
+            }
+            Some(Stored::Record(..) | Stored::Damaged(..) | Stored::Foreign(_)) | None => {}
+        }
+    }
+
+    /// W1: until when nothing is enabled, because of what runs in another cluster.
+    pub(super) fn wait(&self, own: Option<&Record>, now: Instant) -> Option<Instant> {
+        self.waits_until(own, now).filter(|until| now < *until)
+    }
+
+    fn waits_until(&self, own: Option<&Record>, now: Instant) -> Option<Instant> {
+        let (since, waits) = if let Some(left) = &self.left {
+            (left.at, left.waits())
+        } else {
+            (self.waits_since.unwrap_or(now), own?.legacy.as_ref()?.waits_seconds)
+        };
+        Some(since + seconds(waits)).filter(|_| waits > 0)
+    }
+
+    /// What the record says for whoever comes next; none: there are no workloads. `own`: the record that this cluster holds;
+    /// `replaced`: the one that is replaced.
+    pub(super) fn to_record(&self, replaced: Option<&Record>, own: Option<&Record>, view: &View) -> Option<Legacy> {
+        if !view.keeping.shared {
+            return None;
+        }
+        let before = replaced.and_then(|record| record.legacy.as_ref());
+        let Some(workloads) = view.workloads else {
+            // Something may run all the same, as the record before said.
+            return before.map(|before| Legacy { ended: false, ..before.clone() });
+        };
+        if workloads.is_empty() && view.jobs.is_empty() {
+            return None;
+        }
+        let (waits, ticks) = match &self.left {
+            Some(left) => (left.waits(), workloads.iter().filter_map(|workload| left.tick(workload, view)).collect()),
+            None => before.map(|before| (before.waits_seconds, before.ticks.clone())).unwrap_or_default(),
+        };
+        // What was waited for once, is over for whoever comes next, too.
+        let over = self.waits_until(own, view.now).is_some_and(|until| until <= view.now);
+        let waits = if over { 0 } else { waits };
+        Some(Legacy { wind_down_seconds: view.wind_down, ended: false, waits_seconds: waits, ticks })
+    }
+
+    /// W3: the record that this cluster holds, as it is when all has ended here; none: it says so already.
+    pub(super) fn ended(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
+        let mut legacy = own.legacy.clone().filter(|legacy| !legacy.ended).or_else(|| {
+            let none = own.legacy.is_none();
+            self.to_record(Some(own), Some(own), view).filter(|_| none)
+        })?;
+        for workload in view.workloads.into_iter().flatten() {
+            if let Some(tick) = workload.last_tick {
+                let known = legacy.ticks.entry(workload.id.name.clone()).or_insert(tick);
+                *known = (*known).max(tick);
+            }
+        }
+        legacy.ended = true;
+        // What others left before goes on to end, whoever has the lock.
+        let left = self.wait(Some(own), view.now).map(|until| until.since(view.now).as_millis().div_ceil(1000));
+        legacy.waits_seconds = left.and_then(|left| left.try_into().ok()).unwrap_or_default();
+        Some(with_legacy(own, Some(legacy), id))
+    }
+
+    /// While this cluster leads: the record that says for how long what is about to be enabled may take to end; none: the present
+    /// one says so already.
+    pub(super) fn announced(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
+        let wanted = self.to_record(Some(own), Some(own), view);
+        let told = |legacy: &Option<Legacy>| {
+            legacy.as_ref().map(|legacy| (legacy.wind_down_seconds, legacy.ended, legacy.waits_seconds))
+        };
+        (told(&wanted) != told(&own.legacy)).then(|| with_legacy(own, wanted, id))
+    }
+}
+
+/// The same record, in the same term.
+fn with_legacy(record: &Record, legacy: Option<Legacy>, id: &Identity) -> Record {
+    Record { legacy, term_by_version: false, elector: id.operator_id.clone(), ..record.clone() }
+}
+
+impl Left {
+    /// Whether whoever left it had nothing running: it let go of the lock in order, or still had to wait itself.
+    fn is_idle(&self) -> bool {
+        self.legacy.ended || self.legacy.waits_seconds > 0
+    }
+
+    /// How long nothing may be enabled after that, in seconds.
+    fn waits(&self) -> u32 {
+        if self.is_idle() { self.legacy.waits_seconds } else { self.legacy.wind_down_seconds }
+    }
+
+    /// W6: up to which tick of a CronJob's schedule another cluster has started Jobs.
+    fn tick(&self, workload: &Workload, view: &View) -> Option<(String, Timestamp)> {
+        if workload.id.kind != WorkloadKind::CronJob {
+            return None;
+        }
+        let known = self.legacy.ticks.get(&workload.id.name).copied();
+        // A holder that went silent was heard of at least so long ago, and its CronJobs ran then. By this machine's own clock.
+        let silence = i64::try_from(view.keeping.silence.as_millis()).unwrap_or(i64::MAX);
+        let heard = Timestamp(self.wall.0.saturating_sub(silence));
+        let tick = if self.is_idle() { known? } else { known.map_or(heard, |known| known.max(heard)) };
+        Some((workload.id.name.clone(), tick))
+    }
+}
+
+/// A number of seconds, as records have it.
+pub(super) fn seconds(seconds: u32) -> Duration {
+    Duration::from_secs(seconds.into())
+}

@@ -1,0 +1,148 @@
+//! What comes back to the requests, and to which part it goes.
+
+use super::Election;
+use super::phase::{Phase, Withdrawal};
+use crate::handover::{Handover, Purpose};
+use crate::{Announcement, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored};
+
+impl Election {
+    /// Takes the outcome of a command.
+    pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
+        self.promotions.take(op, &outcome);
+        if let Some(uid) = self.promotions.awaits_fence(op) {
+            self.failure = self.promotions.take_fence(&uid, outcome, now).or(self.failure.take());
+            return;
+        }
+        if let Some(uid) = self.upkeep.awaits(op) {
+            if let Some(failed) = self.upkeep.take(uid, outcome, &mut self.troubles, now) {
+                self.told.extend(failed.told);
+                self.failure = Some(failed.failure);
+            }
+            return;
+        }
+        if let Outcome::WorkloadWritten(outcome) = outcome {
+            self.told.extend(self.workloads.take(op, outcome, now));
+            return;
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        self.phase = match (phase, outcome) {
+            (Phase::Reading(expected), Outcome::RecordRead(read)) if expected == op => {
+                self.take_read(read, now);
+                Phase::Idle
+            }
+            (Phase::Verifying(expected, version), Outcome::PodsListed(listed)) if expected == op => {
+                match (listed, version) {
+                    (Ok(_), Some(version)) => self.lock.verify(version),
+                    (Ok(_), None) => self.withdrawal = Withdrawal::Listed,
+                    (Err(failure), _) => self.fail(failure, now),
+                }
+                Phase::Idle
+            }
+            (Phase::Writing(expected, intent), Outcome::RecordWritten(written)) if expected == op => {
+                self.take_written(intent, written, now)
+            }
+            (Phase::WriteUnknown(Some(expected), intent), Outcome::RecordRead(Err(failure))) if expected == op => {
+                self.fail(failure, now);
+                Phase::WriteUnknown(None, intent)
+            }
+            (Phase::WriteUnknown(Some(expected), intent), Outcome::RecordRead(read)) if expected == op => {
+                self.take_read(read, now);
+                match self.lock.stored() {
+                    Some(Stored::Record(version, record)) if *record == intent.record.clone().at(*version) => {
+                        self.begin(*version, *intent)
+                    }
+                    _ => Phase::Idle,
+                }
+            }
+            (Phase::Clearing(expected, key, replaced), Outcome::RecordWritten(written)) if expected == op => {
+                self.strays.take(key, replaced, &written);
+                match written {
+                    RecordOutcome::Written(_) => self.backoff.reset(),
+                    // The watch is about to show what is there now.
+                    RecordOutcome::Conflict => self.backoff.delay(now),
+                    RecordOutcome::Delayed => self.backoff.delay_shortly(now),
+                    RecordOutcome::Failed(failure) => self.fail(failure, now),
+                }
+                Phase::Idle
+            }
+            (Phase::AskingElection(expected, version), Outcome::ElectionRead(read)) if expected == op => {
+                match read {
+                    Ok(read) => {
+                        self.backoff.reset();
+                        self.known_generation = self.known_generation.max(read.generation_of(&self.id.uid));
+                        match version {
+                            Some(version) => self.lock.confirm(version),
+                            None => self.withdrawal = Withdrawal::Confirmed,
+                        }
+                    }
+                    Err(failure) => self.fail(failure, now),
+                }
+                Phase::Idle
+            }
+            (Phase::Inspecting(expected), Outcome::WorkloadsRead(read)) if expected == op => {
+                match read {
+                    Ok(_) => self.workloads.take_inspected(),
+                    Err(failure) => self.fail(failure, now),
+                }
+                Phase::Idle
+            }
+            (Phase::Releasing(expected, record), Outcome::RecordWritten(released)) if expected == op => {
+                self.take_released(*record, released, now);
+                Phase::Idle
+            }
+            (Phase::Deleting(expected), Outcome::RecordWritten(written)) if expected == op => {
+                match written {
+                    RecordOutcome::Written(version) => self.lock.take_deleted(version),
+                    RecordOutcome::Conflict | RecordOutcome::Delayed => self.lock.forget(),
+                    RecordOutcome::Failed(failure) => {
+                        self.lock.forget();
+                        self.fail(failure, now);
+                    }
+                }
+                Phase::Idle
+            }
+            (Phase::HandingOver(mut handover), outcome) => {
+                let wrote = matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_)));
+                let result = handover.take(op, outcome);
+                self.take_found(&mut handover, wrote, result, now);
+                Phase::HandingOver(handover)
+            }
+            (phase, _) => phase,
+        };
+    }
+
+    /// Takes what an answer told a handover.
+    fn take_found(&mut self, handover: &mut Handover, wrote: bool, result: Result<(), Failure>, now: Instant) {
+        let found = std::mem::take(&mut handover.found);
+        match result {
+            // That something can be read does not tell that it can be written.
+            Ok(()) if wrote => self.backoff.reset(),
+            Ok(()) => {}
+            // The leader that is there has a wait of its own: nothing else waits for it.
+            Err(failure) if handover.purpose == Purpose::Restore && found.refused.is_some() => {
+                self.failure = Some(failure);
+            }
+            Err(failure) => self.fail(failure, now),
+        }
+        if let Some(Holder { pod: Some(pod), uid, .. }) = handover.target() {
+            if let Some(failure) = &found.refused
+                && self.troubles.note(uid, PodChange::Promote, false, failure, now)
+            {
+                let (pod, uid, why) = (pod.clone(), uid.clone(), failure.text().to_owned());
+                self.told.push(Announcement::LabelsRefused { pod, uid, why });
+            }
+            if found.promoted {
+                self.troubles.forget(uid, PodChange::Promote);
+            }
+        }
+        if let Some((Holder { pod: Some(pod), uid, .. }, failure)) = found.unwritten
+            && self.troubles.note(&uid, PodChange::Remove, false, &failure, now)
+        {
+            self.told.push(Announcement::LabelsRefused { pod, uid, why: failure.text().to_owned() });
+        }
+        found.gone.into_iter().for_each(|pod| self.upkeep.note_gone(pod));
+        self.strays.find(found.locks);
+        self.terms.see(found.term);
+        self.known_generation = self.known_generation.max(found.generation.unwrap_or_default());
+    }
+}

@@ -1,0 +1,59 @@
+//! What is under way with an election.
+
+use crate::handover::{Handover, Purpose};
+use crate::{Holder, Instant, Key, OpId, Reason, Record, Version};
+
+/// What is under way.
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    Idle,
+    Reading(OpId),
+    Verifying(OpId, Option<Version>),
+    Writing(OpId, Box<Intent>),
+    /// The outcome of the write is not known: its record is read.
+    WriteUnknown(Option<OpId>, Box<Intent>),
+    /// A lock under another key is emptied or deleted.
+    Clearing(OpId, Key, Version),
+    HandingOver(Box<Handover>),
+    /// What still runs of the workloads is read, before the record says that all has ended.
+    Inspecting(OpId),
+    /// Nobody leads any more: the lock is let go of.
+    Releasing(OpId, Box<Record>),
+    /// All labels are off; the record goes last.
+    Deleting(OpId),
+    /// Whether the election is still there: before it replaces a record of another one (of this version), or is withdrawn.
+    AskingElection(OpId, Option<Version>),
+}
+
+/// A record to be written, and what follows when it is.
+#[derive(Clone, Debug)]
+pub(super) struct Intent {
+    pub(super) key: Key,
+    pub(super) record: Record,
+    /// What it replaces.
+    pub(super) replaced: Option<Record>,
+    /// Whether the chain of this operator's own records is unbroken.
+    pub(super) fenced: bool,
+    pub(super) purpose: Purpose,
+    /// The target's version, read before the record is written.
+    pub(super) target: Option<(Holder, Version)>,
+}
+
+/// A leader that is being demoted because the lock is not surely held any more.
+#[derive(Clone, Debug)]
+pub(super) struct Losing {
+    pub(super) holder: Holder,
+    pub(super) since: Instant,
+    pub(super) reason: Reason,
+}
+
+/// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Withdrawal {
+    Unconfirmed,
+    /// The election was read, and what the store has since.
+    Confirmed,
+    /// The pods were listed too.
+    Listed,
+    Done,
+}

@@ -1,0 +1,42 @@
+//! C6: another cluster that had the lock, and may not know yet that it has it no more.
+
+use super::lock::Lock;
+use crate::view::View;
+use crate::{Instant, Stored};
+
+/// What was seen of other clusters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rivals {
+    /// By which session a pod led in another cluster, when its lock was last seen.
+    led_by: Option<String>,
+    /// Since when there is no such lock any more, though that cluster did not let go of it.
+    vanished: Option<Instant>,
+}
+
+impl Rivals {
+    /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
+    pub(super) fn note(&mut self, lock: &Lock, now: Instant) {
+        match lock.stored() {
+            // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
+            Some(Stored::Held(_, rival))
+                if rival.cluster.is_none()
+                    && self.led_by.as_ref().is_some_and(|session| rival.session.contains(session.as_str())) =>
+            {
+                self.vanished = None;
+            }
+            Some(Stored::Held(_, rival)) => {
+                let leads = rival.holder.is_some().then(|| rival.session.clone());
+                (self.led_by, self.vanished) = (leads, None);
+            }
+            Some(Stored::Absent) if self.led_by.is_some() => drop(self.vanished.get_or_insert(now)),
+            // Consul has its own delay for a lock whose session has ended.
+            Some(_) => (self.led_by, self.vanished) = (None, None),
+            None => {}
+        }
+    }
+
+    /// Until when the lock is not taken, because the other cluster may not know yet that it has vanished.
+    pub(super) fn vanished_until(&self, view: &View) -> Option<Instant> {
+        self.vanished.map(|since| since + view.keeping.grace)
+    }
+}

@@ -1,0 +1,62 @@
+//! H9: the terms of an election only rise.
+
+use super::lock::Lock;
+use crate::identity::Identity;
+use crate::marking::term_of;
+use crate::view::View;
+use crate::{Stored, Term};
+
+/// Which terms were given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Terms {
+    highest: Term,
+    /// A leader of a lower term begins a new one: the store was put back to an earlier state, and higher terms were given since.
+    reached: Term,
+}
+
+impl Terms {
+    /// Those of an election that had come to a term before its store was put back.
+    pub(super) fn that_had_reached(term: Term) -> Self {
+        Self { highest: term, reached: term }
+    }
+
+    /// The highest that was seen.
+    pub(super) fn highest(self) -> Term {
+        self.highest
+    }
+
+    /// Whether a term was given before the store was put back, so that others may have been given since.
+    pub(super) fn is_outdated(self, term: Term) -> bool {
+        term < self.reached
+    }
+
+    /// A term that was surely given.
+    pub(super) fn see(&mut self, term: Term) {
+        self.highest = self.highest.max(term);
+    }
+
+    /// A term that somebody may have written by hand.
+    pub(super) fn see_hint(&mut self, hint: Term) {
+        self.highest = self.highest.raised_by_hint(hint);
+    }
+
+    /// Learns the highest term that the lock, the status and the pods show.
+    pub(super) fn learn(&mut self, lock: &Lock, id: &Identity, view: &View) {
+        let written = lock.stored().and_then(Stored::written);
+        let recorded = written.map_or(Term::default(), |record| record.term);
+        let mut sure = self.highest.max(recorded);
+        // A lock that moves here from another store may have come too far for this one: that is for its user to know.
+        let only_source = sure == Term::default() && lock.stored().is_some() && !view.keeping.shared;
+        if view.status_term.is_credible(view.keeping.shared) || only_source {
+            sure = sure.max(view.status_term);
+        }
+        let mut highest = sure;
+        if let Some(Stored::Damaged(_, hint)) = lock.stored() {
+            highest = highest.max(sure.raised_by_hint(*hint));
+        }
+        for pod in view.pods.iter().filter(|pod| id.wrote(pod)) {
+            highest = highest.max(term_of(pod).map_or(highest, |term| sure.raised_by_hint(term)));
+        }
+        self.highest = highest;
+    }
+}

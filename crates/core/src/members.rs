@@ -1,0 +1,285 @@
+//! Which pods a group has to do with, and what was seen of them last.
+//!
+//! A group's candidates are the pods that its selector matches. It may have to write to more: to pods of its earlier selectors, to
+//! those that carry its annotation, and to the leader that the lock's record names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Deletions, ELECTION_ANNOTATION, Instant, Pod, Record, Selector, Uid};
+
+/// The pods of a namespace by name, as they were seen last.
+#[derive(Clone, Debug, Default)]
+pub struct PodCache(BTreeMap<String, Pod>);
+
+impl PodCache {
+    /// The pod of a name.
+    pub fn get(&self, name: &str) -> Option<&Pod> {
+        self.0.get(name)
+    }
+
+    /// All pods, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Pod> + Clone {
+        self.0.values()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes a pod as a watch or an answer shows it, unless a newer one is known, also by the same name. Returns it, if it is news.
+    pub fn put(&mut self, mut pod: Pod, deletions: &mut Deletions, now: Instant) -> Option<&Pod> {
+        let known = self.0.get(&pod.name);
+        if deletions.cover(&pod.uid, pod.version) || known.is_some_and(|known| known.version >= pod.version) {
+            return None;
+        }
+        if let Some(replaced) = known.filter(|known| known.uid != pod.uid) {
+            deletions.note(&replaced.uid, pod.version);
+        }
+        let known = known.filter(|known| known.uid == pod.uid);
+        pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or(now));
+        let name = pod.name.clone();
+        self.0.insert(name.clone(), pod);
+        self.0.get(&name)
+    }
+
+    /// Forgets a pod. Returns whether it was there: the name may belong to another one.
+    pub fn remove(&mut self, name: &str, uid: &Uid) -> bool {
+        self.0.get(name).is_some_and(|pod| pod.uid == *uid) && self.0.remove(name).is_some()
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// What decides which pods a group has to do with.
+#[derive(Clone, Copy, Debug)]
+pub struct Concern<'a> {
+    /// The election's name.
+    pub election: &'a str,
+    /// The selector that the user wants; none: nothing that is valid.
+    pub selector: Option<&'a Selector>,
+    /// The record of its lock.
+    pub record: Option<&'a Record>,
+}
+
+impl Concern<'_> {
+    fn selects(&self, pod: &Pod) -> bool {
+        self.selector.is_some_and(|selector| selector.matches(&pod.labels))
+    }
+
+    fn includes(&self, pod: &Pod, earlier: &[Selector]) -> bool {
+        let leads =
+            || self.record.and_then(|record| record.holder.as_ref()).is_some_and(|holder| holder.uid == pod.uid);
+        self.selects(pod)
+            || pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|election| election == self.election)
+            || earlier.iter().any(|selector| selector.matches(&pod.labels))
+            || leads()
+    }
+}
+
+/// The names of the pods that a group has to do with.
+#[derive(Clone, Debug, Default)]
+pub struct Members {
+    all: BTreeSet<String>,
+    candidates: BTreeSet<String>,
+    /// The selectors of records, under which pods may have been written to.
+    earlier: Vec<Selector>,
+}
+
+/// What a pod is to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Whether the group has, or had, to do with it.
+    pub concerned: bool,
+    /// Whether it has become a candidate, or is none any more.
+    pub switched: Option<bool>,
+}
+
+impl Members {
+    /// The pods that it may have to write to, the candidates included.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        self.all.iter()
+    }
+
+    /// The pods that its selector matches.
+    pub fn candidates(&self) -> impl Iterator<Item = &String> {
+        self.candidates.iter()
+    }
+
+    /// Takes a pod that is new or has changed.
+    pub fn put(&mut self, pod: &Pod, concern: &Concern<'_>) -> Membership {
+        let is = concern.includes(pod, &self.earlier);
+        let was = enter(&mut self.all, &pod.name, is);
+        let selected = concern.selects(pod);
+        let before = enter(&mut self.candidates, &pod.name, selected);
+        Membership { concerned: is || was, switched: (selected != before).then_some(selected) }
+    }
+
+    /// Takes out a pod that is gone. Returns whether the group had to do with it.
+    pub fn remove(&mut self, pod: &str) -> bool {
+        self.candidates.remove(pod);
+        self.all.remove(pod)
+    }
+
+    /// Looks through all pods: a selector has changed. `records`: of all locks that were written for the group. Returns the pods that
+    /// have become candidates, or are none any more.
+    pub fn gather<'a>(
+        &mut self,
+        pods: &PodCache,
+        concern: &Concern<'a>,
+        records: impl Iterator<Item = &'a Record>,
+    ) -> Vec<(String, bool)> {
+        self.earlier = concern.record.into_iter().chain(records).flat_map(selectors).cloned().collect();
+        let names = |pods: &mut dyn Iterator<Item = &Pod>| pods.map(|pod| pod.name.clone()).collect();
+        self.all = names(&mut pods.iter().filter(|pod| concern.includes(pod, &self.earlier)));
+        let candidates = names(&mut pods.iter().filter(|pod| concern.selects(pod)));
+        let before = std::mem::replace(&mut self.candidates, candidates);
+        let switched = before.symmetric_difference(&self.candidates);
+        switched.map(|pod| (pod.clone(), self.candidates.contains(pod))).collect()
+    }
+
+    /// Whether all selectors of a record are taken into account.
+    pub fn heeds(&self, record: Option<&Record>) -> bool {
+        record.into_iter().flat_map(selectors).all(|selector| self.earlier.contains(selector))
+    }
+
+    /// Forgets the pods, and not the selectors.
+    pub fn clear(&mut self) {
+        self.all.clear();
+        self.candidates.clear();
+    }
+}
+
+/// Puts a name into a set or takes it out. Returns whether it was in it.
+fn enter(names: &mut BTreeSet<String>, name: &str, is: bool) -> bool {
+    if is { !names.insert(name.into()) } else { names.remove(name) }
+}
+
+/// The selectors under which pods were written to.
+fn selectors(record: &Record) -> impl Iterator<Item = &Selector> {
+    [&record.scope].into_iter().chain(&record.former).map(|scope| &scope.selector)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Holder, Scope, Term, Timestamp, Version};
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    fn pod(name: &str, uid: &str, version: u64, labels: &[(&str, &str)]) -> Pod {
+        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        Pod {
+            name: name.into(),
+            uid: Uid(uid.into()),
+            version: Version(version),
+            labels,
+            ready: true,
+            ..Pod::default()
+        }
+    }
+
+    fn selector(app: &str) -> Selector {
+        Selector { match_labels: BTreeMap::from([("app".into(), app.into())]), ..Selector::default() }
+    }
+
+    fn record(holder: &str, app: &str, former: &[&str]) -> Record {
+        let scope = |app: &str| Scope { selector: selector(app), ..Scope::default() };
+        Record {
+            term: Term(1),
+            term_by_version: false,
+            holder: Some(Holder { pod: Some("p".into()), uid: Uid(holder.into()), node: None, ip: None }),
+            elector: "lictor#a".into(),
+            since: Timestamp(0),
+            election: Uid("e".into()),
+            generation: 1,
+            scope: scope(app),
+            former: former.iter().map(|app| scope(app)).collect(),
+            legacy: None,
+        }
+    }
+
+    fn names<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+        names.map(String::as_str).collect()
+    }
+
+    #[test]
+    fn the_newer_pod_counts_and_has_been_ready_since_it_was_first_seen_so() {
+        let (mut pods, mut deletions) = (PodCache::default(), Deletions::default());
+        let mut put = |pod: Pod, now| pods.put(pod, &mut deletions, at(now)).map(|pod| pod.ready_observed);
+        assert_eq!(put(pod("a", "1", 5, &[]), 1), Some(Some(at(1))));
+        assert_eq!(put(pod("a", "1", 5, &[]), 2), None, "it is known");
+        assert_eq!(put(pod("a", "1", 6, &[]), 3), Some(Some(at(1))));
+        assert_eq!(put(Pod { ready: false, ..pod("a", "1", 7, &[]) }, 4), Some(None));
+        assert_eq!(put(pod("a", "1", 8, &[]), 5), Some(Some(at(5))));
+        assert_eq!(put(pod("a", "2", 9, &[]), 6), Some(Some(at(6))), "another pod of the same name");
+        assert_eq!(put(pod("b", "1", 9, &[]), 7), None, "the one before is gone as of that version");
+        assert!(!pods.remove("a", &Uid("1".into())) && pods.remove("a", &Uid("2".into())) && pods.is_empty());
+    }
+
+    #[test]
+    fn a_group_has_to_do_with_whom_it_may_have_written_to() {
+        let (present, record) = (selector("web"), record("leader", "old", &["older"]));
+        let concern = Concern { election: "web", selector: Some(&present), record: Some(&record) };
+        let mut annotated = pod("annotated", "1", 1, &[]);
+        annotated.annotations.insert(ELECTION_ANNOTATION.into(), "web".into());
+        let mut of_another = pod("another", "2", 1, &[("app", "other")]);
+        of_another.annotations.insert(ELECTION_ANNOTATION.into(), "other".into());
+        let all = [
+            annotated,
+            of_another,
+            pod("candidate", "3", 1, &[("app", "web")]),
+            pod("leads", "leader", 1, &[]),
+            pod("old", "4", 1, &[("app", "old")]),
+            pod("older", "5", 1, &[("app", "older")]),
+            pod("stray", "6", 1, &[("app", "stray")]),
+        ];
+        let (mut pods, mut deletions, mut members) = (PodCache::default(), Deletions::default(), Members::default());
+        for pod in &all {
+            pods.put(pod.clone(), &mut deletions, at(0));
+        }
+        let stray = self::record("nobody", "stray", &[]);
+        assert!(!members.heeds(Some(&record)) && members.heeds(None));
+        assert_eq!(members.gather(&pods, &concern, [&stray].into_iter()), [("candidate".to_owned(), true)]);
+        assert!(members.heeds(Some(&record)) && members.heeds(Some(&stray)));
+        let concerned = ["annotated", "candidate", "leads", "old", "older", "stray"];
+        assert_eq!((names(members.all()), names(members.candidates())), (concerned.to_vec(), vec!["candidate"]));
+
+        // One by one, it is the same.
+        members.clear();
+        let memberships: Vec<bool> = all.iter().map(|pod| members.put(pod, &concern).concerned).collect();
+        assert_eq!(memberships, [true, false, true, true, true, true, true]);
+        assert_eq!((names(members.all()), names(members.candidates())), (concerned.to_vec(), vec!["candidate"]));
+
+        // Without a valid spec, nobody is a candidate.
+        let refused = Concern { selector: None, ..concern };
+        assert_eq!(members.gather(&pods, &refused, [&stray].into_iter()), [("candidate".to_owned(), false)]);
+        assert_eq!(names(members.all()), ["annotated", "leads", "old", "older", "stray"]);
+    }
+
+    #[test]
+    fn a_pod_that_leaves_a_group_concerns_it_once_more() {
+        let present = selector("web");
+        let concern = Concern { election: "web", selector: Some(&present), record: None };
+        let mut members = Members::default();
+        let mut put = |labels: &[(&str, &str)]| {
+            let Membership { concerned, switched } = members.put(&pod("a", "1", 1, labels), &concern);
+            (concerned, switched)
+        };
+        assert_eq!(put(&[]), (false, None));
+        assert_eq!(put(&[("app", "web")]), (true, Some(true)));
+        assert_eq!(put(&[("app", "web"), ("role", "leader")]), (true, None));
+        assert_eq!(put(&[]), (true, Some(false)));
+        assert_eq!(put(&[]), (false, None));
+        put(&[("app", "web")]);
+        assert!(members.remove("a") && !members.remove("a"));
+        assert_eq!(members.candidates().count(), 0);
+    }
+}

@@ -1,0 +1,73 @@
+//! A step that an election takes: what it is shown, and what follows from that.
+
+use super::identity::Identity;
+use super::timers::{Timer, Timers};
+use super::view::View;
+use crate::{Announcement, Command, Instant, OpId};
+
+/// What follows from a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// What is to be done, each with the number under which its outcome comes back.
+    pub requests: Vec<(OpId, Command)>,
+    /// What the user is to be told, off the critical path.
+    pub announcements: Vec<Announcement>,
+}
+
+/// The number that was given to a request last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ops(OpId);
+
+/// A step that is being taken.
+pub(crate) struct Step<'a> {
+    pub(crate) id: &'a Identity,
+    pub(crate) view: &'a View<'a>,
+    ops: &'a mut Ops,
+    timers: Timers,
+    effects: Effects,
+}
+
+impl Ops {
+    /// Those that come after this one.
+    pub(crate) fn after(before: OpId) -> Self {
+        Self(before)
+    }
+}
+
+impl<'a> Step<'a> {
+    pub(crate) fn new(id: &'a Identity, view: &'a View<'a>, ops: &'a mut Ops) -> Self {
+        Self { id, view, ops, timers: Timers::default(), effects: Effects::default() }
+    }
+
+    /// Asks for something to be done. Returns the number under which its outcome comes back.
+    pub(crate) fn request(&mut self, command: Command) -> OpId {
+        let op = self.next_op();
+        self.request_as(op, command);
+        op
+    }
+
+    /// The same under a number that the command itself has to carry.
+    pub(crate) fn request_as(&mut self, op: OpId, command: Command) {
+        self.effects.requests.push((op, command));
+    }
+
+    /// Takes the next number for a request.
+    pub(crate) fn next_op(&mut self) -> OpId {
+        self.ops.0.0 += 1;
+        self.ops.0
+    }
+
+    pub(crate) fn announce(&mut self, announcement: Announcement) {
+        self.effects.announcements.push(announcement);
+    }
+
+    /// Asks for another step at this moment at the latest.
+    pub(crate) fn wake_at(&mut self, timer: Timer, at: Instant) {
+        self.timers.set(timer, at);
+    }
+
+    /// When the next step is due, and what follows from this one.
+    pub(crate) fn end(self) -> (Timers, Effects) {
+        (self.timers, self.effects)
+    }
+}

@@ -1,0 +1,67 @@
+//! When an election has to take another step, although nothing else happens.
+
+use std::collections::BTreeMap;
+
+use crate::Instant;
+
+/// What an election waits for. The table of all its timers: each step sets those that it needs anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A request failed: the next one is due.
+    Retry,
+    /// A write to a pod was refused or had no effect: the next one is due.
+    PodRetry,
+    /// A write of a workload was refused or had no effect, or other clusters' workloads still end (W1): the next one is due.
+    WorkloadRetry,
+    /// The leader is not fit, and may recover until then.
+    Recovery,
+    /// A pod has been ready for long enough.
+    LongEnoughReady,
+    /// C6: another cluster must know by then that its lock has vanished.
+    LockVanished,
+    /// C7: other clusters must have seen by then that the store was put back to an earlier state.
+    StoreRewound,
+    /// W3: what still runs of the workloads has had its time.
+    DrainOver,
+    /// Something still ends: not all of it is told when it has ended.
+    LookAgain,
+    /// A workload that somebody else changed counts as contested no more.
+    ContestOver,
+}
+
+/// The timers that are set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timers(BTreeMap<Timer, Instant>);
+
+impl Timers {
+    /// Sets a timer, unless it is set to an earlier moment.
+    pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
+        let set = self.0.entry(timer).or_insert(at);
+        *set = at.min(*set);
+    }
+
+    /// The earliest moment.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.values().min().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_earliest_moment_counts_of_each_timer_and_of_all() {
+        let at = |seconds| Instant::after_origin(Duration::from_secs(seconds));
+        let mut timers = Timers::default();
+        assert_eq!(timers.next(), None);
+        timers.set(Timer::PodRetry, at(5));
+        timers.set(Timer::PodRetry, at(7));
+        assert_eq!(timers.next(), Some(at(5)));
+        timers.set(Timer::Retry, at(3));
+        timers.set(Timer::Recovery, at(9));
+        assert_eq!(timers.next(), Some(at(3)));
+    }
+}

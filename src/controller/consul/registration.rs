@@ -1,0 +1,123 @@
+//! The leader in the store's own directory, where the user wants it there. Off the critical path: it follows the leader's label.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lictor_core::{Election, Failure, Instant, Key, Situation};
+
+use crate::controller::executor::Executor;
+use crate::controller::object::ElectionObject;
+use crate::store::{RegisteredLeader, Registration};
+
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// What is known of an election's entry in its store's own directory.
+#[derive(Default)]
+pub(crate) struct Registered {
+    /// What was written last.
+    known: Option<Registration>,
+    in_flight: bool,
+    not_before: Instant,
+    failures: u32,
+    /// Whether it was told what keeps it from being written.
+    told: bool,
+}
+
+impl Registered {
+    /// Takes what became of a write; returns what kept it from succeeding, the first time.
+    pub(crate) fn take(
+        &mut self,
+        wanted: Registration,
+        written: Result<bool, Failure>,
+        now: Instant,
+    ) -> Option<Failure> {
+        self.in_flight = false;
+        match written {
+            Ok(true) => {
+                (self.failures, self.told) = (0, false);
+                self.known = Some(wanted);
+                None
+            }
+            // The lock has moved on: what is wanted now, is found out anew.
+            Ok(false) => {
+                self.not_before = now + FIRST_RETRY;
+                None
+            }
+            Err(failure) => {
+                self.not_before = now + (FIRST_RETRY * (1 << self.failures.min(6))).min(LONGEST_RETRY);
+                self.failures += 1;
+                (!std::mem::replace(&mut self.told, true)).then_some(failure)
+            }
+        }
+    }
+
+    /// Sees to it that the registration is what it should be; returns when to look again.
+    pub(crate) fn follow(
+        &mut self,
+        object: &ElectionObject,
+        decided: Option<(&Key, &Election)>,
+        executor: &Executor,
+        now: Instant,
+    ) -> Option<Instant> {
+        let wanted = self.wanted(object, decided.map(|(_, election)| election))?;
+        if self.in_flight || self.known.as_ref() == Some(&wanted) {
+            return None;
+        }
+        if now < self.not_before {
+            return Some(self.not_before);
+        }
+        let (key, election) = decided?;
+        self.in_flight = true;
+        tracing::debug!(election = %object.election(), "registers the leader: {wanted:?}");
+        executor.register(object.id().clone(), key.clone(), election.version(), wanted);
+        None
+    }
+
+    /// `None`: nothing is wanted, or it is not this cluster that has to say it.
+    fn wanted(&self, object: &ElectionObject, election: Option<&Election>) -> Option<Registration> {
+        let spec = object.spec()?;
+        let known = self.known.as_ref().filter(|known| known.leader.is_some());
+        let (Some(service), Some(consul)) = (&spec.consul_service, &spec.consul) else {
+            // Its user does not want it there any more.
+            return known.map(|known| Registration { leader: None, ..known.clone() });
+        };
+        let election = election?;
+        if matches!(election.situation(), Situation::LedElsewhere(_) | Situation::Starting | Situation::Stale)
+            || election.is_busy()
+        {
+            return None;
+        }
+        let meta = |term: String, pod: &str| {
+            let text = |text: &str| text.to_owned();
+            BTreeMap::from([
+                (text("term"), term),
+                (text("pod"), text(pod)),
+                (text("namespace"), object.election().namespace.to_string()),
+                (text("cluster"), consul.cluster.clone()),
+            ])
+        };
+        let leader = election.leader().and_then(|(term, holder, _)| {
+            Some(RegisteredLeader {
+                address: holder.ip.clone()?,
+                port: service.port,
+                meta: meta(term.to_string(), holder.pod.as_deref().unwrap_or_default()),
+            })
+        });
+        // What was never registered by this process is nobody's concern, unless there is a leader to be told.
+        if leader.is_none() && known.is_none() {
+            return None;
+        }
+        Some(Registration { service: service.name.clone(), leader })
+    }
+}
+
+/// Takes the leader of an election that is deleted out of the directory.
+pub(crate) fn deregister(object: &ElectionObject, executor: &Executor) {
+    if let Some(spec) = object.spec()
+        && let Some(service) = &spec.consul_service
+    {
+        let nobody = Registration { service: service.name.clone(), leader: None };
+        executor.register(object.id().clone(), spec.key.clone(), None, nobody);
+    }
+}

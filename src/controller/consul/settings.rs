@@ -1,0 +1,98 @@
+//! What a class's store is made of: its settings, and what the Secrets have that they name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lictor_consul::Settings;
+
+use crate::api::{ConsulClass, ConsulRecord, ElectionClass, SecretId, SecretKey, SessionNode, consul_class};
+use crate::kubernetes::SecretData;
+
+/// What a store is made of; made anew when this changes.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Made {
+    pub(crate) settings: Settings,
+    pub(crate) cluster: String,
+    pub(crate) prefix: String,
+    pub(crate) record: ConsulRecord,
+    pub(crate) node: SessionNode,
+    pub(crate) sessions: usize,
+    pub(crate) ttl: Duration,
+    pub(crate) lock_delay: Duration,
+}
+
+/// What is known of a Secret.
+pub(crate) type Secrets = BTreeMap<SecretId, Option<SecretData>>;
+
+/// What is wrong with a store, for its class's condition.
+pub(crate) struct Trouble {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+pub(crate) fn release_after(class: &ElectionClass) -> Option<Duration> {
+    consul_class(class)?.ok()?.release_after
+}
+
+pub(crate) fn secrets_of(class: &ElectionClass) -> BTreeSet<SecretId> {
+    consul_class(class).and_then(Result::ok).map(|class| class.secrets()).unwrap_or_default()
+}
+
+/// What a store is made of; `None`: a Secret was not looked at yet.
+pub(crate) fn made(class: &ConsulClass, secrets: &Secrets, timeout: Duration) -> Result<Option<Made>, Trouble> {
+    let ca = match &class.tls.authorities {
+        None => None,
+        Some(key) => match secret(secrets, key)? {
+            Some(ca) => Some(ca.to_vec()),
+            None => return Ok(None),
+        },
+    };
+    let identity = match &class.tls.certificate {
+        None => None,
+        Some(id) => {
+            let part = |key: &str| secret(secrets, &SecretKey { secret: id.clone(), key: key.into() });
+            match (part("tls.crt")?, part("tls.key")?) {
+                (Some(certificate), Some(key)) => Some((certificate.to_vec(), key.to_vec())),
+                _ => return Ok(None),
+            }
+        }
+    };
+    let settings = Settings {
+        datacenter: class.datacenter.clone(),
+        namespace: class.namespace.clone(),
+        partition: class.partition.clone(),
+        server_name: class.tls.server_name.clone(),
+        ca,
+        identity,
+        timeout: timeout.min(class.ttl / 5),
+        ..Settings::new(&class.address)
+    };
+    Ok(Some(Made {
+        settings,
+        cluster: class.cluster.clone(),
+        prefix: class.prefix.clone(),
+        record: class.record,
+        node: class.node.clone(),
+        sessions: class.sessions,
+        ttl: class.ttl,
+        lock_delay: class.lock_delay,
+    }))
+}
+
+/// A value in a Secret; `None`: the Secret was not looked at yet.
+pub(crate) fn secret<'a>(secrets: &'a Secrets, key: &SecretKey) -> Result<Option<&'a [u8]>, Trouble> {
+    let missing = |message| Trouble { reason: "SecretMissing", message };
+    match secrets.get(&key.secret) {
+        None => Ok(None),
+        Some(None) => Err(missing(format!("there is no Secret {}: create it", key.secret))),
+        Some(Some(data)) => data.get(&key.key).map(Some).ok_or_else(|| {
+            let keys: Vec<&str> = data.keys().collect();
+            missing(format!("the Secret {} has no key {:?}; it has: {}", key.secret, key.key, keys.join(", ")))
+        }),
+    }
+}
+
+/// What keeps a store from being made with these settings.
+pub(crate) fn invalid_settings(error: &impl ToString) -> Trouble {
+    Trouble { reason: "InvalidSettings", message: error.to_string() }
+}

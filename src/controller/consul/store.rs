@@ -1,0 +1,141 @@
+//! A store in Consul at work: its locks, its sessions, and what is heard of both.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use kube::Client;
+use lictor_consul::Connect;
+use lictor_core::{StoreId, Uid};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::settings::{Made, Trouble, invalid_settings};
+use crate::api::{ConsulRecord, SessionNode};
+use crate::controller::input::Input;
+use crate::kubernetes::ClaimUpdate;
+use crate::process::{monotonic, spawn};
+use crate::store::{
+    ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
+    Stores,
+};
+
+/// What all stores in Consul are made with.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    /// Where Secrets without a namespace are.
+    pub(crate) own_namespace: String,
+    pub(crate) controller: String,
+    pub(crate) timeout: Duration,
+    pub(crate) stores: Stores,
+    pub(crate) inputs: mpsc::UnboundedSender<Input>,
+    pub(crate) claim: watch::Receiver<ClaimUpdate>,
+    pub(crate) connect: Connect,
+}
+
+/// A store at work.
+pub(crate) struct Store {
+    pub(crate) made: Made,
+    pub(crate) client: lictor_consul::Client,
+    pub(crate) token: Option<String>,
+    /// Changes when Consul does not know the token.
+    pub(crate) rejections: watch::Receiver<u64>,
+    pub(crate) sessions: watch::Receiver<Sessions>,
+    /// What keeps the locks from being watched, or that nothing does.
+    pub(crate) watched: mpsc::UnboundedReceiver<Option<String>>,
+    pub(crate) forwarder: JoinHandle<()>,
+    pub(crate) keeper: JoinHandle<()>,
+    pub(crate) role: watch::Sender<Role>,
+}
+
+impl Drop for Store {
+    /// The sessions stay: a successor finds them by their names.
+    fn drop(&mut self) {
+        self.forwarder.abort();
+        self.keeper.abort();
+    }
+}
+
+impl Store {
+    /// Begins to keep sessions and to watch locks. From now on it is one of the stores.
+    pub(crate) fn start(
+        id: &StoreId,
+        made: Made,
+        token: Option<String>,
+        installation: &Uid,
+        role: Role,
+        context: &Context,
+    ) -> Result<Self, Trouble> {
+        let client = (context.connect)(&made.settings).map_err(|error| invalid_settings(&error))?;
+        client.set_token(token.as_deref()).map_err(|error| invalid_settings(&error))?;
+        let short: String = installation.0.chars().take(8).collect();
+        let (role, roles) = watch::channel(role);
+        let kept = SessionSettings {
+            prefix: format!("lictor/{}/{short}/{}", made.cluster, class_of(id)),
+            home: match &made.node {
+                SessionNode::Own(node) => Home::Node {
+                    name: node.clone(),
+                    address: "127.0.0.1".into(),
+                    meta: BTreeMap::from([("external-source".to_owned(), "lictor".to_owned())]),
+                },
+                SessionNode::Agent => Home::Agent,
+            },
+            count: made.sessions,
+            ttl: made.ttl,
+            lock_delay: made.lock_delay,
+        };
+        let (keeper, sessions) = SessionKeeper::new(client.clone(), kept, monotonic);
+        let parameters = ConsulParameters {
+            id: id.clone(),
+            client: client.clone(),
+            cluster: made.cluster.clone(),
+            prefix: made.prefix.clone(),
+            layout: match made.record {
+                ConsulRecord::Record => Layout::Record,
+                ConsulRecord::LeaderName => Layout::LeaderName,
+            },
+            wait: made.ttl.min(Duration::from_secs(60)),
+            suspicion: keeper.suspicion(),
+        };
+        let locks = ConsulStore::new(parameters, sessions.clone());
+        let (heard, watched) = mpsc::unbounded_channel();
+        // Not by way of this task, which may wait for a server: what is told of the tenure must not be late.
+        let forwarder = spawn(forward(locks.watch(), heard, context.inputs.clone()));
+        context.stores.insert(id.clone(), Arc::new(locks));
+        tracing::info!(class = class_of(id), address = made.settings.address, "keeps locks in Consul");
+        let (rejections, keeper) = (client.rejections(), spawn(keeper.run(roles)));
+        Ok(Self { made, client, token, rejections, sessions, watched, forwarder, keeper, role })
+    }
+}
+
+/// The name of the class whose store it is.
+pub(crate) fn class_of(id: &StoreId) -> &str {
+    id.0.strip_prefix("consul/").unwrap_or(&id.0)
+}
+
+/// The id of a class's store.
+pub(crate) fn store_id(class: &str) -> StoreId {
+    StoreId(format!("consul/{class}"))
+}
+
+/// Hands on what the watch of the locks tells, and whether it works.
+async fn forward(
+    mut events: BoxStream<'static, StoreEvent>,
+    heard: mpsc::UnboundedSender<Option<String>>,
+    inputs: mpsc::UnboundedSender<Input>,
+) {
+    while let Some(event) = events.next().await {
+        let failure = match &event {
+            StoreEvent::Broken(_, failure) => Some(Some(failure.text().to_owned())),
+            StoreEvent::Tenure(..) => None,
+            StoreEvent::All(..) | StoreEvent::Rewound(..) | StoreEvent::Changed(..) => Some(None),
+        };
+        let gone = failure.is_some_and(|failure| heard.send(failure).is_err());
+        if gone || inputs.send(Input::Records(event)).is_err() {
+            return;
+        }
+    }
+}

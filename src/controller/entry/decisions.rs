@@ -1,0 +1,80 @@
+//! What this replica decides of one election, and the requests that it can still take back.
+
+use std::collections::BTreeMap;
+
+use lictor_core::{Election, Instant, Key, Known, OpId, Outcome, Output, Replica, Stored, Term, Version};
+
+use crate::controller::names::ElectionId;
+use crate::controller::permit::Grant;
+
+/// The decisions of one election.
+pub(crate) struct Decisions {
+    replica: Replica,
+    /// Requests that can be taken back. They are, when they are not wanted any more.
+    grants: BTreeMap<OpId, Grant>,
+}
+
+impl Decisions {
+    pub(crate) fn new(id: &ElectionId, operator_id: &str) -> Self {
+        let replica = Replica::new(id.election.name.clone(), id.uid.clone(), operator_id.into());
+        Self { replica, grants: BTreeMap::new() }
+    }
+
+    /// What was decided, while this replica decides.
+    pub(crate) fn election(&self) -> Option<&Election> {
+        self.replica.election()
+    }
+
+    /// The lock that it is about.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.replica.key()
+    }
+
+    /// What was decided, and of which lock.
+    pub(crate) fn decided(&self) -> Option<(&Key, &Election)> {
+        self.key().zip(self.election())
+    }
+
+    /// Until when what runs of the workloads may take to end, whose lock is let go of then.
+    pub(crate) fn winding_down(&self) -> Option<Instant> {
+        self.election().and_then(Election::winding_down)
+    }
+
+    /// Whether nothing is left of it.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.replica.is_withdrawn()
+    }
+
+    /// Takes a step, and takes back the requests that are not wanted any more.
+    pub(crate) fn step(&mut self, known: &Known<'_>, begun: &mut u64) -> Output {
+        let output = self.replica.step(known, begun);
+        self.grants.retain(|op, _| self.replica.wants(*op));
+        output
+    }
+
+    /// Keeps what takes a request back.
+    pub(crate) fn keep(&mut self, op: OpId, grant: Grant) {
+        self.grants.insert(op, grant);
+    }
+
+    /// Takes what is seen of a lock. Returns whether the decisions are about it.
+    pub(crate) fn observe(&mut self, key: &Key, version: Version, stored: &Stored) -> bool {
+        self.replica.observe(key, version, stored)
+    }
+
+    /// Takes the outcome of a request.
+    pub(crate) fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
+        self.replica.take(op, outcome, now);
+    }
+
+    /// Remembers that the group has come to a term, whatever is decided anew.
+    pub(crate) fn reach(&mut self, term: Term) {
+        self.replica.reach(term);
+    }
+
+    /// Forgets what was decided, and takes back what that asked for.
+    pub(crate) fn forget(&mut self) {
+        self.replica.forget();
+        self.grants.clear();
+    }
+}

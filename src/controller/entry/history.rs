@@ -1,0 +1,63 @@
+//! What was told of one election: its last changes of leader, and numbers that only this process keeps.
+
+use std::collections::BTreeSet;
+
+use lictor_core::Uid;
+
+use crate::api::HistoryEntry;
+
+/// How many changes of leader a status tells.
+const REMEMBERED: usize = 10;
+
+/// What was told of an election.
+#[derive(Default)]
+pub(crate) struct History {
+    transitions: u64,
+    label_drift: u64,
+    /// The changes of leader, the newest first; those of the status until this process adds to them.
+    told: Option<Vec<HistoryEntry>>,
+    /// Pods with a defective annotation that was told already.
+    defects: BTreeSet<Uid>,
+}
+
+impl History {
+    /// How often the leader has changed.
+    pub(crate) fn transitions(&self) -> u64 {
+        self.transitions
+    }
+
+    /// How often somebody else changed labels.
+    pub(crate) fn label_drift(&self) -> u64 {
+        self.label_drift
+    }
+
+    /// The changes of leader that the status is to tell; none: those that it tells already.
+    pub(crate) fn told(&self) -> Option<&[HistoryEntry]> {
+        self.told.as_deref()
+    }
+
+    /// Adds a change of leader. `before`: those that the status tells.
+    pub(crate) fn add(&mut self, change: HistoryEntry, before: impl FnOnce() -> Vec<HistoryEntry>) {
+        self.transitions += 1;
+        let told = self.told.get_or_insert_with(before);
+        told.insert(0, change);
+        told.truncate(REMEMBERED);
+    }
+
+    /// Counts that somebody else changed labels.
+    pub(crate) fn count_drift(&mut self) {
+        self.label_drift += 1;
+    }
+
+    /// Takes the pods that have a defective annotation now. Returns those that had none.
+    pub(crate) fn renew_defects(&mut self, defective: BTreeSet<Uid>) -> BTreeSet<Uid> {
+        let new = defective.difference(&self.defects).cloned().collect();
+        self.defects = defective;
+        new
+    }
+
+    /// The status tells what counts: another replica may add to it.
+    pub(crate) fn forget(&mut self) {
+        self.told = None;
+    }
+}

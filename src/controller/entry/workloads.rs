@@ -1,0 +1,326 @@
+//! The workloads of one election: which it has claimed, and what it is shown of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lictor_core::{
+    Desired, Failure, JobPlan, NotEligible, PodCache, Setting, Term, Timestamp, Wish, Workload, WorkloadClaim,
+    WorkloadId, WorkloadKind,
+};
+
+use crate::api::{Claims, JobTemplate, LeaderElection, OnRelease, WorkloadRule};
+use crate::controller::object::ElectionObject;
+use crate::controller::workload_watches::WorkloadWatches;
+use crate::kubernetes::WorkloadObject;
+
+/// What controllers may take, beyond the pods' own grace period, to end what was disabled, in seconds.
+const CONTROLLERS: u32 = 5;
+/// Around each full minute, how long a CronJob's controller may not have seen yet that it is suspended, and start what is due, in
+/// seconds: a third of it before.
+const TICK: i64 = 3;
+
+/// The workloads of an election.
+pub(crate) struct Workloads {
+    /// Those that it has changed, as its object says.
+    claims: Arc<Claims>,
+    /// What it was shown in its last step.
+    followed: Followed,
+}
+
+/// What an election was shown of its workloads.
+#[derive(Default)]
+struct Followed {
+    /// `None`: not known yet.
+    workloads: Option<Vec<Workload>>,
+    jobs: Vec<JobPlan>,
+    /// In seconds.
+    wind_down: u32,
+    /// Whether the cluster itself may lead, if it is the candidate.
+    cluster: Option<Result<(), NotEligible>>,
+    /// The kinds that this operator has no right to see.
+    forbidden: BTreeMap<WorkloadKind, Failure>,
+    /// Who set each workload's field last, but for this program. What is put right shows it no more.
+    setters: BTreeMap<WorkloadId, String>,
+}
+
+/// What there is in its namespace.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) pods: &'a PodCache,
+    pub(crate) workloads: &'a BTreeMap<WorkloadId, WorkloadObject>,
+}
+
+impl Workloads {
+    pub(crate) fn new(seen: &LeaderElection) -> Self {
+        let claims = Arc::new(Claims::of(seen.metadata.annotations.as_ref()));
+        Self { claims, followed: Followed::default() }
+    }
+
+    /// Takes the claims of the object as it is now.
+    pub(crate) fn renew(&mut self, seen: &LeaderElection) {
+        self.claims = Arc::new(Claims::of(seen.metadata.annotations.as_ref()));
+    }
+
+    /// The workloads that it has changed.
+    pub(crate) fn claims(&self) -> &Arc<Claims> {
+        &self.claims
+    }
+
+    /// What it was shown; `None`: not known yet.
+    pub(crate) fn shown(&self) -> Option<&[Workload]> {
+        self.followed.workloads.as_deref()
+    }
+
+    /// Jobs that are made once for each term.
+    pub(crate) fn jobs(&self) -> &[JobPlan] {
+        &self.followed.jobs
+    }
+
+    /// How long what runs may take to end, in seconds.
+    pub(crate) fn wind_down(&self) -> u32 {
+        self.followed.wind_down
+    }
+
+    /// Whether the cluster itself may lead; none: pods are the candidates.
+    pub(crate) fn cluster(&self) -> Option<Result<(), NotEligible>> {
+        self.followed.cluster
+    }
+
+    /// The kinds that this operator has no right to see.
+    pub(crate) fn forbidden(&self) -> &BTreeMap<WorkloadKind, Failure> {
+        &self.followed.forbidden
+    }
+
+    /// Who set a workload's field last, but for this program.
+    pub(crate) fn setter(&self, id: &WorkloadId) -> Option<&String> {
+        self.followed.setters.get(id)
+    }
+
+    /// The kinds of workloads that have to be known for it.
+    pub(crate) fn kinds(&self, object: &ElectionObject) -> BTreeSet<WorkloadKind> {
+        let spec = object.spec();
+        let named = spec.into_iter().flat_map(|spec| spec.workloads.keys().map(|id| id.kind));
+        let mut kinds: BTreeSet<WorkloadKind> = named.chain(self.claims.ids().map(|(id, _)| id.kind)).collect();
+        let makes_jobs = spec.is_some_and(|spec| !spec.jobs.is_empty()) || !self.claims.started.is_empty();
+        if makes_jobs || kinds.contains(&WorkloadKind::CronJob) {
+            kinds.insert(WorkloadKind::Job);
+        }
+        if object.available_deployment().is_some() {
+            kinds.insert(WorkloadKind::Deployment);
+        }
+        kinds
+    }
+
+    /// Whether a workload matters to it.
+    pub(crate) fn include(&self, workload: &WorkloadObject, object: &ElectionObject) -> bool {
+        let id = &workload.id;
+        object.spec().is_some_and(|spec| spec.workloads.contains_key(id))
+            || workload.claim.as_ref().is_some_and(|claim| claim.election == object.name())
+            || self.claims.claims.contains_key(&id.to_string())
+            || (id.kind == WorkloadKind::Deployment
+                && object.available_deployment().is_some_and(|name| name == id.name))
+    }
+
+    /// What its object has to say before any workload is changed, if it does not yet.
+    pub(crate) fn lacking_claims(&self, object: &ElectionObject) -> Option<Claims> {
+        let mut claims = Claims::clone(&self.claims);
+        for (id, rule) in &object.spec()?.workloads {
+            claims.claims.insert(id.to_string(), rule.on_release);
+        }
+        Some(claims).filter(|claims| *claims != *self.claims)
+    }
+
+    /// What its object need not say any more: these workloads are given back.
+    pub(crate) fn superfluous_claims(&self, object: &ElectionObject) -> Option<Claims> {
+        let (spec, workloads) = (object.spec()?, self.shown()?);
+        let mut claims = Claims::clone(&self.claims);
+        for (id, _) in self.claims.ids() {
+            let claimed = workloads.iter().any(|workload| {
+                workload.id == id && workload.claim.as_ref().is_some_and(|claim| claim.election == object.name())
+            });
+            let unknown = self.followed.forbidden.contains_key(&id.kind);
+            if !spec.workloads.contains_key(&id) && !claimed && !unknown {
+                claims.claims.remove(&id.to_string());
+            }
+        }
+        claims.started.retain(|plan, _| spec.jobs.contains_key(plan));
+        Some(claims).filter(|claims| *claims != *self.claims)
+    }
+
+    /// Looks at the workloads as they are now.
+    pub(crate) fn look(
+        &mut self,
+        object: &ElectionObject,
+        around: Surroundings<'_>,
+        watches: &WorkloadWatches,
+        desired: Desired,
+        wall: Timestamp,
+    ) {
+        self.followed = self.followed(object, around, watches, desired, wall);
+    }
+
+    fn followed(
+        &self,
+        object: &ElectionObject,
+        around: Surroundings<'_>,
+        watches: &WorkloadWatches,
+        desired: Desired,
+        wall: Timestamp,
+    ) -> Followed {
+        let spec = object.spec();
+        let namespace = &object.election().namespace;
+        let kinds = self.kinds(object);
+        let jobs = spec.map(|spec| &spec.jobs).into_iter().flatten();
+        let mut followed = Followed {
+            jobs: jobs.clone().map(|(name, _)| self.plan(name)).collect(),
+            wind_down: jobs
+                .map(|(_, template)| template_grace(template).saturating_add(CONTROLLERS))
+                .max()
+                .unwrap_or_default(),
+            cluster: spec.and_then(|spec| spec.cluster.as_ref()).map(|_| available(object, around)),
+            ..Followed::default()
+        };
+        for kind in &kinds {
+            if let Some(failure) = watches.forbidden(*kind, namespace) {
+                followed.forbidden.insert(*kind, failure.clone());
+            }
+        }
+        if !kinds.iter().all(|kind| watches.knows(*kind, namespace)) {
+            return followed;
+        }
+        let rules = spec.map(|spec| &spec.workloads);
+        let claimed: BTreeMap<WorkloadId, OnRelease> = self.claims.ids().collect();
+        let named: BTreeSet<&WorkloadId> = rules.into_iter().flat_map(BTreeMap::keys).chain(claimed.keys()).collect();
+        let mut workloads = Vec::new();
+        for id in named {
+            let Some(workload) = around.workloads.get(id) else { continue };
+            // One that is refused has nothing to do with what it has not claimed, also when it leaves its lock to others.
+            let own = |claim: &WorkloadClaim| claim.election == object.name();
+            if object.conflict().is_some() && !workload.claim.as_ref().is_some_and(own) {
+                continue;
+            }
+            let rule = rules.and_then(|rules| rules.get(id)).copied();
+            let released = rule.map_or_else(|| claimed.get(id).copied().unwrap_or_default(), |rule| rule.on_release);
+            let wish = match (desired, rule, spec) {
+                (Desired::Withdraw, ..) | (_, None, Some(_)) => {
+                    Wish::Release { restore: released == OnRelease::Restore }
+                }
+                (_, rule, _) => Wish::Follow { replicas: rule.and_then(|rule| rule.replicas) },
+            };
+            let rule = rule.unwrap_or_default();
+            if let Wish::Follow { .. } = wish {
+                followed.wind_down = followed.wind_down.max(wind_down(workload, rule));
+            }
+            // As soon as it is put right, the field is this program's again: whose it was before, is remembered.
+            if let Some(setter) = workload.setter.as_ref().or_else(|| self.setter(id)) {
+                followed.setters.insert(id.clone(), setter.clone());
+            }
+            workloads.push(shown(workload, around, rule, wish, wall));
+        }
+        let made = around.workloads.values().filter(|workload| workload.owner.as_ref() == Some(&object.id().uid));
+        for workload in made {
+            let Some(template) = &workload.template else { continue };
+            let term =
+                workload.id.name.strip_prefix(template.as_str()).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
+            // The Jobs of a template that is in the list no more are of no present term.
+            let term = term.filter(|_| followed.jobs.iter().any(|plan| plan.name == *template)).unwrap_or_default();
+            workloads.push(shown(workload, around, WorkloadRule::default(), Wish::FollowTerm(Term(term)), wall));
+        }
+        followed.workloads = Some(workloads);
+        followed
+    }
+
+    fn plan(&self, name: &str) -> JobPlan {
+        JobPlan { name: name.into(), started: self.claims.started.get(name).map(|term| Term(*term)) }
+    }
+}
+
+fn available(object: &ElectionObject, around: Surroundings<'_>) -> Result<(), NotEligible> {
+    let Some(name) = object.available_deployment() else { return Ok(()) };
+    let id = WorkloadId { kind: WorkloadKind::Deployment, name: name.into() };
+    let available = around.workloads.get(&id).is_some_and(|workload| workload.available && !workload.deleting);
+    if available { Ok(()) } else { Err(NotEligible::Unavailable) }
+}
+
+fn shown(
+    object: &WorkloadObject,
+    around: Surroundings<'_>,
+    rule: WorkloadRule,
+    wish: Wish,
+    wall: Timestamp,
+) -> Workload {
+    let of_it = |job: &&WorkloadObject| job.id.kind == WorkloadKind::Job && job.owner.as_ref() == Some(&object.uid);
+    let is_cron_job = object.id.kind == WorkloadKind::CronJob;
+    let jobs = || around.workloads.values().filter(of_it).filter(|_| is_cron_job);
+    let running = || jobs().filter(|job| !job.finished || job.deleting);
+    Workload {
+        id: object.id.clone(),
+        uid: object.uid.clone(),
+        version: object.version,
+        setting: object.setting,
+        claim: object.claim.clone(),
+        deleting: object.deleting,
+        finished: object.finished,
+        remains: match object.id.kind {
+            _ if object.finished => false,
+            _ if object.setting.runs() => true,
+            WorkloadKind::CronJob => {
+                let due = (wall.0 + TICK * 1000 / 3).rem_euclid(60_000) < TICK * 1000;
+                due || (rule.delete_running && running().next().is_some())
+            }
+            WorkloadKind::Deployment | WorkloadKind::Job | WorkloadKind::StatefulSet => {
+                let mut pods = around.pods.iter().filter(|pod| !pod.finished);
+                !object.idle || pods.any(|pod| object.selector.matches(&pod.labels))
+            }
+        },
+        deletable: rule.delete_running && running().any(|job| !job.deleting),
+        last_tick: jobs().map(|job| job.tick).chain([object.tick]).flatten().max().filter(|_| is_cron_job),
+        wish,
+    }
+}
+
+/// How long what runs of a workload may take to end once it is disabled, in seconds.
+fn wind_down(object: &WorkloadObject, rule: WorkloadRule) -> u32 {
+    let once = object.grace.saturating_add(CONTROLLERS);
+    match object.id.kind {
+        WorkloadKind::CronJob if !rule.delete_running => u32::try_from(TICK).unwrap_or_default(),
+        WorkloadKind::StatefulSet if object.one_by_one => {
+            let kept = object.claim.as_ref().map(|claim| claim.kept);
+            let numbers = [Some(object.setting), kept, rule.replicas.map(Setting::Replicas)].into_iter().flatten();
+            let most = numbers.map(|setting| if let Setting::Replicas(number) = setting { number } else { 1 }).max();
+            once.saturating_mul(most.and_then(|most| most.try_into().ok()).unwrap_or(1).max(1))
+        }
+        _ => once,
+    }
+}
+
+/// That of a Job's pods, in seconds.
+fn template_grace(template: &JobTemplate) -> u32 {
+    let pod = template.spec.get("template").and_then(|template| template.get("spec"));
+    let grace = pod.and_then(|spec| spec.get("terminationGracePeriodSeconds")?.as_i64());
+    grace.map_or(30, |seconds| u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_grace_period_of_any_length_is_one() {
+        for (given, seconds) in [
+            (json!(7), 7),
+            (json!(0), 0),
+            (json!(-1), 0),
+            (json!(5_000_000_000_i64), u32::MAX),
+            (json!(u32::MAX), u32::MAX),
+            (json!("7"), 30),
+            (json!(null), 30),
+        ] {
+            let template = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": given}}}});
+            assert_eq!(template_grace(&serde_json::from_value(template).unwrap()), seconds, "{given}");
+        }
+        assert_eq!(template_grace(&JobTemplate::default()), 30);
+    }
+}

@@ -1,0 +1,177 @@
+//! The writes of an election's own object: its status, its finalizer, and what is noted of workloads.
+
+use std::time::Duration;
+
+use lictor_core::Instant;
+
+use crate::controller::permit::{Grant, Permit};
+
+/// A status that only counts candidates anew, or says that nothing is decided yet, is not written more often than this.
+const STATUS_PERIOD: Duration = Duration::from_secs(1);
+/// How often it is looked whether the metadata can be written.
+const METADATA_RETRY: Duration = Duration::from_millis(200);
+
+/// The writes of an election's own object: one at a time.
+#[derive(Default)]
+pub(crate) struct OwnWrites {
+    under_way: Option<OwnWrite>,
+    begun: u64,
+    status: Retry,
+    /// Of the finalizer, and of what is noted of workloads.
+    metadata: Retry,
+    /// When the status is written that waits.
+    wake: Option<Instant>,
+}
+
+struct OwnWrite {
+    number: u64,
+    /// `None`: of the metadata.
+    status: Option<Grant>,
+}
+
+/// When a write may be tried again.
+#[derive(Default)]
+pub(crate) struct Retry {
+    not_before: Instant,
+    failures: u32,
+    /// Whether it was told what keeps it from succeeding.
+    told: bool,
+}
+
+impl OwnWrites {
+    /// Whether a write is under way, or waits for its turn.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Begins a write of the status; returns its number.
+    pub(crate) fn begin_status(&mut self) -> (u64, Permit) {
+        self.wake = None;
+        let (grant, permit) = Grant::new();
+        (self.begin(Some(grant)), permit)
+    }
+
+    /// Begins a write of the metadata; returns its number.
+    pub(crate) fn begin_metadata(&mut self) -> u64 {
+        self.begin(None)
+    }
+
+    fn begin(&mut self, status: Option<Grant>) -> u64 {
+        self.begun += 1;
+        self.under_way = Some(OwnWrite { number: self.begun, status });
+        self.begun
+    }
+
+    /// Whether the metadata may be written now. A write of the status that only waits for its turn is taken back for it.
+    pub(crate) fn may_write_metadata(&mut self, now: Instant) -> bool {
+        if now < self.metadata.not_before {
+            return false;
+        }
+        let waits = |write: &OwnWrite| write.status.as_ref().is_some_and(Grant::take_back);
+        if self.under_way.as_ref().is_some_and(waits) {
+            self.under_way = None;
+        }
+        self.under_way.is_none()
+    }
+
+    /// Whether the status may be written now.
+    pub(crate) fn may_write_status(&self, now: Instant) -> bool {
+        !self.is_under_way() && now >= self.status.not_before
+    }
+
+    /// How often in a row the status could not be written.
+    pub(crate) fn status_failures(&self) -> u32 {
+        self.status.failures
+    }
+
+    /// When the status is written that differs from what was written last; `None`: now. Only what is important does not wait.
+    pub(crate) fn status_waits(&mut self, important: bool, now: Instant) -> Option<Instant> {
+        let not_before = self.status.not_before;
+        let is_due = important || self.wake.is_some_and(|wake| wake <= now);
+        let due = if is_due { not_before } else { not_before.max(now + STATUS_PERIOD) };
+        if now >= due {
+            return None;
+        }
+        self.wake = Some(self.wake.filter(|wake| *wake > now).unwrap_or(due).max(not_before));
+        self.wake
+    }
+
+    /// When to look again whether the status could be written.
+    pub(crate) fn status_retry(&self, now: Instant) -> Instant {
+        self.status.not_before.max(now + METADATA_RETRY)
+    }
+
+    /// When to look again whether the metadata could be written.
+    pub(crate) fn metadata_retry(&self, now: Instant) -> Instant {
+        self.metadata.not_before.max(now + METADATA_RETRY)
+    }
+
+    /// Forgets which status waits.
+    pub(crate) fn forget(&mut self) {
+        self.wake = None;
+    }
+
+    /// A write has ended; returns what is known of its kind, unless it was taken back.
+    pub(crate) fn end(&mut self, number: u64) -> Option<&mut Retry> {
+        let write = self.under_way.take_if(|write| write.number == number)?;
+        Some(if write.status.is_some() { &mut self.status } else { &mut self.metadata })
+    }
+}
+
+impl Retry {
+    pub(crate) fn succeeded(&mut self) {
+        (self.failures, self.told) = (0, false);
+    }
+
+    /// The election had changed: the watch is about to show it.
+    pub(crate) fn conflicted(&mut self, now: Instant) {
+        self.not_before = now + Duration::from_millis(200);
+    }
+
+    /// Returns whether that is to be told.
+    pub(crate) fn failed(&mut self, now: Instant) -> bool {
+        self.not_before = now + Duration::from_millis(500) * (1 << self.failures.min(5));
+        self.failures += 1;
+        !std::mem::replace(&mut self.told, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn a_status_that_waits_for_its_turn_makes_way_for_the_metadata() {
+        let mut writes = OwnWrites::default();
+        let (status, permit) = writes.begin_status();
+        assert!(writes.may_write_metadata(at(0)));
+        assert!(!permit.begin(), "it is taken back");
+        let metadata = writes.begin_metadata();
+        assert!(writes.end(status).is_none(), "what is told of it later, is of no concern");
+        assert!(writes.is_under_way() && !writes.may_write_metadata(at(0)), "there is one at a time");
+        assert!(writes.end(metadata).is_some() && !writes.is_under_way());
+    }
+
+    #[test]
+    fn a_status_that_is_being_written_is_awaited() {
+        let mut writes = OwnWrites::default();
+        let (status, permit) = writes.begin_status();
+        assert!(permit.begin());
+        assert!(!writes.may_write_metadata(at(0)));
+        assert!(writes.end(status).is_some());
+        assert!(writes.may_write_metadata(at(0)));
+    }
+
+    #[test]
+    fn a_status_that_is_refused_does_not_hold_up_the_metadata() {
+        let mut writes = OwnWrites::default();
+        let (status, _permit) = writes.begin_status();
+        assert!(writes.end(status).unwrap().failed(at(0)), "it is told once");
+        assert!(writes.may_write_metadata(at(0)));
+        assert_eq!(writes.status.not_before, at(500));
+    }
+}

@@ -1,0 +1,370 @@
+//! Does in the world what elections ask for.
+
+mod lanes;
+mod repeats;
+mod requests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use lictor_core::{
+    Command, Failure, Key, Outcome, Pod, Record, RecordOutcome, Request, Selector, StoreId, Stored, Term, Version,
+    WorkloadClaim, WorkloadId, WorkloadOutcome,
+};
+use tokio::sync::{mpsc, watch};
+
+use self::lanes::{Class, Limits, Share};
+use self::repeats::Repeats;
+use self::requests::{Gate, Queue, Requests};
+use super::input::Input;
+use super::names::{ElectionId, ElectionName, Namespace};
+use super::object::ElectionObject;
+use super::permit::{Grant, Permit};
+use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved};
+use crate::kubernetes::{
+    Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of,
+};
+use crate::process::monotonic;
+use crate::store::{Owner, Registration, StoreEvent, Stores};
+use crate::telemetry::Metrics;
+
+/// Requests to the API server at one time. A handover needs three in a row; what is more would queue in the server. The groups are
+/// namespaces: a webhook that hangs in one of them takes a quarter at most.
+const CLUSTER: Limits = Limits { all: 64, group: 16, member: 12 };
+/// Requests at one time to stores outside of the cluster: where they hang, no pod waits for them. The groups are stores.
+const OUTSIDE: Limits = Limits { all: 64, group: 48, member: 12 };
+/// Requests at one time that nobody waits for: status and Events never stand in the way of a handover.
+const COURTEOUS: Limits = Limits { all: 8, group: 6, member: 4 };
+/// Events that wait, of one election and of all: more are not told.
+const EVENTS_OF_ONE: usize = 16;
+const EVENTS: usize = 1024;
+
+/// An election that asks for something, as it is when it does.
+pub(super) struct Requester {
+    pub(super) id: ElectionId,
+    pub(super) seen: Arc<LeaderElection>,
+    /// The valid spec.
+    pub(super) spec: Option<Arc<Resolved>>,
+    /// The workloads that it has changed.
+    pub(super) claims: Arc<Claims>,
+    /// Where it may have locks.
+    pub(super) stores: BTreeSet<StoreId>,
+}
+
+/// The hands of the loop. Clones share their limits.
+#[derive(Clone)]
+pub(super) struct Executor {
+    stores: Stores,
+    pods: Pods,
+    workloads: Workloads,
+    elections: Elections,
+    events: Events,
+    pub(super) metrics: Metrics,
+    requests: Requests,
+    cluster: Queue,
+    outside: Queue,
+    courteous: Queue,
+    repeats: Arc<Mutex<Repeats>>,
+}
+
+impl Executor {
+    pub(super) fn new(
+        stores: Stores,
+        client: &Client,
+        request_timeout: Duration,
+        identity: &str,
+        metrics: Metrics,
+        inputs: mpsc::UnboundedSender<Input>,
+        claim: watch::Receiver<ClaimUpdate>,
+    ) -> Self {
+        let [cluster, outside, courteous] = [CLUSTER, OUTSIDE, COURTEOUS].map(Queue::new);
+        Self {
+            stores,
+            pods: Pods::new(client.clone(), request_timeout),
+            workloads: Workloads::new(client.clone(), request_timeout),
+            elections: Elections::new(client.clone(), request_timeout),
+            events: Events::new(client.clone(), identity),
+            metrics,
+            requests: Requests::new(inputs, claim),
+            cluster,
+            outside,
+            courteous,
+            repeats: Arc::default(),
+        }
+    }
+
+    /// Requests that are under way or wait for their turn.
+    pub(super) fn pending(&self) -> usize {
+        self.requests.pending()
+    }
+
+    /// Carries out a request; its outcome comes back as an input. What makes a pod or a workload lead is not sent when it must not be
+    /// any more, or when the grant that is returned was dropped.
+    pub(super) fn perform(&self, requester: Requester, request: Request) -> Option<Grant> {
+        let (queue, group) = self.way_of(&requester, &request.command);
+        let share = Share { group, member: requester.id.election.to_string() };
+        let class = if request.urgent { Class::Urgent } else { Class::Wait };
+        let (grant, permit) = request.command.promotes().then(Grant::new).unzip();
+        let request = Arc::new(request);
+        let gate = Gate { request: Some(request.clone()), permit };
+        let (this, id, unsent) = (self.clone(), requester.id.clone(), request.clone());
+        let failed = move |failure| {
+            let outcome = unsent.command.failed(failure);
+            Some(this.outcome(id, &unsent, outcome))
+        };
+        let this = self.clone();
+        self.requests.submit(queue, &share, class, gate, failed, move |gate| async move {
+            let outcome = this.request(&requester, &gate, &request.command).await;
+            Some(this.outcome(requester.id, &request, outcome))
+        });
+        grant
+    }
+
+    /// By which queue a command goes out, and in which group of it.
+    fn way_of(&self, requester: &Requester, command: &Command) -> (&Queue, String) {
+        let shared = |store: &&StoreId| **store != StoreId::leases();
+        let store = match command {
+            Command::ReadRecord { key, .. }
+            | Command::WriteRecord { key, .. }
+            | Command::ReleaseRecord { key, .. }
+            | Command::DeleteRecord { key, .. } => Some(&key.store).filter(shared),
+            Command::ListLocks => requester.stores.iter().find(shared),
+            _ => None,
+        };
+        match store {
+            Some(store) => (&self.outside, store.0.clone()),
+            None => (&self.cluster, requester.id.election.namespace.to_string()),
+        }
+    }
+
+    fn outcome(&self, id: ElectionId, request: &Request, outcome: Outcome) -> Input {
+        tracing::trace!(election = %id.election, "{} -> {outcome}", request.command);
+        self.metrics.count_failure(&outcome);
+        Input::Outcome(id, request.op, outcome)
+    }
+
+    /// Writes the status, unless it is taken back before its turn; the outcome comes back as an input under the same number.
+    pub(super) fn write_status(
+        &self,
+        object: &ElectionObject,
+        number: u64,
+        permit: Permit,
+        status: LeaderElectionStatus,
+    ) {
+        let gate = Gate { permit: Some(permit), ..Gate::OPEN };
+        let (this, id, seen) = (self.clone(), object.id().clone(), object.seen().clone());
+        let failed = not_written(id.clone(), number);
+        self.requests.submit(&self.courteous, &share(&id), Class::Urgent, gate, failed, move |_| async move {
+            let written = this.elections.write_status(&seen, &status).await;
+            Some(Input::Written(id, number, Box::new(written)))
+        });
+    }
+
+    /// Puts the finalizer on or takes it off, and notes which workloads are changed; the outcome comes back as an input under the
+    /// same number.
+    pub(super) fn write_metadata(&self, object: &ElectionObject, number: u64, held: bool, claims: Claims) {
+        let (this, id, seen) = (self.clone(), object.id().clone(), object.seen().clone());
+        let failed = not_written(id.clone(), number);
+        self.requests.submit(&self.cluster, &share(&id), Class::Wait, Gate::OPEN, failed, move |_| async move {
+            let written = this.elections.write_metadata(&seen, held, &claims).await;
+            Some(Input::Written(id, number, Box::new(written)))
+        });
+    }
+
+    /// Makes the Job of a term.
+    async fn create_job(&self, of: &Requester, plan: &str, job: &WorkloadId, claim: &WorkloadClaim) -> Outcome {
+        let Some(template) = of.spec.as_ref().and_then(|spec| spec.jobs.get(plan)) else {
+            return not_done(Failure::Refused("the template is no more".into()));
+        };
+        let answer = self.workloads.create(&of.seen, plan, template, job, claim).await;
+        self.show_workload(&of.id, job, answer)
+    }
+
+    /// Notes in the election's own object that the Job of a term was made.
+    async fn note_job(&self, of: &Requester, plan: &str, term: Term) -> Outcome {
+        let mut claims = Claims::clone(&of.claims);
+        claims.started.insert(plan.into(), term.0);
+        match self.elections.write_metadata(&of.seen, true, &claims).await {
+            Ok(election) => {
+                let shown = Change::Applied((version_of(&election), of.id.uid.clone(), election));
+                self.requests.tell(Input::Elections(shown));
+                Outcome::WorkloadWritten(WorkloadOutcome::Done)
+            }
+            Err(None) => not_done(Failure::Refused("the election changed meanwhile".into())),
+            Err(Some(failure)) => not_done(failure),
+        }
+    }
+
+    /// What is there after a request is known before its outcome.
+    fn show_workload(&self, id: &ElectionId, workload: &WorkloadId, answer: Answer) -> Outcome {
+        if let Some(seen) = answer.seen {
+            self.requests.tell(Input::Workload(id.election.namespace.clone(), workload.clone(), seen));
+        }
+        Outcome::WorkloadWritten(answer.outcome)
+    }
+
+    /// Says in the store's own directory who leads; the outcome comes back as an input.
+    pub(super) fn register(&self, id: ElectionId, key: Key, version: Option<Version>, wanted: Registration) {
+        let this = self.clone();
+        let (of, unwritten) = (id.clone(), wanted.clone());
+        let failed = move |failure| {
+            // What is not sent any more, is found out anew.
+            let failed = if let Failure::Refused(_) = failure { Ok(false) } else { Err(failure) };
+            Some(Input::Registered(of, unwritten, failed))
+        };
+        let share = Share { group: key.store.0.clone(), member: id.election.to_string() };
+        self.requests.submit(&self.outside, &share, Class::Wait, Gate::OPEN, failed, move |_| async move {
+            let written = match this.stores.get(&key.store) {
+                Ok(store) => store.register(&key, version, &wanted).await,
+                Err(failure) => Err(failure),
+            };
+            Some(Input::Registered(id, wanted, written))
+        });
+    }
+
+    /// Tells it as an Event, unless the same was told just before, or too many wait to be told already.
+    pub(super) fn tell(&self, id: &ElectionId, event: Event) {
+        let share = share(id);
+        let full = {
+            let lanes = self.courteous.lanes();
+            lanes.waiting(Class::Wait) >= EVENTS || lanes.waiting_of(&share, Class::Wait) >= EVENTS_OF_ONE
+        };
+        if full {
+            return self.metrics.count_dropped_event("full");
+        }
+        if !self.repeats.lock().unwrap_or_else(PoisonError::into_inner).is_new(&event, monotonic()) {
+            return self.metrics.count_dropped_event("repeated");
+        }
+        let this = self.clone();
+        self.requests.submit(
+            &self.courteous,
+            &share,
+            Class::Wait,
+            Gate::OPEN,
+            |_| None,
+            move |_| async move {
+                if let Err(error) = this.events.tell(event).await {
+                    this.metrics.count_event_failure();
+                    tracing::debug!(%error, "an Event could not be written");
+                }
+                None
+            },
+        );
+    }
+
+    async fn request(&self, of: &Requester, gate: &Gate, command: &Command) -> Outcome {
+        let Requester { id, stores, .. } = of;
+        let ElectionName { namespace, name } = &id.election;
+        let written = |outcome: Result<_, _>| Outcome::RecordWritten(outcome.unwrap_or_else(RecordOutcome::Failed));
+        match command {
+            Command::ReadRecord { key } => Outcome::RecordRead(match self.stores.get(&key.store) {
+                Ok(store) => store.read(key).await,
+                Err(failure) => Err(failure),
+            }),
+            Command::WriteRecord { key, expected, record } => {
+                written(self.write_record(id, key, *expected, record).await)
+            }
+            Command::ReleaseRecord { key, version } => written(self.release_record(key, *version).await),
+            Command::DeleteRecord { key, version } => written(self.delete_record(key, *version).await),
+            Command::ReadElection => Outcome::ElectionRead(self.elections.read(namespace, name).await),
+            Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores).await),
+            Command::ListPods { selectors } => Outcome::PodsListed(self.pods.list(namespace, selectors).await),
+            Command::ReadPod { name } => Outcome::PodRead(self.pods.read(namespace, name).await),
+            Command::WritePod(write) => Outcome::PodWritten(self.pods.write(namespace, write).await),
+            Command::ReadWorkloads { workloads } => {
+                Outcome::WorkloadsRead(self.read_workloads(namespace, workloads).await)
+            }
+            Command::WriteWorkload(write) => {
+                // Of two requests in a row, the second may come too late.
+                let may = || self.requests.refusal(gate).is_none();
+                let answer = self.workloads.write(namespace, write, may).await;
+                self.show_workload(id, &write.id, answer)
+            }
+            Command::DeleteRunning { id: cron_job, uid } => {
+                let answer = self.workloads.delete_running(namespace, uid).await;
+                self.show_workload(id, cron_job, answer)
+            }
+            Command::DeleteJob { id: job, uid } => {
+                let answer = self.workloads.delete(namespace, job, uid).await;
+                self.show_workload(id, job, answer)
+            }
+            Command::CreateJob { plan, id: job, claim } => self.create_job(of, plan, job, claim).await,
+            Command::NoteJob { plan, term } => self.note_job(of, plan, *term).await,
+        }
+    }
+
+    /// Shows workloads and their Jobs as they are now, and returns their pods.
+    async fn read_workloads(&self, namespace: &Namespace, workloads: &[WorkloadId]) -> Result<Vec<Pod>, Failure> {
+        let found = self.workloads.list(namespace, workloads).await?;
+        let selectors: Vec<Selector> = found.iter().filter_map(WorkloadObject::pods).cloned().collect();
+        let pods = self.pods.list(namespace, &selectors).await?;
+        for object in found {
+            self.requests.tell(Input::Workload(namespace.clone(), object.id.clone(), Ok(Box::new(object))));
+        }
+        Ok(pods)
+    }
+
+    async fn write_record(
+        &self,
+        id: &ElectionId,
+        key: &Key,
+        expected: Option<Version>,
+        record: &Record,
+    ) -> Result<RecordOutcome, Failure> {
+        let owner =
+            Owner { namespace: id.election.namespace.to_string(), name: id.election.name.clone(), uid: id.uid.clone() };
+        let written = self.stores.get(&key.store)?.write(key, &owner, expected, record).await;
+        if let RecordOutcome::Written(version) = &written {
+            self.show(key, *version, Stored::Record(*version, record.clone().at(*version)));
+        }
+        Ok(written)
+    }
+
+    async fn release_record(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
+        Ok(self.stores.get(&key.store)?.release(key, version).await)
+    }
+
+    async fn delete_record(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
+        let deleted = self.stores.get(&key.store)?.delete(key, version).await;
+        if let RecordOutcome::Written(_) = &deleted {
+            // A deletion has a version of its own, which is not told: the next one is the least that it can have.
+            self.show(key, Version(version.0 + 1), Stored::Absent);
+        }
+        Ok(deleted)
+    }
+
+    async fn list_locks(&self, id: &ElectionId, stores: &BTreeSet<StoreId>) -> Result<Vec<(Key, Stored)>, Failure> {
+        let mut locks = Vec::new();
+        for store in stores {
+            locks.extend(self.stores.get(store)?.locks_of(&id.election.namespace, &id.uid).await?);
+        }
+        Ok(locks)
+    }
+
+    /// What was written is known at once, not only when the watch tells.
+    fn show(&self, key: &Key, version: Version, stored: Stored) {
+        self.requests.tell(Input::Records(StoreEvent::Changed(key.clone(), version, stored)));
+    }
+}
+
+fn share(id: &ElectionId) -> Share {
+    Share { group: id.election.namespace.to_string(), member: id.election.name.clone() }
+}
+
+/// What is told of a write of an election's own object that was not sent, or broke off. The first is no failure: what is wanted, is
+/// found out anew.
+fn not_written(id: ElectionId, number: u64) -> impl FnOnce(Failure) -> Option<Input> + Send + 'static {
+    move |failure| {
+        let why = Some(failure).filter(|failure| matches!(failure, Failure::Unknown(_)));
+        Some(Input::Written(id, number, Box::new(Err(why))))
+    }
+}
+
+fn not_done(failure: Failure) -> Outcome {
+    Outcome::WorkloadWritten(WorkloadOutcome::Failed(failure))
+}
+
+#[cfg(test)]
+mod tests;

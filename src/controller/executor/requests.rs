@@ -1,0 +1,154 @@
+//! The one path by which requests go out: each waits for its turn, is looked at again right before it begins, and always comes to an
+//! end that is told.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lictor_core::{ClaimState, Failure, Request};
+use tokio::sync::{mpsc, watch};
+
+use super::lanes::{Class, Lanes, Limits, Share};
+use crate::controller::input::Input;
+use crate::controller::permit::Permit;
+use crate::kubernetes::ClaimUpdate;
+use crate::process::monotonic;
+
+/// Begins a request. Until then it is small: thousands may wait.
+type Start = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
+
+/// Requests that share their limits. Clones are the same queue.
+#[derive(Clone)]
+pub(crate) struct Queue(Arc<Mutex<Lanes<Start>>>);
+
+/// What must still hold when the turn of a request comes, beside that this replica acts.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    /// What the election asks for, if it is that.
+    pub(crate) request: Option<Arc<Request>>,
+    /// Whoever asked for it can take it back.
+    pub(crate) permit: Option<Permit>,
+}
+
+/// Sends requests, and what comes of them to the loop. Clones count together.
+#[derive(Clone)]
+pub(crate) struct Requests {
+    inputs: mpsc::UnboundedSender<Input>,
+    claim: watch::Receiver<ClaimUpdate>,
+    pending: Arc<AtomicUsize>,
+}
+
+impl Gate {
+    /// Nothing else.
+    pub(crate) const OPEN: Self = Self { request: None, permit: None };
+}
+
+impl Queue {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self(Arc::new(Mutex::new(Lanes::new(limits))))
+    }
+
+    pub(crate) fn lanes(&self) -> MutexGuard<'_, Lanes<Start>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins all that may begin now.
+    fn begin(&self) {
+        loop {
+            let next = self.lanes().next();
+            let Some((turn, start)) = next else { return };
+            let this = self.clone();
+            crate::process::spawn(async move {
+                start().await;
+                this.lanes().end(&turn);
+                this.begin();
+            });
+        }
+    }
+}
+
+impl Requests {
+    pub(crate) fn new(inputs: mpsc::UnboundedSender<Input>, claim: watch::Receiver<ClaimUpdate>) -> Self {
+        Self { inputs, claim, pending: Arc::default() }
+    }
+
+    /// Requests that are under way or wait for their turn.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Tells the loop.
+    pub(crate) fn tell(&self, input: Input) {
+        let _ = self.inputs.send(input);
+    }
+
+    /// C4: why a request must not be sent any more; `None`: it may be.
+    pub(crate) fn refusal(&self, gate: &Gate) -> Option<Failure> {
+        let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline);
+        let why = if !acts {
+            "this replica does not act any more"
+        } else if gate.request.as_ref().is_some_and(|request| !request.may_be_sent(monotonic())) {
+            "it can't be confirmed any more that the lock is held"
+        } else if gate.permit.as_ref().is_some_and(|permit| !permit.begin()) {
+            "it is not wanted any more"
+        } else {
+            return None;
+        };
+        Some(Failure::Refused(why.into()))
+    }
+
+    /// Sends a request when its turn comes. What the loop is told: what `work` returns, or `failed`, if the request is not sent
+    /// (`Refused`) or breaks off by a panic (`Unknown`).
+    pub(crate) fn submit<W>(
+        &self,
+        queue: &Queue,
+        share: &Share,
+        class: Class,
+        gate: Gate,
+        failed: impl FnOnce(Failure) -> Option<Input> + Send + 'static,
+        work: impl FnOnce(Gate) -> W + Send + 'static,
+    ) where
+        W: Future<Output = Option<Input>> + Send,
+    {
+        let this = self.clone();
+        let pending = Pending::new(&self.pending);
+        let start: Start = Box::new(move || {
+            Box::pin(async move {
+                let _pending = pending;
+                let input = if let Some(refusal) = this.refusal(&gate) {
+                    failed(refusal)
+                } else {
+                    let done = AssertUnwindSafe(async move { work(gate).await }).catch_unwind().await;
+                    done.unwrap_or_else(|_| failed(defect()))
+                };
+                if let Some(input) = input {
+                    this.tell(input);
+                }
+            })
+        });
+        queue.lanes().push(share, class, start);
+        queue.begin();
+    }
+}
+
+/// One less when it goes.
+struct Pending(Arc<AtomicUsize>);
+
+impl Pending {
+    fn new(pending: &Arc<AtomicUsize>) -> Self {
+        pending.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(pending))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn defect() -> Failure {
+    Failure::Unknown("a defect of lictor, which its log tells as a panic: please report it".into())
+}

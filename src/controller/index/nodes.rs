@@ -1,0 +1,45 @@
+//! Nodes. Those who select a pod on a node that has changed are looked at again.
+
+use std::collections::BTreeMap;
+
+use lictor_core::Node;
+
+use super::Index;
+use crate::kubernetes::Change;
+
+impl Index {
+    pub(crate) fn apply_nodes(&mut self, change: Change<(String, Node)>) {
+        match change {
+            Change::Applied((name, node)) => self.put_node(&name, Some(node)),
+            Change::Deleted((name, _)) => self.put_node(&name, None),
+            Change::All(_, _, nodes) => {
+                let nodes: BTreeMap<String, Node> = nodes.into_iter().collect();
+                let gone: Vec<String> = self.nodes.keys().filter(|name| !nodes.contains_key(*name)).cloned().collect();
+                for name in gone {
+                    self.put_node(&name, None);
+                }
+                for (name, node) in nodes {
+                    self.put_node(&name, Some(node));
+                }
+            }
+            Change::Rewound(_) | Change::Broken(..) => {}
+        }
+    }
+
+    fn put_node(&mut self, name: &str, node: Option<Node>) {
+        // Nodes report themselves every few seconds, and hardly ever with something new.
+        if self.nodes.get(name) == node.as_ref() {
+            return;
+        }
+        match node {
+            Some(node) => self.nodes.insert(name.into(), node),
+            None => self.nodes.remove(name),
+        };
+        for (namespace, content) in &self.namespaces {
+            for pod in content.pods.iter().filter(|pod| pod.node.as_deref() == Some(name)) {
+                let selecting = content.selecting.get(&pod.name).into_iter().flatten();
+                self.dirty.extend(selecting.map(|name| namespace.election(name)));
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Workloads, and which elections each matters to.
+
+use std::collections::BTreeSet;
+
+use lictor_core::{Uid, Version, WorkloadId, WorkloadKind};
+
+use super::{Content, Index};
+use crate::controller::entry::Entry;
+use crate::controller::names::Namespace;
+use crate::kubernetes::{Change, WorkloadObject};
+
+impl Index {
+    pub(crate) fn apply_workloads(&mut self, kind: WorkloadKind, change: Change<WorkloadObject>) {
+        match change {
+            Change::Applied(object) => self.put_workload(object),
+            Change::Deleted(object) => {
+                self.remove_workload(&object.namespace.into(), &object.id, &object.uid, object.version);
+            }
+            Change::All(scope, version, objects) => {
+                let present: BTreeSet<&Uid> = objects.iter().map(|object| &object.uid).collect();
+                let known = self.scoped(scope.as_deref()).flat_map(|(_, content)| content.workloads.values());
+                let gone = known.filter(|object| {
+                    object.id.kind == kind && object.version <= version && !present.contains(&object.uid)
+                });
+                for object in gone.cloned().collect::<Vec<_>>() {
+                    self.remove_workload(&object.namespace.into(), &object.id, &object.uid, version);
+                }
+                for object in objects {
+                    self.put_workload(object);
+                }
+            }
+            Change::Rewound(_) | Change::Broken(..) => {}
+        }
+    }
+
+    /// A workload as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
+    pub(crate) fn put_workload(&mut self, object: WorkloadObject) {
+        if self.deletions.cover(&object.uid, object.version) {
+            return;
+        }
+        let namespace = Namespace::from(object.namespace.as_str());
+        let content = self.namespaces.entry(namespace.clone()).or_default();
+        let known = content.workloads.get(&object.id);
+        if known.is_some_and(|known| known.version >= object.version) {
+            return;
+        }
+        if let Some(replaced) = known.filter(|known| known.uid != object.uid) {
+            self.deletions.note(&replaced.uid, object.version);
+        }
+        self.dirty.extend(content.following(&object).map(|name| namespace.election(name)));
+        content.workloads.insert(object.id.clone(), object);
+    }
+
+    /// An answer says that there is no workload of this uid any more.
+    pub(crate) fn lose_workload(&mut self, namespace: &Namespace, id: &WorkloadId, uid: &Uid) {
+        // An object that was deleted does not come back under the same uid.
+        self.remove_workload(namespace, id, uid, Version(u64::MAX));
+    }
+
+    /// A workload is gone as of a version, unless the name belongs to another one by now.
+    fn remove_workload(&mut self, namespace: &Namespace, id: &WorkloadId, uid: &Uid, version: Version) {
+        self.deletions.note(uid, version);
+        let Some(content) = self.namespaces.get_mut(namespace) else { return };
+        if content.workloads.get(id).is_none_or(|known| known.uid != *uid) {
+            return;
+        }
+        if let Some(object) = content.workloads.remove(id) {
+            self.dirty.extend(content.following(&object).map(|name| namespace.election(name)));
+        }
+        self.tidy(namespace);
+    }
+}
+
+impl Content {
+    /// The elections that a workload matters to.
+    fn following(&self, object: &WorkloadObject) -> impl Iterator<Item = String> {
+        let cron_job =
+            object.owner.as_ref().and_then(|owner| self.workloads.values().find(|other| other.uid == *owner));
+        let concerns = move |entry: &Entry| {
+            entry.workloads.include(object, &entry.object)
+                || cron_job.is_some_and(|owner| entry.workloads.include(owner, &entry.object))
+        };
+        let following =
+            self.elections.values().filter(|entry| concerns(entry)).map(|entry| entry.object.name().to_owned());
+        following.collect::<Vec<_>>().into_iter()
+    }
+}

@@ -1,0 +1,68 @@
+//! Whose something is: a namespace, an election by name, an election by name and uid.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+
+use lictor_core::Uid;
+
+/// A namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Namespace(String);
+
+/// An election by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElectionName {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its name there.
+    pub name: String,
+}
+
+/// An election, by name and uid: what comes back for an earlier one of the same name, is dropped.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElectionId {
+    /// Its name.
+    pub election: ElectionName,
+    /// Its uid.
+    pub uid: Uid,
+}
+
+impl Namespace {
+    /// The election of this name in it.
+    pub fn election(&self, name: impl Into<String>) -> ElectionName {
+        ElectionName { namespace: self.clone(), name: name.into() }
+    }
+}
+
+impl<T: Into<String>> From<T> for Namespace {
+    fn from(name: T) -> Self {
+        Self(name.into())
+    }
+}
+
+impl Deref for Namespace {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Namespace {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for ElectionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

@@ -1,0 +1,152 @@
+//! The election itself: its object as it was seen last, what its user wants, and whether it is accepted.
+
+use std::sync::Arc;
+
+use lictor_core::{Concern, Key, Locks, Record, Term, Version};
+
+use super::names::{ElectionId, ElectionName};
+use crate::api::{Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, resolve};
+
+/// An election as its object tells of it.
+pub(super) struct ElectionObject {
+    id: ElectionId,
+    version: Version,
+    seen: Arc<LeaderElection>,
+    /// `None`: another lictor serves it.
+    resolved: Option<Result<Arc<Resolved>, Refusal>>,
+    /// It is refused because an older election has the same pods, workloads or lock.
+    conflict: Option<Refusal>,
+}
+
+impl ElectionObject {
+    pub(super) fn new(id: ElectionId, version: Version, seen: LeaderElection) -> Self {
+        Self { id, version, seen: Arc::new(seen), resolved: None, conflict: None }
+    }
+
+    pub(super) fn id(&self) -> &ElectionId {
+        &self.id
+    }
+
+    /// Its name, and that of its namespace.
+    pub(super) fn election(&self) -> &ElectionName {
+        &self.id.election
+    }
+
+    /// Its name, without that of its namespace.
+    pub(super) fn name(&self) -> &str {
+        &self.id.election.name
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The object itself.
+    pub(super) fn seen(&self) -> &Arc<LeaderElection> {
+        &self.seen
+    }
+
+    /// Takes the object as it is now. Returns whether it has to be resolved again.
+    pub(super) fn renew(&mut self, version: Version, seen: LeaderElection) -> bool {
+        let was_deleted = self.is_deleted();
+        let before = std::mem::replace(&mut self.seen, Arc::new(seen));
+        self.version = version;
+        before.spec != self.seen.spec || was_deleted != self.is_deleted()
+    }
+
+    /// Versions have begun anew.
+    pub(super) fn forget_version(&mut self) {
+        self.version = Version::default();
+    }
+
+    /// Reads what its user wants.
+    pub(super) fn resolve(&mut self, classes: &Classes, controller: &str) {
+        self.resolved = resolve(&self.seen, classes, controller).map(|resolved| resolved.map(Arc::new));
+    }
+
+    /// Whether this lictor serves its class, as far as the spec can be read.
+    pub(super) fn is_served(&self) -> bool {
+        self.resolved.is_some()
+    }
+
+    /// The valid spec, if it is served here.
+    pub(super) fn spec(&self) -> Option<&Arc<Resolved>> {
+        self.resolved.as_ref()?.as_ref().ok()
+    }
+
+    /// Why it is not accepted.
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
+        match &self.resolved {
+            Some(Err(refusal)) => Some(refusal),
+            _ => self.conflict.as_ref(),
+        }
+    }
+
+    /// Why it has to give way to an older election.
+    pub(super) fn conflict(&self) -> Option<&Refusal> {
+        self.conflict.as_ref()
+    }
+
+    /// Takes why it has to give way, if it has to. Returns whether that has changed.
+    pub(super) fn give_way(&mut self, conflict: Option<Refusal>) -> bool {
+        let before = std::mem::replace(&mut self.conflict, conflict);
+        before.is_some() != self.conflict.is_some()
+    }
+
+    pub(super) fn generation(&self) -> i64 {
+        self.seen.metadata.generation.unwrap_or_default()
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.seen.metadata.deletion_timestamp.is_some()
+    }
+
+    pub(super) fn has_finalizer(&self) -> bool {
+        self.seen.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+    }
+
+    pub(super) fn last_status(&self) -> LeaderElectionStatus {
+        self.seen.status.clone().unwrap_or_default()
+    }
+
+    /// The term that its status names.
+    pub(super) fn status_term(&self) -> Term {
+        let term = self.seen.status.as_ref().and_then(|status| status.term).unwrap_or_default();
+        Term(term.max(0))
+    }
+
+    /// The Deployment that must be available for this cluster to lead.
+    pub(super) fn available_deployment(&self) -> Option<&str> {
+        self.spec()?.cluster.as_ref()?.available.as_deref()
+    }
+
+    /// What is in the lock that its spec names.
+    pub(super) fn record<'a>(&self, locks: &'a Locks) -> Option<&'a Record> {
+        locks.get(&self.spec()?.key).and_then(|(_, lock)| lock.written())
+    }
+
+    /// Which pods it has to do with.
+    pub(super) fn concern<'a>(&'a self, locks: &'a Locks) -> Concern<'a> {
+        let selector = self.spec().map(|spec| &spec.scope.selector);
+        Concern { election: self.name(), selector, record: self.record(locks) }
+    }
+
+    /// The lock to work with: that of the spec; without a valid one that which is held.
+    pub(super) fn key(&self, held: Option<Key>) -> Key {
+        match (&self.conflict, self.spec()) {
+            // A lock that belongs to another election is not even looked at.
+            (Some(conflict), _) if conflict.reason == "KeyTaken" => Key::none(),
+            (_, Some(spec)) => spec.key.clone(),
+            (_, None) => held.unwrap_or_else(|| Key::lease(&*self.id.election.namespace, self.name())),
+        }
+    }
+
+    /// Both times come from the same API server; of two made in the same second, the first by name is the older one.
+    pub(super) fn is_older_than(&self, other: &Self) -> bool {
+        let age = |object: &Self| {
+            let created = object.seen.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            (created, object.id.election.clone())
+        };
+        age(self) < age(other)
+    }
+}

@@ -1,0 +1,104 @@
+//! What a status says about the workloads.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use lictor_core::{Election, Failure, Instant, Wish, Workload, WorkloadKind};
+
+use crate::api::{WORKLOADS_FOLLOW, WorkloadState, WorkloadStatus, WorkloadsStatus, condition, unknown};
+use crate::controller::entry::Entry;
+
+/// What is told about the workloads, as far as they are known; `None`: there are none.
+pub(crate) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Option<WorkloadsStatus>, Condition)> {
+    let (spec, known) = (entry.spec()?, &entry.workloads);
+    if spec.workloads.is_empty() && spec.jobs.is_empty() {
+        return None;
+    }
+    let Some(workloads) = known.shown() else {
+        let message = "the workloads have not been read yet";
+        return Some((None, unknown(WORKLOADS_FOLLOW, "NotReadYet", message, entry.object.generation())));
+    };
+    let mut items = Vec::new();
+    for id in spec.workloads.keys() {
+        let found = workloads.iter().find(|workload| workload.id == *id);
+        let forbidden = known.forbidden().contains_key(&id.kind);
+        let state = match found {
+            _ if forbidden || group.workload_failures().contains_key(id) => WorkloadState::Failing,
+            None => WorkloadState::Missing,
+            Some(workload) => state(workload, group, entry.object.name(), now),
+        };
+        items.push(WorkloadStatus { kind: id.kind.into(), name: id.name.clone(), state });
+    }
+    for plan in known.jobs() {
+        let of = |workload: &&Workload| match workload.wish {
+            Wish::FollowTerm(term) => plan.job(term) == workload.id,
+            Wish::Follow { .. } | Wish::Release { .. } => false,
+        };
+        if let Some(job) = workloads.iter().filter(of).max_by_key(|job| job.version) {
+            let failing = group.workload_failures().contains_key(&job.id);
+            let state = if failing { WorkloadState::Failing } else { state(job, group, entry.object.name(), now) };
+            items.push(WorkloadStatus { kind: job.id.kind.into(), name: job.id.name.clone(), state });
+        }
+    }
+    let condition = follow(entry, group, &items, now);
+    Some((Some(WorkloadsStatus { wind_down_seconds: known.wind_down(), items }), condition))
+}
+
+fn state(workload: &Workload, group: &Election, election: &str, now: Instant) -> WorkloadState {
+    let enabled = workload.claim.as_ref().is_some_and(|claim| claim.enabled && claim.election == election);
+    match (enabled, group.leader().is_some()) {
+        _ if workload.finished => WorkloadState::Finished,
+        (true, true) => WorkloadState::Enabled,
+        (false, true) if group.workloads_wait(now).is_some() => WorkloadState::Waiting,
+        _ if workload.remains => WorkloadState::WindingDown,
+        _ => WorkloadState::Disabled,
+    }
+}
+
+fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instant) -> Condition {
+    let told = |holds: bool, reason: &str, message: String| {
+        condition(WORKLOADS_FOLLOW, holds, reason, message, entry.object.generation())
+    };
+    if let Some(failure) = entry.workloads.forbidden().values().next() {
+        return told(false, "Forbidden", failure.text().into());
+    }
+    if let Some((id, failure)) = group.workload_failures().iter().next() {
+        let forbidden = matches!(failure, Failure::Refused(text) if text.starts_with("not allowed"));
+        let reason = if forbidden { "Forbidden" } else { "WriteFails" };
+        return told(false, reason, format!("{id}: tried again and again: {}", failure.text()));
+    }
+    let among = |state: WorkloadState| {
+        let names = items.iter().filter(move |item| item.state == state);
+        let names: Vec<String> = names.map(|item| format!("{:?}/{}", item.kind, item.name)).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    if let Some(names) = among(WorkloadState::Missing) {
+        return told(
+            false,
+            "Missing",
+            format!("there is no {names} in this namespace: make it, or take it out of spec.workloads"),
+        );
+    }
+    if let Some(id) = group.contested_workloads(now).next() {
+        let who = entry.workloads.setter(id).map_or_else(|| "somebody".into(), |setter| format!("{setter:?}"));
+        let field = match id.kind {
+            WorkloadKind::Deployment | WorkloadKind::StatefulSet => "spec.replicas",
+            WorkloadKind::CronJob | WorkloadKind::Job => "spec.suspend",
+        };
+        let message = format!(
+            "{who} sets {field} of {id} to something else, and it is put right again and again: leave the field out of what it \
+             applies, or have it ignored there"
+        );
+        return told(false, "Contested", message);
+    }
+    if let Some(names) = among(WorkloadState::Waiting) {
+        let seconds = group.record().and_then(|record| record.legacy.as_ref()).map_or(0, |legacy| legacy.waits_seconds);
+        let message = format!(
+            "{names}: enabled at most {seconds} s after the lock was lost by the other cluster, which had not let go of it: what \
+             runs there may take so long to end"
+        );
+        return told(false, "Waiting", message);
+    }
+    if let Some(names) = among(WorkloadState::WindingDown) {
+        return told(false, "WindingDown", format!("{names}: disabled, and what runs of it is ending"));
+    }
+    told(true, "Follow", "the workloads are as the leadership wants them".into())
+}

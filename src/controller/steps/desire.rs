@@ -1,0 +1,118 @@
+//! The second step: what is wanted of an election, and by which lock it is decided.
+
+use lictor_core::{Desired, Key, Knowledge, Locks, SharedStores, Stored, Tenure, WorkloadKind};
+
+use super::metadata::write_metadata;
+use crate::controller::consul::ConsulStores;
+use crate::controller::entry::Entry;
+use crate::controller::executor::Executor;
+use crate::controller::index::Group;
+use crate::controller::object::ElectionObject;
+use crate::controller::parameters::Purpose;
+use crate::controller::timers::{Moment, Soonest};
+use crate::controller::workload_watches::WorkloadWatches;
+
+/// What this replica is about to do, whatever the election.
+#[derive(Clone, Copy)]
+pub(crate) struct Circumstances<'a> {
+    pub(crate) purpose: Purpose,
+    /// It stops.
+    pub(crate) draining: bool,
+    pub(crate) operator_id: &'a str,
+    pub(crate) moment: Moment,
+}
+
+/// What is wanted of an election.
+pub(crate) struct Aim {
+    pub(crate) desired: Desired,
+    /// Where its lock is.
+    pub(crate) key: Key,
+    /// How long what is held there may be relied on; none: nothing is known of that store.
+    pub(crate) tenure: Option<Tenure>,
+}
+
+impl Circumstances<'_> {
+    /// Whether an election ends here.
+    pub(crate) fn ends(&self, object: &ElectionObject) -> bool {
+        object.is_deleted() || (self.purpose == Purpose::Withdraw && object.is_served())
+    }
+
+    /// What is wanted of an election, whatever is known of its lock; `None`: nothing, it is somebody else's.
+    fn desired(&self, object: &ElectionObject, held: Option<&Key>) -> Option<Desired> {
+        if self.ends(object) {
+            return object.has_finalizer().then_some(Desired::Withdraw);
+        }
+        if !object.is_served() {
+            // Another lictor serves its class now; what this one holds, it gives up.
+            return held.map(|_| Desired::Withdraw);
+        }
+        Some(if object.refusal().is_some() {
+            Desired::Refuse
+        } else if self.draining || object.spec().is_some_and(|spec| spec.paused) {
+            Desired::Freeze
+        } else {
+            Desired::Run
+        })
+    }
+}
+
+/// Finds out what is wanted; `None`: nothing is decided now.
+pub(crate) fn desire(
+    group: &mut Group<'_>,
+    circumstances: Circumstances<'_>,
+    (watches, shared, consul): (&mut WorkloadWatches, &SharedStores, &ConsulStores),
+    executor: &Executor,
+    again: &mut Soonest,
+) -> Option<Aim> {
+    let Group { entry, locks, .. } = group;
+    let Circumstances { draining, operator_id, moment, .. } = circumstances;
+    let held = held_lock(locks, &entry.object, operator_id);
+    let Some(desired) = circumstances.desired(&entry.object, held.as_ref()) else {
+        entry.decisions.forget();
+        entry.probing.stop();
+        return None;
+    };
+    let lacking = entry.workloads.lacking_claims(&entry.object);
+    let lacks = desired == Desired::Run && (!entry.object.has_finalizer() || lacking.is_some());
+    if lacks {
+        // What was never written to, has nothing to lose.
+        let new = !entry.object.has_finalizer() && entry.election().is_none();
+        let claims = lacking.unwrap_or_else(|| entry.workloads.claims().as_ref().clone());
+        write_metadata(entry, true, claims, executor, moment.now, again);
+        if new {
+            return None;
+        }
+    }
+    watches.begin(entry.workloads.kinds(&entry.object));
+    // A leader whose lock is lost is demoted all the same.
+    let waits = desired == Desired::Run && (lacks || deployment_is_unseen(entry, watches));
+    let desired = if waits { Desired::Freeze } else { desired };
+    let key = entry.object.key(held);
+    let desired = match desired {
+        Desired::Freeze | Desired::Refuse if draining && consul.releases_on_stop(&key.store) => Desired::Leave,
+        desired => desired,
+    };
+    let tenure = match shared.knowledge(&key.store, moment.now) {
+        Knowledge::Full(tenure) => Some(tenure),
+        Knowledge::Nothing => None,
+        Knowledge::Awaited(until) => {
+            again.add(until);
+            return None;
+        }
+    };
+    Some(Aim { desired, key, tenure })
+}
+
+/// Whether the Deployment that must be available is not known yet.
+fn deployment_is_unseen(entry: &Entry, watches: &WorkloadWatches) -> bool {
+    let namespace = &entry.object.election().namespace;
+    entry.object.available_deployment().is_some() && !watches.knows(WorkloadKind::Deployment, namespace)
+}
+
+/// A lock of this election that this lictor wrote.
+fn held_lock(locks: &Locks, object: &ElectionObject, operator_id: &str) -> Option<Key> {
+    let controller = |operator_id: &str| operator_id.split('#').next().map(str::to_owned);
+    let own =
+        |stored: &Stored| stored.written().is_some_and(|record| controller(&record.elector) == controller(operator_id));
+    locks.of(&object.id().uid).find(|(_, stored)| own(stored)).map(|(key, _)| key.clone())
+}

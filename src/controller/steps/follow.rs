@@ -1,0 +1,43 @@
+//! The fifth step: what follows the leader, off the critical path: the probe, the claims that are not needed any more, and the
+//! registration.
+
+use lictor_core::{Desired, PodCache};
+use tokio::sync::mpsc;
+
+use crate::controller::entry::{Entry, Probed};
+use crate::controller::executor::Executor;
+use crate::controller::index::Group;
+use crate::controller::input::Input;
+use crate::controller::timers::{Moment, Soonest};
+
+/// Sees to what follows the leader.
+pub(crate) fn follow(
+    group: &mut Group<'_>,
+    desired: Desired,
+    (http, inputs): (&reqwest::Client, &mpsc::UnboundedSender<Input>),
+    executor: &Executor,
+    Moment { now, .. }: Moment,
+    again: &mut Soonest,
+) {
+    let Group { entry, around, .. } = group;
+    let probed = probed(entry, around.pods).filter(|_| desired == Desired::Run);
+    entry.probing.follow(probed, entry.object.id(), http, inputs);
+    if desired == Desired::Run
+        && let Some(claims) = entry.workloads.superfluous_claims(&entry.object)
+    {
+        if entry.writes.may_write_metadata(now) {
+            let number = entry.writes.begin_metadata();
+            executor.write_metadata(&entry.object, number, true, claims);
+        }
+        again.add(entry.writes.metadata_retry(now));
+    }
+    again.add(entry.registered.follow(&entry.object, entry.decisions.decided(), executor, now));
+}
+
+/// The present leader, if it is to be probed and has an address.
+fn probed(entry: &Entry, pods: &PodCache) -> Option<Probed> {
+    let probe = entry.spec()?.probe.clone()?;
+    let (_, holder, _) = entry.election()?.leader()?;
+    let pod = pods.get(holder.pod.as_ref()?).filter(|pod| pod.uid == holder.uid)?;
+    Some(Probed { leader: holder.uid.clone(), ip: pod.ip.as_ref()?.parse().ok()?, probe })
+}

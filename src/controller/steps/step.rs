@@ -1,0 +1,43 @@
+//! The third step: what the core decides, from what is known.
+
+use lictor_core::{Known, Output, Pod, SharedStores};
+
+use super::desire::Aim;
+use crate::controller::index::Group;
+use crate::controller::timers::Moment;
+use crate::controller::workload_watches::WorkloadWatches;
+
+/// Takes a step of the election. `begun`: how often any election was begun to be decided.
+pub(crate) fn step(
+    group: &mut Group<'_>,
+    aim: &Aim,
+    watches: &WorkloadWatches,
+    shared: &SharedStores,
+    begun: &mut u64,
+    Moment { now, wall }: Moment,
+) -> Output {
+    let Group { entry, around, nodes, locks } = group;
+    let &Aim { desired, ref key, tenure } = aim;
+    entry.workloads.look(&entry.object, *around, watches, desired, wall);
+    let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();
+    let known = Known {
+        now,
+        wall,
+        generation: entry.object.generation(),
+        desired,
+        key,
+        spec: entry.object.spec().map(|spec| spec.spec()),
+        status_term: entry.object.status_term(),
+        cluster: entry.workloads.cluster(),
+        workloads: entry.workloads.shown(),
+        jobs: entry.workloads.jobs(),
+        wind_down: entry.workloads.wind_down(),
+        pods: &pods,
+        nodes,
+        probe_failed: entry.probing.failed(),
+        locks,
+        tenure,
+        rewound: shared.rewound(&key.store),
+    };
+    entry.decisions.step(&known, begun)
+}

@@ -1,0 +1,98 @@
+//! Which first lists have arrived, and which watches do not work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lictor_core::Failure;
+
+use super::names::Namespace;
+use crate::kubernetes::{Change, Namespaces, WatchFailure};
+use crate::telemetry::{Health, Metrics};
+
+/// What an operator can do without, if it has no right to it: a lost node is then seen by its pods' own conditions, later; and of
+/// the classes only the built-in one is served.
+const OPTIONAL: [&str; 2] = ["nodes", "electionclasses"];
+
+/// A list: of which resource, and of which namespace, if not of the whole cluster.
+type List = (&'static str, Option<String>);
+
+/// What is known of the watches. It tells whether the operator is ready, and counts failures.
+pub(super) struct Sync {
+    missing: BTreeSet<List>,
+    broken: BTreeMap<List, String>,
+    health: Health,
+    metrics: Metrics,
+}
+
+impl Sync {
+    /// Nothing has been listed yet.
+    pub(super) fn new(namespaces: &Namespaces, health: Health, metrics: Metrics) -> Self {
+        Self { missing: first_lists(namespaces), broken: BTreeMap::new(), health, metrics }
+    }
+
+    /// All is to be listed anew.
+    pub(super) fn begin_anew(&mut self, namespaces: &Namespaces) {
+        self.missing = first_lists(namespaces);
+        self.tell();
+    }
+
+    /// Whether nothing is missing.
+    pub(super) fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Whether all is known of a namespace. What is missing in one namespace does not keep the others waiting.
+    pub(super) fn knows(&self, namespace: &Namespace) -> bool {
+        !self.missing.iter().any(|(_, scope)| scope.as_deref().is_none_or(|scope| *scope == **namespace))
+    }
+
+    /// Notes what a change tells of its watch.
+    pub(super) fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
+        match change {
+            Change::All(scope, ..) => self.listed(resource, scope.clone()),
+            Change::Broken(scope, failure) => {
+                if matches!(failure, WatchFailure::Forbidden(_)) && OPTIONAL.contains(&resource) {
+                    self.missing.remove(&(resource, scope.clone()));
+                }
+                self.broken(resource, scope.clone(), &failure.clone().into());
+            }
+            Change::Applied(_) | Change::Deleted(_) | Change::Rewound(_) => {}
+        }
+    }
+
+    /// A list has arrived.
+    pub(super) fn listed(&mut self, resource: &'static str, scope: Option<String>) {
+        let list = (resource, scope);
+        self.missing.remove(&list);
+        if self.broken.remove(&list).is_some() {
+            tracing::info!(resource, namespace = list.1.as_deref().unwrap_or("*"), "the watch works again");
+        }
+        self.tell();
+    }
+
+    /// A watch does not work.
+    pub(super) fn broken(&mut self, resource: &'static str, scope: Option<String>, failure: &Failure) {
+        self.metrics.count_watch_failure(resource);
+        let list = (resource, scope);
+        if self.broken.get(&list).map(String::as_str) != Some(failure.text()) {
+            tracing::warn!(resource, namespace = list.1.as_deref().unwrap_or("*"), "{}", failure.text());
+            self.broken.insert(list, failure.text().into());
+        }
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let wait =
+            |list: &List| self.broken.get(list).cloned().unwrap_or_else(|| format!("the first list of {}", list.0));
+        self.health.synced(self.missing.iter().map(wait).collect());
+    }
+}
+
+/// What has to be listed before anything is decided.
+fn first_lists(namespaces: &Namespaces) -> BTreeSet<(&'static str, Option<String>)> {
+    let scopes = namespaces.scopes();
+    let lists = scopes
+        .iter()
+        .flat_map(|scope| ["pods", "leaderelections", "leases"].map(|resource| (resource, scope.clone())))
+        .chain([("nodes", None), ("electionclasses", None)]);
+    lists.collect()
+}
