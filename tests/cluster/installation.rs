@@ -181,14 +181,14 @@ async fn missing_or_older_crds_are_reported_and_renewed() {
     assert!(nothing.status.success() && text(&nothing).contains("there is nothing to remove"), "{}", text(&nothing));
 
     let apply = || text(&lictor(cluster.kubeconfig(), &["crd", "--apply"]));
-    assert!(apply().contains("leaderelections.lictor.dev is that of lictor"), "{}", apply());
+    assert!(apply().contains("leaderelections.lictor.dev is of lictor"), "{}", apply());
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version=0.0.9", "--overwrite"]);
     let mut operator = lab.operator(&[]);
     operator.logs("the CRD is of an older lictor").await;
     operator.acts().await;
     let said = text(&run(&lab, "check", &[]).await);
     assert!(
-        said.contains("leaderelections.lictor.dev is that of lictor 0.0.9") && said.contains("1 of these"),
+        said.contains("leaderelections.lictor.dev is of lictor 0.0.9") && said.contains("1 of these"),
         "{said}"
     );
     apply();

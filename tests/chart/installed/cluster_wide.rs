@@ -99,7 +99,7 @@ async fn an_upgrade_changes_no_leader(
         account.refused(&[&["-n", lab.namespace.as_str()], arguments].concat(), None, says);
     };
     refused(&["patch", "deployment", "importer", "-p", image], "not its spec.template");
-    refused(&["annotate", "deployment", "importer", "example.com/a=b"], "no annotations of deployments but its own");
+    refused(&["annotate", "deployment", "importer", "example.com/a=b"], "only its own annotations of deployments");
     refused(&["create", "job", "evil", "--image=example/evil"], "may create only Jobs of elections");
     refused(&["patch", "job", &job, "-p", r#"{"spec":{"parallelism":9}}"#], "not its spec.parallelism");
 }
@@ -110,7 +110,7 @@ async fn the_hook_of_an_upgrade_renews_the_crds(release: &Release, cluster: &'st
     let account = Account::of(cluster, "lictor", "lictor-upgrade");
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version-"]);
     let told = account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("leaderelections.lictor.dev is that of lictor"), "{told}");
+    assert!(told.contains("leaderelections.lictor.dev is of lictor"), "{told}");
     account.refused(&["delete", "crd", "leaderelections.lictor.dev"], None, "cannot delete resource");
     account.refused(&["get", "secrets", "-A"], None, "cannot list resource \"secrets\"");
     release.unhook("pre-upgrade");
