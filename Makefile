@@ -17,12 +17,10 @@ help: ## This list
 demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
 	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
 
-test: ## Run the tests that take minutes: all but what is marked as slow; the first time, a control plane is built
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
+test: ## Run the tests that take minutes: all but those that are marked as slow; the first time, it builds a control plane
 	@hack/test.sh quick
 
 test-all: ## Run all tests: also those that wait for locks to expire, 2,000 simulated seeds, 3 minutes of torture (half an hour)
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	@hack/test.sh all
 
 # The commands of .github/workflows/nightly.yaml: a test compares them.
@@ -75,7 +73,7 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	cargo test --quiet --locked --package lictor --test architecture
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
 	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }
-	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other definitions: make fix'; exit 1; }
+	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other CRDs: make fix'; exit 1; }
 	@deny=$$(hack/cargo-tool.sh cargo-deny) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
 	@lint=$$(hack/tools.sh actionlint) && echo 'actionlint .github/workflows' && "$$lint" -shellcheck= .github/workflows/*.yaml
 	@echo 'Dockerfile and workflows name one version of Rust'

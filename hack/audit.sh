@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Asks RustSec's advisory database about the dependencies, by cargo-deny and by cargo-audit. The database is a git repository, which
-# both fetch: where it can't be reached, this says so, and ends with status 3.
+# Asks RustSec's advisory database about the dependencies, by cargo-deny and by cargo-audit. Both fetch the database, a git
+# repository. If it can't be reached, this says so, and exits with 3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +11,7 @@ ask() {
   echo "${1##*/} ${*:2}"
   "$@" 2>&1 | tee "$log" && return
   if grep -qiE "(failed|couldn't) (to )?fetch advisory database" "$log"; then
-    echo "hack/audit.sh: nothing was asked: the advisory database can't be reached from here" >&2
+    echo "hack/audit.sh: nothing was checked: the advisory database can't be reached" >&2
     exit 3
   fi
   exit 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the program as it is published: static, without what tells where it was built. The Dockerfile calls it, too.
+# Builds the program as it is published: static, and without the names of the build's directories. The Dockerfile calls it, too.
 #
-#   hack/build.sh [ARCHITECTURE]     amd64 or arm64, this machine's unless told otherwise; prints the program's path
+#   hack/build.sh [ARCHITECTURE]     amd64 or arm64. Default: this machine's. Prints the program's path
 #
 # The same sources, toolchain and C compiler give the same bytes, in whatever directory.
 set -euo pipefail
@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 found=$(hack/target.sh "$@")
 read -r target gcc <<<"$found"
 
-# All dependencies are there then, and with them the directories whose names must not be in the program.
+# This fetches all dependencies, and so creates the directories whose names must not be in the program.
 cargo fetch --locked --target "$target" >&2
 home=${CARGO_HOME:-$HOME/.cargo}
 flags=(--remap-path-prefix="$PWD=/lictor")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of one of cargo's subcommands, of the version that is pinned here: the one on the PATH if it fits, else the cache's,
-# which is built there the first time.
+# Prints the path of one of cargo's subcommands, in the version that is pinned here: the one on the PATH if it has this
+# version, else the one in the cache, which is built the first time.
 #
 #   hack/cargo-tool.sh cargo-deny | cargo-mutants | cargo-cyclonedx | cargo-audit
 set -euo pipefail
@@ -15,7 +15,7 @@ esac
 cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}/$1-$version
 cached=$cache/bin/$1
 
-# Each is asked as cargo asks it.
+# Cargo calls each in the same way.
 fits() { [[ "$("$1" "${1##*/cargo-}" --version 2>/dev/null)" = *" $version" ]]; }
 
 if found=$(command -v "$1") && fits "$found"; then
@@ -28,8 +28,8 @@ if ! fits "$cached"; then
     flock 9
     fits "$cached" && exit
     echo "building $1 $version (once; about $estimate on two cores)" >&2
-    # What runs for seconds need not be compiled for minutes. Not into the target directory of this project, where cargo would put it
-    # when CARGO_TARGET_DIR is set.
+    # A program that runs for seconds need not be optimised for minutes. It is not built into this project's target directory, where
+    # cargo would build it if CARGO_TARGET_DIR is set.
     CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0 \
       CARGO_TARGET_DIR=$cache/target cargo install --quiet --locked --root "$cache" "$1@$version" >&2
     rm -rf "$cache/target"

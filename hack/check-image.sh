@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Looks into the image, and runs it as Kubernetes would, but without containers: its one file in an empty directory that is not
-# written to, as the image's user; at last against a real control plane, where it elects a leader. Needs root, for chroot.
+# Checks the image, and runs it as Kubernetes would, but without containers: its one file in an empty, read-only directory, as the
+# image's user. At last it elects a leader in a real control plane. It needs root, for chroot.
 #
-#   hack/check-image.sh [TAR]     target/image/lictor.tar, made anew where it is not of these sources, unless told otherwise
+#   hack/check-image.sh [TAR]     Default: target/image/lictor.tar, which is built again if it is not of these sources
 set -euo pipefail
 image=${1:+$(realpath -m "$1")}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,7 +14,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 kubectl=$(hack/tools.sh kubectl)
 directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-image.XXXXXX")
 chroot=$(command -v chroot) root=$directory/root cluster=''
-# Cleans up when the pipe to it ends, and so also after SIGKILL.
+# Cleans up when the pipe to it ends, which also happens after SIGKILL.
 # shellcheck disable=SC2016  # it is the other bash that expands this
 exec {alive}> >(exec setsid bash -c 'trap "" INT TERM HUP; cat; [ ! -f "$0/pid" ] || kill "$(<"$0/pid")"; rm -rf "$0"' "$directory" >/dev/null 2>&1)
 finish() {
@@ -39,7 +39,7 @@ within() {
   done
 }
 
-# What is in it.
+# The content of the image.
 tar -C "$directory" -xf "$image"
 config=$directory/$(sed -E 's/.*"Config":"([^"]+)".*/\1/' "$directory/manifest.json")
 layers=$(sed -E 's/.*"Layers":\[([^]]*)\].*/\1/; s/[",]+/ /g' "$directory/manifest.json")
@@ -64,7 +64,7 @@ for word in "$PWD" "$HOME/" /cache/; do
   says "the program does not know $word" lacks "$word" "$root/lictor"
 done
 
-# As nobody, with nothing.
+# Without any rights or files.
 chmod 0755 "$directory" "$root"
 lictor() { timeout --kill-after 5 120 env -i "$chroot" --userspec=65532:65532 "$root" /lictor "$@"; }
 refuses() {
@@ -76,7 +76,7 @@ refuses() {
   echo "ok  $(cut -c1-120 "$directory/log")"
 }
 says 'it runs' diff <(lictor --version) <(echo "lictor $version")
-says 'it prints its definitions' diff <(lictor crd) crds/lictor.dev.yaml
+says 'it prints its CRDs' diff <(lictor crd) crds/lictor.dev.yaml
 refuses 'there is no cluster to work in: name a kubeconfig' run
 printf 'apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: x}}]\n' >"$root/no-ca"
 refuses 'no certificate authority is known' run --kubeconfig /no-ca --listen 127.0.0.1:0
@@ -86,7 +86,7 @@ sed 's/:1"/&, insecure-skip-tls-verify: true/' "$root/no-ca" >"$root/insecure"
 says 'it needs no authority for http' asks http
 says 'it needs no authority where none is asked' asks insecure
 
-# Against a real control plane, whose name it looks up in the /etc/hosts that Kubernetes puts into a pod.
+# In a real control plane. The program looks its name up in the /etc/hosts that Kubernetes puts into a pod.
 mkdir "$root/etc"
 echo '127.0.0.1 localhost' >"$root/etc/hosts"
 mkfifo "$directory/told"
@@ -95,7 +95,7 @@ IFS='=' read -r -t 120 _ kubeconfig <"$directory/told" || fail 'there is no cont
 export KUBECONFIG=$kubeconfig
 "$kubectl" config view --raw --flatten | sed -E 's#https://(127\.0\.0\.1|0\.0\.0\.0):#https://localhost:#' >"$root/kubeconfig"
 "$kubectl" apply --server-side -f crds/lictor.dev.yaml >/dev/null
-says 'definitions are there' "$kubectl" wait --for=condition=established --timeout=60s crd/leaderelections.lictor.dev crd/electionclasses.lictor.dev
+says 'the CRDs are there' "$kubectl" wait --for=condition=established --timeout=60s crd/leaderelections.lictor.dev crd/electionclasses.lictor.dev
 timeout --kill-after 5 120 env -i "$chroot" --userspec=65532:65532 "$root" /lictor run --kubeconfig /kubeconfig --lease-namespace default \
   --listen 127.0.0.1:0 2>"$directory/operator" {alive}>&- {cluster}>&- &
 running=$!

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks what hack/release.sh made, each file by what is going to read it: krew's manifest by krew, which installs the program
-# from it, the SBOM by CycloneDX' schema, the checksums by sha256sum.
+# Checks what hack/release.sh made, each file with the program that is going to read it: krew's manifest with krew, which installs the
+# program from it, the SBOM with CycloneDX' schema, the checksums with sha256sum.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -33,7 +33,7 @@ says "lictor-$version.cdx.json fits CycloneDX' schema" \
 for crate in lictor kube rustls tokio; do
   says "lictor-$version.cdx.json names $crate" grep -q "\"name\": \"$crate\"" "lictor-$version.cdx.json"
 done
-# What only tests need is in no program, and a directory's name tells where it was built.
+# A dependency of the tests alone is in no program, and a directory's name would show where it was built.
 for word in proptest stateright "$HOME"; do
   says "lictor-$version.cdx.json does not name $word" lacks "$word" "lictor-$version.cdx.json"
 done

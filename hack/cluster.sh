@@ -2,18 +2,18 @@
 # A real Kubernetes control plane with simulated nodes (kwok), for the tests, the demo and the benchmarks.
 #
 #   hack/cluster.sh hold NAME [NODES] [torture | FILE.yaml]
-#                                                   makes it (3 nodes unless told otherwise) and prints one line, KUBECONFIG=/path,
-#                                                   when it is usable; deletes it when its standard input ends
+#                                                   creates it (3 nodes by default), and prints one line, KUBECONFIG=/path, when
+#                                                   it can be used; deletes it when its standard input ends
 #
-# With FILE.yaml, kwokctl is told what that says, too. With `torture`, etcd keeps all as JSON, and a second line, ETCD=http://…,
-# tells where that can be read. It also takes orders, a line each, and answers each by one line, PID=…, the process that there is
-# then, or none:
+# FILE.yaml is a further configuration for kwokctl. With `torture`, etcd stores everything as JSON, and a second line, ETCD=http://…,
+# says where to read it. It then also takes orders, a line each, and answers each by one line, PID=…, with the component's process, or
+# with nothing if there is none:
 #
-#   kill etcd      SIGKILL; start etcd starts it again, with its data. The other one is kube-apiserver
-#   pause etcd     SIGSTOP; resume etcd lets it go on
+#   kill etcd      SIGKILL; start etcd starts it again, with its data. The other component is kube-apiserver
+#   pause etcd     SIGSTOP; resume etcd continues it
 #
-# Whoever holds the pipe to it holds the cluster, and need not live to let it go. SIGINT is ignored, because Ctrl-C also goes to
-# whoever holds the pipe; SIGTERM deletes the cluster at once. Several may run side by side, under names of their own.
+# The cluster exists as long as a process holds the pipe to this one, even if that process is killed. This ignores SIGINT, because
+# Ctrl-C also goes to the holder. SIGTERM deletes the cluster at once. Several clusters with different names can run side by side.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -44,7 +44,7 @@ keep() {
   trap delete EXIT
 
   mkdir -p "$cache"
-  # kwokctl takes the first ports on which nobody listens: until this cluster does, another one would take the same.
+  # kwokctl takes the first free ports. Until this cluster listens on them, another one would take the same.
   (flock 9; create 9>&-) 9>"$cache/.cluster.lock" || { complain; exit 1; }
   printf 'KUBECONFIG=%s\n' "$KUBECONFIG"
   [ -z "$storage" ] || printf 'ETCD=http://127.0.0.1:%s\n' "$(port etcdPort)"
@@ -66,7 +66,7 @@ pid_file() { echo "$directory/clusters/$name/pids/$component.pid"; }
 
 pid() { cat "$(pid_file)" 2>/dev/null || true; }
 
-# While nobody listens at its port, no other cluster is made, which would take it. Several may wait like this: a shared lock.
+# While nothing listens on its port, no other cluster is created that could take the port. Several can wait like this: a shared lock.
 stop() {
   local lock
   exec {lock}>"$cache/.cluster.lock"
@@ -77,7 +77,7 @@ stop() {
   rm -f "$(pid_file)"
 }
 
-# The API server does not listen before etcd does, which may be started later: whoever ordered this sees when it answers.
+# The API server does not listen before etcd does, which may be started later. The sender of the order waits until it answers.
 start() {
   local command key lock=${locks[$component]}
   case $component in
@@ -98,7 +98,7 @@ start() {
 
 port() { sed -nE "s/^  $1: //p" "$directory/clusters/$name/kwok.yaml"; }
 
-# A process that is gone is gone for good: it may be a child of this one, or not.
+# A process that has ended is gone: it may be a child of this one, or not.
 signal() {
   local pid
   pid=$(pid)
@@ -110,7 +110,7 @@ signal() {
 }
 
 create() {
-  # kwokctl asks the API server by a kubectl of its own choice, the one on the PATH or a download.
+  # kwokctl calls a kubectl of its own choice, the one on the PATH or a download.
   PATH=$(dirname "$kubectl"):$PATH KWOK_KUBECTL_BINARY=$kubectl "$kwokctl" create cluster --name "$name" --runtime binary \
     --config "$here/kwok/cluster.yaml" --config "$here/kwok/stages.yaml" --config "$here/kwok/slow-deletion.yaml" \
     ${settings:+--config "$settings"} \
@@ -122,8 +122,8 @@ create() {
   within 30 schedulable
 }
 
-# Every port that kwokctl chose is taken. On a busy machine some may have given up on an API server that took 10 s to come up:
-# those are started again.
+# Every port that kwokctl chose is taken. On a busy machine, a component may have given up waiting for an API server that took 10 s to
+# start. This starts it again.
 started() {
   listening && return
   "$kwokctl" start cluster --name "$name" >>"$log" 2>&1 || true
@@ -136,7 +136,7 @@ listening() {
   for port in $ports; do listens "$port" || return; done
 }
 
-# The nodes are ready, and a pod may be created: each needs its namespace's service account.
+# The nodes are ready, and a pod can be created, which needs its namespace's service account.
 schedulable() {
   local taints
   "$kubectl" get serviceaccount default -n default -o name >>"$log" 2>&1 || return

@@ -1,33 +1,34 @@
 #!/usr/bin/env bash
 # Real Consul servers on 127.0.0.1, for the tests, the demo and the benchmarks.
 #
-#   hack/consul.sh hold dev|dev-1.8|three|small [NAME]     makes them, prints where they are when they are usable, and deletes them when
-#                                                    its standard input ends
+#   hack/consul.sh hold dev|dev-1.8|three|small [NAME]     starts them, prints where they are when they can be used, and deletes them
+#                                                    when its standard input ends
 #
-#   dev        one agent as `consul agent -dev` makes it: in memory, without ACLs and TLS
-#   dev-1.8    the same in Consul 1.8.7
-#   three      three servers that keep their data on disk; HTTPS alone, for those with a certificate of their CA; ACLs, which deny
-#              all that no token allows
-#   small      one server that keeps its data on a disk of 80 MiB, which is made anew with each start; only root can make that
+#   dev        one agent as `consul agent -dev` starts it: its state in memory, without ACLs and TLS
+#   dev-1.8    the same with Consul 1.8.7
+#   three      three servers with their data on disk; only HTTPS, for clients with a certificate of their CA; ACLs, which deny
+#              everything that no token allows
+#   small      one server with its data on a disk of 80 MiB, which is created again with each start; this needs root
 #
-# What it prints is a line NAME=VALUE each, and then an empty line:
+# It prints lines NAME=VALUE, and then an empty line:
 #
 #   CONSUL_BINARY           the program of their version
-#   CONSUL_HTTP_ADDR        the first server; this and the next are variables that Consul's own programs understand
+#   CONSUL_HTTP_ADDR        the first server; Consul's own programs read this variable and the next ones
 #   CONSUL_CACERT, CONSUL_CLIENT_CERT, CONSUL_CLIENT_KEY, CONSUL_HTTP_TOKEN
 #                           three: the CA, a client's certificate and its key, and the token with all rights
 #   CONSUL_CAKEY            three: the key of the CA
 #   CONSUL_1_ADDR, CONSUL_1_DNS, CONSUL_1_RPC, CONSUL_1_PID, CONSUL_1_DATA, CONSUL_1_LOG, CONSUL_1_CONFIG
-#                           of each server, 1 to 3: its API, its DNS (TCP and UDP), where the others reach it, its process, data
+#                           of each server, 1 to 3: its API, its DNS (TCP and UDP), its address for the others, its process, data
 #                           (not of dev), log and configuration, which it reads again on SIGHUP
 #
-# It reads orders, a line each, and answers each by one line, CONSUL_1_PID=…, the process that there is then, or none:
+# It reads orders, a line each, and answers each by one line, CONSUL_1_PID=…, with the server's process, or with
+# nothing if there is none:
 #
 #   kill 1      SIGKILL; start 1 starts the server again, at the same ports and, in three, with the same data
-#   pause 1     SIGSTOP; resume 1 lets it go on
+#   pause 1     SIGSTOP; resume 1 continues it
 #
-# Whoever holds the pipe to it holds the servers, and need not live to let them go. SIGINT is ignored, because Ctrl-C also goes to
-# whoever holds the pipe; SIGTERM deletes them at once. Several may run side by side; NAME is to tell them apart in a list of
+# The servers exist as long as a process holds the pipe to this one, even if that process is killed. This ignores SIGINT, because
+# Ctrl-C also goes to the holder. SIGTERM deletes them at once. Several can run side by side; NAME tells them apart in a list of
 # processes.
 set -euo pipefail
 
@@ -37,7 +38,7 @@ cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}
 # shellcheck source=hack/hold.sh
 . "$here/hold.sh"
 
-usage() { sed -n '2,35s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,32s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 keep() {
   kind=$1 name=$2 count=1 program=consul pids=()
@@ -82,7 +83,7 @@ keep() {
 
 print() { printf 'CONSUL_%s\n' "$@"; }
 
-# The port of a server for http, dns, server or serf_lan.
+# Prints the port of a server for http, dns, server or serf_lan.
 port() {
   local offset
   case $2 in
@@ -126,7 +127,7 @@ certify() {
   export CONSUL_HTTP_TOKEN
 }
 
-# What is not said here is as it is by default, above all what tells of sessions and locks.
+# All other settings have their defaults, above all those of sessions and locks.
 configure() {
   local server=$1 certificate=$directory/tls/dc1-server-consul-$(($1 - 1)) http=http none=https others='' other grpc_tls='grpc_tls = -1'
   [ "$kind" != three ] || http=https none=http
@@ -182,7 +183,7 @@ END
 start() {
   local mode=(-dev) disk=()
   [[ $kind = dev* ]] || mode=()
-  # The disk goes with the process.
+  # The disk is unmounted with the process.
   # shellcheck disable=SC2016  # the inner shell expands it
   [ "$kind" != small ] || disk=(unshare --mount sh -c 'mkdir -p "$0" && mount -t tmpfs -o size=80m none "$0" && exec "$@"' "$directory/$1")
   setpriv --pdeathsig KILL "${disk[@]}" "$consul" agent "${mode[@]}" -config-file "$directory/$1.hcl" </dev/null >>"$directory/$1.log" 2>&1 &
@@ -196,14 +197,14 @@ signal() {
   [ "$1" != KILL ] || wait "$pid" 2>/dev/null || true
 }
 
-# A process is stopped when each of its threads is; until then it may still answer.
+# A process is stopped when each of its threads is. Until then it may still answer.
 stopped() {
   local pid=${pids[$1]}
   while [ -n "$pid" ] && grep -qsE '^State:[[:space:]]+[RSD]' "/proc/$pid/task"/*/status; do sleep 0.01; done
 }
 
-# Each server knows a leader, which has entered each into the catalog: only then can a session be made there. The leader also
-# knows the token.
+# Each server knows a leader, which has entered each into the catalog: only then can a session be created there. The leader also knows
+# the token.
 usable() {
   local server known
   for ((server = 1; server <= count; server++)); do

@@ -1,33 +1,33 @@
 # shellcheck shell=bash disable=SC2154
-# The part of hack/demo.sh for STORE=consul: two clusters, each with an operator, that share one Consul. The leader's pod goes, then
-# the operator of its whole cluster.
+# The part of hack/demo.sh for STORE=consul: two clusters, each with an operator, share one Consul. The demo deletes the leader's pod,
+# and then kills the only operator of the leader's cluster.
 
-# The shortest that Consul allows: the demo waits for twice as long.
+# The shortest TTL that Consul allows. The demo waits for twice this time.
 ttl=10
 
 show_consul() {
-  next 'starting two Kubernetes control planes, west and east, and a Consul (about 15 s; the first time their programs are built, about 11 min)'
+  next 'starting two Kubernetes control planes, west and east, and a Consul (about 15 s)'
   start_clusters
-  next 'installing the kinds and examples/consul/class.yaml in both'
+  next 'installing the CRDs and examples/consul/class.yaml in both'
   both install_class
   next 'starting an operator in each'
   both start_operator_here
-  next 'applying three pods, a Service and an election to both, to west first'
+  next 'applying three pods, a Service and an election to both, first to west'
   elect_in_both
   next 'what there is now'
   show_both
   next 'deleting the leader'
   at west fail_over
   say 'The lock stayed in west: another pod of the same cluster took over.'
-  next "killing west's operator with -9, all that it has, while its leader runs on (about $((2 * ttl + 1)) s)"
+  next "killing west's only operator by kill -9, while its leader runs on (about $((2 * ttl + 1)) s)"
   lose_west
-  next "starting west's operator again (about 15 s, for the Lease of the one that was killed has to end first)"
+  next "starting west's operator again (about 15 s, because the Lease of the killed one has to expire first)"
   return_west
   invite_both
 }
 
-# Does something with one of the clusters.
-# shellcheck disable=SC2034  # what it does has these
+# Runs a command for one of the clusters.
+# shellcheck disable=SC2034  # the command uses these
 at() {
   local kubeconfig=${kubeconfigs[$1]} cluster=$1 prompt=$1
   "${@:2}"
@@ -36,7 +36,6 @@ at() {
 both() { at west "$@" && at east "$@"; }
 
 start_clusters() {
-  "$here/tools.sh" etcd kube-apiserver kube-controller-manager kube-scheduler kwok kwokctl >"$work/tools"
   kubectl=$("$here/tools.sh" kubectl) consul=$("$here/tools.sh" consul)
   hold west "$here/cluster.sh" hold demo-west
   hold east "$here/cluster.sh" hold demo-east
@@ -75,7 +74,7 @@ apply_pods() {
 
 apply_election() { kube apply -f "$root/examples/consul/leaderelection.yaml" | sed "s/^/    $cluster: /"; }
 
-# This cluster shows nobody as its leader, and tells who leads in which other one.
+# This cluster has no leader label, and its status names the leader in the other cluster.
 led_elsewhere() {
   [ "$(kube get leaderelection web -o jsonpath='{.status.leader.clusterName} {.status.leader.podName}')" = "$1 $2" ] &&
     [ -z "$(kube get pods -l role=leader -o name)" ]
@@ -94,7 +93,7 @@ show_record() {
   "$consul" kv get "$key" | pretty | sed 's/^/    /'
 }
 
-# What jq does, which may not be there.
+# Formats JSON, because jq may not be installed.
 pretty() {
   awk '
     function line() { printf "\n%*s", 2 * depth, "" }
@@ -129,10 +128,10 @@ lose_west() {
   both run get leaderelection -o wide
   both run get pods -L role
   say "$leader in east took over from $old in west."
-  say "From kill -9 to its label: $((($(promoted) - killed) / 1000)) ms. Consul ends a session when it was not renewed for twice its"
-  say "TTL, and keeps the lock from others for the lock delay: 2 * $ttl s + 1 s = $((2 * ttl + 1)) s after the last renewal."
-  say "The label in west is still there: nobody is left in west who could take it off, and west's Service still reaches $old."
-  say 'Who lets west'"'"'s pods write can tell them apart by the term, which is higher in east.'
+  say "From kill -9 to its label: $((($(promoted) - killed) / 1000)) ms. Consul ends a session that was not renewed for twice its TTL,"
+  say "and then gives the lock to nobody for the lock delay: 2 * $ttl s + 1 s = $((2 * ttl + 1)) s after the last renewal."
+  say "The label in west is still there, because west has no operator that could remove it: west's Service still reaches $old."
+  say 'A system that both write to can tell them apart by the term, which is higher in east.'
 }
 
 promoted() { awk -v new="$leader" '$2 == new && $4 == "leader" { print $1; exit }' "$work/observed"; }
@@ -150,13 +149,13 @@ return_west() {
   stop "$watcher"
   at west run get leaderelection -o wide
   at west run get pods -L role
-  say 'All that it wrote to pods, in the order in which a kubectl get pods --watch beside it saw it:'
+  say 'Its writes to pods, in the order in which a kubectl get pods --watch saw them:'
   awk -v began="$began" 'NR > 3 { printf "    %6d ms after its start: %s is %s\n", ($1 - began) / 1000, $2, $4 }' "$work/observed"
   echo
   say 'Its log from then on:'
   awk -v skip="$lines" 'NR > skip' "${logs[west]}" | sed 's/^/    /'
   echo
-  say 'It took the label off before anything else. Until then both clusters had a pod with the label; from now on one.'
+  say 'It removed the label before anything else. Until then, both clusters had a pod with the label. Now only one has.'
 }
 
 demoted() { awk '$4 == "follower" && led[$2] { print $1; exit } { led[$2] = $4 == "leader" }' "$work/observed"; }

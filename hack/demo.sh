@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Shows lictor at work: elects a leader among three pods, deletes it, and shows who takes over and how soon.
+# Shows lictor at work: elects a leader among three pods, deletes it, and shows which pod takes over and how soon.
 #
 #   hack/demo.sh [KUBECONFIG]     `make demo` and `make demo KUBECONFIG=/path` call it
 #   hack/demo.sh --store consul   `make demo STORE=consul`: two clusters that share one Consul (hack/demo-consul.sh)
 #
-# Without an argument it runs in a control plane of its own (hack/cluster.sh); with a file, in the namespace lictor-demo of that
-# cluster, from which it removes again what it created and nothing else. On a terminal it stays until Ctrl-C, else it ends by
-# itself, with an exit code that says whether everything happened.
+# Without an argument it runs in its own control plane (hack/cluster.sh). With a file it runs in the namespace lictor-demo of that
+# cluster, and removes at the end what it created, and nothing else. On a terminal it stays until Ctrl-C. Otherwise it ends by itself,
+# and its exit code says whether everything happened.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 
+# shellcheck disable=SC2034  # hack/progress.sh uses it
+build_logs=$root/target/build-logs
+
+# shellcheck source=hack/progress.sh
+. "$here/progress.sh"
 # shellcheck source=hack/demo-consul.sh
 . "$here/demo-consul.sh"
 
@@ -32,8 +37,8 @@ main() {
   check_programs
   make_work_directory
 
-  next 'building lictor (about 5 min the first time)'
-  build
+  next 'building lictor and the programs of the demo (the first time about 10 min on two cores)'
+  build_all
   if [ "$store" = consul ]; then
     show_consul
     return
@@ -42,10 +47,10 @@ main() {
     next "using the cluster of $given"
     use_cluster
   else
-    next 'starting a Kubernetes control plane with three simulated nodes (about 5 s; the first time its programs are built, about 9 min)'
+    next 'starting a Kubernetes control plane with three simulated nodes (about 5 s)'
     start_cluster
   fi
-  next 'installing the kinds LeaderElection and ElectionClass'
+  next 'installing the CRDs of LeaderElection and ElectionClass'
   install_kinds
   next 'starting the operator'
   start_operator demo
@@ -73,20 +78,18 @@ fail() {
 }
 
 check_programs() {
-  local missing=''
-  need cargo 'Rust 1.88 or newer: https://rustup.rs'
-  need make 'GNU make: apt install make'
-  { [ -n "$given" ] && command -v kubectl >/dev/null; } || need go 'Go 1.26 or newer: https://go.dev/dl'
-  need setsid 'util-linux: apt install util-linux'
-  [ -n "$given" ] || need flock 'util-linux: apt install util-linux'
-  [ -z "$missing" ] || { printf 'make demo: this is missing:\n%s' "$missing" >&2; exit 1; }
+  local parts=(rust c setsid flock)
   [ -z "$given" ] || [ -r "$given" ] || fail "there is no file $given to read"
+  programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl)
+  [ "$store" = lease ] || programs+=(consul)
+  [ -z "$given" ] || programs=(kubectl)
+  if [ -n "$given" ] && command -v kubectl >/dev/null; then programs=(); fi
+  [ "${#programs[@]}" = 0 ] || parts+=(go)
+  "$here/require.sh" "${parts[@]}"
 }
 
-need() { command -v "$1" >/dev/null || missing+="  $1 ($2)"$'\n'; }
-
-# What is to be undone is written down for another process, the sweeper, which does it as soon as this one ends, even by
-# kill -9: it is out of reach of the terminal and holds the other end of the leash.
+# This process writes down how to undo each step. Another process, the sweeper, does it when this one ends, even by kill -9: the
+# sweeper is out of the terminal's reach, and holds the other end of a pipe, the leash.
 make_work_directory() {
   work=$(mktemp -d "${TMPDIR:-/tmp}/lictor-demo.XXXXXX")
   : >"$work/undo"
@@ -96,7 +99,7 @@ make_work_directory() {
 
 undo_later() { printf '%q ' "$@" >>"$work/undo" && echo >>"$work/undo"; }
 
-# A control plane of its own goes as a whole.
+# The demo's own control plane is removed as a whole.
 undo_in_cluster_later() { [ -z "$given" ] || undo_later "$@"; }
 
 sweep() {
@@ -120,14 +123,26 @@ stop() {
   kill -KILL "$1" 2>/dev/null || true
 }
 
-build() {
+# Both at a time: each of them alone leaves a core idle for minutes, while it downloads, or compiles one big crate, or links. The program
+# is not optimised, because that takes minutes, and `make test` needs most of what is compiled here.
+build_all() {
   cd "$root"
-  cargo build --release --locked --bin lictor
-  lictor=${CARGO_TARGET_DIR:-$root/target}/release/lictor
+  build_scratch=$work/build
+  mkdir "$build_scratch"
+  build lictor alone cargo build --locked --bin lictor
+  undo_later stop_group "${build_pids[lictor]}"
+  if [ "${#programs[@]}" != 0 ]; then
+    build programs alone "$here/tools.sh" "${programs[@]}"
+    undo_later stop_group "${build_pids[programs]}"
+  fi
+  wait_for_builds || fail 'the build failed'
+  lictor=${CARGO_TARGET_DIR:-$root/target}/debug/lictor
   [ -x "$lictor" ] || fail "cargo built no $lictor"
 }
 
-# Runs a program that makes something for as long as its standard input is open, and prints what it is into the file $work/NAME.
+stop_group() { kill -TERM -- "-$1" 2>/dev/null || true; }
+
+# Runs a program that keeps something until its standard input is closed. The program describes it in the file $work/NAME.
 hold() {
   local leash_of
   : >"$work/$1"
@@ -135,7 +150,7 @@ hold() {
   held+=("$!") leashes+=("$leash_of")
 }
 
-# Runs a program without the ends of pipes that are this process's own: whoever had them would keep alive what hangs on them.
+# Runs a program without this process's ends of pipes. With them, it would keep alive what this process keeps.
 alone() { let_go; exec "$@"; }
 
 let_go() {
@@ -143,7 +158,7 @@ let_go() {
   for fd in "$leash" "${leashes[@]}"; do exec {fd}>&-; done
 }
 
-# Waits for a line NAME=VALUE of what is held, and prints the value.
+# Waits for a line NAME=VALUE of a program that hold started, and prints the value.
 told() {
   local holder=$1 name=$2 what=$3 line
   until line=$(grep -m 1 "^$name=" "$work/$what"); do
@@ -166,10 +181,10 @@ use_cluster() {
   kube version >/dev/null || fail "the cluster of $given does not answer"
   namespace='lictor-demo'
   ! kube get namespace "$namespace" >/dev/null 2>&1 ||
-    fail "the namespace $namespace exists already, and what is in it may be yours: see what it is, then kubectl delete namespace $namespace"
+    fail "the namespace $namespace exists already, and its content may be yours: look at it, then kubectl delete namespace $namespace"
   kube create namespace "$namespace" >/dev/null
   undo_in_cluster_later "$kubectl" --kubeconfig "$kubeconfig" delete namespace "$namespace" --timeout=120s
-  say "in its namespace $namespace, which is removed again at the end"
+  say "in its namespace $namespace, which is removed at the end"
 }
 
 kube() { "$kubectl" --kubeconfig "$kubeconfig" --namespace "$namespace" "$@"; }
@@ -185,9 +200,9 @@ install_kinds() {
     "$lictor" crd --apply --kubeconfig "$kubeconfig" >/dev/null
     undo_in_cluster_later "$kubectl" --kubeconfig "$kubeconfig" delete -f "$work/crds.yaml" --timeout=60s
   elif [ "$missing" = 0 ]; then
-    say 'they were there already and are left as they are; if an operator serves this cluster, it will take part'
+    say 'they exist already, and stay as they are; an operator that serves this cluster takes part'
   else
-    fail "another version's kinds are installed in this cluster: give it another cluster"
+    fail 'only one of the two CRDs is installed in this cluster: use another cluster'
   fi
 }
 
@@ -210,7 +225,7 @@ elect() {
   say "the leader is $leader"
 }
 
-# An election that its operator did not take leave of would block the removal of its namespace and its kind.
+# An election with the finalizer of an operator that is gone would block the removal of its namespace and its CRD.
 remove_elections() {
   "$1" --kubeconfig "$2" --namespace "$3" delete leaderelections --all --timeout=20s && return
   "$1" --kubeconfig "$2" --namespace "$3" get leaderelections -o name | xargs -r -n 1 \
@@ -219,7 +234,7 @@ remove_elections() {
 
 three_ready_pods() { [ "$(kube get deployment web -o jsonpath='{.status.readyReplicas}')" = 3 ]; }
 
-# The election, the label and the Service agree on who is the leader.
+# The election, the label and the Service agree about the leader.
 elected() {
   local address pods ready
   leader=$(kube get leaderelection web -o jsonpath='{.status.leader.podName}')
@@ -270,11 +285,11 @@ fail_over() {
   local took
   took=$(kube get leaderelection web -o jsonpath="{.status.history[?(@.leaderName==\"$leader\")].durationMilliseconds}")
   say "$leader took over from $old."
-  say "lictor's own measure, from the moment it saw the cause to the confirmed label: ${took%% *} ms (status.history)"
-  say "a kubectl get pods --watch beside it, from the old leader's end to the new leader's label: $(observed) ms"
+  say "From when lictor saw the cause until the label was confirmed: ${took%% *} ms (status.history)."
+  say "From the old leader's end to the new leader's label, as a kubectl get pods --watch saw it: $(observed) ms."
 }
 
-# Notes when each change of the pods arrives.
+# Records when each change of the pods arrives.
 observe() {
   : >"$work/observed"
   alone "$kubectl" --kubeconfig "$kubeconfig" -n "$namespace" get pods -l app=web --watch --output-watch-events \
@@ -327,6 +342,7 @@ finish() {
   local status=$? fd pid log
   trap '' INT TERM HUP
   set +e
+  stop_builds
   if [ "$status" != 0 ] && [ "$status" != 130 ] && [ "$status" != 143 ] && [ "$step" != 0 ]; then
     printf '\nmake demo: failed at step %s/%s, %s\n' "$step" "$steps" "$title" >&2
     for log in "${logs[@]}"; do

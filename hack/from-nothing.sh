@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the README's commands, one after the other, on a machine that has nothing of lictor yet: in a fresh clone of what is committed,
-# with an empty HOME and empty directories for all that Rust, Go and lictor keep. Prints how many minutes each command took, also after
-# one has failed or Ctrl-C, and ends with 1 if one failed. Leaves nothing behind.
+# Runs the README's commands, one after the other, on a machine without anything of lictor: in a fresh clone of what is committed,
+# with an empty HOME and empty directories for everything that Rust, Go and lictor keep. Prints how many minutes each command took,
+# even if one fails or is interrupted, and exits with 1 if one failed. Leaves nothing behind.
 #
-#   hack/from-nothing.sh [NAME...]     all of them unless told otherwise: demo test e2e-node consul cluster image
+#   hack/from-nothing.sh [NAME...]     demo test e2e-node consul cluster image. Default: all of them
 #
-# `cluster` is the README's five minutes on a cluster, and the installation by Helm, on simulated nodes. `helm test` is not in it, for
-# nothing runs on those: `make e2e-node` runs it. Takes over an hour and some 15 GB on two cores.
+# `cluster` is the README's five minutes on a cluster, and the installation by Helm, on simulated nodes. It leaves out `helm test`,
+# because nothing runs on those nodes: `make e2e-node` runs it. Takes over an hour and some 15 GB on two cores.
 set -euo pipefail
 
 usage() { sed -n '6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -25,7 +25,7 @@ all() {
   trap finish EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
-  # Before HOME is another one: git may have to be told there that it may read this directory.
+  # This comes before HOME changes: HOME may have the configuration that allows git to read this directory.
   git clone --quiet --no-hardlinks . "$directory/lictor"
   empty
   cd "$directory/lictor"
@@ -45,7 +45,7 @@ command_of() {
   esac
 }
 
-# Where crates and modules come from is the machine's, not lictor's.
+# The registries of crates and modules are the machine's choice, not lictor's.
 empty() {
   local cargo=${CARGO_HOME:-$HOME/.cargo} proxy sums
   if command -v go >/dev/null; then
@@ -59,7 +59,7 @@ empty() {
   unset LICTOR_CACHE CARGO_TARGET_DIR RUSTUP_TOOLCHAIN
 }
 
-# The README takes Rust for granted: the version that the image is built with.
+# The README assumes Rust. This is the version that the image is built with.
 rust() {
   if command -v rustup >/dev/null; then
     rustup toolchain install --profile minimal --no-self-update "$version" && rustup default "$version"
@@ -68,12 +68,12 @@ rust() {
   fi
 }
 
-# Goes on after a failure: the commands do not need each other.
+# Continues after a failure, because the commands do not need each other.
 timed() {
   local start=$SECONDS failed='' minutes
   phase=$1
   printf '\n=== %s\n' "$phase"
-  # Without a terminal the demo ends by itself.
+  # Without a terminal, the demo ends by itself.
   "${@:2}" </dev/null 2>&1 | cat || failed=', which failed' status=1
   minutes=$(((SECONDS - start) * 10 / 60))
   table+=$(printf '%5d.%d min  %s' $((minutes / 10)) $((minutes % 10)) "$phase$failed")$'\n'
@@ -86,7 +86,7 @@ finish() {
   printf '\n%s' "$table"
   [ -z "$phase" ] || echo "interrupted: $phase"
   cd /
-  # What the commands had started may take a moment to end. Go makes its modules read-only.
+  # Processes of the commands may take a moment to end. Go makes its modules read-only.
   for ((try = 0; try < 30; try++)); do
     chmod -R u+w "$directory/go-mod" 2>/dev/null || true
     rm -rf --one-file-system "$directory" 2>/dev/null && break
@@ -132,7 +132,7 @@ follow() {
   wait "$keeper"
 }
 
-# Runs a command that the README has, word by word. The port is one that is free.
+# Runs a command from the README, word by word, but with a free port.
 says() {
   grep -qF -- "$1" README.md || fail "the README does not say: $1"
   printf '$ %s\n' "$1"

@@ -1,10 +1,10 @@
 # shellcheck shell=bash disable=SC2154
-# What the scripts share that make something for as long as somebody holds the pipe to them: `SCRIPT hold ARGUMENTS` has a keeper,
-# `SCRIPT keep ARGUMENTS`, which cleans up when its standard input ends. The script says where it is, by $here, where things are
-# kept, by $cache, and where it logs, by $log.
+# Functions for scripts that keep something for as long as a process holds the pipe to them. `SCRIPT hold ARGUMENTS` starts a keeper,
+# `SCRIPT keep ARGUMENTS`, which cleans up when its standard input ends. The script sets $here to its own directory, $cache to that of
+# the cache, and $log to its log.
 
-# Passes its standard input on to a keeper, and waits for that. The keeper has a session of its own and the other end of a pipe:
-# it sees the end of this process, of its parent or of the whole process group, whatever ended them, and cleans up.
+# Passes its standard input on to a keeper, and waits for it. The keeper has its own session and the other end of a pipe. It sees the
+# end of this process, of its parent or of the whole process group, however they end, and cleans up.
 hold() {
   local feeder keeper status=0 pipe
   trap '' INT
@@ -21,15 +21,15 @@ hold() {
   exit "$status"
 }
 
-# Somebody listens at this port of this machine.
+# Returns whether a process listens on this port of this machine.
 listens() { (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Twenty ports from $base on, at which nobody listens, and which nobody else takes by this while this process lives.
+# Reserves twenty ports from $base on, on which nothing listens. No other call of this takes them while this process lives.
 reserve() {
   local try block lock
   mkdir -p "$cache/ports"
   for ((try = 0, block = RANDOM % 500; try < 500; try++, block = (block + 1) % 500)); do
-    # Below the ports from which connections go out.
+    # These are below the ports of outgoing connections.
     base=$((20000 + block * 20))
     exec {lock}>"$cache/ports/$base"
     flock --nonblock "$lock" && unused && return
@@ -44,7 +44,7 @@ unused() {
   for ((port = base; port < base + 20; port++)); do ! listens "$port" || return; done
 }
 
-# Waits so many seconds for a command to succeed.
+# Waits this many seconds for a command to succeed.
 within() {
   local end=$((SECONDS + $1))
   until "${@:2}"; do

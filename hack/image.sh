@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes the image lictor:VERSION from the Dockerfile, by buildah, without a registry and without a daemon, as an archive that
-# `docker load` and `ctr images import` take.
+# Builds the image lictor:VERSION from the Dockerfile with buildah, without a registry and without a daemon, as an archive for
+# `docker load` and `ctr images import`.
 #
-#   hack/image.sh [TAR]     target/image/lictor.tar unless told otherwise; prints its path, its size and the image's id
+#   hack/image.sh [TAR]     Default: target/image/lictor.tar. Prints its path, its size and the image's id
 #
-# What the Dockerfile takes from a registry, Debian with Rust and gcc, is this machine here: its own /usr and Rust's toolchain,
-# read-only. Crates, what they are compiled to, and the stages of the Dockerfile are kept in the cache, so that the image of
-# unchanged sources takes seconds. It needs root, or the right to make user namespaces.
+# Where the Dockerfile takes Debian with Rust and gcc from a registry, this uses this machine: its own /usr and Rust's toolchain,
+# read-only. The cache keeps crates, their compiled code, and the stages of the Dockerfile, so that the image of unchanged sources
+# takes seconds. It needs root, or the right to create user namespaces.
 set -euo pipefail
 tar=${1:+$(realpath -m "$1")}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,26 +17,26 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 [ -z "$(git status --porcelain 2>/dev/null)" ] || revision+=-dirty
 
-# Here, for there is no rustup in the stage that builds.
+# This runs here, because the stage that builds has no rustup.
 hack/target.sh >/dev/null
 buildah=$(hack/tools.sh buildah)
-# Who is not root is it in a namespace of one's own.
+# A user who is not root gets a namespace in which they are.
 [ "$(id -u)" = 0 ] || exec "$buildah" unshare "$PWD/hack/image.sh" "$tar"
 mkdir -p "$cache" "$(dirname "$tar")"
 exec {lock}>"$cache/.lock"
 flock "$lock"
 
-# What buildah reads of a machine, and nothing of what this one has.
+# buildah reads these files instead of the machine's own.
 export CONTAINERS_STORAGE_CONF=$cache/storage.conf CONTAINERS_CONF=$cache/containers.conf CONTAINERS_REGISTRIES_CONF=$cache/registries.conf
 export BUILDAH_ISOLATION=chroot TMPDIR=$cache/tmp
 mkdir -p "$TMPDIR" "$cache/helpers"
-# More than the machine allows is refused, and more is what buildah asks for unless told.
+# buildah asks for more than the machine may allow, unless it is told the limits.
 limits="\"nofile=$(ulimit -Sn):$(ulimit -Hn)\", \"nproc=$(ulimit -Su):$(ulimit -Hu)\""
 printf '[storage]\ndriver = "vfs"\ngraphroot = "%s/storage"\nrunroot = "%s/run"\n' "$cache" "$cache" >"$CONTAINERS_STORAGE_CONF"
 printf '[engine]\nhelper_binaries_dir = ["%s/helpers"]\n[containers]\ndefault_ulimits = [%s]\n' "$cache" "${limits//unlimited/-1}" >"$CONTAINERS_CONF"
 : >"$CONTAINERS_REGISTRIES_CONF"
 printf '{"default": [{"type": "insecureAcceptAnything"}]}\n' >"$cache/policy.json"
-# It looks for the program that sets up networks, and never calls it: a chroot has the machine's own.
+# buildah looks for the program that sets up networks, but never calls it: a chroot uses the machine's network.
 ln -sf /bin/false "$cache/helpers/netavark"
 
 log=$(mktemp)
@@ -49,10 +49,11 @@ finish() {
 }
 trap finish EXIT
 
-# Old images are not worth more than this; the crates, compiled, are elsewhere.
+# Old images are not worth more than this. The compiled crates are elsewhere.
 if [ "$(du -sm "$cache/storage" 2>/dev/null | cut -f1)" -gt 2000 ] 2>/dev/null; then "$buildah" rmi --all --force >"$log" 2>&1; fi
 
-# The base of the stage that builds: empty, but for where this machine's directories go, and how cargo gets at its registry.
+# The base of the stage that builds. It is empty, except for the mount points of this machine's directories, and cargo's settings for
+# its registry.
 toolchain=$(rustc --print sysroot)
 volumes=(--volume /usr:/usr:ro --volume "$toolchain:/toolchain:ro")
 base() {
@@ -72,7 +73,7 @@ base() {
   for name in $(compgen -e | grep -E '^(CARGO_(HTTP|NET|REGISTRIES|REGISTRY|SOURCE)_.*|SSL_CERT_(FILE|DIR)|(https?|no|all)_proxy)$' -i | grep -v TOKEN); do
     "$buildah" config --env "$name=${!name}" "$working"
   done
-  # Another toolchain is another base, and the stage is not taken from the cache.
+  # Another toolchain is another base, so the cached stage is not used.
   "$buildah" config --label "toolchain=$(rustc -vV; gcc --version | head -1)" "$working"
   find "$root" -mindepth 1 -exec touch -hd @0 {} +
   "$buildah" commit --signature-policy "$cache/policy.json" --timestamp 0 --rm "$working" localhost/lictor-builder
@@ -83,10 +84,10 @@ for directory in /etc/ssl /etc/alternatives /etc/pki; do [ ! -d "$directory" ] |
 base >"$log" 2>&1
 
 echo "building lictor:$version (the first time about 10 min on two cores, after a change 3 min)" >&2
-# Not as arguments of the Dockerfile: a stage in the cache would count as right for any value of them.
+# These are not arguments of the Dockerfile: a cached stage would count as right for any value of them.
 at=org.opencontainers.image
 labels=(--label "$at.version=$version" --label "$at.revision=$revision" --label "$at.source=${SOURCE:-}")
-# No time in the image, so that the same sources give the same one.
+# The image has no time in it, so that the same sources give the same image.
 "$buildah" build --signature-policy "$cache/policy.json" --layers --pull=never --network host "${volumes[@]}" \
   --timestamp 0 --build-arg BUILDER=localhost/lictor-builder "${labels[@]}" --tag "lictor:$version" ${LICTOR_IMAGE_AFRESH:+--no-cache} . >"$log" 2>&1
 "$buildah" push --signature-policy "$cache/policy.json" "lictor:$version" "docker-archive:$tar.$$:lictor:$version" >"$log" 2>&1

@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
-# A Kubernetes control plane with real nodes, which run containers: containerd, kubelet, kube-proxy, a bridge for the pods. For
+# A Kubernetes control plane with real nodes that run containers: containerd, kubelet, kube-proxy, a bridge for the pods. It is for
 # what simulated nodes can't show: probes, dying processes, Services that answer.
 #
-#   hack/node.sh hold NAME NODES [IMAGE.tar...]   makes it, loads the images, prints two lines when it is usable, and an empty one;
-#                                                 deletes it when its standard input ends:
+#   hack/node.sh hold NAME NODES [IMAGE.tar...]   creates it, loads the images, and prints two lines and an empty one when it can be
+#                                                 used; deletes it when its standard input ends:
 #
-#   KUBECONFIG=/path       for this machine, which reaches the API server, Services and pods
-#   HOST=172.31.0.254      this machine, as pods reach it
+#   KUBECONFIG=/path       for this machine, which can reach the API server, Services and pods
+#   HOST=172.31.0.254      the address of this machine for pods
 #
 #   hack/node.sh pack IMAGE.tar NAME:TAG PROGRAM  packs one static program as an image; busybox gets a link for each of its names.
-#                                                 Pods name it with `imagePullPolicy: Never`. There is busybox:node already
+#                                                 Pods name it with `imagePullPolicy: Never`. busybox:node exists already
 #
-#   hack/node.sh try                              says in one line why there can't be nodes here, and ends with 77
+#   hack/node.sh try                              prints in one line why this machine can't have nodes, and exits with 77
 #
 # Nodes are called node-1, node-2, … It takes orders, a line each, and answers each by the line `done`:
 #
-#   pause kubelet 2        SIGSTOP: the node goes silent, its containers and its kube-proxy go on; resume kubelet 2 lets it go on
-#   kill node 2            all of it at once, as if its power was cut
+#   pause kubelet 2        SIGSTOP: the node goes silent, its containers and its kube-proxy run on; resume kubelet 2 continues it
+#   kill node 2            kills everything in it at once, as if its power was cut
 #
-# LICTOR_MIN_SYNC_PERIOD=100ms sets how soon kube-proxy acts on a change that follows another one; its default is 1s.
+# LICTOR_MIN_SYNC_PERIOD=100ms sets how soon kube-proxy acts on a change after another one. Its default is 1s.
 #
-# It needs root, cgroups, namespaces, bridges and overlay mounts. Where the machine does not have them, it says so in one line and
-# ends with 77. All of it lives in namespaces of its own, for processes, mounts and the network: the machine gets one network
-# interface, an address and some routes, which go with them, and a directory of cgroups. Whoever holds the pipe to it holds the nodes, and
-# need not live to let them go. SIGINT is ignored, because Ctrl-C also goes to whoever holds the pipe; SIGTERM deletes them at once.
+# It needs root, cgroups, namespaces, bridges and overlay mounts. Where the machine lacks them, it says so in one line and exits with
+# 77. Everything is in its own namespaces for processes, mounts and the network. The machine itself gets one network interface, an
+# address, some routes, and a directory of cgroups, which are removed at the end. The nodes exist as long as a process holds the pipe
+# to this one, even if that process is killed. It ignores SIGINT, because Ctrl-C also goes to the holder; SIGTERM deletes all.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -54,7 +54,7 @@ keep() {
   mkdir "$directory/lictor"
   for hierarchy in $(cgroups); do
     mkdir "$hierarchy/${directory##*/}"
-    # Beside all else that runs on the machine the containers together would count as one process.
+    # Otherwise, beside all other programs on the machine, the containers together would count as one process.
     [ ! -e "$hierarchy/${directory##*/}/cpu.shares" ] || echo 10240 >"$hierarchy/${directory##*/}/cpu.shares"
     [ ! -e "$hierarchy/${directory##*/}/cpu.weight" ] || echo 1000 >"$hierarchy/${directory##*/}/cpu.weight"
   done
@@ -67,7 +67,7 @@ keep() {
   wait "$plane" || { complain; exit 1; }
 }
 
-# Why there can't be a node here.
+# Prints why there can't be a node here.
 hindrance() {
   local program hierarchy
   [ "$(id -u)" = 0 ] || { echo 'it takes root'; return 1; }
@@ -87,7 +87,7 @@ hindrance() {
   done
 }
 
-# The root of each hierarchy, one with version 2.
+# Prints the root of each hierarchy. With version 2, there is one.
 cgroups() {
   local directory
   for directory in /sys/fs/cgroup /sys/fs/cgroup/*/; do
@@ -97,14 +97,14 @@ cgroups() {
   done
 }
 
-# A /16 of which nobody here knows a part. The interface's name is what reserves it.
+# Finds a /16 network that this machine does not use. The interface's name reserves it.
 choose_network() {
   local number
   for ((number = 31; number >= 16; number--)); do
     network=172.$number link=lictor$number
     [ -z "$(ip -4 route show root "$network.0.0/16"; ip -4 route show match "$network.0.0/16" | grep -v ^default)" ] || continue
     ip link add "$link" type veth peer name "${link}p" 2>>"$log" || continue
-    # By its number it can be told from another one of that name later.
+    # Its number tells it apart from a later one with that name.
     cp "/sys/class/net/$link/ifindex" "$directory/$link.link"
     return
   done
@@ -113,8 +113,8 @@ choose_network() {
   return 1
 }
 
-# Addresses: .0.1 the control plane, .0.11 the first node, .0.254 the machine; .17.0/24 the first node's pods; .128.0/17 Services,
-# by way of the first node's kube-proxy.
+# Addresses: .0.1 is the control plane, .0.11 the first node, .0.254 the machine; .17.0/24 are the first node's pods; .128.0/17
+# are Services, through the first node's kube-proxy.
 connect() {
   local number own
   own=$(readlink /proc/self/ns/net)
@@ -128,7 +128,7 @@ connect() {
   } >>"$log" 2>&1
 }
 
-# This process has gone to a network namespace of its own.
+# This process has moved to its own network namespace.
 left() { [ "$(readlink "/proc/$1/ns/net")" != "$2" ]; }
 
 complain() {
@@ -142,13 +142,13 @@ complain() {
 }
 
 delete() {
-  # Its processes end with it, and its mounts and interfaces with them.
+  # Its processes end with it, and so do its mounts and interfaces.
   [ -z "$plane" ] || { kill -KILL "$plane" 2>/dev/null || true; wait "$plane" 2>/dev/null || true; }
   [ -z "$link" ] || ip link delete "$link" 2>/dev/null || true
   within 20 remove "$directory" || true
 }
 
-# Its cgroups can go when the last process in them is gone.
+# Its cgroups can be removed when the last process in them has ended.
 remove() {
   local root
   for root in $(cgroups); do
@@ -157,7 +157,7 @@ remove() {
   rm -rf --one-file-system "$1"
 }
 
-# What is left of those whose keeper was killed itself. Their network lives as long as connections that nobody closed.
+# Removes what is left of those whose keeper was killed. Their network lives as long as connections that nobody has closed.
 sweep() {
   local old lock link name log=/dev/null
   for old in "${TMPDIR:-/tmp}"/lictor-node-*/; do
@@ -174,7 +174,7 @@ sweep() {
   done
 }
 
-# An image as `docker save` makes it.
+# Makes an image like `docker save`.
 pack() {
   local tar=$1 name=$2 program=$3 base layer applet
   base=$(basename "$program")
@@ -197,7 +197,7 @@ END
   )
 }
 
-# As Go names it.
+# The architecture's name in Go.
 architecture() {
   case $(uname -m) in
     x86_64) echo amd64 ;;
@@ -212,10 +212,10 @@ plane() {
   local number tools
   tools=$("$here/tools.sh" kubectl)
   kubectl=$tools
-  # What cluster.sh leaves goes with the directory.
+  # The directory's removal also removes what cluster.sh leaves.
   export TMPDIR=$directory/lictor
   ip link set lo up
-  # An address of its own stays when cables come and go.
+  # Its own address stays when cables come and go.
   ip link add nodes address 0a:00:00:00:00:01 type bridge
   ip address add "$network.0.1/24" dev nodes
   ip link set nodes up
@@ -223,7 +223,7 @@ plane() {
 
   configure_plane >"$directory/kwok.yaml"
   exec {cluster}< <("$here/cluster.sh" hold "$name" 0 "$directory/kwok.yaml" < <(exec sleep infinity) 2>"$directory/lictor/cluster.log")
-  # What needs no control plane begins beside it.
+  # What needs no control plane starts beside it.
   for ((number = 1; number <= nodes; number++)); do
     ip route add "$network.$((16 + number)).0/24" via "$network.0.$((10 + number))"
     attach "$number" "$@"
@@ -247,7 +247,7 @@ plane() {
   done
 }
 
-# kwok has no part in real nodes. A silent node counts as lost after 8 s instead of 50, so that a test need not wait so long.
+# kwok is not used for real nodes. A silent node counts as lost after 8 s instead of 50, so that tests are shorter.
 configure_plane() {
   cat <<END
 apiVersion: config.kwok.x-k8s.io/v1alpha1
@@ -273,7 +273,7 @@ componentsPatches:
 END
 }
 
-# A node in namespaces of its own, and a cable from it to the others.
+# Creates a node in its own namespaces, with a cable to the others.
 attach() {
   local own member
   mkdir -p "$directory/node-$1/"{lib,log}
@@ -322,7 +322,7 @@ node() {
   echo 1 >/proc/sys/net/ipv4/ip_forward
 
   configure_node "$number" "$root"
-  # The next ones can be restarted no more than a machine's can: a test that kills one kills a node.
+  # The next ones can't be restarted any more than a machine can: a test that kills one kills a node.
   containerd --config "$member/containerd.toml" >>"$member/containerd.log" 2>&1 &
   within 30 ctr version >/dev/null 2>&1
   for image in "${images[@]}"; do ctr --namespace k8s.io images import --no-unpack=false "$image" 2>&1 || ctr --namespace k8s.io images import "$image"; done
@@ -334,8 +334,8 @@ node() {
   wait
 }
 
-# The paths where these programs keep things are this node's own. The kernel's settings that a kubelet demands of a machine are not:
-# it gets files to read that say what it wants.
+# The paths where these programs keep things are this node's own. The kernel's settings that a kubelet requires of a machine are not,
+# so the kubelet gets files that say what it wants to read.
 private() {
   local setting
   mount --make-rshared /
@@ -362,7 +362,7 @@ configure_node() {
   {"type": "bridge", "bridge": "pods", "isGateway": true, "hairpinMode": true,
    "ipam": {"type": "host-local", "ranges": [[{"subnet": "$network.$((16 + number)).0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 END
-  # restrict_oom_score_adj: not every machine has the right to lower it.
+  # restrict_oom_score_adj: not every machine may lower it.
   cat >"$member/containerd.toml" <<END
 version = 2
 [plugins."io.containerd.internal.v1.opt"]

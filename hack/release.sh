@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# What a release consists of, as files in target/release-files/. The release workflow runs it on a machine of each architecture;
+# Makes the files of a release in target/release-files/. The release workflow runs it on a machine of each architecture.
 # `make release` runs it here, and publishes nothing.
 #
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
-#   hack/release.sh rest                              the chart, the SBOM, krew's manifest of the programs that are there, SHA256SUMS
+#   hack/release.sh rest                              the chart, the SBOM, krew's manifest of the existing programs, SHA256SUMS
 #
-# SOURCE in the environment is the repository's address, below which krew finds the programs. The same sources give the same files.
+# The environment variable SOURCE is the repository's address, below which krew finds the programs. The same sources
+# give the same files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 files=target/release-files
-usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' "$@"; }
 
 directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-release.XXXXXX")
 trap 'rm -rf "$directory"' EXIT
 
-# The program of the image and that of the archive are the same file.
+# The program in the image and that in the archive are the same file.
 program() {
   local image=$1 architecture=$2 layer
   [[ $architecture =~ ^(amd64|arm64)$ ]] || usage
@@ -30,19 +31,19 @@ program() {
   [ "$image" -ef "$files/lictor-$version-linux-$architecture.image.tar" ] || cp "$image" "$files/lictor-$version-linux-$architecture.image.tar"
 }
 
-# What is compiled into the program, and nothing that only its tests need.
+# Only what is compiled into the program, and nothing that only its tests need.
 sbom() {
   local tool
   tool=$(hack/cargo-tool.sh cargo-cyclonedx)
   mkdir "$directory/lictor"
   cp -r Cargo.toml Cargo.lock src crates "$directory/lictor"
-  # Without a time and a random number, and without the directory's name.
+  # Without a time, a random number, and the directory's name.
   (cd "$directory/lictor" && SOURCE_DATE_EPOCH=0 "$tool" cyclonedx --quiet --format json --spec-version 1.5 \
     --target x86_64-unknown-linux-musl --override-filename sbom >&2)
   sed "s#file://$directory/lictor#file:///lictor#g" "$directory/lictor/sbom.json" >"$files/lictor-$version.cdx.json"
 }
 
-# Packed once more, for Helm keeps the files' times.
+# The chart is packed again, because Helm keeps the files' times.
 chart() {
   local helm
   helm=$(hack/tools.sh helm)

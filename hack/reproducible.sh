@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that the same sources give the same bytes: builds the program in the Dockerfile's stage, and once more in a copy of the tree
-# elsewhere, with crates elsewhere; then makes the image once more, with no stage from the cache. About 15 min on two cores.
+# Shows that the same sources give the same bytes: builds the program in the Dockerfile's stage, and again in a copy of the tree in
+# another directory, with crates in another directory; then builds the image again without cached stages. About 15 min on two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes sure that what the published program is built with is installed, a C compiler and Rust's standard library for the target, which
-# rustup adds. Prints the target's name and the compiler's.
+# Makes sure that this machine can build the published program: that it has a C compiler, and Rust's standard library for the target,
+# which rustup adds. Prints the target's name and the compiler's.
 #
-#   hack/target.sh [ARCHITECTURE]     amd64 or arm64, this machine's unless told otherwise
+#   hack/target.sh [ARCHITECTURE]     amd64 or arm64. Default: this machine's
 set -euo pipefail
 
 case ${1:-$(uname -m)} in
@@ -12,7 +12,7 @@ case ${1:-$(uname -m)} in
 esac
 
 gcc=${target%%-*}-linux-gnu-gcc
-# Debian names the compiler by its target, also where that is the machine's own; elsewhere the machine's own may be cc alone.
+# Debian names the compiler by its target, even the machine's own. Elsewhere the machine's own may only be called cc.
 command -v "$gcc" >/dev/null || [[ $target != "$(uname -m)"-* ]] || gcc=cc
 command -v "$gcc" >/dev/null || { echo "hack/target.sh: $gcc is missing, ring and the linking need it: install Debian's gcc or gcc-aarch64-linux-gnu" >&2; exit 1; }
 

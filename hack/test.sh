@@ -4,11 +4,17 @@
 #   hack/test.sh quick    what protects users, in minutes: without the tests that are marked as slow, and with 300 simulated seeds
 #   hack/test.sh all      all of them, with 2,000 seeds, and three minutes of torture after that
 #
-# A slow test has #[ignore = "slow: WHY"]. Two columns of parts run at a time, each part after the one above it. One has what mostly
-# waits, the slow tests first, with more threads than there are cores; the other has what computes. A part in which no test is
-# selected fails, so a mark that selects nothing does. What a part printed is in target/test/PART.log.
+# A slow test has #[ignore = "slow: WHY"]. Two columns of parts run at a time, and the parts of a column one after the other. One
+# column has the tests that mostly wait, the slow ones first, with more threads than there are cores. The other has those that compute.
+# A part fails if no test is selected in it, so a mark that selects nothing fails, too. target/test/PART.log has a part's output. First,
+# the tests are compiled and the programs that they run are built, side by side.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck disable=SC2034  # hack/progress.sh uses it
+build_logs=target/build-logs
+
+# shellcheck source=hack/progress.sh
+. hack/progress.sh
 
 usage() { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
@@ -23,7 +29,7 @@ columns=()
 rm -rf "$logs"
 mkdir -p "$logs"
 
-# Tests at a time, more than there are cores, for they wait. Measured on two cores: with eight, some of those that judge time failed.
+# The number of tests at a time, more than there are cores, because they wait. With eight on two cores, some that judge time failed.
 quick=5 slow=4
 
 trap finish EXIT
@@ -31,16 +37,19 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 finish() {
   local column
+  stop_builds
   for column in "${columns[@]}"; do kill -- "-$column" 2>/dev/null || true; done
 }
 
-# libtest tells how long a test took only where unstable options are allowed. This is for the tests' programs alone: were it in Cargo's
-# own environment, all would be compiled anew.
+# libtest prints how long a test took only if unstable options are allowed. This allows them for the tests' programs alone. In Cargo's
+# own environment, it would make Cargo compile everything again.
 timed=(--config "target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1']")
 dev() { cargo "${timed[@]}" test --locked "$@"; }
+# This ignores the arguments of part, because rustdoc, too, would have to allow unstable options.
+documented() { cargo test --locked --doc; }
 optimised() { RUSTFLAGS='--cfg tokio_unstable' cargo "${timed[@]}" test --locked --profile prove --target-dir target/prove "$@"; }
 
-# part NAME COMMAND... -- ARGUMENTS: runs a part; tells how it ended, and, of one that failed, all that it printed.
+# part NAME COMMAND... -- ARGUMENTS: runs a part, and prints how it ended. If it failed, prints its whole output.
 part() {
   local name=$1 start=$SECONDS log=$logs/$1.log status=0 passed
   shift
@@ -52,16 +61,16 @@ part() {
   fi
   if [ "$status" = 0 ]; then
     printf '%5d s  %-14s %d tests\n' $((SECONDS - start)) "$name" "$passed"
-    # The simulation tells what it met, and each must see that it was enough.
+    # The simulation prints what it met. A person should see that it was enough.
     grep -E '^[0-9]+ seeds in ' "$log" || true
   else
-    # In one piece, though the other column prints, too.
+    # In one piece, although the other column prints, too.
     { printf '%5d s  %-14s FAILED\n' $((SECONDS - start)) "$name"; cat "$log"; } | flock "$logs" cat
   fi
   return "$status"
 }
 
-# What mostly waits: for servers, for Leases and sessions that expire, for controllers. Some of it judges how long something took.
+# The tests that mostly wait: for servers, for Leases and sessions that expire, for controllers. Some judge how long something took.
 waits() {
   local status=0
   if [ "$tier" = all ]; then
@@ -73,13 +82,14 @@ waits() {
   return "$status"
 }
 
-# What computes, from seeds or with no clock at all: it takes what the other column leaves of the cores.
+# The tests that compute, from seeds or without a clock. They use what the other column leaves of the cores.
 computes() {
   local status=0
   renice -n 15 "$BASHPID" >/dev/null
   part model optimised --test model -- --nocapture || status=1
   LICTOR_SEEDS=$seeds part simulation optimised --test simulation -- --nocapture || status=1
   part units dev --lib --bins -- || status=1
+  part documents documented || status=1
   part programs dev --test architecture --test cli --test inputs --test scenarios --test decisions -- || status=1
   part chart dev --test chart -- || status=1
   return "$status"
@@ -90,11 +100,19 @@ slowest() {
   sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$logs"/*.log | sort -rn | awk 'NR <= 10 { printf "%7.1f s  %s\n", $1, $2 }'
 }
 
-# First, for two columns that compile would wait for each other, and what is measured should not.
-echo 'compiling' >&2
-dev --no-run --quiet
-optimised --no-run --quiet --test model --test simulation
-[ "$tier" = quick ] || dev --no-run --quiet --test torture
+compile() {
+  dev --no-run
+  optimised --no-run --test model --test simulation
+  [ "$tier" = quick ] || dev --no-run --test torture
+}
+
+# Before the columns, which would wait for each other's compiling, and some of which measure time.
+hack/require.sh rust c go setsid flock
+echo 'compiling the tests, and building the programs that they run' >&2
+build tests compile
+build programs hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 \
+  libfaketime toxiproxy-server
+wait_for_builds
 
 set -m
 waits & columns+=($!)

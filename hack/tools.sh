@@ -1,51 +1,57 @@
 #!/usr/bin/env bash
-# The programs that the tests, the demo and the benchmarks run, built from the Go modules pinned in hack/tools/. Some come from
-# Debian: consul-1.8, which is too old for that, libfaketime, a library by which a test sets a program's clock, and node-root, a
-# directory with what a real node needs: containerd, runc, CNI's plugins, iptables, conntrack, busybox.
+# The programs that the tests, the demo and the benchmarks run, built from the Go modules that hack/tools/ pins. Three come from Debian:
+# consul-1.8, which is too old to build; libfaketime, a library that sets a program's clock; and node-root, a directory with what a
+# real node needs: containerd, runc, CNI's plugins, iptables, conntrack, busybox.
 #
 #   hack/tools.sh NAME...     makes sure that each exists; prints its path, a line each
 #
-# Looked for, in this order: the path in the environment variable of its name (kube-apiserver: KUBE_APISERVER, consul-1.8:
-# CONSUL_1_8), a program on the PATH with the pinned version, the cache. Built into ${LICTOR_CACHE:-~/.cache/lictor}/tools/, one
-# directory for each state of go.sum, outside of the work tree: a fresh clone builds nothing again.
+# Each is looked for in this order: the path in the environment variable of its name (kube-apiserver: KUBE_APISERVER, consul-1.8:
+# CONSUL_1_8), a program of the pinned version on the PATH, the cache. A missing one is built into
+# ${LICTOR_CACHE:-~/.cache/lictor}/tools/, with a directory for each state of go.sum. This is outside of the work tree, so a fresh clone
+# builds nothing again. The output of a build is in logs/ there.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}/tools
+# shellcheck disable=SC2034  # hack/progress.sh uses it
+build_logs=$cache/logs
 
-# The module under hack/tools/, the package, how it is asked for its version, and about how long its first build takes on two
-# cores: the later programs of a module share most of the first one's work.
+# shellcheck source=hack/progress.sh
+. "$here/progress.sh"
+
+# The module under hack/tools/, the package, how to ask it for its version, and about how many seconds its first build takes on two
+# cores. The programs of a module share most of the work of the first one.
 describe() {
   case $1 in
-    etcd)                    echo "etcd       go.etcd.io/etcd/server/v3                  --version          1min" ;;
-    kube-apiserver)          echo "kubernetes k8s.io/kubernetes/cmd/kube-apiserver          --version          4min" ;;
-    kube-controller-manager) echo "kubernetes k8s.io/kubernetes/cmd/kube-controller-manager --version          1min" ;;
-    kube-scheduler)          echo "kubernetes k8s.io/kubernetes/cmd/kube-scheduler          --version          10s" ;;
+    etcd)                    echo "etcd       go.etcd.io/etcd/server/v3                  --version          60" ;;
+    kube-apiserver)          echo "kubernetes k8s.io/kubernetes/cmd/kube-apiserver          --version          240" ;;
+    kube-controller-manager) echo "kubernetes k8s.io/kubernetes/cmd/kube-controller-manager --version          60" ;;
+    kube-scheduler)          echo "kubernetes k8s.io/kubernetes/cmd/kube-scheduler          --version          10" ;;
     # The oldest Kubernetes that is supported.
-    kube-apiserver-1.33)          echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-apiserver          --version 4min" ;;
-    kube-controller-manager-1.33) echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-controller-manager --version 1min" ;;
-    kube-scheduler-1.33)          echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-scheduler          --version 10s" ;;
-    kubectl)                 echo "kubernetes k8s.io/kubernetes/cmd/kubectl                 version,--client   40s" ;;
-    kubelet)                 echo "kubernetes k8s.io/kubernetes/cmd/kubelet                 --version          20s" ;;
-    kube-proxy)              echo "kubernetes k8s.io/kubernetes/cmd/kube-proxy              --version          10s" ;;
-    node-root)               echo "debian-node -                                           -                  20s" ;;
-    helm)                    echo "helm       helm.sh/helm/v4/cmd/helm                   version,--short    2min" ;;
-    kwok)                    echo "kwok       sigs.k8s.io/kwok/cmd/kwok                  --version          80s" ;;
-    kwokctl)                 echo "kwok       sigs.k8s.io/kwok/cmd/kwokctl               --version          10s" ;;
-    consul)                  echo "consul     github.com/hashicorp/consul                   version            4min" ;;
-    consul-1.8)              echo "debian     consul                                        version            10s" ;;
-    libfaketime)             echo "debian-libfaketime libfaketime                          version            10s" ;;
-    toxiproxy-server)        echo "toxiproxy  github.com/Shopify/toxiproxy/v2/cmd/server --version          10s" ;;
-    buildah)                 echo "buildah    github.com/containers/buildah/cmd/buildah     --version          2min" ;;
-    actionlint)              echo "actionlint github.com/rhysd/actionlint/cmd/actionlint    -version           30s" ;;
-    krew)                    echo "krew       sigs.k8s.io/krew/cmd/krew                     version            1min" ;;
-    validate-krew-manifest)  echo "krew       sigs.k8s.io/krew/cmd/validate-krew-manifest   version            10s" ;;
-    jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10s" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here; there are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest jv" >&2; return 1 ;;
+    kube-apiserver-1.33)          echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-apiserver          --version 240" ;;
+    kube-controller-manager-1.33) echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-controller-manager --version 60" ;;
+    kube-scheduler-1.33)          echo "kubernetes-1.33 k8s.io/kubernetes/cmd/kube-scheduler          --version 10" ;;
+    kubectl)                 echo "kubernetes k8s.io/kubernetes/cmd/kubectl                 version,--client   40" ;;
+    kubelet)                 echo "kubernetes k8s.io/kubernetes/cmd/kubelet                 --version          20" ;;
+    kube-proxy)              echo "kubernetes k8s.io/kubernetes/cmd/kube-proxy              --version          10" ;;
+    node-root)               echo "debian-node -                                           -                  20" ;;
+    helm)                    echo "helm       helm.sh/helm/v4/cmd/helm                   version,--short    120" ;;
+    kwok)                    echo "kwok       sigs.k8s.io/kwok/cmd/kwok                  --version          80" ;;
+    kwokctl)                 echo "kwok       sigs.k8s.io/kwok/cmd/kwokctl               --version          10" ;;
+    consul)                  echo "consul     github.com/hashicorp/consul                   version            240" ;;
+    consul-1.8)              echo "debian     consul                                        version            10" ;;
+    libfaketime)             echo "debian-libfaketime libfaketime                          version            10" ;;
+    toxiproxy-server)        echo "toxiproxy  github.com/Shopify/toxiproxy/v2/cmd/server --version          10" ;;
+    buildah)                 echo "buildah    github.com/containers/buildah/cmd/buildah     --version          120" ;;
+    actionlint)              echo "actionlint github.com/rhysd/actionlint/cmd/actionlint    -version           30" ;;
+    krew)                    echo "krew       sigs.k8s.io/krew/cmd/krew                     version            60" ;;
+    validate-krew-manifest)  echo "krew       sigs.k8s.io/krew/cmd/validate-krew-manifest   version            10" ;;
+    jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest jv" >&2; return 1 ;;
   esac
 }
 
-# The version that go.mod pins for the module of a package.
+# Prints the version that go.mod pins for the module of a package.
 pinned() {
   local directory=$1 module
   case $directory in
@@ -66,7 +72,7 @@ pinned() {
   sed -nE "s#^(require)?[[:space:]]*$module (v[^ ]+).*#\2#p" "$here/tools/$directory/go.mod"
 }
 
-# The release of Debian that this machine has.
+# Prints the release of Debian that this machine has.
 codename() { sed -nE 's/^VERSION_CODENAME=//p' /etc/os-release; }
 
 # A program on the PATH counts only if it names the pinned version itself.
@@ -77,12 +83,10 @@ on_path() {
   "$found" ${flags//,/ } 2>/dev/null | grep -qE "(^|[^0-9.])${version#v}([^0-9.-]|\$)" && echo "$found"
 }
 
-build() {
-  local name=$1 directory=$2 package=$3 version=$4 estimate=$5 target=$6 flags="-s -w" cgo=0 tags=''
-  command -v go >/dev/null || {
-    echo "hack/tools.sh: Go is missing, and $name $version is built with it: install Go 1.26 or newer, or name a binary in $(variable "$name")" >&2
-    return 1
-  }
+# Builds programs of one module, all by one call of go: while it links one, it compiles the others.
+compile() {
+  local directory=$1 version=$2 flags="-s -w" cgo=0 tags='' new name packages=()
+  shift 2
   if [[ $directory = kubernetes* ]]; then
     local numbers=${version#v} at=k8s.io/component-base/version
     flags="$flags -X $at.gitVersion=$version -X $at.gitMajor=${numbers%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$numbers")"
@@ -93,16 +97,28 @@ build() {
   elif [ "$directory" = toxiproxy ]; then
     flags="$flags -X github.com/Shopify/toxiproxy/v2.Version=${version#v}"
   elif [ "$directory" = buildah ]; then
-    # What enters namespaces is written in C; all else that is in C is left out.
+    # The part that enters namespaces is written in C. All other C is left out.
     cgo=1 tags=containers_image_openpgp,exclude_graphdriver_btrfs
   fi
-  echo "building $name $version (once; about $estimate on two cores)" >&2
-  mkdir -p "$(dirname "$target")"
-  (cd "$here/tools/$directory" && CGO_ENABLED=$cgo go build -trimpath -tags "$tags" -ldflags "$flags" -o "$target.$$" "$package" >&2)
-  mv "$target.$$" "$target"
+  new=$(mktemp -d "$cache/.new.XXXXXX")
+  trap 'rm -rf "$new"' EXIT
+  trap 'exit 143' TERM
+  for name in "$@"; do look_up "$name" && packages+=("$package"); done
+  cd "$here/tools/$directory"
+  if [ $# = 1 ]; then
+    CGO_ENABLED=$cgo go build -v -trimpath -tags "$tags" -ldflags "$flags" -o "$new/$1" "${packages[@]}"
+  else
+    CGO_ENABLED=$cgo go build -v -trimpath -tags "$tags" -ldflags "$flags" -o "$new/" "${packages[@]}"
+  fi
+  for name in "$@"; do
+    look_up "$name"
+    mkdir -p "${target%/*}"
+    # Go names several programs itself, by their packages.
+    if [ $# = 1 ]; then mv "$new/$name" "$target"; else mv "$new/${package##*/}" "$target"; fi
+  done
 }
 
-# Consul 1.8 is the oldest that the tests run against: Go's proxy resolves none of its time, and Debian 11 ships it.
+# Consul 1.8 is the oldest version that the tests use. Go's proxy does not have the modules of its time, and Debian 11 ships it.
 unpack() {
   local name=$1 package=$2 version=$3 target=$4 file=bin/consul
   [ "$package" != libfaketime ] || file='lib/*/faketime/libfaketime.so.1'
@@ -117,8 +133,8 @@ unpack() {
   )
 }
 
-# What a real node runs beside Kubernetes' own programs, and the libraries that these need, from the machine's own release: a tree
-# with usr/bin, usr/sbin, usr/lib. The C library is the machine's.
+# What a real node runs beside Kubernetes' own programs, with the libraries that these need, from the machine's own release of Debian: a
+# tree with usr/bin, usr/sbin, usr/lib. The C library is the machine's.
 unpack_node() {
   local target=$1 package program
   (
@@ -130,11 +146,11 @@ unpack_node() {
     for package in cache/archives/*.deb; do
       [[ ${package##*/} =~ ^(libc6|libcrypt1|libgcc-s1|gcc-[0-9]+-base|libc-bin)_ ]] || dpkg-deb -x "$package" unpacked
     done
-    # Where the release still has both, /lib and /usr/lib are one on the machine.
+    # A release may still have both /lib and /usr/lib, which are one on the machine.
     for package in bin sbin lib; do
       [ ! -d "unpacked/$package" ] || { mkdir -p "unpacked/usr/$package"; cp -a "unpacked/$package/." "unpacked/usr/$package/"; }
     done
-    # Links that the packages make when they are installed.
+    # The packages create these links when they are installed.
     for program in {iptables,ip6tables}{,-save,-restore}; do
       [ -e "unpacked/usr/sbin/$program" ] || ln -s xtables-nft-multi "unpacked/usr/sbin/$program"
     done
@@ -143,22 +159,15 @@ unpack_node() {
   )
 }
 
-# Goes to a directory that is removed when the present subshell ends, with apt.conf and the lists of a release of Debian. They are
-# apart from those of the system, which stay as they are. apt checks the signature over the lists, and by them the packages.
+# Changes to a directory with apt.conf and the package lists of a release of Debian, which is removed when the present subshell ends.
+# The system's own lists stay as they are. apt checks the signature over the lists, and by them the packages.
 debian() {
-  local name=$1 release=$2 program uri
-  for program in apt-get dpkg-deb; do
-    command -v "$program" >/dev/null || {
-      echo "hack/tools.sh: $program is missing, and $name comes from Debian ($release): name one in $(variable "$name")" >&2
-      return 1
-    }
-  done
-  echo "fetching $name from Debian ($release; once)" >&2
+  local name=$1 release=$2 uri
   directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-tools.XXXXXX")
   trap 'rm -rf "$directory"' EXIT
   cd "$directory"
   mkdir -p lists/partial cache/archives/partial
-  # The mirror that the machine uses itself, as apt understands its sources.
+  # The mirror that the machine itself uses, as apt reads its sources.
   uri=$(apt-get -o Dir::State::Lists="$directory/none" --print-uris update | sed -nE "s#^'(.*/debian(/[0-9TZ]+)?)/dists/.*#\\1#p" | sed -n 1p)
   [ -n "$uri" ] || {
     echo "hack/tools.sh: this machine has no Debian mirror among its apt sources: name a $name of your own in $(variable "$name")" >&2
@@ -184,33 +193,79 @@ END
 
 variable() { tr 'a-z.-' 'A-Z__' <<<"$1"; }
 
-locate() {
-  local name=$1 given directory package flags estimate version target described make
-  given=$(variable "$name")
-  if [ -n "${!given:-}" ]; then
-    [ -x "${!given}" ] || { echo "hack/tools.sh: $given names '${!given}', which is no program" >&2; return 1; }
-    echo "${!given}"; return
-  fi
-  described=$(describe "$name")
+# Sets $directory, $package, $version, $estimate and $target for a program, and $found to its path, or to nothing if it is missing.
+look_up() {
+  local name=$1 given described flags
+  found='' given=$(variable "$name")
+  described=$(describe "$name") || return
   read -r directory package flags estimate <<<"$described"
+  if [ -n "${!given:-}" ]; then
+    [ -x "${!given}" ] || { echo "hack/tools.sh: $given names '${!given}', which is not a program" >&2; return 1; }
+    found=${!given}
+    return
+  fi
   version=$(pinned "$directory")
-  [ "$directory" = debian-node ] || ! on_path "$name" "$version" "$flags" || return 0
-  if [ "$directory" = debian-node ]; then
-    target=$cache/debian-node-$version/root
-    make=(unpack_node "$target")
-  elif [[ $directory = debian* ]]; then
-    target=$cache/$directory-$version/$name
-    make=(unpack "$name" "$package" "$version" "$target")
-  else
-    target=$cache/$directory-$(cat "$here/tools/$directory/"go.{mod,sum} | sha256sum | cut -c1-16)/$name
-    make=(build "$name" "$directory" "$package" "$version" "$estimate" "$target")
-  fi
-  if [ ! -x "$target" ]; then
-    mkdir -p "$cache"
-    (flock 9; [ -x "$target" ] || "${make[@]}") 9>"$cache/.lock"
-  fi
-  echo "$target"
+  case $directory in
+    debian-node) target=$cache/debian-node-$version/root ;;
+    debian*) target=$cache/$directory-$version/$name ;;
+    *) target=$cache/$directory-$(cat "$here/tools/$directory/"go.{mod,sum} | sha256sum | cut -c1-16)/$name ;;
+  esac
+  [ "$directory" = debian-node ] || found=$(on_path "$name" "$version" "$flags") || found=''
+  [ -n "$found" ] || [ ! -x "$target" ] || found=$target
 }
 
-[ $# -gt 0 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
-for name in "$@"; do locate "$name"; done
+# Builds what is missing, module by module.
+make_missing() {
+  local name directory package version estimate target found part=0 seconds told order=()
+  declare -A names=() needs=()
+  for name in "$@"; do
+    look_up "$name"
+    [ -z "$found" ] || continue
+    [ -n "${names[$directory]:-}" ] || order+=("$directory")
+    names[$directory]+=" $name"
+    if [[ $directory = debian* ]]; then needs[debian]=1; else needs[go]=1; fi
+    [ "$directory" != buildah ] || needs[c]=1
+  done
+  [ "${#order[@]}" != 0 ] || return 0
+  "$here/require.sh" "${!needs[@]}"
+  for directory in "${order[@]}"; do
+    seconds=0 part=$((part + 1))
+    for name in ${names[$directory]}; do
+      look_up "$name"
+      seconds=$((seconds + estimate))
+    done
+    if [ "$seconds" -lt 90 ]; then told="$seconds s"; else told="$(((seconds + 30) / 60)) min"; fi
+    case $directory in
+      debian*) printf 'fetching %s from Debian, %s of %s (once)\n' "$name" "$part" "${#order[@]}" >&2 ;;
+      *) printf 'building %s %s, %s of %s (once; about %s on two cores):%s\n' "$directory" "$version" "$part" "${#order[@]}" "$told" "${names[$directory]}" >&2 ;;
+    esac
+    # shellcheck disable=SC2086  # the names are several words
+    case $directory in
+      debian-node) build "$name" unpack_node "$target" ;;
+      debian*) build "$name" unpack "$name" "$package" "$version" "$target" ;;
+      *) build "$directory" compile "$directory" "$version" ${names[$directory]} ;;
+    esac
+    wait_for_builds
+  done
+}
+
+[ $# -gt 0 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+trap stop_builds EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+missing=''
+for name in "$@"; do
+  look_up "$name"
+  [ -n "$found" ] || missing=1
+done
+if [ -n "$missing" ]; then
+  mkdir -p "$cache"
+  exec {lock}>"$cache/.lock"
+  flock --nonblock "$lock" || { echo 'waiting for another hack/tools.sh' >&2; flock "$lock"; }
+  make_missing "$@"
+  exec {lock}>&-
+fi
+for name in "$@"; do
+  look_up "$name"
+  echo "$found"
+done

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Toxiproxy, which stands between two programs and spoils their connection, for the tests.
+# Toxiproxy, a proxy between two programs that disturbs their connection, for the tests.
 #
-#   hack/toxiproxy.sh hold [NAME]     starts it, prints where it is when it answers, and ends it when its standard input ends
+#   hack/toxiproxy.sh hold [NAME]     starts it, prints its addresses when it answers, and ends it when its standard input ends
 #
-# What it prints is a line TOXIPROXY=127.0.0.1:PORT, its API, and a line TOXIPROXY_LISTEN=…, 19 addresses in a row that proxies
-# may have: nobody else takes these ports meanwhile. Several may run side by side.
+# It prints a line TOXIPROXY=127.0.0.1:PORT, its API, and a line TOXIPROXY_LISTEN=…, 19 consecutive addresses for proxies, which no
+# other program takes meanwhile. Several can run side by side.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

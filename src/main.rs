@@ -1,4 +1,4 @@
-//! `lictor`: reads the command line, and runs it.
+//! `lictor`: reads the command line and runs it.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use lictor::cli::Cli;
 
 fn main() -> ExitCode {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
-        eprintln!("lictor: the cryptography is set up already");
+        eprintln!("lictor: a cryptography provider is installed already");
         return ExitCode::FAILURE;
     }
     match Cli::parse().run() {

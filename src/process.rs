@@ -1,4 +1,4 @@
-//! The process that a task belongs to: its clocks, and its tasks. There is one, but in simulations, which run several in one.
+//! The process of a task: its clocks and its tasks. There is one process, except in a simulation, which runs several in one.
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
@@ -12,8 +12,8 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 static ORIGIN: LazyLock<Duration> = LazyLock::new(since_boot);
 
-/// How long a task sleeps at most that waits for a moment of the process's clock. The runtime's timers stand still while the machine is
-/// suspended, and that clock does not: what has ended meanwhile is seen so soon after.
+/// The longest sleep of a task that waits for a moment of the process's clock. While the machine is suspended, the runtime's
+/// timers stop and the clock goes on. After a nap at most, the task sees what has ended meanwhile.
 pub const NAP: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
@@ -22,24 +22,24 @@ tokio::task_local! {
 
 /// A simulated process.
 pub trait Process: Send + Sync + 'static {
-    /// Its monotonic clock.
+    /// Returns its monotonic clock.
     fn monotonic(&self) -> Instant;
-    /// Its machine's wall clock.
+    /// Returns its machine's wall clock.
     fn wall(&self) -> Timestamp;
-    /// A task of it was started.
+    /// Notes that one of its tasks was started.
     fn started(&self, task: AbortHandle);
-    /// Whether it is stopped: none of its tasks goes on before the waker is called.
+    /// Returns whether it is stopped. If so, none of its tasks continues before the waker is called.
     fn is_stopped(&self, waker: &Waker) -> bool;
 }
 
-/// The process's monotonic clock. It goes on while the machine is suspended, where the system has such a clock: what is held in a
-/// store goes on to end, too.
+/// Returns the process's monotonic clock. Where the system has such a clock, it goes on while the machine is suspended, because
+/// locks in a store expire meanwhile, too.
 pub fn monotonic() -> Instant {
     let real = || Instant::after_origin(since_boot().saturating_sub(*ORIGIN));
     PROCESS.try_with(|process| process.monotonic()).unwrap_or_else(|_| real())
 }
 
-/// Sleeps for so long, or for a [`NAP`] if that is shorter: who waits looks at the clock again.
+/// Sleeps for this time, or for a [`NAP`] if that is shorter. The caller then reads the clock again.
 pub async fn nap(length: Duration) {
     tokio::time::sleep(length.min(NAP)).await;
 }
@@ -57,12 +57,12 @@ fn since_boot() -> Duration {
     START.elapsed()
 }
 
-/// The machine's wall clock, for people.
+/// Returns the machine's wall clock, for people.
 pub fn wall() -> Timestamp {
     PROCESS.try_with(|process| process.wall()).unwrap_or_else(|_| Timestamp(Wall::now().as_millisecond()))
 }
 
-/// Starts a task of the same process.
+/// Starts a task in the same process.
 pub fn spawn<F>(task: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -112,7 +112,7 @@ mod tests {
             text.split(' ').next().expect("it is the first number").parse().expect("it is a number")
         };
         let (before, now, after) = (uptime(), since_boot().as_secs_f64(), uptime());
-        // The kernel tells hundredths of a second.
+        // The kernel reports hundredths of a second.
         assert!(before - 0.02 <= now && now <= after + 0.02, "{before} {now} {after}");
     }
 

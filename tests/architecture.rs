@@ -1,5 +1,6 @@
 //! The layers are what `src/lib.rs` says: who imports whom, what the core is made of, and who writes pods. And what the documents
-//! tell people to run exists, what they link to, too, the rules of the protocol are cited, and the versions that they name are tested.
+//! tell people to run exists, what they link to, too, the rules of the protocol are cited, the versions that they name are tested, and
+//! they use the words of the glossary.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -331,6 +332,55 @@ fn the_versions_of_kubernetes_are_those_that_are_tested() {
         let pinned = read(&format!("hack/tools/{module}/go.mod"));
         let (_, pinned) = pinned.split_once("k8s.io/kubernetes v").expect("it pins Kubernetes");
         says("docs/install.md", &format!("| {}", pinned.lines().next().expect("a version")));
+    }
+}
+
+/// Words that this project does not use, each with the word to use: docs/glossary.md.
+const UNUSED_WORDS: [(&str, &str); 5] = [
+    ("definition", "CRD"),
+    ("definitions", "CRDs"),
+    ("datacentre", "datacenter"),
+    ("otherwise than", "in another way than"),
+    ("is no key of", "is not a valid key of"),
+];
+
+#[test]
+fn what_people_read_has_the_words_of_the_glossary() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    let crates = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let tops = ["src", "docs", "charts", "README.md", "ARCHITECTURE.md"].map(|name| root().join(name));
+    let mut paths: Vec<PathBuf> = crates.chain(tops).collect();
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        seen += 1;
+        let text = std::fs::read_to_string(&path).unwrap().to_lowercase();
+        for (number, line) in text.lines().enumerate() {
+            for (word, instead) in UNUSED_WORDS.iter().filter(|(word, _)| has_word(line, word)) {
+                wrong.push(format!("{}:{}: write '{instead}' instead of '{word}'", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(seen > 150, "{seen} files were read");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Returns whether a line has a word, or words, that are not a part of a longer one.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    line.match_indices(word)
+        .any(|(at, _)| !is_letter(line[..at].chars().next_back()) && !is_letter(line[at + word.len()..].chars().next()))
+}
+
+#[test]
+fn a_word_is_found_only_as_a_whole() {
+    for line in ["the definitions", "definitions: true", "fn install_definitions()"] {
+        assert!(has_word(line, "definitions"), "{line}");
+    }
+    for line in ["customresourcedefinitions", "a definition", "crds"] {
+        assert!(!has_word(line, "definitions"), "{line}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The command line, as a person meets it: each mistake is one clear line and a status that is not zero.
+//! The command line, as a person uses it: each mistake leads to one clear line and a status that is not zero.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,14 +7,14 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// What a command left behind.
+/// The result of a command.
 struct Ended {
     status: i32,
     stdout: String,
     stderr: String,
 }
 
-/// `lictor` with these arguments, in an environment that knows of no cluster.
+/// Returns a command of `lictor` with these arguments, in an environment without a cluster.
 fn lictor(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lictor"));
     command.args(arguments).env_clear().env("HOME", "/nonexistent").env("RUST_BACKTRACE", "1").stdin(Stdio::null());
@@ -28,7 +28,7 @@ fn run(command: &mut Command) -> Ended {
     Ended { status, stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// It refuses, with one line of its own that has all of `says`.
+/// Checks that it refuses, with one line of its own that has all of `says`.
 fn refuses(command: &mut Command, says: &[&str]) {
     let ended = run(command);
     assert_eq!(ended.status, 1, "{}", ended.stderr);
@@ -40,7 +40,7 @@ fn refuses(command: &mut Command, says: &[&str]) {
     assert_eq!(ended.stdout, "");
 }
 
-/// clap refuses, and the first line has all of `says`.
+/// Checks that clap refuses, and that the first line has all of `says`.
 fn is_misused(command: &mut Command, says: &[&str]) {
     let ended = run(command);
     assert_eq!(ended.status, 2, "{}", ended.stderr);
@@ -52,7 +52,7 @@ fn is_misused(command: &mut Command, says: &[&str]) {
     assert_eq!(ended.stdout, "");
 }
 
-/// A file of this test alone, which goes with it.
+/// A file of this test. It is deleted with the test.
 struct File(PathBuf);
 
 impl File {
@@ -62,7 +62,7 @@ impl File {
         Self(path)
     }
 
-    /// A kubeconfig of a server that does not answer.
+    /// Makes a kubeconfig of a server that does not answer.
     fn kubeconfig(name: &str) -> Self {
         let parts = [
             r#"{"apiVersion": "v1", "kind": "Config", "current-context": "x","#,
@@ -231,7 +231,7 @@ fn logs_are_as_the_environment_says_and_the_command_line_wins() {
 }
 
 #[test]
-fn the_definitions_are_those_in_the_repository() {
+fn the_crds_are_those_in_the_repository() {
     let ended = run(&mut lictor(&["crd"]));
     let file = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml"));
     assert_eq!(ended.status, 0);

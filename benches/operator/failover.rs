@@ -20,7 +20,7 @@ use crate::world::World;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Runs before those that count: the first handover of an operator in a group does more, see "late writers" in the design.
+/// The number of runs before those that count: an operator's first handover in a group does more (H4 in docs/protocol.md).
 const WARM_UP: u32 = 3;
 const NAMESPACE: &str = "failover";
 const APP: &str = "web";
@@ -30,17 +30,17 @@ const CLASS: &str = "consul";
 enum Cause {
     /// The leader's pod is deleted, and terminates slowly.
     Deletion,
-    /// The leader's condition Ready turns false.
+    /// The leader's condition Ready becomes false.
     Unready,
 }
 
-/// When what was seen.
+/// The times at which each change was seen.
 struct Seen {
     cause: Instant,
     record: Instant,
     demotion: Instant,
     promotion: Instant,
-    /// What the operator itself tells.
+    /// The operator's own measurement.
     own: f64,
 }
 
@@ -55,9 +55,9 @@ struct Figures {
     floor_record: Sample,
     floor_demotion: Sample,
     floor_promotion: Sample,
-    /// How many runs began beside a busy neighbour.
+    /// The number of runs that began beside a busy process.
     disturbed: u32,
-    /// In the order of the runs, each with its floor.
+    /// The runs in order, each with its floor.
     runs: Vec<(f64, f64)>,
 }
 
@@ -132,21 +132,21 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Waits until all is labelled and told; returns the leader.
+    /// Waits until everything is labelled and reported. Returns the leader.
     async fn settle(&mut self) -> anyhow::Result<String> {
         let settled = |observer: &Observer| settled(observer).is_some();
         self.observer.until("the group has settled", PATIENCE, settled).await?;
         settled_leader(&self.observer)
     }
 
-    /// One failover; the group has settled again afterwards.
+    /// Makes one failover, and waits until the group has settled again.
     async fn fail(&mut self, cause: Cause) -> anyhow::Result<Seen> {
         let leader = settled_leader(&self.observer)?;
         let (pods, observer) = (self.pods.clone(), &mut self.observer);
         let (asked, seen) = tokio::join!(bring_about(&pods, &leader, cause), watch(observer, &leader, cause));
         asked?;
         let mut seen = seen?;
-        // It is told before the group is changed again: afterwards the status counts anew.
+        // The status has to be complete before the group changes again, because it counts again afterwards.
         let told = |status: &LeaderElectionStatus| {
             let entry = status.history.first()?;
             (entry.previous_leader_name.as_deref() == Some(leader.as_str())).then_some(entry.duration_milliseconds)
@@ -204,7 +204,7 @@ async fn watch(observer: &mut Observer, leader: &str, cause: Cause) -> anyhow::R
     };
     let (mut cause, mut record, mut demotion, mut promotion) = (None, None, None, None);
     let lease: Id = (NAMESPACE.into(), APP.into());
-    // Records and pods come by two connections, so the order among them is not certain: the record may be seen before the cause.
+    // Records and pods come over two connections, so their order is not certain: the record may be seen before the cause.
     let all = |at: Instant, sight: &Sight| {
         cause = cause.or_else(|| caused(at, sight));
         match sight {
@@ -222,7 +222,7 @@ async fn watch(observer: &mut Observer, leader: &str, cause: Cause) -> anyhow::R
     observer.find("the next leader", PATIENCE, all).await
 }
 
-/// The leader, if every pod is alive and labelled and the status says the same.
+/// Returns the leader, if every pod is alive and labelled and the status says the same.
 fn settled(observer: &Observer) -> Option<&str> {
     let pods: Vec<_> = observer.pods.iter().filter(|((namespace, _), _)| namespace == NAMESPACE).collect();
     if pods.len() != 3 || pods.iter().any(|(_, pod)| pod.deleting || !pod.ready) {

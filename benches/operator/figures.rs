@@ -1,4 +1,4 @@
-//! Figures, and how they are shown.
+//! Figures and their output.
 
 use serde_json::{Value, json};
 
@@ -13,23 +13,23 @@ impl Sample {
         self.0.insert(at, value);
     }
 
-    /// The value that this many percent do not exceed (the nearest rank: always a value that was measured).
+    /// Returns the value that this percentage of values does not exceed (the nearest rank, so always a measured value).
     pub fn percentile(&self, percent: u32) -> f64 {
         let rank = (self.0.len() * percent as usize).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or(f64::NAN)
     }
 
-    /// The median.
+    /// Returns the median.
     pub fn median(&self) -> f64 {
         self.percentile(50)
     }
 
-    /// The greatest value.
+    /// Returns the largest value.
     pub fn greatest(&self) -> f64 {
         self.percentile(100)
     }
 
-    /// All of it.
+    /// Returns all values.
     pub fn to_json(&self) -> Value {
         json!({
             "count": self.0.len(), "min": self.percentile(0), "p50": self.median(), "p90": self.percentile(90),
@@ -60,24 +60,24 @@ struct Row {
 }
 
 impl Row {
-    /// Whether the target is met, if there is one. A value that could not be computed meets none.
+    /// Returns whether the target is met, if there is one. A value that could not be computed meets no target.
     fn met(&self) -> Option<bool> {
         self.limit.map(|limit| self.value <= limit)
     }
 }
 
 impl Report {
-    /// A figure.
+    /// Adds a figure.
     pub fn figure(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
         self.rows.push(Row { what: what.into(), value, unit, limit: None });
     }
 
-    /// A figure that is to be at most `limit`.
+    /// Adds a figure that must be at most `limit`.
     pub fn target(&mut self, what: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
         self.rows.push(Row { what: what.into(), value, unit, limit: Some(limit) });
     }
 
-    /// On standard output, as Markdown.
+    /// Prints the table on the standard output, as Markdown.
     pub fn print(&self) {
         let width = self.rows.iter().map(|row| row.what.chars().count()).max().unwrap_or_default();
         println!("| {:width$} | {:>14} | {:>12} | met    |", "what", "measured", "target");
@@ -90,12 +90,12 @@ impl Report {
         }
     }
 
-    /// What was to be below its target, and was not.
+    /// Returns the figures that missed their targets.
     pub fn missed(&self) -> Vec<&str> {
         self.rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.what.as_str()).collect()
     }
 
-    /// The same as JSON.
+    /// Returns the table as JSON.
     pub fn to_json(&self) -> Value {
         let row = |row: &Row| json!({"what": row.what, "value": row.value, "unit": row.unit, "target": row.limit, "met": row.met()});
         self.rows.iter().map(row).collect()

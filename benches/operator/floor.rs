@@ -1,5 +1,5 @@
-//! What a failover could take at the least: the three writes that it consists of, one after the other, by a client that knows
-//! beforehand what to write, with no watch to wait for and nothing to decide.
+//! The shortest possible failover: its three writes, one after the other, by a client that knows beforehand what to write, with
+//! no watch to wait for and nothing to decide.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::record::Record;
 use crate::world::World;
 
-/// A group of pods, and a record, of which no operator knows anything.
+/// A group of pods and a record that no operator knows.
 pub struct Floor {
     record: Record,
     pods: Api<Pod>,
@@ -35,14 +35,14 @@ pub struct Took {
 }
 
 impl Took {
-    /// From the first request to the last answer.
+    /// Returns the time from the first request to the last answer.
     pub fn total(&self) -> Duration {
         self.record + self.demotion + self.promotion
     }
 }
 
 impl Floor {
-    /// A group with as many pods as the one that is measured, in a namespace that is there.
+    /// Creates a group with as many pods as the measured one, in an existing namespace.
     pub async fn new(world: &World, client: &Client, namespace: &str, record: Record) -> anyhow::Result<Self> {
         let mut candidates = Vec::new();
         for number in 0..3 {
@@ -52,7 +52,7 @@ impl Floor {
         Ok(Self { record, pods: Api::namespaced(client.clone(), namespace), candidates, leader: 0, term: 100 })
     }
 
-    /// Reads the pods as they are now, ready and settled.
+    /// Reads the pods when they are ready and settled.
     pub async fn settle(&mut self) -> anyhow::Result<()> {
         for candidate in &mut self.candidates {
             let pod = self.pods.get(&candidate.name).await?;
@@ -62,7 +62,7 @@ impl Floor {
         Ok(())
     }
 
-    /// The three writes.
+    /// Makes the three writes.
     pub async fn write(&mut self) -> anyhow::Result<Took> {
         self.term += 1;
         let former = self.leader;

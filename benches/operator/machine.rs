@@ -1,4 +1,4 @@
-//! What the machine is like, and what else happens on it.
+//! The machine, and what else runs on it.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::figures::Sample;
 
-/// Cores, memory, kernel, and how fast its storage confirms a small write, which is what etcd waits for.
+/// Describes the machine: cores, memory, kernel, and how fast its storage confirms a small write, which is what etcd waits for.
 pub fn describe() -> anyhow::Result<Value> {
     let memory = fs::read_to_string("/proc/meminfo")?;
     let processors = fs::read_to_string("/proc/cpuinfo")?;
@@ -27,30 +27,30 @@ pub fn describe() -> anyhow::Result<Value> {
     }))
 }
 
-/// The load averages of the last 1, 5 and 15 minutes, and how many threads want to run.
+/// Returns the load averages of the last 1, 5 and 15 minutes, and the number of runnable threads.
 pub fn load() -> anyhow::Result<String> {
     let all = fs::read_to_string("/proc/loadavg")?;
     Ok(all.split(' ').take(4).collect::<Vec<_>>().join(" "))
 }
 
-/// How busy the machine is, all cores together, from one look to the next.
+/// How busy all cores are together, from one reading to the next.
 pub struct Busy {
     worked: f64,
     idle: f64,
 }
 
 impl Busy {
-    /// The first look.
+    /// Takes the first reading.
     pub fn look() -> anyhow::Result<Self> {
         let all = fs::read_to_string("/proc/stat")?;
         let line = all.lines().next().context("no line")?;
         let times: Vec<f64> = line.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>()?;
         let idle = times.iter().skip(3).take(2).sum();
-        // The last two, of guests, are contained in the first two.
+        // The last two, of guests, are part of the first two.
         Ok(Self { worked: times.iter().take(8).sum::<f64>() - idle, idle })
     }
 
-    /// The share of the time since then in which the cores worked, 0 to 1.
+    /// Returns the share of the time since then in which the cores worked, 0 to 1.
     pub fn share(&self) -> anyhow::Result<f64> {
         let now = Self::look()?;
         let (worked, idle) = (now.worked - self.worked, now.idle - self.idle);
@@ -79,15 +79,15 @@ fn sync_times() -> anyhow::Result<Sample> {
 /// What a process has used so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// Processor seconds, in user and in kernel mode.
+    /// The processor seconds, in user and kernel mode.
     pub processor: f64,
-    /// Resident memory, in MiB.
+    /// The resident memory, in MiB.
     pub resident: f64,
-    /// The most of it that there ever was, in MiB.
+    /// The largest resident memory so far, in MiB.
     pub peak: f64,
 }
 
-/// Of a process by its id.
+/// Reads the usage of a process.
 pub fn usage(pid: u32) -> anyhow::Result<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mebibytes = |name: &str| -> anyhow::Result<f64> {
@@ -100,7 +100,7 @@ pub fn usage(pid: u32) -> anyhow::Result<Usage> {
     let rest = stat.rsplit_once(')').context("no name")?.1;
     let ticks =
         |at: usize| -> anyhow::Result<f64> { Ok(rest.split_whitespace().nth(at).context("no value")?.parse()?) };
-    // Linux tells user space hundredths of a second, whatever its own clock.
+    // Linux reports hundredths of a second, whatever its own clock.
     let processor = (ticks(11)? + ticks(12)?) / 100.0;
     Ok(Usage { processor, resident: mebibytes("VmRSS:")?, peak: mebibytes("VmHWM:")? })
 }

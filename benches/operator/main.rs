@@ -1,8 +1,8 @@
-//! What the operator costs and how fast it is, on a real control plane: API server, etcd and controllers are the real ones, nodes
-//! are simulated by kwok, and `lictor run` is the real program as a process of its own. What each figure means, and what it was
-//! where it was taken, is in docs/benchmarks.md. It ends with 1 where a target is missed, after all has been measured.
+//! What the operator costs and how fast it is, in a real control plane: API server, etcd and controllers are real, kwok simulates
+//! the nodes, and `lictor run` is the real program in its own process. docs/benchmarks.md explains each figure, with
+//! measurements. The benchmark exits with 1 if a target is missed, after it has measured everything.
 //!
-//! Each part has a control plane of its own, so that no part sees what another left behind.
+//! Each part has its own control plane, so that no part sees what another left behind.
 
 mod consul;
 mod failover;
@@ -37,23 +37,23 @@ struct Options {
     #[arg(value_enum)]
     parts: Vec<Part>,
 
-    /// Failovers of each kind; also moves of a CronJob to another cluster.
+    /// The number of failovers of each kind, and of moves of a CronJob to another cluster.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
-    /// Elections, of three pods each, for start and idle.
+    /// The number of elections, of three pods each, for start and idle.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     elections: u32,
 
-    /// For how many seconds the idle operator is looked at.
+    /// How many seconds to watch the idle operator.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     idle_seconds: u32,
 
-    /// Hand-overs between two replicas by SIGTERM.
+    /// The number of hand-overs between two replicas by SIGTERM.
     #[arg(long, default_value_t = 5)]
     terminations: u32,
 
-    /// Hand-overs between two replicas by SIGKILL.
+    /// The number of hand-overs between two replicas by SIGKILL.
     #[arg(long, default_value_t = 3)]
     kills: u32,
 
@@ -61,28 +61,28 @@ struct Options {
     #[arg(long, value_enum, default_value_t = Servers::Three)]
     consul: Servers,
 
-    /// For how many seconds Consul is looked at when nothing happens.
+    /// How many seconds to watch Consul when nothing happens.
     #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u32).range(60..))]
     consul_idle_seconds: u32,
 
-    /// Take-overs by another cluster after SIGTERM.
+    /// The number of take-overs by another cluster after SIGTERM.
     #[arg(long, default_value_t = 10)]
     consul_terminations: u32,
 
-    /// Take-overs by another cluster after SIGKILL.
+    /// The number of take-overs by another cluster after SIGKILL.
     #[arg(long, default_value_t = 5)]
     consul_kills: u32,
 
-    /// Moves of a CronJob to another cluster after SIGTERM.
+    /// The number of moves of a CronJob to another cluster after SIGTERM.
     #[arg(long, default_value_t = 20)]
     workload_terminations: u32,
 
-    /// Where the figures go as JSON.
+    /// The file for the figures as JSON.
     #[arg(long, env = "LICTOR_BENCH_JSON", value_name = "FILE",
           default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/operator.json"))]
     json: PathBuf,
 
-    /// `cargo bench` says this to every benchmark.
+    /// `cargo bench` passes this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -93,15 +93,15 @@ enum Part {
     Failover,
     /// What happens when one of two replicas of the operator ends.
     Replicas,
-    /// From nothing to all elections led, then a minute in which nothing happens.
+    /// From nothing until all elections have a leader, then a minute in which nothing happens.
     Scale,
     /// Like failover, with the locks in Consul.
     ConsulFailover,
-    /// What few and many elections ask of Consul when nothing happens.
+    /// The requests of few and many elections to Consul when nothing happens.
     ConsulIdle,
-    /// From the end of all operators of a cluster to another cluster's leader, and the same by `consul lock`.
+    /// From the end of all operators in a cluster to another cluster's leader, and the same by `consul lock`.
     ConsulTakeover,
-    /// From the loss of a cluster to its CronJob resumed in another one.
+    /// From the loss of a cluster until its CronJob is resumed in another one.
     ConsulWorkloads,
 }
 
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
         runtime.block_on(async {
             let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-            // Whatever ends it, all that was started is dropped, and stopped by that.
+            // However it ends, everything that was started is dropped, and that stops it.
             tokio::select! {
                 measured = measure(&options) => measured,
                 _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),

@@ -1,4 +1,4 @@
-//! An independent watcher: a client and connections of its own, and no code that it shares with the operator's watches.
+//! An independent watcher, with its own client and connections. It shares no code with the operator's watches.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -27,14 +27,14 @@ use tokio::time::timeout;
 
 use crate::machine::Busy;
 
-/// Nothing is measured until nothing was written anywhere for this long.
+/// How long nothing must have been written anywhere before a measurement.
 const QUIET: Duration = Duration::from_millis(150);
-/// While this control plane does nothing, who works more than this share of the cores is somebody else.
+/// The share of the cores above which another process must be working, because this control plane does nothing.
 const BUSY: f64 = 0.3;
-/// For how long such a neighbour is waited for before each run. A run that then had to begin beside it is counted as disturbed.
+/// How long to wait for such a process before each run. A run that then begins beside it counts as disturbed.
 const FORBEARANCE: Duration = Duration::from_secs(45);
 
-/// Namespace and name.
+/// A namespace and a name.
 pub type Id = (String, String);
 
 /// What is seen of a pod.
@@ -42,16 +42,16 @@ pub type Id = (String, String);
 pub struct PodSight {
     /// Its label `role`.
     pub role: Option<String>,
-    /// Its condition Ready.
+    /// Whether its condition Ready is true.
     pub ready: bool,
     /// Whether it has a deletionTimestamp.
     pub deleting: bool,
 }
 
-/// What is seen.
+/// A sight: one change that was seen.
 #[derive(Clone, Debug)]
 pub enum Sight {
-    /// A pod; `None`: it is gone.
+    /// A pod. `None` means that it is gone.
     Pod(Id, Option<PodSight>),
     /// The holder of a Lease.
     Lease(Id, Option<String>),
@@ -63,22 +63,22 @@ pub enum Sight {
     CronJob(Id, bool),
     /// Whether a Deployment has the condition Available.
     Deployment(Id, bool),
-    /// Something else was written.
+    /// Another write.
     Other,
 }
 
-/// Sees everything from the moment at which it is made.
+/// Sees everything from its creation on.
 pub struct Observer {
     sights: mpsc::UnboundedReceiver<(Instant, Sight)>,
-    /// The pods as seen last.
+    /// The last sight of each pod.
     pub pods: BTreeMap<Id, PodSight>,
-    /// The elections' status as seen last.
+    /// The last sight of each election's status.
     pub elections: BTreeMap<Id, LeaderElectionStatus>,
-    /// The holders of Leases as seen last.
+    /// The last sight of each Lease's holder.
     pub leases: BTreeMap<Id, Option<String>>,
-    /// Whether CronJobs are suspended, as seen last.
+    /// The last sight of whether each CronJob is suspended.
     pub cron_jobs: BTreeMap<Id, bool>,
-    /// Whether Deployments are available, as seen last.
+    /// The last sight of whether each Deployment is available.
     pub deployments: BTreeMap<Id, bool>,
     _watches: JoinSet<()>,
 }
@@ -110,7 +110,7 @@ impl Observer {
         Self::with_key(client, events, None).await
     }
 
-    /// The same, and a key of Consul.
+    /// Does the same, and watches a key in Consul.
     pub async fn with_key(client: &Client, events: bool, key: Option<(Consul, String)>) -> anyhow::Result<Self> {
         let (sender, sights) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
@@ -125,7 +125,7 @@ impl Observer {
         })
         .await?;
         follow(&mut watches, &sender, Api::all(client.clone()), |lease: &Lease, _| {
-            // The heartbeats of nodes say nothing.
+            // The heartbeats of nodes do not matter here.
             (lease.namespace().as_deref() != Some("kube-node-lease")).then(|| {
                 let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
                 Sight::Lease(id(lease), holder.filter(|holder| !holder.is_empty()))
@@ -138,7 +138,7 @@ impl Observer {
         Self::with_elections(client, key, sender, sights, watches).await
     }
 
-    /// Watches elections, CronJobs and Deployments, and a key of Consul.
+    /// Watches elections, CronJobs and Deployments, and a key in Consul.
     pub async fn of_workloads(client: &Client, key: (Consul, String)) -> anyhow::Result<Self> {
         let (sender, sights) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
@@ -182,7 +182,7 @@ impl Observer {
         })
     }
 
-    /// The next sight, and when it was seen.
+    /// Returns the next sight, and when it was seen.
     pub async fn next(&mut self) -> anyhow::Result<(Instant, Sight)> {
         let (at, sight) = self.sights.recv().await.context("the watches ended")?;
         match &sight {
@@ -197,7 +197,7 @@ impl Observer {
         Ok((at, sight))
     }
 
-    /// The first sight that `fits`, within `patience`.
+    /// Returns the first sight that `fits`, within `patience`.
     pub async fn find<T>(
         &mut self,
         what: &str,
@@ -215,7 +215,7 @@ impl Observer {
         found.await.with_context(|| format!("not within {patience:?}: {what}"))?
     }
 
-    /// Waits until what was seen satisfies a condition.
+    /// Waits until the sights satisfy a condition.
     pub async fn until(&mut self, what: &str, patience: Duration, holds: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
         let found = timeout(patience, async {
             while !holds(self) {
@@ -226,7 +226,7 @@ impl Observer {
         found.await.with_context(|| format!("not within {patience:?}: {what}"))?
     }
 
-    /// Waits until nothing is written and nobody else keeps the cores busy; returns whether that became so.
+    /// Waits until nothing is written and no other process keeps the cores busy. Returns whether that happened.
     pub async fn calm(&mut self) -> anyhow::Result<bool> {
         let end = Instant::now() + FORBEARANCE;
         loop {
@@ -248,7 +248,7 @@ impl Observer {
     }
 }
 
-/// Tells of each change of a key, for as long as somebody listens.
+/// Reports each change of a key, for as long as somebody listens.
 async fn follow_key(sender: mpsc::UnboundedSender<(Instant, Sight)>, consul: Consul, key: String) {
     let (mut index, mut last) = (0, None);
     while !sender.is_closed() {
@@ -310,7 +310,7 @@ where
                         version = bookmark.metadata.resource_version;
                         continue;
                     }
-                    // It lost its place: whoever waits is told by the end of the sights.
+                    // The watch is broken. Whoever waits sees the end of the sights.
                     WatchEvent::Error(_) => return,
                 };
                 if let Some(newer) = object.resource_version() {

@@ -1,4 +1,4 @@
-//! A record of which no operator knows anything, and the one write that hands it over.
+//! A record that no operator knows, and the one write that hands it over.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Where it is, and how it is written.
+/// The place of the record, and how to write it.
 pub enum Record {
     /// A Lease.
     Lease { leases: Api<Lease>, lease: Value, version: String },
-    /// A key of Consul, held by a session.
+    /// A key in Consul, held by a session.
     Key { client: lictor_consul::Client, session: String, content: Value, index: u64 },
 }
 
@@ -24,16 +24,16 @@ pub enum Record {
 const KEY: &str = "floor/web";
 
 impl Record {
-    /// A Lease with what `like` has.
+    /// Creates a Lease with the content of `like`.
     pub async fn lease(world: &World, client: &Client, namespace: &str, like: &Lease) -> anyhow::Result<Self> {
-        // An owner of its own, which exists: the garbage collector would take the Lease away otherwise.
+        // It has an existing owner of its own, because the garbage collector would delete it otherwise.
         let owners: Api<ConfigMap> = Api::namespaced(world.client.clone(), namespace);
         let owner = serde_json::from_value(json!({"metadata": {"name": "web"}}))?;
         let owner = owners.create(&PostParams::default(), &owner).await?;
         let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
         let lease = json!({
             "metadata": {
-                // The label by which the operator knows its own is the one thing that differs.
+                // Only the label by which the operator knows its own Leases differs.
                 "labels": {"app.kubernetes.io/managed-by": "nobody"},
                 "annotations": like.annotations(),
                 "ownerReferences": [{
@@ -49,11 +49,11 @@ impl Record {
         Ok(Self::Lease { leases, lease, version })
     }
 
-    /// A key with what the key `like` has.
+    /// Creates a key with the content of the key `like`.
     pub async fn key(client: lictor_consul::Client, like: &str) -> anyhow::Result<Self> {
         let like = client.read_key(like).await?.context("the lock is there")?;
         let content = serde_json::from_slice(&like.value).context("the lock's record is JSON")?;
-        // So long that it need not be renewed.
+        // The TTL is so long that no renewal is needed.
         let ttl = Duration::from_secs(24 * 3600);
         let lock_delay = Duration::ZERO;
         let session = NewSession { name: "floor".into(), bound: Bound::Agent, ttl, lock_delay };
@@ -63,7 +63,7 @@ impl Record {
         Ok(Self::Key { client, session, content, index })
     }
 
-    /// The write.
+    /// Writes the record.
     pub async fn write(&mut self, holder: &str, term: i64) -> anyhow::Result<()> {
         match self {
             Self::Lease { leases, lease, version } => {

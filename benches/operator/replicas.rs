@@ -1,5 +1,5 @@
-//! What happens when one of two replicas of the operator ends: for how long nobody acts, and how long a leader that is lost at
-//! that very moment waits for its successor.
+//! The end of one of two replicas of the operator: how long no replica acts, and how long a leader that is lost at that moment
+//! waits for its successor.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = "replicas";
 const APP: &str = "web";
 
-/// How long after the signal.
+/// Times after the signal.
 struct HandOver {
     holder: f64,
     failover: f64,
 }
 
-/// Measures as many hand-overs of each kind.
+/// Measures this many hand-overs of each kind.
 pub async fn measure(terminations: u32, kills: u32, report: &mut Report) -> anyhow::Result<Value> {
     let world = World::start("replicas").await?;
     let mut observer = Observer::start(&world.another_client().await, false).await?;
@@ -50,7 +50,7 @@ pub async fn measure(terminations: u32, kills: u32, report: &mut Report) -> anyh
             );
             holders.push(seen.holder);
             failovers.push(seen.failover);
-            // The one that ended is waited for, or reaped.
+            // The replica that ended is awaited, or reaped.
             acting = standby;
             let deleted: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
             deleted.delete(&leader, &DeleteParams::default().grace_period(0)).await?;
@@ -76,7 +76,7 @@ async fn ready(operator: &Operator) {
     .await;
 }
 
-/// Waits until one of three pods leads; returns which.
+/// Waits until one of three pods leads. Returns it.
 async fn settle(observer: &mut Observer) -> anyhow::Result<String> {
     let leader = |observer: &Observer| {
         let pods: Vec<_> = observer.pods.iter().filter(|((namespace, _), _)| namespace == NAMESPACE).collect();

@@ -1,4 +1,4 @@
-//! Many elections: how long until all are led when an operator comes, and what it costs when nothing happens.
+//! Many elections: how long until all have a leader after an operator starts, and what they cost when nothing happens.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,14 +15,14 @@ use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(900);
 const NAMESPACES: u32 = 4;
-/// The operator's own Lease is renewed every 5 s: when nothing was seen for this long, nothing but that is under way.
+/// The quiet time after which only the renewals of the operator's own Lease, every 5 s, can be under way.
 const SETTLED: Duration = Duration::from_secs(3);
-/// The target for memory is that of a thousand elections.
+/// The number of elections that the target for memory is for.
 const LARGEST_WITH_MEMORY_TARGET: u32 = 1000;
-/// Pods of each election.
+/// The number of pods of each election.
 const PODS: usize = 3;
 
-/// Measures with that many elections.
+/// Measures with this many elections.
 pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> anyhow::Result<Value> {
     let world = World::start("scale").await?;
     namespaces(&world).await?;
@@ -39,7 +39,6 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     observer.quiet(Duration::from_secs(1)).await?;
     eprintln!("scale: {elections} elections of {PODS} ready pods each, load {}", machine::load()?);
 
-    // Start.
     let before = world.requests().await?;
     let start = Instant::now();
     let mut operator = world.operator();
@@ -56,7 +55,6 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     report.figure("start: reads for each election", (requests.but_watches() - requests.writes()) / each, "");
     report.figure("start: resident memory, peak", peak.peak, "MiB");
 
-    // Idle.
     eprintln!("scale: it is looked at for {idle_seconds} s");
     let period = Duration::from_secs(idle_seconds.into());
     let (before, used, since) = (world.requests().await?, machine::usage(operator.pid())?, Instant::now());
@@ -80,7 +78,7 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     let processor = (using.processor - used.processor) / elapsed * 100.0;
     let minute = |count: f64| count * 60.0 / elapsed;
     let other = after.but_watches() - after.of("own-lease-write");
-    // Its Lease is renewed every third of its 15 s; the period may begin just before one.
+    // Its Lease is renewed every third of its 15 s. The period may begin just before a renewal.
     let renewals = (elapsed / 5.0).floor() + 1.0;
     report.target("idle: renewals of the operator's own lease", after.of("own-lease-write"), "", renewals);
     report.target("idle: all other requests but watches", other, "", 0.0);
@@ -92,7 +90,7 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     }
     report.target("idle: processor, of one core", processor, "%", 2.0);
 
-    // Start once more, with everything in place.
+    // Start again, with everything in place.
     operator.stop().await;
     drop(operator);
     observer.quiet(SETTLED).await?;
@@ -124,7 +122,7 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     }))
 }
 
-/// Makes the namespaces of [`populate`].
+/// Creates the namespaces of [`populate`].
 pub async fn namespaces(world: &World) -> anyhow::Result<()> {
     for number in 0..NAMESPACES {
         world.namespace(&namespace(number)).await?;
@@ -132,7 +130,7 @@ pub async fn namespaces(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes these elections, with their pods.
+/// Creates these elections, with their pods.
 pub async fn populate(world: &World, elections: Range<u32>, class: Option<&str>) -> anyhow::Result<()> {
     stream::iter(elections)
         .map(|number| async move {
@@ -152,7 +150,7 @@ fn namespace(number: u32) -> String {
     format!("scale-{}", number % NAMESPACES)
 }
 
-/// Seconds until all pods are labelled, and until all statuses are written.
+/// Returns the seconds until all pods are labelled, and until all statuses are written.
 async fn start_up(observer: &mut Observer, elections: usize, start: Instant) -> anyhow::Result<(f64, f64)> {
     let mut labelled: BTreeMap<(String, String), [u32; 2]> = BTreeMap::new();
     let mut roles: BTreeMap<(String, String), String> = BTreeMap::new();

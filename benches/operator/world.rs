@@ -1,4 +1,4 @@
-//! A control plane for one part, in which the API server counts the operator's requests apart from all others.
+//! A control plane for one part, whose API server counts the operator's requests separately.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 /// The namespace of the operator and of its own Lease.
 pub const SYSTEM: &str = "lictor-system";
-/// The name of the operator's own Lease.
+/// Returns the name of the operator's own Lease.
 pub fn own_lease() -> String {
     lictor::api::DEFAULT_CONTROLLER.replace('/', "-")
 }
@@ -29,7 +29,8 @@ struct Flow {
     namespace: &'static str,
 }
 
-/// The operator's requests by kind. Each kind is a FlowSchema, because the API server counts by those; the first that fits counts.
+/// The operator's requests by kind. Each kind is a FlowSchema, because the API server counts by those. The first one that fits
+/// counts.
 const FLOWS: [Flow; 14] = [
     Flow { kind: "watch", verbs: &["watch"], groups: &["*"], resources: &["*"], namespace: "*" },
     Flow {
@@ -108,55 +109,55 @@ const WRITES: [&str; 7] = [
 pub struct World {
     cluster: Cluster,
     directory: PathBuf,
-    /// With all rights; not the operator's user.
+    /// A client with all rights. It is not the operator's user.
     pub client: Client,
     /// The names of the simulated nodes.
     pub nodes: Vec<String>,
 }
 
-/// How many requests of each kind the operator has made.
+/// The number of requests of each kind that the operator has sent.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(BTreeMap<String, f64>);
 
 impl Requests {
-    /// What came after `before`.
+    /// Returns the requests after `before`.
     pub fn since(&self, before: &Self) -> Self {
         let less = |kind: &String, count: &f64| count - before.0.get(kind).copied().unwrap_or_default();
         Self(self.0.iter().map(|(kind, count)| (kind.clone(), less(kind, count))).collect())
     }
 
-    /// Of one kind.
+    /// Returns the requests of one kind.
     pub fn of(&self, kind: &str) -> f64 {
         self.0.get(kind).copied().unwrap_or_default()
     }
 
-    /// All but watches.
+    /// Returns all requests but watches.
     pub fn but_watches(&self) -> f64 {
         self.0.iter().filter(|(kind, _)| *kind != "watch").map(|(_, count)| count).sum()
     }
 
-    /// Those that write.
+    /// Returns the requests that write.
     pub fn writes(&self) -> f64 {
         WRITES.iter().map(|kind| self.of(kind)).sum()
     }
 
-    /// By kind, where there are any.
+    /// Returns the requests by kind, where there are any.
     pub fn to_json(&self) -> Value {
         self.0.iter().filter(|(_, count)| **count != 0.0).map(|(kind, count)| (kind.clone(), json!(count))).collect()
     }
 }
 
 impl World {
-    /// Makes it.
+    /// Starts it.
     pub async fn start(part: &str) -> anyhow::Result<Self> {
         eprintln!("{part}: a control plane is started");
         let cluster = Cluster::start(&format!("bench-{part}-{}", std::process::id()), 3);
         let directory = std::env::temp_dir().join(format!("lictor-bench-{part}-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
-        // From here on, the directory goes with the world.
+        // From here on, the directory is deleted with the world.
         let client = cluster.client().await;
         let mut world = Self { cluster, directory, client, nodes: Vec::new() };
-        world.cluster.install_definitions();
+        world.cluster.install_crds();
         world.apply(&user())?;
         let token = world.kubectl(&["create", "token", "lictor", "-n", SYSTEM, "--duration=12h"], None)?;
         let kubeconfig = world.kubeconfig();
@@ -170,17 +171,17 @@ impl World {
         Ok(world)
     }
 
-    /// The operator's kubeconfig: a user of its own, by a service account's token.
+    /// Returns the operator's kubeconfig: its own user, with a service account's token.
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
     }
 
-    /// A client as the operator has it: the same user, the same way to connect.
+    /// Makes a client like the operator's, with the same user and the same connection settings.
     pub async fn operators_client(&self) -> anyhow::Result<Client> {
         Ok(lictor::kubernetes::connect(Some(&self.kubeconfig()), Duration::from_secs(5)).await?)
     }
 
-    /// A client of its own, for a watcher.
+    /// Makes another client, for a watcher.
     pub async fn another_client(&self) -> Client {
         self.cluster.client().await
     }
@@ -190,7 +191,7 @@ impl World {
         self.operator_with(&["--lease-namespace", SYSTEM])
     }
 
-    /// Starts one with these arguments.
+    /// Starts an operator with these arguments.
     pub fn operator_with(&self, arguments: &[&str]) -> Operator {
         Operator::start(&self.kubeconfig(), arguments, &[])
     }
@@ -200,7 +201,7 @@ impl World {
         self.kubectl(&["apply", "-f", "-"], Some(&object.to_string())).map(drop)
     }
 
-    /// What the API server has counted of the operator's requests.
+    /// Returns what the API server has counted of the operator's requests.
     pub async fn requests(&self) -> anyhow::Result<Requests> {
         let text = self.client.request_text(http_get("/metrics")?).await?;
         let mut requests = Requests::default();
@@ -214,7 +215,7 @@ impl World {
         Ok(requests)
     }
 
-    /// Makes a namespace in which pods can be made.
+    /// Creates a namespace in which pods can be created.
     pub async fn namespace(&self, name: &str) -> anyhow::Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let object = serde_json::from_value(json!({"metadata": {"name": name}}))?;
@@ -227,7 +228,7 @@ impl World {
         Ok(())
     }
 
-    /// Makes a pod that is ready at once and terminates slowly, on a node that `number` chooses.
+    /// Creates a pod that is ready at once and terminates slowly, on a node that `number` chooses.
     pub async fn pod(&self, namespace: &str, name: &str, app: &str, number: usize) -> anyhow::Result<Pod> {
         let pod = serde_json::from_value(json!({
             "metadata": {
@@ -243,7 +244,7 @@ impl World {
         Ok(pods.create(&PostParams::default(), &pod).await?)
     }
 
-    /// Makes an election among the pods of an app; it has that name. Without a class its lock is a Lease.
+    /// Creates an election with the name of an app, among its pods. Without a class, its lock is a Lease.
     pub async fn elect(&self, namespace: &str, app: &str, class: Option<&str>) -> anyhow::Result<()> {
         let mut election = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": app},
@@ -273,7 +274,7 @@ fn http_get(path: &str) -> anyhow::Result<Request<Vec<u8>>> {
     Ok(Request::get(path).body(Vec::new())?)
 }
 
-/// A service account that may do everything, and the flows in which its requests are counted.
+/// Returns a service account that may do everything, and the flows in which its requests are counted.
 fn user() -> Value {
     let level = "lictor-bench";
     let mut items = vec![

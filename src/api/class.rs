@@ -1,4 +1,4 @@
-//! `ElectionClass`: what an administrator offers, like an `IngressClass`.
+//! `ElectionClass`: where the locks of elections are kept. An administrator writes it, like an `IngressClass`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use super::consul::{ConsulStatus, ConsulStore};
 use super::lenient::lenient;
 
-/// The class of elections that name none, where no class is marked as the default.
+/// The class of an election that names none, if no class is marked as the default.
 pub const BUILT_IN_CLASS: &str = "lease";
 
-/// Marks the class of elections that name none, with the value `true`.
+/// The annotation that marks the default class, with the value `true`.
 pub const DEFAULT_CLASS_ANNOTATION: &str = "lictor.dev/is-default-class";
 
-/// The `spec.controller` of classes that a lictor started without `--controller` serves.
+/// The `spec.controller` of the classes that an operator without `--controller` serves.
 pub const DEFAULT_CONTROLLER: &str = "lictor.dev/operator";
 
-/// How locks are named where the class does not say it, for Leases and for Consul.
+/// The default key templates, for Leases and for Consul.
 macro_rules! lease_template {
     () => {
         "{name}"
@@ -29,7 +29,7 @@ macro_rules! consul_template {
     };
 }
 
-/// The key template in effect, in a rule. There is no default in the schema, as it depends on the store.
+/// A CEL expression: the key template in effect. The schema has no default, because the default depends on the store.
 macro_rules! template_of {
     ($class:literal) => {
         concat!(
@@ -76,9 +76,9 @@ macro_rules! template_of {
     validation = Rule::new("has(self.lease) != has(self.consul)")
         .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", clusterName: west}"),
     validation = Rule::new("has(self.consul) == has(oldSelf.consul)")
-        .message("the store of a class can't be changed, for the locks of running elections are in it: make another class"),
+        .message("the store of a class can't be changed, because it has the locks of running elections: make another class"),
     validation = Rule::new(concat!("has(self.consul) != has(oldSelf.consul) || ", template_of!("self"), " == ", template_of!("oldSelf")))
-        .message("keyTemplate can't be changed, for the locks of running elections are named by it: make another class"),
+        .message("keyTemplate can't be changed, because the locks of running elections have their names from it: make another class"),
     validation = Rule::new("!has(self.lease) || !has(self.keyTemplate) || self.keyTemplate.matches('^([a-z0-9.-]|[{]name[}]|[{]namespace[}])+$')")
         .message("keyTemplate for Leases may have lower-case letters, digits, '-', '.', {name} and {namespace}, for example {name}-leader"),
     validation = Rule::new("!has(self.lease) || !has(self.keyPattern) || self.keyPattern.matches('^([a-z0-9.*-]|[{]name[}]|[{]namespace[}])+$')")
@@ -88,12 +88,12 @@ macro_rules! template_of {
     validation = Rule::new("!has(self.consul) || !has(self.keyPattern) || (self.keyPattern.matches('^[a-z0-9_.-]+(/([a-z0-9_.*-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyPattern.contains('..') && !('/' + self.keyPattern + '/').contains('/./'))")
         .message("keyPattern for Consul may have lower-case letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/*"),
     validation = Rule::new(concat!("!has(self.consul) || !has(self.keyPattern) || self.keyPattern.split('/')[0] == ", template_of!("self"), ".split('/')[0]"))
-        .message("keyPattern and keyTemplate must begin with the same fixed part up to the first '/', for that is what lictor watches, for example services/{namespace}/* and services/{namespace}/{name}/leader"),
+        .message("keyPattern and keyTemplate must begin with the same fixed part up to the first '/', because lictor watches that part, for example services/{namespace}/* and services/{namespace}/{name}/leader"),
     validation = Rule::new(concat!("!has(self.consul) || self.consul.record != 'LeaderName' || !", template_of!("self"), ".endsWith('/record')"))
-        .message("keyTemplate ends with /record, and with consul.record: LeaderName such a key holds the record of another: choose another end, for example services/{namespace}/{name}/leader")
+        .message("keyTemplate ends with /record, and with consul.record: LeaderName such a key holds the record of another lock: choose another end, for example services/{namespace}/{name}/leader")
 )]
 pub struct ElectionClassSpec {
-    /// The lictor deployment that serves this class: the value of its --controller. Default: lictor.dev/operator.
+    /// The lictor deployment that serves this class: the value of its flag --controller. Default: lictor.dev/operator.
     #[serde(default = "default_controller")]
     #[schemars(length(min = 1, max = 253))]
     pub controller: String,
@@ -102,63 +102,63 @@ pub struct ElectionClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseStore>,
 
-    /// Keeps each lock in a key of Consul, which several clusters may share.
+    /// Keeps each lock in a key in Consul. Several clusters can share a Consul.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consul: Option<ConsulStore>,
 
-    /// How the lock of an election without spec.key is named. {name} and {namespace} stand for the election's. It must
-    /// contain {name}, else all elections of a namespace would share one lock, and can't be changed. For Consul, elections of
-    /// the same name in different namespaces want the same lock unless it contains {namespace}, too. Default: {name} for
-    /// Leases, services/{namespace}/{name}/leader for Consul.
+    /// The name of the lock of an election that has no spec.key. {name} and {namespace} stand for the election's name and
+    /// namespace. The template must contain {name}; without it, all elections of a namespace would share one lock. For Consul,
+    /// use {namespace} too; without it, elections of the same name in different namespaces want the same lock. This field can't
+    /// be changed. Default: {name} for Leases, services/{namespace}/{name}/leader for Consul.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 6, max = 512))]
     #[x_kube(validation = Rule::new("self.contains('{name}')").message("keyTemplate must contain {name}, else all elections of a namespace would share one lock"))]
     pub key_template: Option<String>,
 
-    /// Which names users may give to their locks with spec.key: {name} and {namespace} stand for the election's, * for any
-    /// characters. For Consul it must begin with the same fixed part, up to the first '/', as keyTemplate. Default: none, each
-    /// lock is named by keyTemplate.
+    /// The names that users may give to their locks with spec.key. {name} and {namespace} stand for the election's name and
+    /// namespace, * stands for any characters. For Consul, the part before the first '/' must be the same as in keyTemplate.
+    /// Default: none. Then keyTemplate names every lock, and users may not choose names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub key_pattern: Option<String>,
 
-    /// The namespaces whose elections may use this class. Default: all.
+    /// The namespaces whose elections may use this class. Default: all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1000), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub allowed_namespaces: Option<Vec<String>>,
 }
 
 impl ElectionClassSpec {
-    /// Whether elections of a namespace may use this class.
+    /// Returns whether elections of a namespace may use this class.
     pub fn is_offered_to(&self, namespace: &str) -> bool {
         self.allowed_namespaces.as_ref().is_none_or(|allowed| allowed.iter().any(|name| name == namespace))
     }
 
-    /// How locks are named: as the class says, or the default of its store.
+    /// Returns the template for the names of locks: the class's own, or the default of its store.
     pub fn effective_key_template(&self) -> &str {
         let default = if self.consul.is_some() { consul_template!() } else { lease_template!() };
         self.key_template.as_deref().unwrap_or(default)
     }
 }
 
-/// Locks in Leases; nothing has to be set.
+/// Locks in Leases. It has no settings.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub struct LeaseStore {}
 
-/// What lictor tells about a class.
+/// The state of a class, as lictor sees it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ElectionClassStatus {
-    /// The metadata.generation that this status is about.
+    /// The metadata.generation that this status describes.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// The Consul that answered last; absent for Leases, and until Consul has answered once.
+    /// The Consul that answered last. Absent for Leases, and until Consul has answered once.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub consul: Option<ConsulStatus>,
 
-    /// Ready: the store answers, and lictor has the rights that it needs there. The message says what is wrong and what to do.
-    /// Unknown: the store has not answered yet.
+    /// Ready is True while the store answers and lictor has the rights that it needs there. It is Unknown until the store has
+    /// answered. The message says what is wrong and what to do.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

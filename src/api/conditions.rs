@@ -1,4 +1,4 @@
-//! Conditions of a status, by Kubernetes' conventions.
+//! The conditions of a status, by the conventions of the Kubernetes API.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -13,22 +13,23 @@ pub const STORE_REACHABLE: &str = "StoreReachable";
 pub const READY: &str = "Ready";
 /// The workloads of an election are as its leadership wants them.
 pub const WORKLOADS_FOLLOW: &str = "WorkloadsFollow";
-/// The election is frozen by its user.
+/// `spec.paused` is set.
 pub const PAUSED: &str = "Paused";
 
 const UNKNOWN: &str = "Unknown";
 
-/// A condition; `reason` is one `CamelCase` word, `message` a sentence that says what to do if something is to be done.
+/// Makes a condition. `reason` is one `CamelCase` word. `message` is a sentence that says what to do, if there is something to
+/// do.
 pub fn condition(type_: &str, holds: bool, reason: &str, message: impl Into<String>, generation: i64) -> Condition {
     with_status(type_, if holds { "True" } else { "False" }, reason, message.into(), generation)
 }
 
-/// A condition of which nothing is known yet.
+/// Makes a condition with the status Unknown.
 pub fn unknown(type_: &str, reason: &str, message: impl Into<String>, generation: i64) -> Condition {
     with_status(type_, UNKNOWN, reason, message.into(), generation)
 }
 
-/// Returns whether a condition is there and says that nothing is known.
+/// Returns whether the condition exists and has the status Unknown.
 pub fn is_unknown(conditions: &[Condition], type_: &str) -> bool {
     conditions.iter().any(|condition| condition.type_ == type_ && condition.status == UNKNOWN)
 }
@@ -44,7 +45,7 @@ fn with_status(type_: &str, status: &str, reason: &str, message: String, generat
     }
 }
 
-/// The conditions with the time of their last change: that of `before` where the status is still the same, else `now`.
+/// Sets the time of each condition's last change: the time from `before` if the status is the same there, else `now`.
 pub fn with_transition_times(mut conditions: Vec<Condition>, before: &[Condition], now: Timestamp) -> Vec<Condition> {
     for condition in &mut conditions {
         condition.last_transition_time = before

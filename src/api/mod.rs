@@ -1,10 +1,10 @@
-//! The Kubernetes kinds that this project defines, group `lictor.dev`: their types, defaults and rules, and the reading of
-//! an election's spec into the valid values that the rest of the program works with.
+//! The Kubernetes kinds of the group `lictor.dev`: their types, defaults and rules, and the reading of a spec into the valid
+//! values that the rest of the program uses.
 
 mod class;
 mod conditions;
 mod consul;
-mod crd;
+mod crds;
 mod election;
 mod lenient;
 mod resolve;
@@ -22,7 +22,7 @@ pub use consul::{
     ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, LockPolicy,
     LostCluster, SecretKeyRef, SecretRef,
 };
-pub use crd::{VERSION_ANNOTATION, definitions, definitions_as_yaml};
+pub use crds::{VERSION_ANNOTATION, crds, crds_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, Handover, HandoverOrder, HistoryEntry, HttpGet, Leader, LeaderElection,
     LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator, PodSelectorRequirement,
@@ -37,11 +37,11 @@ pub use workload::{
     WorkloadStatus, WorkloadsStatus,
 };
 
-/// The API group of every kind here, and the prefix of every annotation, label and finalizer that this project writes.
+/// The API group of all kinds, and the prefix of all annotations, labels and finalizers that this project writes.
 pub const GROUP: &str = "lictor.dev";
 
-/// Held on an election until its labels and its lock are cleaned up.
+/// The finalizer that an election has until its labels and its lock are removed.
 pub const FINALIZER: &str = "lictor.dev/cleanup";
 
-/// The most characters that the value of an annotation may have that an election writes.
+/// The most characters that an election may write into the value of an annotation.
 pub const LONGEST_VALUE: usize = 1024;

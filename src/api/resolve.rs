@@ -1,4 +1,4 @@
-//! From an election as its user wrote it to the valid values that the rest of the program works with, or to what is wrong with it.
+//! The reading of an election's spec: into valid values, or into what is wrong with it.
 
 mod consul;
 
@@ -13,41 +13,41 @@ pub use consul::{ConsulClass, Credentials, SecretId, SecretKey, SessionNode, Tls
 /// All classes by name.
 pub type Classes = BTreeMap<String, ElectionClass>;
 
-/// An election's spec as valid values.
+/// The spec of an election, as valid values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// The class that serves it.
+    /// The class that serves the election.
     pub class_name: String,
-    /// How that class keeps its locks in Consul; `None`: it keeps them in Leases.
+    /// How the class keeps its locks in Consul. `None` means that it keeps them in Leases.
     pub consul: Option<ConsulClass>,
-    /// Where its lock is.
+    /// The lock's store and key.
     pub key: lictor_core::Key,
-    /// Which pods, and what is written on them; empty where the cluster itself is the candidate.
+    /// The selected pods, and what lictor writes on them. Empty where the cluster itself is the candidate.
     pub scope: lictor_core::Scope,
-    /// Whether the cluster itself is the candidate, and the Deployment that must be available then.
+    /// Set where the cluster itself is the candidate.
     pub cluster: Option<ClusterRule>,
-    /// What runs only where the leader is.
+    /// The workloads that run only where the leader is.
     pub workloads: BTreeMap<lictor_core::WorkloadId, WorkloadRule>,
-    /// Jobs that are made once for each term, by what their names begin with.
+    /// The Jobs that are made once for each term, by the beginning of their names.
     pub jobs: BTreeMap<String, api::JobTemplate>,
-    /// Who may lead.
+    /// Which candidates may lead.
     pub rules: lictor_core::Rules,
     /// Which label write of a handover comes first.
     pub order: lictor_core::HandoverOrder,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
-    /// How the leader is asked for its health.
+    /// How lictor probes the leader.
     pub probe: Option<Probe>,
-    /// What becomes of the leader when its lock can't be confirmed.
+    /// What happens to the leader when its lock can't be confirmed.
     pub when_lost: lictor_core::WhenLost,
-    /// As what the leader is registered in Consul.
+    /// The Consul service that the leader is registered as.
     pub consul_service: Option<api::ConsulService>,
-    /// Whether it is frozen.
+    /// Whether the election is frozen.
     pub paused: bool,
 }
 
 impl Resolved {
-    /// What the core has to know of it.
+    /// Returns what the core has to know of the election.
     pub fn spec(&self) -> lictor_core::Spec<'_> {
         lictor_core::Spec {
             scope: &self.scope,
@@ -61,39 +61,39 @@ impl Resolved {
     }
 }
 
-/// What is asked of a cluster that is a candidate itself.
+/// The requirements on a cluster that is a candidate itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRule {
     /// A Deployment that must be available.
     pub available: Option<String>,
 }
 
-/// What is to be done with one workload.
+/// What lictor does with one workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadRule {
-    /// How many replicas it gets when it is enabled.
+    /// The number of replicas that it gets when it is enabled.
     pub replicas: Option<i32>,
-    /// Whether Jobs that still run are deleted when it is disabled.
+    /// Whether running Jobs are deleted when it is disabled.
     pub delete_running: bool,
-    /// What becomes of it when the election does not concern it any more.
+    /// What happens to it when it leaves the election.
     pub on_release: api::OnRelease,
 }
 
-/// How a leader is asked for its health.
+/// How lictor probes a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Where.
+    /// The target.
     pub target: ProbeTarget,
-    /// How often, and what counts.
+    /// The periods and thresholds.
     pub rules: lictor_core::ProbeRules,
 }
 
-/// Where a leader is asked for its health.
+/// What lictor probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeTarget {
-    /// By an HTTP GET of this path at this port.
+    /// Sends an HTTP GET for this path to this port.
     Http(u16, String),
-    /// By opening this TCP port.
+    /// Opens a connection to this TCP port.
     Tcp(u16),
 }
 
@@ -102,14 +102,14 @@ pub enum ProbeTarget {
 pub struct Refusal {
     /// One word.
     pub reason: &'static str,
-    /// What is wrong and what to write instead.
+    /// What is wrong, and what to write instead.
     pub message: String,
 }
 
-/// Reads an election's spec. `None`: its class belongs to another lictor than `controller`.
+/// Reads an election's spec. Returns `None` if its class belongs to a lictor with another controller name than `controller`.
 ///
 /// # Errors
-/// What is wrong with it, for its user.
+/// Returns what is wrong with the spec, for the user.
 pub fn resolve(election: &LeaderElection, classes: &Classes, controller: &str) -> Option<Result<Resolved, Refusal>> {
     let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
     let class = match find_class(election.spec.class_name.as_deref(), namespace, classes) {
@@ -137,7 +137,7 @@ pub fn resolve(election: &LeaderElection, classes: &Classes, controller: &str) -
 }
 
 fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Refusal> {
-    // Every field is named, so that a new one can't be forgotten.
+    // This pattern names every field, so that a new one can't be forgotten.
     let api::LeaderElectionSpec {
         class_name: _,
         selector,
@@ -214,14 +214,15 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
     })
 }
 
-/// What a class says. The built-in one is the default controller's: of two installations in a cluster, one serves it.
+/// The settings of a class. The built-in class belongs to the default controller, so that only one of two installations serves
+/// it.
 struct Class<'a> {
     name: String,
     controller: &'a str,
     offered: bool,
     key_template: &'a str,
     key_pattern: Option<&'a str>,
-    /// Where it keeps its locks in Consul, if it does.
+    /// How it keeps its locks in Consul, if it does.
     consul: Option<Result<ConsulClass, Refusal>>,
 }
 
@@ -271,7 +272,7 @@ fn find_class<'a>(wanted: Option<&str>, namespace: &str, classes: &'a Classes) -
     }
 }
 
-/// The classes that elections of a namespace may use, for a person.
+/// Returns the names of the classes that a namespace may use, for a message.
 fn offered(namespace: &str, classes: &Classes) -> String {
     let names = classes.iter().filter(|(_, class)| class.spec.is_offered_to(namespace)).map(|(name, _)| name.as_str());
     let built_in = [BUILT_IN_CLASS].into_iter().filter(|name| !classes.contains_key(*name));
@@ -287,7 +288,8 @@ fn is_default(class: &ElectionClass) -> bool {
         .is_some_and(|value| value == "true")
 }
 
-/// The lock's name. A key that a user sets must stay inside what the class allows: else one tenant could take another's lock.
+/// Returns the lock's name. A key that a user sets must stay within what the class allows, else one tenant could take the lock of
+/// another.
 fn resolve_key(
     election: &LeaderElection,
     wanted: Option<&str>,
@@ -335,12 +337,12 @@ fn refused_key(message: String) -> Refusal {
     Refusal { reason: "KeyNotAllowed", message }
 }
 
-/// Whether a text fits a pattern in which `*` stands for any characters.
+/// Returns whether a text fits a pattern in which `*` stands for any characters.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // Each part where it comes first leaves the most for those after it.
+    // The earliest match of each part leaves the most text for the parts after it.
     for part in middle.split('*') {
         let Some((_, after)) = text.split_once(part) else { return false };
         text = after;
@@ -375,7 +377,7 @@ fn resolve_selector(selector: &api::PodSelector) -> lictor_core::Selector {
     }
 }
 
-/// What is written for a role. Where its user gave no labels, it is the label `role` with the role's name.
+/// Returns what lictor writes for a role. Without labels from the user, it is the label `role` with the role's name.
 fn resolve_marking(marking: Option<&api::Marking>, role: &str) -> lictor_core::Marking {
     let marking = marking.cloned().unwrap_or_default();
     let default = || BTreeMap::from([("role".to_owned(), role.to_owned())]);

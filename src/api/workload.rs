@@ -1,4 +1,4 @@
-//! `spec.workloads`: what runs only where the leader is, and what is told about it.
+//! `spec.workloads`: what runs only where the leader is, and its status.
 
 use std::collections::BTreeMap;
 
@@ -7,54 +7,56 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A workload that follows the leader.
+/// A workload that runs only in the cluster that leads.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.replicas) || self.kind in ['Deployment', 'StatefulSet']")
-        .message("workloads[].replicas is for a Deployment or a StatefulSet: leave it out, a CronJob or Job is enabled by spec.suspend alone"),
+        .message("workloads[].replicas is for a Deployment or a StatefulSet: leave it out, because lictor enables a CronJob or Job by spec.suspend alone"),
     validation = Rule::new("!has(self.onDisable) || self.kind == 'CronJob'")
-        .message("workloads[].onDisable is for a CronJob, whose running Jobs may go on: leave it out, the others end their pods when they are disabled"),
+        .message("workloads[].onDisable is for a CronJob, whose running Jobs may go on: leave it out, because the other kinds end their pods when they are disabled"),
     validation = Rule::new("!has(self.jobTemplate) || self.kind == 'Job'")
-        .message("workloads[].jobTemplate goes with kind: Job: one Job is made from it for each term"),
+        .message("workloads[].jobTemplate needs kind: Job, because lictor makes one Job from it for each term: write kind: Job, or leave jobTemplate out"),
     validation = Rule::new("!has(self.jobTemplate) || !has(self.onRelease)")
-        .message("workloads[].onRelease does not go with jobTemplate: Jobs that lictor has made go with the election"),
+        .message("workloads[].onRelease can't be used with jobTemplate, because the Jobs that lictor made are deleted with the election: leave it out"),
     validation = Rule::new("!has(self.jobTemplate) || (size(self.name) <= 42 && self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))")
         .message("workloads[].name with a jobTemplate is the beginning of the Jobs' names, NAME-TERM: at most 42 lower-case letters, digits and '-', for example migrate")
 )]
 pub struct Workload {
-    /// CronJob, Job, Deployment or StatefulSet.
+    /// The kind: CronJob, Job, Deployment or StatefulSet.
     pub kind: WorkloadKind,
 
-    /// Its name, in the election's namespace. It may be made later. With a jobTemplate: what the Jobs' names begin with.
+    /// The name, in the election's namespace. The workload may be created later than the election. With jobTemplate: the
+    /// beginning of the Jobs' names.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 
-    /// How many replicas a Deployment or StatefulSet gets when it is enabled, 1 to 10000. What others set while it is enabled is
-    /// respected. Default: the number that it had when it was disabled, which is kept in its annotation lictor.dev/kept; 1 if that
-    /// was 0.
+    /// The number of replicas that a Deployment or StatefulSet gets when lictor enables it, 1 to 10000. While it is enabled,
+    /// lictor respects what others set. Default: the number that it had when lictor disabled it, which its annotation
+    /// lictor.dev/kept has; 1 if that number was 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub replicas: Option<i32>,
 
-    /// What becomes of the Jobs of a CronJob that still run when it is disabled. Suspend (default): they go on until they end by
-    /// themselves, also while another cluster leads. DeleteRunning: they are deleted, and the next cluster waits until their pods
-    /// have ended.
+    /// What happens to running Jobs of a CronJob when lictor disables it. Suspend (default): they run until they end by
+    /// themselves, even while another cluster leads. DeleteRunning: lictor deletes them, and the next cluster waits until their
+    /// pods have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_disable: Option<OnDisable>,
 
-    /// What becomes of the workload when it is taken out of this list or the election is deleted. Restore (default): it is put back
-    /// to what it was before this election. LeaveAsIs: it stays as it is, enabled or disabled.
+    /// What happens to the workload when it is removed from this list or the election is deleted. Restore (default): lictor puts
+    /// it back to what it was before this election. LeaveAsIs: it stays enabled or disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_release: Option<OnRelease>,
 
-    /// Makes one Job for each term in which this cluster leads, named NAME-TERM, from a template like that of a CronJob: metadata
-    /// (labels, annotations) and spec. The Job of the term before is deleted first. None is started twice for a term.
+    /// Makes one Job, named NAME-TERM, for each term in which this cluster leads. The template is like that of a CronJob:
+    /// metadata (labels and annotations) and spec. lictor deletes the Job of the previous term first. It never starts two Jobs
+    /// for one term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_template: Option<JobTemplate>,
 }
 
-/// What kind of workload.
+/// The kind of a workload.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum WorkloadKind {
@@ -86,82 +88,84 @@ impl From<lictor_core::WorkloadKind> for WorkloadKind {
     }
 }
 
-/// What becomes of a disabled CronJob's Jobs that still run.
+/// What happens to running Jobs of a CronJob that is disabled.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum OnDisable {
-    /// They go on.
+    /// They run until they end by themselves.
     #[default]
     Suspend,
-    /// They are deleted.
+    /// lictor deletes them.
     DeleteRunning,
 }
 
-/// What becomes of a workload that an election does not concern any more.
+/// What happens to a workload that leaves the election.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum OnRelease {
-    /// It is put back to what it was.
+    /// lictor puts it back to what it was.
     #[default]
     Restore,
     /// It stays as it is.
     LeaveAsIs,
 }
 
-/// What the Jobs are made from, like a CronJob's `jobTemplate`.
+/// The template of Jobs, like a CronJob's `jobTemplate`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 pub struct JobTemplate {
-    /// Labels and annotations.
+    /// The Jobs' labels and annotations.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "free")]
     pub metadata: Map<String, Value>,
 
-    /// A Job's spec, without suspend. The API server looks at it when the first Job is made.
+    /// The spec of a Job, without suspend. The API server validates it when lictor makes the first Job.
     #[schemars(schema_with = "free")]
     pub spec: Map<String, Value>,
 }
 
-/// What is told about the workloads of an election.
+/// The state of an election's workloads.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadsStatus {
-    /// How long what runs may take to end once it is disabled, in seconds: the longest grace period of the pods, and some for the
-    /// controllers. Another cluster that takes over a lock that was not released waits for so long before it enables its own.
+    /// How long the workloads may take to end after they were disabled, in seconds: the longest grace period of their pods, and
+    /// some time for the controllers. If another cluster takes over a lock that was not released, it waits this long before it
+    /// enables its own workloads.
     pub wind_down_seconds: u32,
 
-    /// Each workload, as lictor left it.
+    /// The state of each workload after lictor's last write.
     #[serde(default)]
     pub items: Vec<WorkloadStatus>,
 }
 
-/// What is told about one workload.
+/// The state of one workload.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadStatus {
-    /// Its kind, as in spec.workloads.
+    /// The workload's kind, as in spec.workloads.
     pub kind: WorkloadKind,
-    /// Its name; of the Job of the present term, where they are made from a template.
+    /// The workload's name. With a jobTemplate, the name of the present term's Job.
     pub name: String,
-    /// How it is. Enabled: this cluster leads, and it runs. Waiting: this cluster leads, and it waits until what ran in another
-    /// cluster has ended. Finished: a Job that has ended. Disabled: it is kept from running. WindingDown: so it is, and what runs of
-    /// it is ending. Missing: there is none of that name. Failing: it can't be read or written, see the condition WorkloadsFollow.
+    /// Enabled: this cluster leads, and the workload runs. Waiting: this cluster leads, and waits until what ran in another
+    /// cluster has ended. Finished: the Job has ended. Disabled: the workload may not run, and nothing of it runs. WindingDown:
+    /// the workload may not run, and what still runs is ending. Missing: there is no workload of this name. Failing: lictor can't
+    /// read or write it; the condition WorkloadsFollow says why.
     pub state: WorkloadState,
 }
 
-/// How a workload is.
+/// The state of a workload.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum WorkloadState {
-    /// This cluster leads, and it runs.
+    /// This cluster leads, and the workload runs.
     Enabled,
-    /// This cluster leads, and it waits until what ran in another cluster has ended.
+    /// This cluster leads, and waits until what ran in another cluster has ended.
     Waiting,
-    /// A Job that has ended.
+    /// The Job has ended.
     Finished,
-    /// It is kept from running, and nothing of it runs any more.
+    /// The workload may not run, and nothing of it runs.
     Disabled,
-    /// It is kept from running, and what runs of it is ending.
+    /// The workload may not run, and what still runs is ending.
     WindingDown,
-    /// There is none of that name.
+    /// There is no workload of this name.
     Missing,
-    /// It can't be read or written: see the condition WorkloadsFollow.
+    /// lictor can't read or write it; the condition WorkloadsFollow says why.
     Failing,
 }
 
@@ -169,13 +173,14 @@ fn free(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// On an election: the workloads that it has changed, and must give back. It is written before any of them is.
+/// The annotation of an election that lists the workloads that it has changed and must give back. lictor writes it before it
+/// changes a workload.
 pub const WORKLOADS_ANNOTATION: &str = "lictor.dev/workloads";
 
-/// What the annotation says.
+/// The content of the annotation.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub struct Claims {
-    /// By kind and name, what becomes of each when the election does not concern it any more.
+    /// The workloads by kind and name, with what happens to each when it leaves the election.
     #[serde(default)]
     pub claims: BTreeMap<String, OnRelease>,
     /// By template, the last term for which a Job was made.
@@ -184,18 +189,18 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Of an election; nothing, where the annotation can't be read.
+    /// Reads the annotation. An annotation that can't be read counts as empty.
     pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Self {
         let text = annotations.and_then(|annotations| annotations.get(WORKLOADS_ANNOTATION));
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    /// The annotation's text; none, where there is nothing to say.
+    /// Returns the annotation's text, or `None` if there is nothing to say.
     pub fn text(&self) -> Option<String> {
         if *self == Self::default() { None } else { serde_json::to_string(self).ok() }
     }
 
-    /// The workloads that are claimed.
+    /// Returns the claimed workloads.
     pub fn ids(&self) -> impl Iterator<Item = (lictor_core::WorkloadId, OnRelease)> {
         self.claims.iter().filter_map(|(text, release)| {
             let (kind, name) = text.split_once('/')?;

@@ -1,4 +1,4 @@
-//! `lictor check`: is all well with an installation?
+//! `lictor check`: checks that an installation works.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use tokio::time::{Instant, sleep};
 use super::installation::Installation;
 use super::support::{block_on, print, told};
 use crate::api::{BUILT_IN_CLASS, DEFAULT_CONTROLLER, ElectionClass};
-use crate::kubernetes::{Definitions, Installed, Namespaces, connect, failure, within};
+use crate::kubernetes::{Crds, Installed, Namespaces, connect, failure, within};
 
-/// The limit of each request.
+/// The time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the operator's Lease is looked at.
+/// How often to read the operator's Lease.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// What the operator needs: group, resource, verbs. docs/operating.md says for what.
+/// The rights that the operator needs: group, resource, verbs. docs/operating.md says what each is for.
 const RIGHTS: [(&str, &str, &[&str]); 6] = [
     ("lictor.dev", "leaderelections", &["get", "list", "watch", "patch"]),
     ("lictor.dev", "leaderelections/status", &["patch"]),
@@ -31,8 +31,9 @@ const RIGHTS: [(&str, &str, &[&str]); 6] = [
     ("lictor.dev", "electionclasses", &["list", "watch"]),
 ];
 
-/// Looks whether an installation works: are the definitions there and of this version, are the classes ready, has whoever runs this
-/// the rights that the operator needs, and does somebody act? The chart's test runs it as the operator's service account.
+/// Checks that an installation works: that the CRDs exist and are of this version, that the classes are ready, that the caller
+/// has the rights that the operator needs, and that an operator acts. It prints each problem with what to do, and exits with 1 if
+/// there is one. The chart's test runs it as the operator's service account.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  kubectl -n lictor exec deploy/lictor -- /lictor check")]
 pub(super) struct Check {
@@ -44,7 +45,7 @@ pub(super) struct Check {
     timeout: u64,
 }
 
-/// What a look at one thing has shown: all well, and how; or what is wrong, and what to do.
+/// The result of one check: what is in order, or what is wrong and what to do.
 type Finding = Result<String, String>;
 
 impl Check {
@@ -56,24 +57,25 @@ impl Check {
         let client = connect(self.installation.kubeconfig.as_deref(), TIMEOUT).await?;
         let mut troubles = 0;
         for finding in [
-            definitions(&client).await,
+            crds(&client).await,
             rights(&client, &self.installation.namespaces()).await,
             classes(&client, &self.installation.controller).await,
             self.operator(&client).await,
         ] {
             troubles += usize::from(finding.is_err());
             match finding {
-                Ok(well) => print(&format!("well   {well}\n"))?,
-                Err(wrong) => print(&format!("wrong  {wrong}\n"))?,
+                Ok(text) => print(&format!("ok     {text}\n"))?,
+                Err(text) => print(&format!("wrong  {text}\n"))?,
             }
         }
         if troubles > 0 {
-            bail!("{troubles} of these are not well");
+            bail!("{troubles} of these checks failed");
         }
         Ok(())
     }
 
-    /// Somebody acts who renews the Lease. The times in it are another machine's: it is watched until it changes.
+    /// Checks that an operator renews the Lease. The times in the Lease come from another machine's clock, so this waits until
+    /// the Lease changes.
     async fn operator(&self, client: &Client) -> Finding {
         let (namespace, name) = (self.installation.lease_namespace(client), self.installation.lease_name());
         let api: Api<Lease> = Api::namespaced(client.clone(), &namespace);
@@ -110,26 +112,26 @@ impl Check {
     }
 }
 
-async fn definitions(client: &Client) -> Finding {
+async fn crds(client: &Client) -> Finding {
     let version = env!("CARGO_PKG_VERSION");
-    let installed = match Definitions::new(client.clone(), TIMEOUT).installed().await {
+    let installed = match Crds::new(client.clone(), TIMEOUT).installed().await {
         Ok(installed) => installed,
-        // It may lack that right alone: what it has to read of the kinds themselves is among the rights.
-        Err(Failure::Refused(text)) => return Ok(format!("the definitions were not looked at: {text}")),
+        // This right alone may be missing. The rights to read the kinds themselves are checked separately.
+        Err(Failure::Refused(text)) => return Ok(format!("the CRDs were not checked: {text}")),
         Err(failure) => return Err(text(failure)),
     };
     for (name, installed) in &installed {
         match installed {
             Installed::Current => {}
-            Installed::Missing => return Err(format!("{name} is not defined: run `lictor crd --apply`")),
+            Installed::Missing => return Err(format!("the CRD {name} is missing: run `lictor crd --apply`")),
             Installed::Older(old) => {
                 return Err(format!(
-                    "{name} is that of lictor {old}, and this is {version}: fields that it does not know are dropped. Run `lictor crd --apply`"
+                    "the CRD {name} is of lictor {old}, and this is {version}: the API server drops the fields that it does not know. Run `lictor crd --apply`"
                 ));
             }
         }
     }
-    Ok(format!("{} definitions are those of lictor {version} or newer", installed.len()))
+    Ok(format!("{} CRDs are of lictor {version} or newer", installed.len()))
 }
 
 async fn rights(client: &Client, namespaces: &Namespaces) -> Finding {
@@ -137,7 +139,7 @@ async fn rights(client: &Client, namespaces: &Namespaces) -> Finding {
     let (mut asked, mut missing) = (0, Vec::new());
     for scope in namespaces.scopes() {
         for (group, resource, verbs) in RIGHTS {
-            // Without it, the built-in class alone is served.
+            // Without this right, the operator serves the built-in class alone.
             if resource == "electionclasses" && scope.is_some() {
                 continue;
             }
@@ -153,7 +155,7 @@ async fn rights(client: &Client, namespaces: &Namespaces) -> Finding {
         }
     }
     if missing.is_empty() {
-        Ok(format!("{asked} rights are there"))
+        Ok(format!("{asked} rights are granted"))
     } else {
         Err(format!("rights are missing: {}. docs/operating.md lists them", missing.join(", ")))
     }
@@ -187,7 +189,7 @@ async fn classes(client: &Client, controller: &str) -> Finding {
     let listed = match within(TIMEOUT, api.list(&ListParams::default())).await {
         Ok(listed) => listed,
         Err(kube::Error::Api(status)) if status.is_forbidden() => {
-            return Ok(format!("without a right to read classes, the built-in class {BUILT_IN_CLASS} is served"));
+            return Ok(format!("lictor has no right to read classes, and serves the built-in class {BUILT_IN_CLASS}"));
         }
         Err(error) => return Err(text(failure("list", "electionclasses", &error))),
     };
@@ -200,10 +202,10 @@ async fn classes(client: &Client, controller: &str) -> Finding {
         let names: Vec<String> = own.iter().map(|class| class.name_any()).chain(built_in).collect();
         if names.is_empty() {
             return Err(format!(
-                "no class has the spec.controller {controller}: it has no elections to serve. Make one"
+                "no class has the spec.controller {controller}, so the operator has no elections to serve. Make such a class"
             ));
         }
-        Ok(format!("classes that are served: {}", names.join(", ")))
+        Ok(format!("served classes: {}", names.join(", ")))
     } else {
         Err(troubles.join("; "))
     }
@@ -215,12 +217,10 @@ fn trouble(class: &ElectionClass) -> Option<String> {
     match ready {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => Some(format!("the class {name} is not ready: {}: {}", ready.reason, ready.message)),
-        // Of Leases nothing is told.
-        None => class
-            .spec
-            .consul
-            .as_ref()
-            .map(|_| format!("of the class {name} nothing is known yet: does an operator act?")),
+        // A class for Leases has no conditions.
+        None => {
+            class.spec.consul.as_ref().map(|_| format!("the class {name} has no status yet: does an operator act?"))
+        }
     }
 }
 

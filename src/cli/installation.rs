@@ -1,4 +1,4 @@
-//! Which installation a subcommand is about: the options that `run`, `check` and `withdraw` share.
+//! The options of `run`, `check` and `withdraw` that say which installation they are about.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ use crate::kubernetes::Namespaces;
 /// One installation of lictor in a cluster.
 #[derive(Debug, Args)]
 pub(super) struct Installation {
-    /// The kubeconfig file. Default: as kubectl finds it; in a pod, the service account.
+    /// The kubeconfig file. Default: the one that kubectl uses; in a pod, its service account.
     #[arg(long, env = "LICTOR_KUBECONFIG", value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// The namespaces to serve, separated by commas. Default: all.
+    /// The namespaces to serve, separated by commas. Default: all namespaces.
     #[arg(long, env = "LICTOR_NAMESPACES", value_name = "NAMES", value_delimiter = ',', value_parser = namespace)]
     namespaces: Vec<String>,
 
-    /// The namespace of the operator's own Lease. Default: that of the pod, else "default".
+    /// The namespace of the operator's own Lease. Default: the pod's namespace, else "default".
     #[arg(long, env = "LICTOR_LEASE_NAMESPACE", value_name = "NAME", value_parser = namespace)]
     lease_namespace: Option<String>,
 
-    /// The elections to serve: those whose ElectionClass has this spec.controller.
+    /// The elections to serve: those whose ElectionClass has this name in spec.controller.
     #[arg(long, env = "LICTOR_CONTROLLER", value_name = "NAME", default_value = DEFAULT_CONTROLLER, value_parser = controller)]
     pub(super) controller: String,
 }
@@ -37,7 +37,7 @@ impl Installation {
         self.lease_namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned())
     }
 
-    /// The name of the operator's own Lease.
+    /// Returns the name of the operator's own Lease.
     pub(super) fn lease_name(&self) -> String {
         self.controller.replace('/', "-")
     }
@@ -53,7 +53,7 @@ pub(super) fn namespace(name: &str) -> Result<String, String> {
     }
 }
 
-/// It names the operator's Lease, so it has to be legal for that.
+/// Checks the controller's name. It becomes a part of the name of the operator's Lease, so it must be valid for that.
 fn controller(name: &str) -> Result<String, String> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '/');
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

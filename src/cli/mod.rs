@@ -1,4 +1,4 @@
-//! The command line: one file for each subcommand.
+//! The command line, with one file for each subcommand.
 
 mod check;
 mod completion;
@@ -15,7 +15,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "lictor", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
-    after_help = "Examples:\n  lictor crd | kubectl apply -f -    install the definitions\n  lictor run --kubeconfig ~/.kube/config    run the operator on your machine\n  lictor check --lease-namespace lictor    is all well with the installation there?"
+    after_help = "Examples:\n  lictor crd | kubectl apply -f -    install the CRDs\n  lictor run --kubeconfig ~/.kube/config    run the operator on your machine\n  lictor check --lease-namespace lictor    check that the installation there works"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -26,21 +26,21 @@ pub struct Cli {
 enum Command {
     /// Runs the operator.
     Run(run::Run),
-    /// Prints the definitions of LeaderElection and ElectionClass, or installs them.
+    /// Prints the CRDs of LeaderElection and ElectionClass, or installs them.
     Crd(crd::Crd),
-    /// Looks whether an installation works: definitions, classes, rights, and whether somebody acts.
+    /// Checks that an installation works: its CRDs, classes and rights, and that an operator acts.
     Check(check::Check),
-    /// Takes off all that an installation has written: before it is uninstalled.
+    /// Removes everything that an installation has written. Use it before you uninstall lictor.
     Withdraw(withdraw::Withdraw),
     /// Prints the completion script of a shell.
     Completion(completion::Completion),
 }
 
 impl Cli {
-    /// Does what the command line says.
+    /// Runs the command.
     ///
     /// # Errors
-    /// What went wrong, for a person.
+    /// Returns what went wrong, for a person.
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Run(run) => run.run(),

@@ -1,4 +1,4 @@
-//! An operator in this process: a claim on the installation's Lease, and the loop that acts while it is held.
+//! An operator in this process: it claims the installation's Lease, and decides elections while it holds the claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::process::{monotonic, spawn};
 use crate::store::LeaseStore;
 use crate::telemetry::{Health, Metrics};
 
-/// What an operator is made with, beside its installation.
+/// The settings of an operator, besides its installation.
 pub(super) struct Role {
     pub(super) purpose: Purpose,
-    /// Of this start of this replica, unique.
+    /// A name that is unique for each start of each replica.
     pub(super) identity: String,
     pub(super) lease_duration: Duration,
     pub(super) metrics: Metrics,
@@ -31,8 +31,8 @@ impl Role {
         ClaimParameters { duration: self.lease_duration }
     }
 
-    /// The limit of each request. One that is under way when the claim ends should not outlive the margin that is kept for it; and a
-    /// busy API server is given its time.
+    /// Returns the time limit of each request. A request that is under way when the claim ends should end within the claim's
+    /// margin. A busy API server needs some time to answer, though.
     fn request_timeout(&self) -> Duration {
         self.claim().margin().clamp(Duration::from_secs(2), Duration::from_secs(10))
     }
@@ -42,7 +42,7 @@ impl Role {
     }
 }
 
-/// An operator that runs.
+/// A running operator.
 pub(super) struct Operator {
     stop: watch::Sender<bool>,
     release: watch::Sender<bool>,
@@ -95,7 +95,7 @@ impl Operator {
         Ok(Self { stop, release, claim, controller: spawn(controller.run(stopping)) })
     }
 
-    /// Waits until it ends by itself: when it has done what it is there for, or because it must not act.
+    /// Waits until the operator ends by itself: because its work is done, or because it must not act.
     pub(super) async fn ends(&mut self) -> anyhow::Result<()> {
         tokio::select! {
             done = &mut self.controller => Ok(done?),
@@ -103,7 +103,7 @@ impl Operator {
         }
     }
 
-    /// Ends it: first the handovers that are under way are finished, then the claim is given back.
+    /// Stops the operator. It first completes the handovers that are under way, then gives its claim back.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
         if !self.controller.is_finished() {
@@ -114,7 +114,7 @@ impl Operator {
     }
 }
 
-/// A name for this start of this process: a Lease or a record that an earlier start wrote is somebody else's.
+/// Returns a name for this start of this process. A Lease or a record that an earlier start wrote counts as another operator's.
 pub(super) fn unique(identity: Option<String>) -> String {
     let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
     let base = identity.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_else(host);

@@ -13,16 +13,16 @@ use super::installation::Installation;
 use super::operator::{Operator, Role, unique};
 use super::support::block_on;
 use crate::controller::Purpose;
-use crate::kubernetes::{Definitions, Installed};
+use crate::kubernetes::{Crds, Installed};
 use crate::process::spawn;
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs, serve};
 
-/// The limit of each look at the definitions.
-const DEFINITIONS_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit of each request about the CRDs.
+const CRDS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the operator: elects leaders for all LeaderElections and writes the labels on their pods.
 ///
-/// Of several replicas one acts, the others stand by with warm caches. SIGTERM or Ctrl-C hands over at once.
+/// Of several replicas, one acts. The others stand by with warm caches. SIGTERM or Ctrl-C makes a replica hand over at once.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  lictor run --kubeconfig ~/.kube/config\n  lictor run --namespaces shop,bank --lease-namespace shop --log-format json"
@@ -31,20 +31,20 @@ pub(super) struct Run {
     #[command(flatten)]
     installation: Installation,
 
-    /// The name of this replica in the operator's Lease, in locks and in Events. Default: the host's name. It need not be
-    /// unique: a random part is added.
+    /// The name of this replica in the operator's Lease, in locks and in Events. lictor adds a random part, so it need not be
+    /// unique. Default: the host's name.
     #[arg(long, env = "LICTOR_IDENTITY", value_name = "NAME")]
     identity: Option<String>,
 
-    /// How long the other replicas wait for one that went silent, in seconds, such as 15s; from 3s to 300s.
+    /// How long the other replicas wait for a silent one before they take over, in seconds, for example 15s; from 3s to 300s.
     #[arg(long, env = "LICTOR_LEASE_DURATION", value_name = "SECONDS", default_value = "15s", value_parser = lease_duration)]
     lease_duration: Duration,
 
-    /// Where /healthz, /readyz and /metrics are served. Port 0 picks a free one, which the log tells.
+    /// The address of /healthz, /readyz and /metrics. Port 0 picks a free port and logs it.
     #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
 
-    /// How log lines look.
+    /// The format of log lines.
     #[arg(long, env = "LICTOR_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
 }
@@ -72,7 +72,7 @@ impl Run {
             lease = format!("{}/{}", self.installation.lease_namespace(&client), self.installation.lease_name()),
             controller = self.installation.controller, version = env!("CARGO_PKG_VERSION"), "lictor starts"
         );
-        spawn(tell_of_definitions(Definitions::new(client.clone(), DEFINITIONS_TIMEOUT)));
+        spawn(warn_of_old_crds(Crds::new(client.clone(), CRDS_TIMEOUT)));
         let server = spawn(serve(listener, role.health.clone(), role.metrics.clone()));
         let mut operator = Operator::start(client, &self.installation, role)?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -83,20 +83,20 @@ impl Run {
             ended = operator.ends() => return ended,
             ended = server => return Err(anyhow::anyhow!("the server of /metrics ended: {ended:?}")),
         }
-        tracing::info!("lictor stops: it finishes what is under way and hands over");
+        tracing::info!("lictor stops: it completes what is under way and hands over");
         operator.stop().await
     }
 }
 
-/// Definitions of an older lictor let elections through that say what they can't keep.
-async fn tell_of_definitions(definitions: Definitions) {
-    // Without the right to read them, or without an answer, nothing is known; and those that are missing are told by the watches.
-    for (name, installed) in definitions.installed().await.unwrap_or_default() {
+/// Warns of CRDs of an older lictor: the API server accepts elections with values that such CRDs can't check.
+async fn warn_of_old_crds(crds: Crds) {
+    // Without an answer, for example because the right is missing, nothing is known. The watches report CRDs that are missing.
+    for (name, installed) in crds.installed().await.unwrap_or_default() {
         if let Installed::Older(version) = installed {
             tracing::warn!(
                 name,
                 version,
-                "the definition is of an older lictor, and the API server drops the fields that it does not know: renew it with \
+                "the CRD is of an older lictor, and the API server drops the fields that it does not know: renew it with \
                  `lictor crd --apply`, or `lictor crd | kubectl apply -f -`"
             );
         }

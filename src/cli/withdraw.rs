@@ -1,4 +1,4 @@
-//! `lictor withdraw`: the end of an installation.
+//! `lictor withdraw`: removes what an installation has written.
 
 use std::time::Duration;
 
@@ -18,38 +18,38 @@ use super::operator::{Operator, Role, unique};
 use super::support::{block_on, told};
 use crate::api::{ELECTED, FINALIZER, LeaderElection};
 use crate::controller::Purpose;
-use crate::kubernetes::{Definitions, Installed, failure, within};
+use crate::kubernetes::{Crds, Installed, failure, within};
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
 
-/// The limit of each request.
+/// The time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is looked whether something is gone.
+/// How often to check whether something is gone.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Takes off all that an installation has written: labels and annotations of pods, locks, finalizers, its own Lease. What workloads
-/// were before, they are again.
+/// Removes everything that an installation has written: the labels and annotations of pods, locks, finalizers, and its own Lease.
+/// It puts workloads back to what they were before.
 ///
-/// First the operator is stopped. LeaderElections and classes stay: when lictor is installed again, they are served again, with
-/// higher terms. With --delete-definitions they are deleted, and their definitions.
+/// It stops the operator first. LeaderElections and classes stay: if lictor is installed again, it serves them again, with higher
+/// terms. With --delete-crds, it deletes them too, with their CRDs.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  lictor withdraw --lease-namespace lictor --deployment lictor")]
 pub(super) struct Withdraw {
     #[command(flatten)]
     installation: Installation,
 
-    /// The operator's Deployment in the namespace of its Lease, which is scaled to zero.
+    /// The operator's Deployment, in the namespace of its Lease. It is scaled to zero.
     #[arg(long, env = "LICTOR_DEPLOYMENT", value_name = "NAME")]
     deployment: String,
 
-    /// Deletes all LeaderElections and ElectionClasses, too, and their definitions.
+    /// Deletes all LeaderElections and ElectionClasses too, and their CRDs.
     #[arg(long)]
-    delete_definitions: bool,
+    delete_crds: bool,
 
-    /// How long it may take, in seconds.
+    /// The time limit of the whole withdrawal, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 
-    /// How log lines look.
+    /// The format of log lines.
     #[arg(long, env = "LICTOR_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
 }
@@ -65,15 +65,15 @@ impl Withdraw {
         let role = Role {
             purpose: Purpose::Withdraw,
             identity: unique(Some("withdraw".into())),
-            // Nobody waits for this one: if it is killed, the next one need not wait for long.
+            // No standby waits for this claim. If this process is killed, the next one does not have to wait for long.
             lease_duration: Duration::from_secs(5),
             metrics: Metrics::default(),
             health: Health::default(),
         };
         let client = role.connect(&self.installation).await?;
-        let definitions = Definitions::new(client.clone(), TIMEOUT);
-        if !self.is_defined(&definitions).await {
-            println!("LeaderElection is not defined in this cluster: there is nothing to take off");
+        let crds = Crds::new(client.clone(), TIMEOUT);
+        if !self.is_defined(&crds).await {
+            println!("the CRD of LeaderElection is not in this cluster: there is nothing to remove");
             return Ok(());
         }
         let namespace = self.installation.lease_namespace(&client);
@@ -82,13 +82,13 @@ impl Withdraw {
         let mut terminate = signal(SignalKind::terminate())?;
         let ended = tokio::select! {
             ended = timeout_at(deadline, operator.ends()) => ended,
-            _ = terminate.recv() => bail!("told to end before all was taken off: repeat it"),
-            _ = tokio::signal::ctrl_c() => bail!("told to end before all was taken off: repeat it"),
+            _ = terminate.recv() => bail!("stopped by a signal before everything was removed: run it again"),
+            _ = tokio::signal::ctrl_c() => bail!("stopped by a signal before everything was removed: run it again"),
         };
         match ended {
             Ok(ended) => ended?,
             Err(_) => bail!(
-                "not all was taken off within {} s, and the operator is stopped. Left: {}. Repeat it, with a longer --timeout, or start \
+                "not everything was removed within {} s, and the operator is stopped. Left: {}. Run it again with a longer --timeout, or start \
                  the operator again: kubectl -n {namespace} scale deployment {} --replicas=2",
                 self.timeout,
                 left(&client, &self.installation).await,
@@ -96,17 +96,17 @@ impl Withdraw {
             ),
         }
         operator.stop().await?;
-        println!("labels, annotations, locks and finalizers are taken off");
+        println!("labels, annotations, locks and finalizers are removed");
         let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
         let name = self.installation.lease_name();
         gone("leases", within(TIMEOUT, leases.delete(&name, &DeleteParams::default())).await.map(drop))
             .map_err(told)?;
-        if self.delete_definitions { delete(&client, &definitions, deadline).await } else { Ok(()) }
+        if self.delete_crds { delete(&client, &crds, deadline).await } else { Ok(()) }
     }
 
-    /// Without the right to read definitions, they are taken to be there: then the operator runs.
-    async fn is_defined(&self, definitions: &Definitions) -> bool {
-        let installed = definitions.installed().await.unwrap_or_default();
+    /// Returns whether the cluster has the CRD. Without the right to read CRDs it assumes so, and the operator runs.
+    async fn is_defined(&self, crds: &Crds) -> bool {
+        let installed = crds.installed().await.unwrap_or_default();
         !installed
             .iter()
             .any(|(name, installed)| name.starts_with("leaderelections.") && *installed == Installed::Missing)
@@ -126,7 +126,7 @@ impl Withdraw {
     }
 }
 
-/// What still has a finalizer, with what was said of it last.
+/// Returns the elections that still have a finalizer, each with the last message about it.
 async fn left(client: &Client, installation: &Installation) -> String {
     let mut left = Vec::new();
     for (_, api) in installation.namespaces().apis::<LeaderElection>(client) {
@@ -139,40 +139,44 @@ async fn left(client: &Client, installation: &Installation) -> String {
             left.push(format!("{place} ({})", said.join("; ")));
         }
     }
-    if left.is_empty() { "no election, but the operator's Lease is still another's".into() } else { left.join(", ") }
+    if left.is_empty() {
+        "no election, but another replica still holds the operator's Lease".into()
+    } else {
+        left.join(", ")
+    }
 }
 
 fn is_held(election: &LeaderElection) -> bool {
     election.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// What another installation still serves, must not vanish under it.
-async fn delete(client: &Client, definitions: &Definitions, deadline: Instant) -> anyhow::Result<()> {
+/// Deletes the CRDs and their objects, but not while another installation still serves some of them.
+async fn delete(client: &Client, crds: &Crds, deadline: Instant) -> anyhow::Result<()> {
     let api: Api<LeaderElection> = Api::all(client.clone());
     let listed = within(TIMEOUT, api.list(&ListParams::default())).await;
     let listed = listed.map_err(|error| told(failure("list", "leaderelections", &error)))?;
     let held = |election: &&LeaderElection| is_held(election);
     if let Some(other) = listed.items.iter().find(held) {
         bail!(
-            "the definitions stay, for another lictor serves {} of the elections, for example {}/{}: uninstall that one, too, or leave \
-             --delete-definitions out",
+            "the CRDs stay, because another lictor serves {} of the elections, for example {}/{}: uninstall that lictor too, or leave \
+             --delete-crds out",
             listed.items.iter().filter(held).count(),
             other.namespace().unwrap_or_default(),
             other.name_any()
         );
     }
-    definitions.delete().await.map_err(told)?;
-    while definitions.installed().await.map_err(told)?.iter().any(|(_, installed)| *installed != Installed::Missing) {
+    crds.delete().await.map_err(told)?;
+    while crds.installed().await.map_err(told)?.iter().any(|(_, installed)| *installed != Installed::Missing) {
         if Instant::now() >= deadline {
-            bail!("the definitions are deleted, but are not gone yet: see kubectl get crd");
+            bail!("the CRDs are being deleted, but are not gone yet: see kubectl get crd");
         }
         sleep(PERIOD).await;
     }
-    println!("{} elections, the classes and the definitions are deleted", listed.items.len());
+    println!("{} elections, the classes and the CRDs are deleted", listed.items.len());
     Ok(())
 }
 
-/// The outcome of a deletion; what is not there is gone.
+/// Returns the outcome of a deletion. An object that does not exist counts as deleted.
 fn gone(resource: &str, deleted: kube::Result<()>) -> Result<(), Failure> {
     match deleted {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

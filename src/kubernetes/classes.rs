@@ -1,4 +1,4 @@
-//! Classes: their status.
+//! The status of classes.
 
 use std::time::Duration;
 
@@ -19,22 +19,22 @@ pub struct ElectionClasses {
 }
 
 impl ElectionClasses {
-    /// `timeout` bounds each request.
+    /// Creates it. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
 
-    /// Writes the status, if the class is still as `seen`: what was found out with an older spec is not told about a newer one.
+    /// Writes the status if the class is still as `seen`, so that a finding about an older spec is not reported for a newer one.
     ///
     /// # Errors
-    /// `None`: it has changed meanwhile, or is gone. Otherwise why it could not be written.
+    /// Returns `None` if the class has changed meanwhile or is gone, otherwise why the status could not be written.
     pub async fn write_status(
         &self,
         seen: &ElectionClass,
         status: &ElectionClassStatus,
     ) -> Result<ElectionClass, Option<Failure>> {
         let mut fields = json!(status);
-        // In a merge patch, what is not named stays: what may vanish has to be named.
+        // A merge patch keeps what it does not name, so it has to name the fields that may vanish.
         for vanishing in ["consul", "conditions"] {
             if fields.get(vanishing).is_none() {
                 fields[vanishing] = Value::Null;

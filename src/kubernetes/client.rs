@@ -1,4 +1,4 @@
-//! The connection to the API server, and the part of the cluster that is looked at.
+//! The connection to the API server, and the part of the cluster that the operator serves.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,35 +7,37 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 
-/// Why there is no connection, in words for a person.
+/// Why there is no connection, for a person.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The file can't be used.
+    /// The kubeconfig can't be used.
     #[error("the kubeconfig {} can't be used: {reason}; name another file with --kubeconfig", path.display())]
     Kubeconfig {
-        /// The file that was named.
+        /// The file that the user named.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// No file was named, and none was found where they are looked for.
+    /// The user named no file, and there is none in the usual places.
     #[error("there is no cluster to work in: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod ({0})")]
     NoCluster(String),
-    /// No authority is named, and the system has none: an image has no files but the program.
+    /// The configuration names no certificate authority, and the system has none: lictor's image has no files besides the
+    /// program.
     #[error(
         "no certificate authority is known by which the API server could be trusted: name one in the kubeconfig, as \
          certificate-authority-data ({0})"
     )]
     NoAuthority(String),
-    /// The configuration makes no client.
+    /// No client can be made from the configuration.
     #[error("the connection can't be set up: {0}")]
     Client(#[from] kube::Error),
 }
 
-/// Connects as a kubeconfig says; without one as the environment says, in a pod with its service account.
+/// Connects as a kubeconfig says. Without one, it connects as the environment says, which in a pod means with its service
+/// account.
 ///
 /// # Errors
-/// If the configuration can't be read or used. The server is not asked anything yet.
+/// If the configuration can't be read or used. This sends no request yet.
 pub async fn connect(kubeconfig: Option<&Path>, request_timeout: Duration) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -48,11 +50,11 @@ pub async fn connect(kubeconfig: Option<&Path>, request_timeout: Duration) -> Re
         }
         None => Config::infer().await.map_err(|error| ClientError::NoCluster(error.to_string().replace('\n', " ")))?,
     };
-    // A repeated write is this program's own decision, and a late answer is of no use to it.
+    // lictor decides itself when to repeat a write, and can't use a late answer.
     config.default_retry = false;
     config.connect_timeout = Some(request_timeout);
     if config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http") {
-        // No certificate is checked, so those of the system need not be there.
+        // The client checks no certificate, so the system need not have any.
         config.root_cert.get_or_insert_default();
     }
     let of_the_system = config.root_cert.is_none() && config.root_cert_file.is_none();
@@ -75,19 +77,19 @@ fn innermost(error: &dyn std::error::Error) -> String {
 pub struct Namespaces(Vec<String>);
 
 impl Namespaces {
-    /// These; all, if there are none.
+    /// Serves these namespaces, or all if there are none.
     pub fn new(mut names: Vec<String>) -> Self {
         names.sort();
         names.dedup();
         Self(names)
     }
 
-    /// The scopes to watch: each namespace, or the whole cluster as `None`.
+    /// Returns the scopes to watch: each namespace, or `None` for the whole cluster.
     pub fn scopes(&self) -> Vec<Option<String>> {
         if self.0.is_empty() { vec![None] } else { self.0.iter().cloned().map(Some).collect() }
     }
 
-    /// One API for each scope.
+    /// Returns one API for each scope.
     pub fn apis<K>(&self, client: &Client) -> Vec<(Option<String>, Api<K>)>
     where
         K: Resource<Scope = NamespaceResourceScope>,

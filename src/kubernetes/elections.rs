@@ -1,4 +1,4 @@
-//! Elections: their status and finalizers, and a fresh look at one.
+//! Elections: their status and finalizers, and fresh reads.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Elections {
 }
 
 impl Elections {
-    /// `timeout` bounds each request.
+    /// Creates it. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
@@ -39,17 +39,17 @@ impl Elections {
         }
     }
 
-    /// Writes the status, if the election is still as `seen`: an older operator can't bring back what it knew.
+    /// Writes the status if the election is still as `seen`, so that an older operator can't write back what it knew.
     ///
     /// # Errors
-    /// `None`: it has changed meanwhile. Otherwise why it could not be written.
+    /// Returns `None` if the election has changed meanwhile, otherwise why the status could not be written.
     pub async fn write_status(
         &self,
         seen: &LeaderElection,
         status: &LeaderElectionStatus,
     ) -> Result<LeaderElection, Option<Failure>> {
         let mut fields = json!(status);
-        // In a merge patch, what is not named stays: what may vanish has to be named.
+        // A merge patch keeps what it does not name, so it has to name the fields that may vanish.
         for vanishing in ["leader", "term", "candidates", "className", "workloads", "history", "conditions"] {
             if fields.get(vanishing).is_none() {
                 fields[vanishing] = serde_json::Value::Null;
@@ -75,10 +75,10 @@ impl Elections {
         patched("leaderelections/status", within(self.timeout, written).await)
     }
 
-    /// Puts the finalizer on or takes it off, and notes which workloads are changed, if the election is still as `seen`.
+    /// Adds or removes the finalizer, and notes which workloads are changed, if the election is still as `seen`.
     ///
     /// # Errors
-    /// `None`: it has changed meanwhile. Otherwise why it could not be written.
+    /// Returns `None` if the election has changed meanwhile, otherwise why it could not be written.
     pub async fn write_metadata(
         &self,
         seen: &LeaderElection,

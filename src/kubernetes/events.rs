@@ -1,23 +1,23 @@
-//! Events: what users see with `kubectl describe` and `kubectl events`.
+//! Events, which users see with `kubectl describe` and `kubectl events`.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
 
-/// Something to tell about an election or a pod.
+/// Something to report about an election or a pod.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The object that it is about.
+    /// The object that the Event is about.
     pub regarding: ObjectReference,
-    /// Another object that has to do with it.
+    /// Another object that is involved.
     pub related: Option<ObjectReference>,
-    /// Whether somebody should look at it.
+    /// Whether a person should look at it.
     pub warning: bool,
-    /// One word.
+    /// The reason, in one word.
     pub reason: &'static str,
-    /// What lictor did, one word.
+    /// What lictor did, in one word.
     pub action: &'static str,
-    /// A sentence.
+    /// The message, a sentence.
     pub note: String,
 }
 
@@ -30,16 +30,16 @@ pub struct Events {
 }
 
 impl Events {
-    /// Events in the name of this replica.
+    /// Creates it. Events name this replica as their source.
     pub fn new(client: Client, identity: &str) -> Self {
         let reporter = Reporter { controller: "lictor.dev/operator".into(), instance: Some(identity.into()) };
         Self { repeated: Recorder::new(client.clone(), reporter.clone()), client, reporter }
     }
 
-    /// Tells it. What fails is not tried again: an Event is a courtesy.
+    /// Writes an Event. It is not tried again if this fails, because nothing depends on an Event.
     ///
     /// # Errors
-    /// If the API server did not take it.
+    /// If the API server did not accept it.
     pub async fn tell(&self, event: Event) -> Result<(), kube::Error> {
         let Event { regarding, related, warning, reason, action, note } = event;
         let told = KubeEvent {
@@ -50,10 +50,10 @@ impl Events {
             secondary: related,
         };
         if warning {
-            // A defect that lasts is one Event with a count.
+            // A lasting problem is one Event with a count.
             self.repeated.publish(&told, &regarding).await
         } else {
-            // A recorder counts repeats under the *first* note, but each change of leader is a story of its own.
+            // A recorder that counts repeats keeps the first note, but each change of leader needs its own.
             Recorder::new(self.client.clone(), self.reporter.clone()).publish(&told, &regarding).await
         }
     }

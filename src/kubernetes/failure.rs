@@ -1,14 +1,14 @@
-//! What an error of the API server means: whether something may have been done, and what a person should do.
+//! What an error of the API server means: whether the request may have been carried out, and what a person should do.
 
 use std::error::Error as _;
 use std::time::Duration;
 
 use lictor_core::Failure;
 
-/// A request with a time limit. An answer after it counts as lost.
+/// Runs a request with a time limit. An answer after the limit counts as lost.
 ///
 /// # Errors
-/// Those of the request, and an error of its own after the limit.
+/// Returns the errors of the request, and an error of its own after the limit.
 pub async fn within<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
     match tokio::time::timeout(limit, request).await {
         Ok(result) => result,
@@ -16,12 +16,12 @@ pub async fn within<T>(limit: Duration, request: impl Future<Output = kube::Resu
     }
 }
 
-/// What a failed request means. `verb` and `resource` are those that RBAC knows.
+/// Returns what a failed request means. `verb` and `resource` are the names that RBAC uses.
 pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else {
         return Failure::Unknown(format!("can't {verb} {resource}: {}", chain(error)));
     };
-    // Admission control refuses with the same status what the account has the right to.
+    // Admission control refuses with the same status what the account has the right to do.
     let admission = ["denied request", "denied the request"].iter().any(|words| status.message.contains(words));
     if status.is_forbidden() && !admission {
         return Failure::Refused(format!(
@@ -31,16 +31,16 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     }
     let text = format!("can't {verb} {resource}: {}", said(status));
     match status.code {
-        // A server with too much to do says nothing of what was asked: it is read, and tried again.
+        // An overloaded server says nothing about the request itself. The caller reads what is there, and tries again.
         408 | 429 => Failure::Unknown(text),
-        // The request was not carried out.
+        // The API server did not carry out the request.
         400..=499 => Failure::Refused(text),
         _ => Failure::Unknown(text),
     }
 }
 
-/// What a refusal says, but no whole page of a proxy. It says nothing where something else was read as one: an event of a watch that
-/// can't be understood.
+/// Returns the text of a refusal, but never a proxy's whole page. The text is empty if something else was parsed as a refusal,
+/// for example a watch event that can't be understood.
 fn said(status: &kube::core::Status) -> String {
     const MOST: usize = 1000;
     let words = [status.message.as_str(), status.reason.as_str()].map(str::trim);
@@ -48,10 +48,10 @@ fn said(status: &kube::core::Status) -> String {
     words.chars().take(MOST).collect()
 }
 
-/// What became of a patch that has the object's version as its precondition.
+/// Returns the outcome of a patch that has the object's version as its precondition.
 ///
 /// # Errors
-/// `None`: the object has changed meanwhile, or is gone. Otherwise why it could not be written.
+/// Returns `None` if the object has changed meanwhile or is gone, otherwise why it could not be written.
 pub(super) fn patched<K>(resource: &str, result: kube::Result<K>) -> Result<K, Option<Failure>> {
     match result {
         Ok(object) => Ok(object),
@@ -63,9 +63,9 @@ pub(super) fn patched<K>(resource: &str, result: kube::Result<K>) -> Result<K, O
 /// Why a watch does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFailure {
-    /// This operator has no right to it.
+    /// This operator does not have the right.
     Forbidden(Failure),
-    /// Anything else.
+    /// Any other reason.
     Other(Failure),
 }
 
@@ -77,14 +77,14 @@ impl From<WatchFailure> for Failure {
     }
 }
 
-/// What a broken watch means.
+/// Returns what a broken watch means.
 pub(super) fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> WatchFailure {
     if let ("list", kube::Error::Api(status)) = (verb, error)
-        // Not `is_not_found()`: where the whole group is unknown, the answer is plain text and has no reason.
+        // `is_not_found()` does not work here: where the whole group is unknown, the answer is plain text without a reason.
         && status.code == 404
     {
         return WatchFailure::Other(Failure::Refused(format!(
-            "the cluster does not know {resource}: install the definitions with `lictor crd | kubectl apply -f -`"
+            "the cluster does not know {resource}: install the CRDs with `lictor crd | kubectl apply -f -`"
         )));
     }
     let forbidden = matches!(error, kube::Error::Api(status) if status.is_forbidden());
@@ -92,7 +92,7 @@ pub(super) fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> 
     if forbidden { WatchFailure::Forbidden(failure) } else { WatchFailure::Other(failure) }
 }
 
-/// An error with its causes, which say what matters where the outermost only says "client error".
+/// Returns the text of an error with its causes, because the outermost one often says only "client error".
 fn chain(error: &kube::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! The operator's own Lease: which of its replicas acts. The rules are in [`lictor_core::Claim`].
+//! The operator's own Lease, which decides which replica acts. [`lictor_core::Claim`] has the rules.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use crate::process::{nap, wall};
 /// Whether this replica acts, and what keeps it from finding out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimUpdate {
-    /// Whether it acts.
+    /// Whether this replica acts.
     pub state: ClaimState,
     /// What went wrong last.
     pub failure: Option<Failure>,
-    /// Whether another replica was seen to act last.
+    /// Whether this replica saw another one act last.
     pub others: bool,
-    /// The Lease's own uid, which tells this installation from all others.
+    /// The Lease's uid, which identifies this installation.
     pub installation: Option<Uid>,
-    /// How often the API server's store was seen to be put to an earlier state.
+    /// How many times the API server's store was seen to go back to an earlier state.
     pub rewound: u64,
 }
 
@@ -48,7 +48,8 @@ pub struct LeaseClaim {
 }
 
 impl LeaseClaim {
-    /// A claim on the Lease `namespace`/`name`, and where to follow it. `identity` must be unique for each start of a process.
+    /// Creates a claim on the Lease `namespace`/`name`, and the receiver that follows it. `identity` must be unique for each
+    /// start of a process.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -62,7 +63,7 @@ impl LeaseClaim {
         (Self { api, name, identity, parameters, clock, updates }, receiver)
     }
 
-    /// Claims and renews until `stop` is set, then gives the Lease back at once, so that a standby need not wait.
+    /// Claims and renews the Lease until `stop` is set. Then gives it back at once, so that a standby does not have to wait.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut claim = Claim::new(self.identity.clone(), self.parameters);
         let mut watch = self.watch();
@@ -70,8 +71,8 @@ impl LeaseClaim {
         let mut known = false;
         while !*stop.borrow() {
             if std::mem::replace(&mut rewound, self.updates.borrow().rewound) != self.updates.borrow().rewound {
-                // What the watch tells is of the past. An API server that was not started anew for the restore still lists the past,
-                // too: it is not asked again at once, and the claim lives without.
+                // The watch still shows the past. An API server that was not restarted for the restore lists the past, too. So
+                // the claim works without a watch for a while.
                 watch = futures::stream::pending().boxed();
                 watch_at = Some((self.clock)() + self.parameters.duration);
             }
@@ -138,14 +139,14 @@ impl LeaseClaim {
         claim.observe(lease.map(seen), (self.clock)());
     }
 
-    /// Takes in the version of an answer to what was asked when `known` was the highest one.
+    /// Compares the version in an answer with `known`, the highest version when the request was sent.
     fn compare(&self, claim: &mut Claim, lease: &Lease, known: Version) {
         if claim.goes_back(version_of(lease), known) {
             self.updates.send_modify(|update| update.rewound += 1);
         }
     }
 
-    /// The first Lease that is seen names the installation, for as long as this process lives.
+    /// Notes the uid of the Lease. The first one that is seen identifies the installation for as long as this process lives.
     fn identify(&self, lease: &Lease) {
         self.updates.send_if_modified(|update| {
             let known = update.installation.is_some();
@@ -216,7 +217,7 @@ impl LeaseClaim {
         }
     }
 
-    /// After a failed write: what is there now?
+    /// Reads the Lease after a failed write.
     async fn look(&self, claim: &mut Claim) {
         let known = claim.known();
         if let Ok(lease) = within(self.parameters.margin(), self.api.get_opt(&self.name)).await {
@@ -235,7 +236,7 @@ impl LeaseClaim {
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let released = self.api.patch(&self.name, &parameters, &patch);
         if let Err(error) = within(self.parameters.margin(), released).await {
-            tracing::warn!(%error, "the operator's own lease could not be given back: a standby has to wait until it ends");
+            tracing::warn!(%error, "the operator's own lease could not be given back: a standby has to wait until the lease ends");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! One watch of the API server: it lists, follows what changes after the list, and lists anew where it lost track.
+//! One watch of the API server: it lists, follows the changes after the list, and lists again when it loses track.
 //!
-//! kube's own watcher does the same, but does not tell the list's version. That version decides whether something that the list lacks
-//! is gone, or was made after the list and was brought by the answer to another request.
+//! kube's own watcher does the same, but hides the list's version. That version decides about an object that the list lacks but
+//! that the answer to another request has shown: it is gone, or it was created after the list.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -16,35 +16,35 @@ use tokio::time::{sleep, timeout};
 
 use super::{Version, WatchFailure, watch_failure, within};
 
-/// What a watch tells.
+/// What a watch reports.
 #[derive(Clone, Debug)]
 pub enum Change<T> {
-    /// All there is, in this namespace or, with `None`, in the cluster, as of a version. What is known at a later one, is newer.
+    /// All objects in this namespace, or in the cluster with `None`, as of a version. What is known at a later version is newer.
     All(Option<String>, Version, Vec<T>),
-    /// The versions have gone back: the API server's store was put to an earlier state. It is listed anew.
+    /// The versions have gone back, because the API server's store was put back to an earlier state. A new list follows.
     Rewound(Option<String>),
-    /// One that is new or changed.
+    /// An object that is new or changed.
     Applied(T),
-    /// One that is gone.
+    /// An object that is gone.
     Deleted(T),
-    /// The watch does not work at present. It goes on trying.
+    /// The watch does not work at present, and is tried again.
     Broken(Option<String>, WatchFailure),
 }
 
 /// How long the API server keeps a watch open.
 const LENGTH: Duration = Duration::from_secs(20);
-/// A watch that says nothing for so long after its end has died without a word.
+/// A watch that stays silent for this long after its end is dead.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long an answer may take to begin: a connection that died silently is noticed then, too.
+/// How long an answer may take to begin. It bounds the time until a dead connection is noticed.
 const LIMIT: Duration = Duration::from_secs(25);
 const PAGE: u32 = 500;
-/// Pauses after failures. A failover must not wait for long after the API server is back.
+/// The first pause after a failure. It is short, because a failover must not wait for long after the API server is back.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
-/// What was asked for is too old.
+/// The status of an answer to a request for a version that is too old.
 const GONE: u16 = 410;
 
-/// Watches for as long as somebody listens: `resource` is the name that RBAC knows, `scope` the namespace of `api`, `selection`
+/// Watches for as long as somebody listens. `resource` is the name that RBAC uses, `scope` the namespace of `api`, `selection`
 /// selects by labels or fields, and `read` takes what matters out of each object.
 pub fn changes<K, T>(
     resource: &'static str,
@@ -73,18 +73,18 @@ struct ListWatch<K, F> {
     selection: ListParams,
     read: F,
     state: State<K>,
-    /// The highest version that was told.
+    /// The highest version so far.
     newest: Version,
-    /// How often it has failed in a row.
+    /// The number of failures in a row.
     failures: u32,
-    /// Whether the API server may have been started anew, on a store that was put to an earlier state. It would then wait for the
-    /// version after which the watch is to go on, without a word, and leave out what comes before.
+    /// Whether the API server may have restarted on a store that was put back to an earlier state. Such a server would silently wait
+    /// for the version after which the watch continues, and leave out what comes before it.
     doubts: bool,
 }
 
 enum State<K> {
     Unlisted,
-    /// The watch is to begin, or to go on, after a version.
+    /// The list is complete, and the watch is to begin or continue after this version.
     Listed(Version),
     Watching(Version, BoxStream<'static, kube::Result<WatchEvent<K>>>),
 }
@@ -124,7 +124,7 @@ where
         }
     }
 
-    /// Lists all of it, as of one version.
+    /// Lists everything as of one version.
     async fn list<T>(&mut self) -> kube::Result<Change<T>>
     where
         F: Fn(K) -> T,
@@ -141,7 +141,7 @@ where
                 continue;
             }
             if version < self.newest {
-                // It is listed once more, by whoever has forgotten what it knows.
+                // The receiver forgets what it knows, and this lists again.
                 self.newest = Version::default();
                 return Ok(Change::Rewound(self.scope.clone()));
             }
@@ -159,7 +159,7 @@ where
                 return Ok(());
             }
         }
-        // Until something is told.
+        // This stays set until an event arrives.
         self.doubts = true;
         let ListParams { label_selector, field_selector, .. } = self.selection.clone();
         let seconds = u32::try_from(LENGTH.as_secs()).ok();
@@ -176,7 +176,7 @@ where
         Ok(())
     }
 
-    /// The next event; none: there was nothing to tell.
+    /// Returns the next event, or `None` if there is nothing to report.
     async fn follow<T>(
         &mut self,
         version: Version,
@@ -211,7 +211,7 @@ where
             return Err(invalid("an object without a version"));
         }
         if at < version {
-            // A watch never goes back by itself: what there is now, the list says.
+            // A watch never goes back by itself. A new list shows what there is now.
             return Ok(None);
         }
         self.doubts = false;
@@ -221,7 +221,7 @@ where
     }
 }
 
-/// Something from which the watch can't go on.
+/// Makes the error for an answer from which the watch can't continue.
 fn invalid(what: &str) -> kube::Error {
     kube::Error::Api(Status::failure(what, "Invalid").boxed())
 }

@@ -1,8 +1,8 @@
-//! What is read and written in a Kubernetes cluster.
+//! Everything that lictor reads and writes in a Kubernetes cluster.
 
 mod classes;
 mod client;
-mod definitions;
+mod crds;
 mod elections;
 mod events;
 mod failure;
@@ -17,7 +17,7 @@ mod workloads;
 
 pub use classes::ElectionClasses;
 pub use client::{ClientError, Namespaces, connect};
-pub use definitions::{Definitions, Installed};
+pub use crds::{Crds, Installed};
 pub use elections::Elections;
 pub use events::{Event, Events};
 use failure::watch_failure;
@@ -34,7 +34,7 @@ use kube::ResourceExt;
 
 use lictor_core::Version;
 
-/// An object's version; zero where the server gave none.
+/// Returns an object's version, or zero if the server gave none.
 pub fn version_of(object: &impl ResourceExt) -> Version {
     Version(object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default())
 }

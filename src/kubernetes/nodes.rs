@@ -1,4 +1,4 @@
-//! Nodes: a slim type, since of a whole node only little matters here.
+//! Nodes, as a slim type, because only little of a node matters here.
 
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -52,7 +52,7 @@ impl From<SlimNode> for Node {
     fn from(node: SlimNode) -> Self {
         let SlimNode { metadata, spec, status } = node;
         let tainted = spec.taints.iter().any(|taint| LOST_TAINTS.contains(&taint.key.as_str()));
-        // A node without the condition is new, and its kubelet has not spoken yet.
+        // A node without the condition is new: its kubelet has not reported yet.
         let not_ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status != "True");
         Self { labels: metadata.labels.unwrap_or_default(), lost: tainted || not_ready, cordoned: spec.unschedulable }
     }

@@ -1,4 +1,4 @@
-//! Pods: a slim type, and the only place of this program that writes to pods.
+//! Pods, as a slim type. This is the only place in this program that writes to pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -67,7 +67,8 @@ impl From<SlimPod> for Pod {
     }
 }
 
-/// Whether an annotation is kept. Nothing that is longer is written or read here, by the measure of the API server's schema: characters.
+/// Returns whether lictor writes and reads an annotation. A longer value than the API server's schema allows, counted in
+/// characters, is ignored.
 fn is_kept(value: &str) -> bool {
     value.chars().nth(LONGEST_VALUE).is_none()
 }
@@ -80,7 +81,7 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// `timeout` bounds each request.
+    /// Creates it. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
@@ -115,7 +116,7 @@ impl Pods {
         }
     }
 
-    /// Lists the pods that any of the selectors matches; a consistent read, not one from a cache of the API server.
+    /// Lists the pods that any of the selectors matches. This is a consistent read, not one from a cache of the API server.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
@@ -136,7 +137,7 @@ impl Pods {
     }
 }
 
-/// A selector as the API server reads it in a query.
+/// Returns a selector in the form of a query to the API server.
 fn as_text(selector: &Selector) -> String {
     let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
     let expressions = selector.match_expressions.iter().map(|requirement| {

@@ -1,5 +1,5 @@
-//! Another installation with the same controller. Both would write for the same elections: never two leaders, by the protocol, but
-//! each would undo what the other decides.
+//! Another installation with the same controller. Both would write for the same elections. The protocol still prevents two
+//! leaders, but each would undo what the other decides.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tokio::time::sleep;
 
 use super::{Namespaces, within};
 
-/// How often a Lease is looked at that may be a rival's.
+/// How often to read a Lease that may be a rival's.
 const PERIOD: Duration = Duration::from_secs(1);
-/// For so long at most: whoever is silent for that long does not act.
+/// The longest time to watch such a Lease. An operator that is silent for so long does not act.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The namespace of another operator whose Lease has this name and is being renewed, among the namespaces that are served. It is
-/// found out by watching it for as long as it lasts, since the times in it are another machine's. What can't be read, is passed over:
-/// then nothing is known of a rival.
+/// Returns the namespace of another operator whose Lease has this name and is being renewed, among the served namespaces. It
+/// watches each Lease for as long as the Lease lasts, because the times in it come from another machine's clock. It skips Leases
+/// that can't be read.
 pub async fn rival(client: &Client, served: &Namespaces, own: &str, name: &str, timeout: Duration) -> Option<String> {
     let listing = ListParams::default().fields(&format!("metadata.name={name}"));
     let mut suspects = Vec::new();
@@ -31,7 +31,7 @@ pub async fn rival(client: &Client, served: &Namespaces, own: &str, name: &str, 
         let api: Api<Lease> = Api::namespaced(client.clone(), &namespace);
         let seconds = seen.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
         let lasts = Duration::from_secs(seconds.try_into().unwrap_or_default()).min(LONGEST);
-        tracing::info!(lease = format!("{namespace}/{name}"), "looks for {lasts:?} whether another lictor acts");
+        tracing::info!(lease = format!("{namespace}/{name}"), "waits for {lasts:?} to see whether another lictor acts");
         let mut waited = Duration::ZERO;
         while waited <= lasts {
             sleep(PERIOD).await;

@@ -1,4 +1,4 @@
-//! Secrets that classes refer to: only those are watched, each by its name, so that no right to list all Secrets is needed.
+//! The Secrets that classes refer to. lictor watches each by its name, so it needs no right to list all Secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,18 +15,18 @@ use serde::Deserialize;
 use super::{Change, WatchFailure, changes};
 use crate::api::SecretId;
 
-/// What a Secret holds. Its values are in no log, as they are not in the text for `{:?}`.
+/// The data of a Secret. `{:?}` does not show the values, so that no log has them.
 #[derive(Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(transparent)]
 pub struct SecretData(BTreeMap<String, ByteString>);
 
 impl SecretData {
-    /// The value under a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&[u8]> {
         self.0.get(key).map(|value| value.0.as_slice())
     }
 
-    /// All keys, to tell a person which there are.
+    /// Returns all keys, for messages to a person.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -38,14 +38,14 @@ impl fmt::Debug for SecretData {
     }
 }
 
-/// What is told about one Secret.
+/// What a watch reports about one Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretChange {
-    /// It holds this.
+    /// The Secret has this data.
     Present(SecretData),
-    /// There is none.
+    /// There is no such Secret.
     Absent,
-    /// It can't be watched at present. The watch goes on trying, and what was known before may be used meanwhile.
+    /// The watch does not work at present, and is tried again. What was known before may still be used.
     Broken(WatchFailure),
 }
 
@@ -57,8 +57,8 @@ struct SlimSecret {
     data: Option<SecretData>,
 }
 
-/// Watches these Secrets, a connection for each. A name without a namespace is one in `own_namespace`. The stream never ends,
-/// not even without any Secret.
+/// Watches these Secrets, with a connection for each. A Secret without a namespace is in `own_namespace`. The stream never ends,
+/// even if there are no Secrets.
 pub fn watch_secrets(
     client: &Client,
     own_namespace: &str,
@@ -79,7 +79,7 @@ fn watch_secret(
     let data = |secret: SlimSecret| secret.data.unwrap_or_default();
     changes("secrets", Some(namespace.to_owned()), api, selection, data).filter_map(move |change| {
         let change = match change {
-            // The field selector lets one through at most.
+            // The field selector matches one Secret at most.
             Change::All(_, _, mut found) => Some(found.pop().map_or(SecretChange::Absent, SecretChange::Present)),
             Change::Applied(data) => Some(SecretChange::Present(data)),
             Change::Deleted(_) => Some(SecretChange::Absent),

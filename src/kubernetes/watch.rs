@@ -1,4 +1,4 @@
-//! Watches: each gives whole lists at its beginning and changes from then on.
+//! Watches. Each begins with a whole list, and then reports changes.
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, select_all};
@@ -12,21 +12,21 @@ use super::pods::SlimPod;
 use super::{Namespaces, version_of};
 use crate::api::{ElectionClass, LeaderElection};
 
-/// Pods, each with its namespace.
+/// Watches pods, each with its namespace.
 pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Pod)>> {
     let apis = namespaces.apis::<SlimPod>(client);
     let slim = |pod: SlimPod| (pod.namespace().unwrap_or_default(), pod.into());
     select_all(apis.into_iter().map(|(scope, api)| changes("pods", scope, api, ListParams::default(), slim))).boxed()
 }
 
-/// Nodes, each with its name.
+/// Watches nodes, each with its name.
 pub fn watch_nodes(client: &Client) -> BoxStream<'static, Change<(String, Node)>> {
     changes("nodes", None, Api::all(client.clone()), ListParams::default(), |node: SlimNode| {
         (node.name_any(), node.into())
     })
 }
 
-/// Elections, each with its version.
+/// Watches elections, each with its version.
 pub fn watch_elections(
     client: &Client,
     namespaces: &Namespaces,
@@ -40,7 +40,7 @@ pub fn watch_elections(
         .boxed()
 }
 
-/// Classes, each with its name.
+/// Watches classes, each with its name.
 pub fn watch_classes(client: &Client) -> BoxStream<'static, Change<(String, ElectionClass)>> {
     changes("electionclasses", None, Api::all(client.clone()), ListParams::default(), |class: ElectionClass| {
         (class.name_any(), class)

@@ -1,4 +1,4 @@
-//! Workloads that follow a leader: a slim type, and the only place of this program that writes to them.
+//! Workloads that follow a leader, as a slim type. This is the only place in this program that writes to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,33 +22,33 @@ use serde_json::{Value, json};
 use super::{Change, Namespaces, changes, failure, version_of, within};
 use crate::api::{JobTemplate, LeaderElection};
 
-/// What this program's writes are known by in `metadata.managedFields`.
+/// The name of this program's writes in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "lictor";
 
-/// On a Job: the time in its CronJob's schedule for which it was made.
+/// The annotation of a Job that has the time in its CronJob's schedule for which it was made.
 const SCHEDULED_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Those of a claim.
+/// The annotations of a claim.
 const CLAIM_ANNOTATIONS: [&str; 5] =
     [ELECTION_ANNOTATION, ENABLED_ANNOTATION, TERM_ANNOTATION, WRITTEN_ANNOTATION, KEPT_ANNOTATION];
 
-/// How often it is tried to take this program's name off an object.
+/// How many times to try to remove this program's name from an object.
 const DISOWN_TRIES: usize = 5;
 
-/// Kubernetes' default, in seconds.
+/// Kubernetes' default grace period, in seconds.
 const DEFAULT_GRACE: u32 = 30;
 
 /// A workload as the API server has it.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, as the API server tells them")]
 pub struct WorkloadObject {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Which.
+    /// The kind and name.
     pub id: WorkloadId,
-    /// Its uid.
+    /// The uid.
     pub uid: Uid,
-    /// The version that was observed.
+    /// The observed version.
     pub version: Version,
     /// Whether it may run.
     pub setting: Setting,
@@ -56,25 +56,25 @@ pub struct WorkloadObject {
     pub claim: Option<WorkloadClaim>,
     /// The template that a Job was made from.
     pub template: Option<String>,
-    /// Its pods.
+    /// The selector of its pods.
     pub selector: Selector,
     /// How long its pods may take to end, in seconds.
     pub grace: u32,
-    /// Its pods end one after the other.
+    /// Whether its pods end one after the other.
     pub one_by_one: bool,
-    /// Its deletion has been asked for.
+    /// Whether its deletion was requested.
     pub deleting: bool,
-    /// A Job that has ended.
+    /// Whether it is a Job that has ended.
     pub finished: bool,
-    /// Its controller says that none of its pods is left.
+    /// Whether its controller says that it has no pods left.
     pub idle: bool,
-    /// A Deployment that has the condition Available.
+    /// Whether it is a Deployment that has the condition Available.
     pub available: bool,
-    /// The CronJob that a Job is of.
+    /// The CronJob that owns a Job.
     pub owner: Option<Uid>,
-    /// The last time in a CronJob's schedule for which a Job was made; of a Job, the one that it was made for.
+    /// Of a CronJob: the last time in its schedule for which a Job was made. Of a Job: the time for which it was made.
     pub tick: Option<Timestamp>,
-    /// Who wrote its setting last, if it was not this program.
+    /// Who wrote its setting last, unless it was this program.
     pub setter: Option<String>,
 }
 
@@ -110,7 +110,7 @@ struct SlimTemplate {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimGrace {
-    /// Any number: the API server lets in what no pod would be given.
+    /// This may be any number: the API server accepts numbers here that it refuses in a pod.
     termination_grace_period_seconds: Value,
 }
 
@@ -140,12 +140,12 @@ struct SlimCondition {
 }
 
 impl WorkloadObject {
-    /// Whether it can run, as far as its spec tells.
+    /// Returns whether it can run, as far as its spec says.
     pub fn runs(&self) -> bool {
         self.setting.runs() && !self.finished
     }
 
-    /// Which pods are its own; none: no pods are its own without a Job between.
+    /// Returns the selector of its own pods, or `None` if its pods belong to Jobs in between.
     pub fn pods(&self) -> Option<&Selector> {
         Some(&self.selector).filter(|selector| **selector != Selector::default())
     }
@@ -181,7 +181,7 @@ impl WorkloadObject {
             finished: kind == WorkloadKind::Job && holds(&["Complete", "Failed"]),
             idle: match kind {
                 WorkloadKind::Deployment | WorkloadKind::StatefulSet => seen && status.replicas == 0,
-                // A Job's status names no generation; its controller says by a condition that it has seen `suspend`.
+                // The status of a Job names no generation. A condition says that its controller has seen `suspend`.
                 WorkloadKind::Job => {
                     let none = status.active.as_i64().unwrap_or_default() == 0 && status.terminating == 0;
                     none && (setting.runs() || holds(&["Suspended"]))
@@ -201,12 +201,12 @@ impl WorkloadObject {
     }
 }
 
-/// What matters of one part of an object.
+/// Returns the fields of one part of an object that matter here.
 fn part<T: DeserializeOwned + Default>(object: &DynamicObject, name: &str) -> T {
     object.data.get(name).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }
 
-/// Who wrote a field of the spec last, but for this program.
+/// Returns who wrote a field of the spec last, unless it was this program.
 fn setter(object: &DynamicObject, field: &str) -> Option<String> {
     let managed = object.metadata.managed_fields.iter().flatten();
     let wrote = managed.filter(|entry| {
@@ -219,7 +219,7 @@ fn setter(object: &DynamicObject, field: &str) -> Option<String> {
     wrote.max_by_key(|entry| entry.time.clone()).and_then(|entry| entry.manager.clone())
 }
 
-/// The workloads of a kind, those of all elections and of none.
+/// Watches all workloads of a kind, with or without an election.
 pub fn watch_workloads(
     client: &Client,
     namespaces: &Namespaces,
@@ -238,12 +238,12 @@ pub fn watch_workloads(
     select_all(scopes.collect::<Vec<_>>()).boxed()
 }
 
-/// What became of a request, and the workload as it is now, where that was told: `None` in it: it is no more.
+/// The outcome of a request, with the workload as the answer shows it. `Err` in `seen` means that the workload is gone.
 #[derive(Debug)]
 pub struct Answer {
-    /// For the election.
+    /// The outcome for the election.
     pub outcome: WorkloadOutcome,
-    /// For the cache.
+    /// What was seen, for the cache.
     pub seen: Option<Result<Box<WorkloadObject>, Uid>>,
 }
 
@@ -261,13 +261,14 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// `timeout` bounds each request.
+    /// Creates it. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
 
-    /// Writes what an election wants, if the workload still has the uid and the version that it is for: its one field, and the
-    /// claim. By server-side apply, so that everybody sees whose these are. `may`: whether there still is time to send it.
+    /// Writes what an election wants: the one field of the workload, and the claim. The write succeeds only if the workload still
+    /// has the uid and version that it is for. It uses server-side apply, so that everybody can see who owns these fields. `may`
+    /// returns whether there is still time to send it.
     pub async fn write(&self, namespace: &str, write: &WriteWorkload, may: impl Fn() -> bool) -> Answer {
         let (api, kind) = (self.api(namespace, write.id.kind), write.id.kind);
         let mut version = write.version;
@@ -279,9 +280,10 @@ impl Workloads {
             let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
             match within(self.timeout, api.patch_status(&write.id.name, &parameters, &patch)).await {
                 Ok(object) if !may() => {
-                    // So far nothing runs.
-                    let outcome =
-                        WorkloadOutcome::Failed(Failure::Refused("the lock is not surely held any more".into()));
+                    // Nothing runs yet.
+                    let outcome = WorkloadOutcome::Failed(Failure::Refused(
+                        "it is not sure any more that this cluster holds the lock".into(),
+                    ));
                     return Answer { outcome, seen: Some(Ok(Box::new(WorkloadObject::read(kind, &object)))) };
                 }
                 Ok(object) => version = version_of(&object),
@@ -308,9 +310,9 @@ impl Workloads {
         match within(self.timeout, api.patch(&write.id.name, &parameters, &Patch::Apply(applied))).await {
             Ok(object) if write.claim.is_none() => {
                 let object = WorkloadObject::read(kind, &self.disown(&api, object).await);
-                // Somebody else applies the claim, too: with it, it would not count as given back.
+                // If another field manager applied the claim too, it is still there, and does not count as given back.
                 let outcome = if object.claim.is_some() {
-                    let why = format!("{}: the annotations lictor.dev/* could not be taken off", write.id);
+                    let why = format!("{}: the annotations lictor.dev/* could not be removed", write.id);
                     WorkloadOutcome::Failed(Failure::Unknown(why))
                 } else {
                     WorkloadOutcome::Done
@@ -324,8 +326,8 @@ impl Workloads {
         }
     }
 
-    /// Reads workloads, and the Jobs of the CronJobs among them; consistent reads, not from a cache of the API server. What is no
-    /// more is left out.
+    /// Reads workloads, and the Jobs of the CronJobs among them. These are consistent reads, not from a cache of the API server.
+    /// The result leaves out workloads that no longer exist.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
@@ -348,7 +350,7 @@ impl Workloads {
         Ok(found)
     }
 
-    /// Deletes the Jobs of a CronJob that have not ended, and their pods first.
+    /// Deletes the Jobs of a CronJob that have not ended. Their pods go first.
     pub async fn delete_running(&self, namespace: &str, uid: &Uid) -> Answer {
         let jobs = match self.jobs(namespace).await {
             Ok(jobs) => jobs,
@@ -365,7 +367,7 @@ impl Workloads {
         Answer::unseen(WorkloadOutcome::Done)
     }
 
-    /// Deletes a Job, and its pods first.
+    /// Deletes a Job. Its pods go first.
     pub async fn delete(&self, namespace: &str, id: &WorkloadId, uid: &Uid) -> Answer {
         let mut parameters = DeleteParams::foreground();
         parameters.preconditions = Some(kube::api::Preconditions { uid: Some(uid.0.clone()), resource_version: None });
@@ -378,7 +380,7 @@ impl Workloads {
         }
     }
 
-    /// Makes a Job for an election from a template, suspended.
+    /// Creates a Job for an election from a template, suspended.
     pub async fn create(
         &self,
         election: &LeaderElection,
@@ -388,7 +390,7 @@ impl Workloads {
         claim: &WorkloadClaim,
     ) -> Answer {
         let namespace = election.namespace().unwrap_or_default();
-        // The cache may not show the Job of an earlier term yet, and of two terms never two run.
+        // The cache may not show the Job of an earlier term yet, and Jobs of two terms must never run at once.
         match self.jobs(&namespace).await {
             Ok(jobs) => {
                 let own = |job: &WorkloadObject| {
@@ -438,7 +440,7 @@ impl Workloads {
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let found = self.read(&namespace, id).await;
-                // Of an earlier election of that name, it is about to be collected as garbage.
+                // A Job that belongs to an earlier election of this name is about to be garbage-collected.
                 let ours = matches!(&found, Ok(Some(job)) if job.template.as_deref() == Some(plan)
                     && job.owner.as_ref().is_some_and(|owner| Some(&owner.0) == election.metadata.uid.as_ref()));
                 let outcome = match &found {
@@ -455,8 +457,8 @@ impl Workloads {
         }
     }
 
-    /// Takes this program's name off an object that it gave back, and what an apply leaves because somebody else has applied it as
-    /// well. The object's controller often writes at the same moment, so that this is tried some times.
+    /// Removes this program's name from an object that it gave back, and what stays after an apply because another field manager
+    /// applied it too. The object's controller often writes at the same moment, so this tries several times.
     async fn disown(&self, api: &Api<DynamicObject>, mut object: DynamicObject) -> DynamicObject {
         let written = |object: &DynamicObject| object.annotations().get(WRITTEN_ANNOTATION).cloned();
         let last = written(&object);
@@ -482,14 +484,14 @@ impl Workloads {
                 Ok(_) | Err(_) => return object,
             }
             if written(&object) != last {
-                // It is claimed anew already.
+                // Another claim was made meanwhile.
                 return object;
             }
         }
         object
     }
 
-    /// What a failed request means. Where the workload is not what it was, it is read again.
+    /// Returns what a failed request means. If the workload has changed meanwhile, it reads the workload again.
     async fn refused(
         &self,
         namespace: &str,
@@ -539,7 +541,7 @@ fn resource(kind: WorkloadKind) -> ApiResource {
     }
 }
 
-/// As RBAC and `kubectl` name it.
+/// Returns the name that RBAC and `kubectl` use.
 pub fn resource_name(kind: WorkloadKind) -> &'static str {
     match kind {
         WorkloadKind::CronJob => "cronjobs.batch",
@@ -560,7 +562,7 @@ mod tests {
 
     type Requests = Arc<Mutex<Vec<(Method, String, Value)>>>;
 
-    /// An API server that answers each request with the next of these.
+    /// Starts an API server that answers each request with the next of these answers.
     async fn server(answers: Vec<(u16, Value)>) -> (Workloads, Requests) {
         let (requests, answers) = (Requests::default(), Arc::new(Mutex::new(answers.into_iter())));
         let seen = requests.clone();

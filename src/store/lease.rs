@@ -1,7 +1,7 @@
-//! Locks in Kubernetes Leases: one beside each election, owned by it, and written only when something changes.
+//! Locks in Kubernetes Leases. Each election owns one, and lictor writes it only when something changes.
 //!
-//! `spec.holderIdentity` is the leader's pod, `spec.leaseTransitions` the term, so that `kubectl get lease` and other tools show
-//! what is meant; the whole record is an annotation. Where these do not agree, somebody edited the Lease, and it is not believed.
+//! `spec.holderIdentity` is the leader's pod and `spec.leaseTransitions` the term, for `kubectl get lease` and other tools. The
+//! whole record is in an annotation. If the two do not agree, somebody edited the Lease, and lictor does not believe it.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use crate::kubernetes::{Change, Namespaces, changes, failure, version_of, within
 const RECORD_ANNOTATION: &str = "lictor.dev/record";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const LICTOR: &str = "lictor";
-/// The label with the uid of the election, to list its locks by.
+/// The label with the election's uid, by which the election's locks are listed.
 const ELECTION_LABEL: &str = "lictor.dev/election-uid";
 
-/// Locks in Leases.
+/// The locks in Leases.
 #[derive(Clone)]
 pub struct LeaseStore {
     client: Client,
@@ -36,7 +36,7 @@ pub struct LeaseStore {
 }
 
 impl LeaseStore {
-    /// Locks in these namespaces; `timeout` bounds each request.
+    /// Creates the store for these namespaces. `timeout` bounds each request.
     pub fn new(client: Client, namespaces: Namespaces, timeout: Duration) -> Self {
         Self { client, namespaces, timeout }
     }
@@ -63,7 +63,7 @@ impl LeaseStore {
             Err(failure) => return RecordOutcome::Failed(failure),
         };
         let spec = lease.spec.unwrap_or_default();
-        // A merge patch keeps what newer servers know of a Lease and this program does not; null takes the holder off.
+        // A merge patch keeps the fields of a Lease that only newer servers know. A null removes the holder.
         let patch = json!({
             "metadata": {
                 "resourceVersion": expected.to_string(),
@@ -155,7 +155,7 @@ impl LockStore for LeaseStore {
     }
 }
 
-/// What a watch of Leases tells.
+/// Returns the store's event for a change of the watch.
 fn told(change: Change<(Key, Version, Stored)>) -> StoreEvent {
     let scope = |namespace| StoreScope { store: StoreId::leases(), namespace };
     match change {
@@ -163,7 +163,7 @@ fn told(change: Change<(Key, Version, Stored)>) -> StoreEvent {
         Change::Applied((key, version, stored)) => StoreEvent::Changed(key, version, stored),
         Change::Deleted((key, version, _)) => StoreEvent::Changed(key, version, Stored::Absent),
         Change::Broken(namespace, failure) => StoreEvent::Broken(scope(namespace), failure.into()),
-        // What there is now, follows.
+        // A new list follows.
         Change::Rewound(namespace) => StoreEvent::Rewound(scope(namespace), Vec::new()),
     }
 }
@@ -173,10 +173,10 @@ fn key_of(lease: &Lease) -> Key {
 }
 
 fn lease(key: &Key, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
-    let json =
-        serde_json::to_string(record).map_err(|error| Failure::Refused(format!("the record is no JSON: {error}")))?;
+    let json = serde_json::to_string(record)
+        .map_err(|error| Failure::Refused(format!("the record can't be written as JSON: {error}")))?;
     let transitions = i32::try_from(record.term.0).map_err(|_| {
-        Failure::Refused(format!("term {} is more than a Lease can count: keep the lock in Consul", record.term))
+        Failure::Refused(format!("term {} is too large for a Lease: keep the lock in Consul", record.term))
     })?;
     Ok(Lease {
         metadata: ObjectMeta {

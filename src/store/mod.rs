@@ -13,7 +13,7 @@ pub use self::consul::{ConsulParameters, ConsulStore, Home, Layout, Role, Sessio
 pub use self::lease::LeaseStore;
 use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Tenure, Uid, Version};
 
-/// Whose lock it is.
+/// The election that owns a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The election's namespace.
@@ -24,76 +24,78 @@ pub struct Owner {
     pub uid: Uid,
 }
 
-/// Something that a store's watch tells.
+/// An event of a store's watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// What is under a key, as of a version.
+    /// The present content of a key, as of a version.
     Changed(Key, Version, Stored),
-    /// A new beginning, as of a version: whatever is not among these, and was not seen at a later one, is absent in this scope.
+    /// The whole content of a scope, as of a version. A key that is not in the list, and was not seen at a later version, does
+    /// not exist.
     All(StoreScope, Version, Vec<(Key, Version, Stored)>),
-    /// Whatever is not among these is absent: the store itself was put back to an earlier state, and its versions begin anew, too.
+    /// The whole content of a scope after the store was put back to an earlier state. A key that is not in the list does not
+    /// exist. Versions start again, too.
     Rewound(StoreScope, Vec<(Key, Version, Stored)>),
-    /// The watch of this scope does not work at present. It goes on trying.
+    /// The watch of this scope does not work at present, and is tried again.
     Broken(StoreScope, Failure),
-    /// How long what this cluster holds in the store is surely its own.
+    /// Until when the locks that this cluster holds in the store are valid.
     Tenure(StoreId, Tenure),
 }
 
-/// What a watch is about.
+/// The scope of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreScope {
     /// The store.
     pub store: StoreId,
-    /// One namespace of it; `None`: all.
+    /// One of its namespaces. `None` means all.
     pub namespace: Option<String>,
 }
 
 impl StoreScope {
-    /// Whether a lock is within it.
+    /// Returns whether a lock is in this scope.
     pub fn contains(&self, key: &Key) -> bool {
         key.store == self.store && self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
     }
 }
 
-/// Who leads, as a store's own directory has it.
+/// A leader's registration in a store's own directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// Under which name.
+    /// The name of the service.
     pub service: String,
-    /// The leader; none: it is taken out.
+    /// The leader. `None` removes the service.
     pub leader: Option<RegisteredLeader>,
 }
 
 /// A leader in a store's own directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredLeader {
-    /// The pod's address.
+    /// The address of the pod.
     pub address: String,
-    /// Where it is reached.
+    /// The port.
     pub port: u16,
-    /// Its term and where it is, for whoever asks.
+    /// The term and where the leader is, for whoever reads the directory.
     pub meta: BTreeMap<String, String>,
 }
 
-/// The stores that there are at present. Clones share them.
+/// The present stores. Clones share them.
 #[derive(Clone, Default)]
 pub struct Stores(Arc<RwLock<BTreeMap<StoreId, Arc<dyn LockStore>>>>);
 
 impl Stores {
-    /// Puts a store in the place of the one with the same id, if there is one.
+    /// Adds a store, or replaces the one with the same id.
     pub fn insert(&self, id: StoreId, store: Arc<dyn LockStore>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id, store);
     }
 
-    /// Takes a store out.
+    /// Removes a store.
     pub fn remove(&self, id: &StoreId) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// The store with an id.
+    /// Returns the store with an id.
     ///
     /// # Errors
-    /// There is none: nothing was asked.
+    /// Returns a refusal if there is no such store, because nothing was sent.
     pub fn get(&self, id: &StoreId) -> Result<Arc<dyn LockStore>, Failure> {
         let stores = self.0.read().unwrap_or_else(PoisonError::into_inner);
         stores.get(id).cloned().ok_or_else(|| Failure::Refused(format!("the store {} can't be used at present", id.0)))
@@ -103,19 +105,19 @@ impl Stores {
 /// A store of lock records.
 ///
 /// The contract:
-/// - `read` and `locks_of` answer from the store itself, never from a cache: they see every write that was acknowledged before they
-///   began.
-/// - `write` is a compare-and-swap: it takes place only if the record has the expected version (`None`: there is none), and then
-///   has a version that is higher than every one before.
-/// - An outcome that is not known is reported as [`Failure::Unknown`]: such a write may be applied, now or later, or never; but only
-///   against the version that it expects.
-/// - What this project did not write, is neither overwritten nor deleted.
-/// - `watch` tells every change in the end, in order for each key; a change may be skipped if a later one is told.
+/// - `read` and `locks_of` answer from the store itself, never from a cache: they see every write that was acknowledged before
+///   they began.
+/// - `write` is a compare-and-swap: it succeeds only if the record has the expected version (`None` means that there must be no
+///   record). The new version is higher than all before.
+/// - An unknown outcome is reported as [`Failure::Unknown`]. Such a write may take effect now, later or never, but only on the
+///   version that it expects.
+/// - A store never overwrites or deletes what this project did not write.
+/// - `watch` reports every change in the end, in order for each key. It may skip a change if it reports a later one.
 pub trait LockStore: Send + Sync {
     /// Reads a record.
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>>;
 
-    /// Lists the locks that were written for an election, under whatever keys.
+    /// Lists the locks that were written for an election, whatever their keys are.
     fn locks_of<'a>(
         &'a self,
         namespace: &'a str,
@@ -131,18 +133,18 @@ pub trait LockStore: Send + Sync {
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome>;
 
-    /// Lets go of a lock whose record names nobody, if it still has this version, so that others may take it; the record stays.
-    /// Where nobody else takes part, there is nothing to do.
+    /// Releases a lock whose record names nobody, if it still has this version, so that others can acquire it. The record stays.
+    /// A store that nobody shares has nothing to do.
     fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
         let _ = key;
         Box::pin(async move { RecordOutcome::Written(version) })
     }
 
-    /// Deletes a record if it still has this version. A record that is gone already is a success.
+    /// Deletes a record if it still has this version. A record that does not exist counts as deleted.
     fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome>;
 
-    /// Says in the store's own directory who leads, if the lock still has this version (`None`: if there is none); returns whether it
-    /// had. A store without a directory has nothing to do.
+    /// Registers the leader in the store's own directory, if the lock still has this version (`None`: if there is no lock).
+    /// Returns whether it had. A store without a directory has nothing to do.
     fn register<'a>(
         &'a self,
         key: &'a Key,

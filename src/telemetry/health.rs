@@ -1,12 +1,12 @@
-//! Whether the operator lives, and whether it knows enough to be of use.
+//! Health: whether the operator works, and whether it knows enough to act.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A loop that has not come round for this long hangs.
+/// How long the loop may be silent before it counts as hanging.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Shared between the loop and the server that is asked.
+/// The operator's health. The loop writes it, and the HTTP server reads it.
 #[derive(Clone)]
 pub struct Health(Arc<Mutex<State>>);
 
@@ -24,34 +24,34 @@ impl Default for Health {
 }
 
 impl Health {
-    /// The loop has come round.
+    /// Notes that the loop works.
     pub fn beat(&self) {
         self.lock().beat = Instant::now();
     }
 
-    /// What the loop still waits for before it can act.
+    /// Notes what the loop still waits for before it can act.
     pub fn synced(&self, waits: Vec<String>) {
         self.lock().waits = waits;
     }
 
-    /// What keeps this replica from claiming to act.
+    /// Notes what keeps this replica from claiming to act.
     pub fn claim_failed(&self, failure: Option<&str>) {
         self.lock().claim_failure = failure.map(Into::into);
     }
 
-    /// Whether the process should go on; if not, why.
+    /// Checks that the process should continue.
     ///
     /// # Errors
-    /// Why it should be started anew.
+    /// Returns why it should be restarted.
     pub fn live(&self) -> Result<(), String> {
         let silent = self.lock().beat.elapsed();
         if silent > SILENCE { Err(format!("the loop has been silent for {} s", silent.as_secs())) } else { Ok(()) }
     }
 
-    /// Whether this replica could act, or does.
+    /// Checks that this replica acts or could act.
     ///
     /// # Errors
-    /// What it waits for.
+    /// Returns what it waits for.
     pub fn ready(&self) -> Result<(), String> {
         let state = self.lock();
         if let Some(failure) = &state.claim_failure {

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// From a millisecond to a minute and more; most failovers are done within tens of milliseconds.
+/// Bounds from milliseconds to minutes. Most failovers take some tens of milliseconds.
 const FAILOVER_BUCKETS: [f64; 14] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0];
 
 /// All metrics. Clones share them.
@@ -31,22 +31,22 @@ pub struct Metrics {
     held: Family<StoreLabels, Gauge>,
 }
 
-/// What is told of one election.
+/// The figures of one election.
 #[derive(Clone, Debug)]
 pub struct ElectionFigures {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The leader's pod.
     pub leader: Option<String>,
     /// The highest term.
     pub term: i64,
-    /// Changes of leader that this replica made.
+    /// The number of changes of leader that this replica made.
     pub transitions: u64,
-    /// Labels that this replica put right.
+    /// The number of labels that this replica corrected.
     pub label_drift: u64,
-    /// Whether the group has any pod: a group of none is not without a leader, it is not there.
+    /// Whether the group has any pod. A group without pods does not count as leaderless.
     pub has_candidate: bool,
 }
 
@@ -88,37 +88,33 @@ impl Default for Metrics {
             Family::new_with_constructor(|| Histogram::new(FAILOVER_BUCKETS));
         registry.register(
             "failover_duration_seconds",
-            "Time from the moment at which the loss of a leader was seen to the next leader's confirmed label",
+            "Time from when the operator saw the loss of a leader until the API server confirmed the next leader's label",
             failover.clone(),
         );
         let api_errors = Family::<ErrorLabels, Counter>::default();
         registry.register(
             "api_errors",
-            "Requests that failed; unknown: they may have been carried out",
+            "Failed requests; unknown: the request may have been carried out",
             api_errors.clone(),
         );
         let dropped_events = Family::<DroppedLabels, Counter>::default();
         registry.register(
             "events_dropped",
-            "Events that were not written; repeated: the same was told just before, full: too many waited",
+            "Events that were not written; repeated: the same Event was written just before, full: too many Events waited",
             dropped_events.clone(),
         );
         let queue = Gauge::default();
-        registry.register("queue_depth", "Elections to be looked at and requests under way", queue.clone());
+        registry.register("queue_depth", "Elections that wait for a decision and requests under way", queue.clone());
         let acting = Gauge::default();
-        registry.register("acting", "Whether this replica is the one that acts", acting.clone());
+        registry.register("acting", "1 if this replica acts", acting.clone());
         let restores = Counter::default();
         registry.register(
             "restores",
-            "How often the API server's store was seen to be put back to an earlier state",
+            "Times that the API server's store was put back to an earlier state",
             restores.clone(),
         );
         let held = Family::<StoreLabels, Gauge>::default();
-        registry.register(
-            "store_held",
-            "Whether what this cluster holds in a store outside of it is surely its own",
-            held.clone(),
-        );
+        registry.register("store_held", "1 if this cluster's locks in a shared store are valid", held.clone());
         Self {
             registry: Arc::new(registry),
             elections,
@@ -134,59 +130,59 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// The text that is scraped.
+    /// Returns the text that Prometheus reads.
     ///
     /// # Errors
-    /// If it can't be written, which would be a defect.
+    /// If the text can't be written, which would be a defect.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    /// An election, as it is now.
+    /// Sets the figures of an election.
     pub fn record(&self, figures: ElectionFigures) {
         self.elections.record(figures);
     }
 
-    /// An election is no more.
+    /// Removes an election that no longer exists.
     pub fn forget(&self, namespace: &str, name: &str) {
         self.elections.with(|all| all.remove(&(namespace.into(), name.into())));
         self.failover.remove(&ElectionLabels { namespace: namespace.into(), election: name.into() });
     }
 
-    /// This replica does not act any more: another one tells.
+    /// Removes all elections, because this replica does not act any more and another one reports them.
     pub fn forget_all(&self) {
         self.elections.with(BTreeMap::clear);
     }
 
-    /// A failover is complete.
+    /// Records a complete failover.
     pub fn observe_failover(&self, namespace: &str, name: &str, took: Duration) {
         let labels = ElectionLabels { namespace: namespace.into(), election: name.into() };
         self.failover.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// How much is to be done.
+    /// Sets how much there is to do.
     pub fn queue_depth(&self, depth: usize) {
         self.queue.set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
-    /// Whether this replica acts.
+    /// Sets whether this replica acts.
     pub fn acting(&self, acting: bool) {
         self.acting.set(i64::from(acting));
     }
 
-    /// The API server's store was put back to an earlier state.
+    /// Counts that the API server's store was put back to an earlier state.
     pub fn count_restore(&self) {
         self.restores.inc();
     }
 
-    /// Whether what is held in a store outside of the cluster is surely this cluster's own.
+    /// Sets whether this cluster's locks in a shared store are valid.
     pub fn store_held(&self, store: &StoreId, held: bool) {
         self.held.get_or_create(&StoreLabels { store: store.0.clone() }).set(i64::from(held));
     }
 
-    /// Counts an outcome if it is a failure.
+    /// Counts an outcome, if it is a failure.
     pub fn count_failure(&self, outcome: &Outcome) {
         match outcome {
             Outcome::RecordRead(Err(failure))
@@ -229,14 +225,14 @@ impl Metrics {
     }
 }
 
-/// The elections' figures, which are put together when they are asked for.
+/// The elections' figures, which are collected when Prometheus reads them.
 #[derive(Clone, Debug, Default)]
 struct Elections(Arc<Mutex<BTreeMap<(String, String), Told>>>);
 
 #[derive(Clone, Debug)]
 struct Told {
     figures: ElectionFigures,
-    /// Time without a leader, up to the last time that there was one.
+    /// The time without a leader, until there was one last.
     leaderless: Duration,
     leaderless_since: Option<Instant>,
 }
@@ -294,12 +290,12 @@ impl Collector for Elections {
         for told in &all {
             ConstCounter::new(told.figures.transitions).encode(transitions.encode_family(&labels(told))?)?;
         }
-        let help = "Pods whose labels were changed by somebody else and put right";
+        let help = "Pods whose labels somebody else changed and lictor corrected";
         let mut drift = encoder.encode_descriptor("label_drift", help, None, counter)?;
         for told in &all {
             ConstCounter::new(told.figures.label_drift).encode(drift.encode_family(&labels(told))?)?;
         }
-        let help = "Time during which a group with pods had no leader";
+        let help = "Time without a leader in a group that has pods";
         let unit = prometheus_client::registry::Unit::Seconds;
         let mut leaderless = encoder.encode_descriptor("without_leader", help, Some(&unit), counter)?;
         for told in &all {

@@ -1,4 +1,4 @@
-//! What the operator tells about itself: logs, metrics, health.
+//! Logs, metrics and health of the operator.
 
 mod health;
 mod logs;

@@ -1,4 +1,4 @@
-//! A service account, by its own token: what it may do, and the program that runs as it.
+//! A service account with its own token: what it may do, and programs that run as it.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use kube::config::Kubeconfig;
 use lictor_testing::kubernetes::{Cluster, Operator};
 use serde_json::json;
 
-/// A service account of the cluster.
+/// A service account in the cluster.
 pub struct Account {
     cluster: &'static Cluster,
     kubeconfig: PathBuf,
 }
 
 impl Account {
-    /// One that exists.
+    /// Takes an existing account.
     pub fn of(cluster: &'static Cluster, namespace: &str, name: &str) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static MADE: AtomicU32 = AtomicU32::new(0);
@@ -32,7 +32,7 @@ impl Account {
         Self { cluster, kubeconfig }
     }
 
-    /// A new one, with these roles: (where, ClusterRole).
+    /// Creates an account with these roles: (namespace, ClusterRole).
     pub fn new(cluster: &'static Cluster, namespace: &str, name: &str, roles: &[(&str, &str)]) -> Self {
         cluster.kubectl(&["-n", namespace, "create", "serviceaccount", name]);
         for (place, role) in roles {
@@ -46,7 +46,7 @@ impl Account {
         &self.kubeconfig
     }
 
-    /// Runs kubectl with its token.
+    /// Runs kubectl with the account's token.
     pub fn kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
         let own = ["--kubeconfig", self.kubeconfig.to_str().expect("the path is text")];
         let all: Vec<&str> = own.into_iter().chain(arguments.iter().copied()).collect();
@@ -61,21 +61,21 @@ impl Account {
         }
     }
 
-    /// Panics unless this succeeds.
+    /// Panics unless this succeeds. Returns what it printed.
     pub fn allowed(&self, arguments: &[&str], input: Option<&str>) -> String {
         self.kubectl(arguments, input).unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
     }
 
-    /// Starts `lictor run` with its token and these arguments, of which the first is `run`.
+    /// Starts `lictor run` with the account's token and these arguments, the first of which is `run`.
     pub fn operator(&self, arguments: &[String]) -> Operator {
         assert_eq!(arguments.first().map(String::as_str), Some("run"));
-        // What the harness gives itself.
+        // The arguments that the harness sets.
         let given =
             arguments.iter().skip(1).map(String::as_str).filter(|argument| !argument.starts_with("--log-format="));
         Operator::start(&self.kubeconfig, &given.collect::<Vec<_>>(), &[])
     }
 
-    /// Runs lictor to its end with its token and these arguments; what it printed, or its error text.
+    /// Runs lictor with the account's token and these arguments until it ends. Returns what it printed, or its error text.
     pub async fn lictor(&self, arguments: &[String]) -> Result<String, String> {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_lictor"));
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig).env_remove("RUST_LOG").kill_on_drop(true);

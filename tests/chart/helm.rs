@@ -1,4 +1,4 @@
-//! Helm, and what the chart makes.
+//! Helm, and what the chart renders.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Where the chart is.
+/// The chart's directory.
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/lictor");
 
-/// Runs helm; what it printed, or its error text. What the user of this machine has configured is left out.
+/// Runs helm. Returns what it printed, or its error text. It ignores the configuration of this machine's user.
 pub fn helm(kubeconfig: Option<&Path>, arguments: &[&str]) -> Result<String, String> {
     static HELM: OnceLock<String> = OnceLock::new();
     let helm = HELM.get_or_init(|| {
@@ -31,7 +31,7 @@ pub fn helm(kubeconfig: Option<&Path>, arguments: &[&str]) -> Result<String, Str
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// What `helm template` makes of these values, as text.
+/// Returns what `helm template` renders with these values.
 pub fn template(values: &str, more: &[&str]) -> Result<String, String> {
     let file = Values::new(values);
     let arguments = ["template", "lictor", CHART, "--namespace", "lictor", "--kube-version", "1.33.0", "--values"];
@@ -39,13 +39,13 @@ pub fn template(values: &str, more: &[&str]) -> Result<String, String> {
     helm(None, &all)
 }
 
-/// The objects in a text of several.
+/// Returns the objects in a stream of several.
 pub fn objects(text: &str) -> Vec<Value> {
     let objects = serde_yaml::Deserializer::from_str(text).map(|one| Value::deserialize(one).expect("it is YAML"));
     objects.filter(|object| !object.is_null()).collect()
 }
 
-/// The one object of this kind whose name ends so.
+/// Returns the one object of this kind whose name ends with `name`.
 pub fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
     let found: Vec<_> = objects
         .iter()
@@ -56,14 +56,14 @@ pub fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
     one
 }
 
-/// The arguments of the one container of a Deployment, Job or Pod.
+/// Returns the arguments of the only container of a Deployment, Job or Pod.
 pub fn arguments(object: &Value) -> Vec<String> {
     let spec = if object["kind"] == "Pod" { &object["spec"] } else { &object["spec"]["template"]["spec"] };
     let arguments = spec["containers"][0]["args"].as_array().expect("it has arguments");
     arguments.iter().map(|argument| argument.as_str().expect("they are text").to_owned()).collect()
 }
 
-/// A file with values, which goes with the test.
+/// A file with values. It is deleted with the test.
 pub struct Values(PathBuf);
 
 impl Values {

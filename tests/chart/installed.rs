@@ -1,4 +1,4 @@
-//! `helm install`, `upgrade` and `uninstall`, on a control plane of each test's own.
+//! `helm install`, `upgrade` and `uninstall`, on a control plane for each test.
 
 mod cluster_wide;
 mod namespaced;
@@ -21,12 +21,12 @@ impl Release {
         Self { cluster, name, namespace }
     }
 
-    /// Runs a command of helm for it, as an administrator; the values come last.
+    /// Runs a command of helm for it, as an administrator. The values come last.
     pub fn helm(&self, command: &[&str], values: &str) -> Result<String, String> {
         self.helm_as(self.cluster.kubeconfig(), command, values)
     }
 
-    /// The same with another kubeconfig.
+    /// Runs a command of helm for it with another kubeconfig.
     pub fn helm_as(&self, kubeconfig: &std::path::Path, command: &[&str], values: &str) -> Result<String, String> {
         let file = Values::new(values);
         let place = [self.name, CHART, "--namespace", self.namespace, "--timeout", "90s", "--values", file.path()];
@@ -34,25 +34,26 @@ impl Release {
         helm(Some(kubeconfig), &all)
     }
 
-    /// Its objects, or its hooks.
+    /// Returns its objects, or its hooks.
     pub fn get(&self, what: &str) -> Vec<Value> {
         let text = helm(Some(self.cluster.kubeconfig()), &["get", what, self.name, "--namespace", self.namespace]);
         objects(&text.unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// The operator's account.
+    /// Returns the operator's account.
     pub fn account(&self) -> Account {
         let manifest = self.get("manifest");
         let account = &find(&manifest, "Deployment", "")["spec"]["template"]["spec"]["serviceAccountName"];
         Account::of(self.cluster, self.namespace, account.as_str().expect("it has an account"))
     }
 
-    /// What would run in a pod of the Deployment: the program, with its arguments and its account.
+    /// Starts what would run in a pod of the Deployment: the program, with its arguments and its account.
     pub fn operator(&self, account: &Account) -> Operator {
         account.operator(&arguments(find(&self.get("manifest"), "Deployment", "")))
     }
 
-    /// Makes a hook's account and rights, which Helm takes off again after it has run; returns the arguments of its program.
+    /// Creates a hook's account and rights, which Helm removes after the hook has run. Returns the arguments of the hook's
+    /// program.
     pub fn hook(&self, hook: &str) -> Vec<String> {
         let (runs, rights) = self.parts(hook);
         self.kubectl("apply", &rights);
@@ -60,12 +61,12 @@ impl Release {
         arguments(run)
     }
 
-    /// Takes a hook's account and rights off again.
+    /// Removes a hook's account and rights.
     pub fn unhook(&self, hook: &str) {
         self.kubectl("delete", &self.parts(hook).1);
     }
 
-    /// What runs in a hook, and what that needs.
+    /// Returns what runs in a hook, and what that needs.
     fn parts(&self, hook: &str) -> (Vec<Value>, Vec<Value>) {
         let all = self.get("hooks").into_iter();
         let mine = all.filter(|object| object["metadata"]["annotations"]["helm.sh/hook"] == hook);
@@ -80,7 +81,7 @@ impl Release {
     }
 }
 
-/// A control plane that lives as long as the tests.
+/// Starts a control plane that lives as long as the tests.
 pub fn cluster(name: &str) -> &'static Cluster {
     Box::leak(Box::new(Cluster::start(&format!("{name}-{}", std::process::id()), 3)))
 }

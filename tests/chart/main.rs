@@ -1,6 +1,6 @@
-//! The chart: what Helm makes of it, and what that is worth on a real control plane, with exactly the rights and the policies that it
-//! gives. Nodes are simulated, so the operator's pods are not run: the real program is, beside them, with the service account's token
-//! and the arguments from the chart.
+//! The chart: what Helm renders, and how it works in a real control plane with exactly the rights and policies that it creates.
+//! The nodes are simulated and can't run the operator's pods. So the real program runs beside them, with the service account's
+//! token and the chart's arguments.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]

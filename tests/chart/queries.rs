@@ -1,4 +1,4 @@
-//! What the chart asks Prometheus for is what the program tells.
+//! The chart's Prometheus queries use only metrics that the program has.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::helm::{find, objects, template};
 
-/// Every query in the alerts and the dashboard.
+/// Returns every query in the alerts and the dashboard.
 fn queries() -> Vec<String> {
     let made = template("metrics: {rules: {enabled: true}, dashboard: {enabled: true}}", &[]).expect("it is made");
     let made = objects(&made);
@@ -24,7 +24,7 @@ fn queries() -> Vec<String> {
     alerts.chain(shown).collect()
 }
 
-/// The words of a query that begin with `lictor_`.
+/// Returns the words of a query that begin with `lictor_`.
 fn names(query: &str) -> impl Iterator<Item = &str> {
     query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("lictor_"))
 }

@@ -1,4 +1,4 @@
-//! What needs no cluster: lint, snapshots, refusals, and what has to agree with the rest of the repository.
+//! Tests without a cluster: lint, snapshots, refusals, and what must agree with the rest of the repository.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::helm::{CHART, Values, arguments, find, helm, objects, template};
 
-/// The values files of the snapshots, by name.
+/// Returns the values files of the snapshots, by name.
 pub fn cases() -> Vec<(String, PathBuf)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chart/snapshots");
     let entries = directory.read_dir().expect("the directory can be read").map(|entry| entry.unwrap().path());
@@ -50,7 +50,7 @@ fn lint_finds_nothing() {
     }
 }
 
-/// What is wrong, and what has to be said about it.
+/// Wrong values, and the words of each refusal.
 const NONSENSE: &[(&str, &str)] = &[
     ("replica: 2", "additional properties 'replica' not allowed"),
     ("image: {tags: v1}", "at '/image': additional properties 'tags' not allowed"),
@@ -68,13 +68,13 @@ const NONSENSE: &[(&str, &str)] = &[
     ("namespaces: shop", "at '/namespaces': got string, want array"),
     ("namespaces: [Shop]", "namespaces has \"Shop\": a namespace has lower-case letters"),
     ("namespaces: [shop, shop]", "at '/namespaces': items at 0 and 1 are equal"),
-    ("podWrites: {labels: ['a role']}", "podWrites has \"a role\", which is no name of a label"),
-    ("{namespaces: [shop], classes: [{name: a, spec: {lease: {}}}]}", "classes can't be made together with namespaces"),
+    ("podWrites: {labels: ['a role']}", "podWrites has \"a role\", which is not a valid name of a label"),
+    ("{namespaces: [shop], classes: [{name: a, spec: {lease: {}}}]}", "classes can't be used together with namespaces"),
     (
-        "{namespaces: [shop], uninstall: {deleteDefinitions: true}}",
-        "uninstall.deleteDefinitions can't be true together with namespaces",
+        "{namespaces: [shop], uninstall: {deleteCRDs: true}}",
+        "uninstall.deleteCRDs can't be true together with namespaces",
     ),
-    ("uninstall: {deleteDefinitions: true, withdraw: false}", "uninstall.deleteDefinitions needs uninstall.withdraw"),
+    ("uninstall: {deleteCRDs: true, withdraw: false}", "uninstall.deleteCRDs needs uninstall.withdraw"),
     ("uninstall: {timeoutSeconds: 1}", "at '/uninstall/timeoutSeconds': minimum: got 1, want 10"),
     ("classes: [{name: a, spec: {}}]", "at '/classes/0/spec'"),
     ("classes: [{name: a, spec: {consul: {address: 'http://consul:8500'}}}]", "missing property 'clusterName'"),
@@ -123,7 +123,7 @@ fn the_program_understands_its_arguments() {
             made.iter().filter(|object| ["Deployment", "Job", "Pod"].iter().any(|kind| object["kind"] == *kind));
         for object in hooked {
             let mut arguments = arguments(object);
-            // Asks for help of what is there, once all before it was understood.
+            // The program prints its help only if it understands all arguments before.
             arguments.push("--help".into());
             let output = std::process::Command::new(env!("CARGO_BIN_EXE_lictor")).args(&arguments).output().unwrap();
             let error = String::from_utf8_lossy(&output.stderr);
@@ -132,7 +132,7 @@ fn the_program_understands_its_arguments() {
     }
 }
 
-/// Nothing of a namespaced installation is the cluster's.
+/// A namespaced installation creates nothing cluster-wide.
 #[test]
 fn a_namespaced_installation_has_no_cluster_wide_object() {
     let values = "{namespaces: [shop], workloads: {enabled: true}}";
@@ -145,9 +145,9 @@ fn a_namespaced_installation_has_no_cluster_wide_object() {
     }
 }
 
-/// Helm deletes hooks before it makes them anew, and what is deleted by that takes all elections with it.
+/// Helm deletes a hook before it creates it again, and deleting such an object would delete all elections.
 #[test]
-fn no_class_and_no_definition_is_a_hook() {
+fn no_class_and_no_crd_is_a_hook() {
     for (name, values) in cases() {
         let made = objects(&template(&std::fs::read_to_string(&values).unwrap(), &["--include-crds"]).unwrap());
         let precious = ["ElectionClass", "CustomResourceDefinition"];
@@ -160,7 +160,7 @@ fn no_class_and_no_definition_is_a_hook() {
     }
     let values = Values::new("{}");
     let shown = helm(None, &["show", "values", CHART]).unwrap();
-    assert!(shown.contains("deleteDefinitions: false"), "{}", values.path());
+    assert!(shown.contains("deleteCRDs: false"), "{}", values.path());
     let upgrade = objects(&template("{}", &[]).unwrap());
     let rules = &find(&upgrade, "ClusterRole", ".upgrade")["rules"];
     assert_eq!(rules.as_array().map(Vec::len), Some(1), "{rules}");

@@ -1,12 +1,12 @@
-//! The rights in docs/security.md are those that the API server tells of.
+//! The rights in docs/security.md are those that the API server reports.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use lictor_testing::kubernetes::Cluster;
 
-/// Compares the rights of an account in a namespace, beyond those of every account, with the block in docs/security.md that begins
-/// with this title. `LICTOR_BLESS=1` writes them there.
+/// Compares the rights of an account in a namespace, apart from those of every account, with the block in docs/security.md that
+/// begins with this title. `LICTOR_BLESS=1` writes them there.
 pub fn assert_documented(cluster: &Cluster, title: &str, namespace: &str, account: &str) {
     let nobody = lines(cluster, namespace, &format!("system:serviceaccount:{namespace}:nobody"));
     let lines = lines(cluster, namespace, &format!("system:serviceaccount:{account}"));
@@ -27,7 +27,8 @@ pub fn assert_documented(cluster: &Cluster, title: &str, namespace: &str, accoun
     assert_eq!(written, found, "docs/security.md, {title}: LICTOR_BLESS=1 cargo test --test chart writes it");
 }
 
-/// What `kubectl auth can-i --list` tells, a line each: resource, names, verbs. What is no resource is open to everybody.
+/// Returns the lines of `kubectl auth can-i --list`: resource, names, verbs. It leaves out what is not a resource, because
+/// everybody may use that.
 fn lines(cluster: &Cluster, namespace: &str, user: &str) -> BTreeSet<String> {
     let told = cluster.kubectl(&["auth", "can-i", "--list", "--no-headers", "-n", namespace, "--as", user]);
     let rule = |line: &str| {

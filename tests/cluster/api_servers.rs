@@ -1,4 +1,4 @@
-//! Two API servers on one etcd. One of them is stopped for a while, and shows the past when it goes on.
+//! Two API servers on one etcd. One of them is stopped for a while, and shows the past when it continues.
 
 use std::net::TcpListener as StdListener;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// No failover takes longer, wherever the operator has been moved to: it lists anew within 5 s where a connection is dead.
+/// The longest failover, whichever server the operator uses: it lists again within 5 s if a connection is dead.
 const IN_TIME: Duration = Duration::from_secs(20);
 
 /// Another API server on the same etcd.
@@ -51,7 +51,7 @@ impl Drop for Second {
     }
 }
 
-/// Leads to one of several servers. When it is moved to another one, all connections end.
+/// A proxy that leads to one of several servers. When it is moved to another one, all connections end.
 struct Way {
     to: watch::Sender<u16>,
     kubeconfig: PathBuf,

@@ -1,4 +1,4 @@
-//! Days on which Kubernetes itself does not work: what users see, and that all is well afterwards.
+//! Days on which Kubernetes itself does not work: what users see, and that everything works again afterwards.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,7 @@ use serde_json::json;
 
 use crate::consul::failures::libfaketime;
 
-/// Asks etcd, which stands behind a control plane of the test's own, to refuse all writes, as it does when it has run out of space; or
-/// to go on.
+/// Makes the etcd of the test's own control plane refuse all writes, as it does without free space, or accept them again.
 async fn out_of_space(cluster: &Cluster, is: bool) {
     let directory = cluster.kubeconfig().parent().expect("it is in a directory");
     let clusters = std::fs::read_dir(directory.join("clusters")).expect("kwokctl has its files there");
@@ -27,7 +26,7 @@ async fn out_of_space(cluster: &Cluster, is: bool) {
     assert!(answer.status().is_success(), "{}", answer.text().await.unwrap_or_default());
 }
 
-/// `/readyz` says that it is not, and has this text.
+/// Waits until `/readyz` reports that the operator is not ready, with this text.
 async fn wait_unready(operator: &Operator, text: &str) -> String {
     eventually(&format!("/readyz says {text:?}"), || async {
         let (status, said) = operator.get("/readyz").await;
@@ -40,7 +39,7 @@ async fn wait_unready(operator: &Operator, text: &str) -> String {
 #[ignore = "slow: waits for a control plane of its own"]
 async fn while_the_api_server_refuses_all_writes_the_leader_stays_and_the_operator_says_why_it_does_not_act() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("full-{}", std::process::id()), 1)));
-    cluster.install_definitions();
+    cluster.install_crds();
     let lab = Lab::of(cluster, "full").await;
     let operator = lab.operator(&[]);
     lab.ready_pods(&["a", "b"]).await;

@@ -1,4 +1,4 @@
-//! What users and administrators get wrong: each mistake is told where they look, and harms nobody else.
+//! Mistakes of users and administrators. Each is reported where they look, and harms nobody else.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
@@ -7,13 +7,13 @@ use lictor::api::ElectionClass;
 use lictor_testing::kubernetes::{Cluster, Lab, Operator, PodSpec, User, eventually};
 use serde_json::{Value, json};
 
-/// A ready pod that the election `web` does not select.
+/// Creates a ready pod that the election `web` does not select.
 async fn other_pod(lab: &Lab, name: &str) {
     lab.pod(name, PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() }).await;
     lab.wait_ready(name, true).await;
 }
 
-/// An election that selects what the election `web` does not.
+/// Applies an election that does not select the pods of the election `web`.
 async fn elect_other(lab: &Lab, name: &str, spec: Value) {
     let mut all = json!({"selector": {"matchLabels": {"app": "other"}}});
     for (key, value) in spec.as_object().expect("a spec is an object") {
@@ -22,18 +22,18 @@ async fn elect_other(lab: &Lab, name: &str, spec: Value) {
     lab.elect_as(name, all).await;
 }
 
-/// The election `web` still works: its leader is lost, and there is another one.
+/// Checks that the election `web` still works: it gets a new leader after it lost one.
 async fn assert_fails_over(lab: &Lab) {
     let leader = lab.wait_any_leader().await;
     lab.kill_pod(&leader).await;
-    // By another name: what deletes pods here may be late, and goes by the name.
+    // The pod gets another name, because what deletes pods here may be late, and deletes by name.
     let next = format!("{leader}-next");
     lab.pod(&next, PodSpec::default()).await;
     lab.wait_ready(&next, true).await;
     lab.wait_any_leader().await;
 }
 
-/// An election `web` that works.
+/// Creates an election `web` that works.
 async fn healthy_neighbour(lab: &Lab) {
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
@@ -54,13 +54,10 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
     let cases = [
         (json!({"selector": {}}), "write matchLabels, for example {app: web}"),
         (json!({"selector": {"matchLabels": {}}}), "write matchLabels, for example {app: web}"),
-        (
-            json!({"selector": {"matchLabels": {"role": "leader"}}}),
-            "select the pods by a label of their own, such as app",
-        ),
+        (json!({"selector": {"matchLabels": {"role": "leader"}}}), "select the pods by another label, such as app"),
         (
             json!({"selector": {"matchExpressions": [{"key": "role", "operator": "Exists"}]}}),
-            "select the pods by a label of their own, such as app",
+            "select the pods by another label, such as app",
         ),
         (json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}), "they need at least one value"),
         (
@@ -107,13 +104,13 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("consulService", json!({"name": "Web_1", "port": 80})), "letter or digit, for example web"),
         (with("consulService", json!({"name": long, "port": 80})), "may not be more than 63"),
         (with("consulService", json!({"name": "web", "port": 0})), "should be greater than or equal to 1"),
-        // What kubectl finds out by itself, as the schema names every field.
+        // kubectl finds this by itself, because the schema names every field.
         (with("selektor", json!({})), "unknown field \"spec.selektor\""),
     ];
     lab.assert_refused(cases);
 }
 
-/// Applies a class without keeping it; says what the API server says.
+/// Sends a class to the API server without keeping it, and returns what the API server says.
 async fn dry_run(classes: &Api<ElectionClass>, name: &str, spec: &Value) -> Result<(), String> {
     let object = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name}, "spec": spec,
@@ -123,7 +120,7 @@ async fn dry_run(classes: &Api<ElectionClass>, name: &str, spec: &Value) -> Resu
     applied.map(drop).map_err(|error| error.to_string())
 }
 
-/// What is not refused with the right words.
+/// Returns the cases that are not refused with the right words.
 async fn not_refused(
     classes: &Api<ElectionClass>,
     name: &str,
@@ -140,7 +137,7 @@ async fn not_refused(
     wrong
 }
 
-/// A class for Consul with these fields of `consul`, besides those that it must have.
+/// Makes a class for Consul with these fields of `consul`, besides the required ones.
 fn consul(fields: &Value) -> Value {
     let mut spec = json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}});
     for (key, value) in fields.as_object().expect("an object") {
@@ -149,7 +146,7 @@ fn consul(fields: &Value) -> Value {
     spec
 }
 
-/// Such a class with another field of its spec.
+/// Makes such a class with another field of its spec.
 fn consul_and(field: &str, value: Value) -> Value {
     let mut spec = consul(&json!({}));
     spec[field] = value;
@@ -207,10 +204,10 @@ async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
             (consul(&json!({"tls": {}})), "write https:// there, or leave tls out"),
             (tls(json!({"serverName": "https://x"})), "for example server.dc1.consul"),
             (tls(json!({"caSecretRef": {}})), "spec.consul.tls.caSecretRef.name: Required value"),
-            (tls(json!({"certSecretRef": {"name": "A"}})), "this is no name for a Secret"),
-            (consul(&json!({"tokenSecretRef": {"name": "a,b"}})), "this is no name for a Secret"),
-            (consul(&json!({"tokenSecretRef": {"name": "a", "namespace": "a.b"}})), "this is no name for a namespace"),
-            (consul(&json!({"tokenSecretRef": {"name": "a", "key": "a/b"}})), "this is no key of a Secret"),
+            (tls(json!({"certSecretRef": {"name": "A"}})), "not a valid Secret name"),
+            (consul(&json!({"tokenSecretRef": {"name": "a,b"}})), "not a valid Secret name"),
+            (consul(&json!({"tokenSecretRef": {"name": "a", "namespace": "a.b"}})), "not a valid namespace"),
+            (consul(&json!({"tokenSecretRef": {"name": "a", "key": "a/b"}})), "not a valid Secret key"),
             (
                 consul(&json!({"tokenSecretRef": {"name": "a"}, "login": {"authMethodName": "kubernetes"}})),
                 "leave out consul.tokenSecretRef or consul.login",
@@ -343,7 +340,7 @@ async fn what_names_the_locks_of_a_class_can_not_be_changed() {
     ];
     wrong.extend(not_refused(&classes, of_consul, cases).await);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // What is the same in other words, and what names no lock.
+    // The same in other words, and changes that name no lock.
     let same = [
         (lease, json!({"lease": {}, "keyTemplate": "{name}", "keyPattern": "*"})),
         (of_consul, template_is("services/{namespace}/{name}/leader")),
@@ -367,7 +364,7 @@ async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
     healthy_neighbour(&lab).await;
     other_pod(&lab, "x").await;
 
-    // A class that does not exist: the election works as soon as it names one that does.
+    // A class that does not exist. The election works as soon as it names one that does.
     elect_other(&lab, "class", json!({"className": "gold"})).await;
     let message = lab.wait_condition("class", "Accepted", "False", "UnknownClass").await;
     assert!(
@@ -434,7 +431,7 @@ async fn a_status_that_somebody_wrote_nonsense_into_keeps_nobody_from_being_serv
     let lab = Lab::new("odd-status").await;
     let mut operator = Some(lab.operator(&[]));
     healthy_neighbour(&lab).await;
-    // All of the type that the definition asks for, and nothing that could be meant.
+    // The values have the types that the CRD requires, but make no sense.
     let nonsense = json!({"status": {
         "term": i64::MAX, "candidates": {"total": 5_000_000_000_i64, "eligible": 0, "summary": ""},
         "leader": {"acquireTime": "2026-01-01T00:00:00x5Z"},
@@ -449,7 +446,7 @@ async fn a_status_that_somebody_wrote_nonsense_into_keeps_nobody_from_being_serv
         }
         let elections = lab.elections_api();
         let written = elections.patch_status("web", &PatchParams::default(), &Patch::Merge(&nonsense)).await;
-        // What is written can't be read by this client either.
+        // This client can't read what is written, either.
         assert!(!matches!(written, Err(kube::Error::Api(_))), "{written:?}");
         operator = operator.or_else(|| Some(lab.operator(&[])));
         other_pod(&lab, name).await;
@@ -482,11 +479,11 @@ async fn a_malformed_priority_counts_as_none_and_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for a control plane of its own"]
-async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits() {
+async fn without_the_crds_the_operator_says_how_to_install_them_and_waits() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("bare-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "bare").await;
     let operator = lab.operator(&[]);
-    let install = "install the definitions with `lictor crd | kubectl apply -f -`";
+    let install = "install the CRDs with `lictor crd | kubectl apply -f -`";
     let waits = eventually("/readyz says what is missing", || async {
         let (status, text) = operator.get("/readyz").await;
         if status == 503 && text.contains(install) { Ok(text) } else { Err(text) }
@@ -498,7 +495,7 @@ async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits
     for kind in kinds {
         operator.logs(&format!("the cluster does not know {kind}: {install}")).await;
     }
-    // It looks again and again, and tells once. That it has looked again is seen by the metric.
+    // The operator tries again and again, but reports it once. The metric shows that it has tried again.
     eventually("it looks again", || async {
         let failures = operator.metric("lictor_api_errors_total{resource=\"leaderelections\"").await;
         if failures >= Some(3.0) { Ok(()) } else { Err(format!("{failures:?}")) }
@@ -508,11 +505,11 @@ async fn without_the_definitions_the_operator_says_how_to_install_them_and_waits
         assert_eq!(operator.log().matches(&format!("does not know {kind}")).count(), 1, "{}", operator.log());
     }
 
-    cluster.install_definitions();
+    cluster.install_crds();
     healthy_neighbour(&lab).await;
     assert_eq!(operator.get("/readyz").await.0, 200);
 
-    // This control plane has no other tests, so classes may be marked as the default here.
+    // This control plane has no other tests, so a test may mark classes as the default here.
     let classes: Api<ElectionClass> = Api::all(lab.client.clone());
     let default_class = async |name: &str, default: &str| {
         let object = json!({
@@ -564,7 +561,7 @@ async fn without_rights_the_operator_says_what_to_grant_and_waits() {
         operator.logs(&format!("not allowed to list {resource}")).await;
     }
     assert_eq!(operator.get("/healthz").await.0, 200);
-    // Then its own Lease, and nothing else.
+    // Then it may use its own Lease, and nothing else.
     user.may(|_, resource| resource == "leases").await;
     is_not_ready(&operator, &["not allowed to list pods", "not allowed to list leaderelections"]).await;
     user.may(|_, _| true).await;

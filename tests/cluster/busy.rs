@@ -1,4 +1,4 @@
-//! An API server that has too much to do: it answers 429 with Retry-After, and carries nothing out.
+//! An overloaded API server: it answers 429 with Retry-After, and carries out nothing.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 
 const FAILED: &str = "lictor_api_errors_total";
 
-/// The API server answers 429 to all requests of the lab's user from now on. Its queue for them has no place but one, which is always
-/// given to a request, and in this a request waits for a webhook that hangs.
+/// Makes the API server answer 429 to all requests of the lab's user. Its queue for them has only one place, and the request in
+/// it waits for a webhook that hangs.
 async fn refuse_for_now(lab: &Lab, user: &User<'_>) -> JoinHandle<()> {
     let name = lab.namespace.as_str();
     lab.pod("hangs", PodSpec { labels: json!({"app": "hangs"}), ..PodSpec::default() }).await;
@@ -67,7 +67,7 @@ async fn an_api_server_that_is_too_busy_is_asked_again_without_haste_and_nothing
     let user = User::new(&lab).await;
     user.may(|_, _| true).await;
     let recorder = lab.record().await;
-    // Its own Lease outlasts this: what is tried here is what a replica does that acts.
+    // Its own Lease outlasts this, because the test is about a replica that acts.
     let operator = user.operator(&["--lease-duration", "60s"]);
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;

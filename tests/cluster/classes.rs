@@ -1,4 +1,4 @@
-//! Classes that need more than the cluster: their status, and the Secrets that they refer to.
+//! The status of classes, and the Secrets that they refer to.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
     assert_eq!(rows[0], ["NAME", "CONTROLLER", "CONSUL", "KEYS", "READY", "AGE"]);
     assert_eq!(rows[1][1..4], ["test/nobody", "http://consul.example:8500", "True"], "{text}");
 
-    // What is not known any more vanishes.
+    // What is not known any more is removed.
     let less = status(false, Some(ConsulStatus { node_name: None, sessions: Vec::new(), ..consul }));
     let written = writer.write_status(&written, &less).await.expect("it can be written");
     assert_eq!(written.status.as_ref(), Some(&less));
@@ -73,7 +73,7 @@ async fn each_secret_is_followed_through_its_life() {
     let mut next = async || {
         tokio::time::timeout(Duration::from_secs(30), watch.next()).await.expect("it is told").expect("it goes on")
     };
-    // A neighbour that is none of its business.
+    // Another Secret, which no class refers to.
     let put = async |name: &str, token: &str| {
         let object = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"token": token},

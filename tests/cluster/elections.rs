@@ -1,4 +1,4 @@
-//! Who leads, and how the leadership moves.
+//! Which pod leads, and how the leadership moves.
 
 use lictor_testing::kubernetes::{Lab, PodSpec};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Every directory of `examples/`, applied as it stands, but for Consul's address, on a control plane with one operator, which has
-//! the rights that docs/operating.md and docs/workloads.md name, and no others.
+//! Every directory of `examples/`, applied as it is except for Consul's address, in a control plane with one operator that has
+//! only the rights that docs/operating.md and docs/workloads.md name.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
-/// Those that a test below is about.
+/// The examples that a test below is about.
 const TESTED: [&str; 5] = ["service", "consul", "cronjob-between-clusters", "cold-standby", "job-for-each-term"];
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
-/// What the classes have in the place of an address.
+/// The placeholder for an address in the classes.
 const ADDRESS: &str = "http://consul.example:8500";
 
 fn directory(example: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).join(example)
 }
 
-/// Applies an example: once as the API server alone sees it, then for good, with the address of a Consul that is there.
+/// Applies an example: first as a dry run, then with the address of a running Consul.
 fn apply_example(lab: &Lab, example: &str) {
     let path = directory(example);
     let path = path.to_str().expect("the path is text");
@@ -35,7 +35,7 @@ fn apply_example(lab: &Lab, example: &str) {
     lab.try_kubectl(&["apply", "-f", "-"], Some(&text)).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Waits until an election is accepted, has a leader, and its workloads follow.
+/// Waits until an election is accepted and has a leader, and its workloads follow.
 async fn follows(lab: &Lab, name: &str) -> LeaderElection {
     lab.wait_condition(name, "Accepted", "True", "Accepted").await;
     lab.wait_condition(name, "Elected", "True", "Elected").await;
@@ -50,7 +50,7 @@ where
     Api::namespaced(lab.client.clone(), &lab.namespace)
 }
 
-/// What is written on a workload.
+/// Returns an annotation of a workload.
 fn written<'a>(object: &'a impl ResourceExt, annotation: &str) -> Option<&'a str> {
     object.annotations().get(annotation).map(String::as_str)
 }
@@ -61,15 +61,15 @@ async fn each_example_does_what_it_says() {
     let all = std::fs::read_dir(directory("")).expect("examples can be listed");
     let all = all.map(|entry| entry.expect("examples can be listed").file_name().into_string().expect("a name"));
     assert_eq!(all.collect::<BTreeSet<_>>(), TESTED.map(str::to_owned).into(), "each has its test");
-    // Classes are the cluster's, and these are served by an operator with the default settings: nobody else is to see them.
+    // Classes belong to the whole cluster, and an operator with the default settings serves these, so no other test may see them.
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("examples-{}", std::process::id()), 3)));
-    cluster.install_definitions();
+    cluster.install_crds();
     let kubeconfig = kubeconfig_with(cluster, &[rights_of_operating(), role_of_workloads()]);
     let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &[]);
     tokio::join!(pods(cluster), cron_job(cluster), cold_standby(cluster), job(cluster));
 }
 
-/// A kubeconfig that goes with the test.
+/// A kubeconfig that is deleted with the test.
 struct Kubeconfig(PathBuf);
 
 impl Drop for Kubeconfig {
@@ -78,7 +78,7 @@ impl Drop for Kubeconfig {
     }
 }
 
-/// That of a service account that has these ClusterRoles.
+/// Makes a kubeconfig of a service account that has these ClusterRoles.
 fn kubeconfig_with(cluster: &Cluster, roles: &[Value]) -> Kubeconfig {
     cluster.kubectl(&["create", "serviceaccount", "lictor"]);
     for role in roles {
@@ -96,7 +96,7 @@ fn kubeconfig_with(cluster: &Cluster, roles: &[Value]) -> Kubeconfig {
     file
 }
 
-/// The table of rights in docs/operating.md.
+/// Reads the table of rights in docs/operating.md.
 fn rights_of_operating() -> Value {
     let section = include_str!("../../docs/operating.md").split("\n## ").find(|section| section.starts_with("Rights"));
     let rows = section.expect("there is one").lines().filter_map(|line| line.strip_prefix("| "));
@@ -118,14 +118,14 @@ fn rights_of_operating() -> Value {
     })
 }
 
-/// The role in docs/workloads.md.
+/// Reads the role in docs/workloads.md.
 fn role_of_workloads() -> Value {
     let blocks = include_str!("../../docs/workloads.md").split("```").filter_map(|block| block.strip_prefix("yaml\n"));
     let role = blocks.into_iter().find(|block| block.contains("kind: ClusterRole\n")).expect("there is one");
     serde_yaml::from_str(role).expect("it is YAML")
 }
 
-/// `service`, and `consul` over it.
+/// Tests `service`, and `consul` applied over it.
 async fn pods(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "pods").await;
     apply_example(&lab, "service");

@@ -1,4 +1,4 @@
-//! The recorded exchanges, on the real servers: the simulated ones of `tests/simulation` are held to them.
+//! The recorded exchanges, on the real servers. The simulated servers of `tests/simulation` must answer the same.
 
 use http_body_util::BodyExt;
 use kube::client::Body;

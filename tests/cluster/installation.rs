@@ -1,4 +1,4 @@
-//! An installation as a whole: is it well, is it the only one, and how it ends.
+//! An installation as a whole: whether it works, whether it is the only one, and how it ends.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,7 +18,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs a subcommand about the installation of this lab, while the test goes on.
+/// Runs a subcommand about this lab's installation, while the test continues.
 fn begin(lab: &Lab, subcommand: &str, arguments: &[&str]) -> tokio::task::JoinHandle<Output> {
     let own = [subcommand, "--namespaces", &lab.namespace, "--lease-namespace", &lab.namespace];
     let all: Vec<String> = own.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
@@ -30,7 +30,7 @@ async fn run(lab: &Lab, subcommand: &str, arguments: &[&str]) -> Output {
     begin(lab, subcommand, arguments).await.expect("it ends")
 }
 
-/// As a chart makes it: what is to be scaled to zero.
+/// Creates the Deployment that a chart would create, to be scaled to zero.
 fn deploy(lab: &Lab) {
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "lictor"},
@@ -71,7 +71,7 @@ async fn what_is_withdrawn_leaves_the_elections_alone_and_nothing_else() {
     assert!(operator.stop().await.success());
     let output = withdrawal.await.expect("it ends");
     assert!(output.status.success(), "{}", text(&output));
-    assert!(text(&output).contains("labels, annotations, locks and finalizers are taken off"), "{}", text(&output));
+    assert!(text(&output).contains("labels, annotations, locks and finalizers are removed"), "{}", text(&output));
 
     let pods = lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed");
     for pod in &pods.items {
@@ -85,7 +85,7 @@ async fn what_is_withdrawn_leaves_the_elections_alone_and_nothing_else() {
     assert!(election.finalizers().is_empty() && status.leader.is_none() && status.term == term, "{election:?}");
     lab.wait_condition("web", "Elected", "False", "Uninstalled").await;
 
-    // Installed again, it goes on where it was.
+    // An operator that is installed again continues where the last one stopped.
     let _operator = lab.operator(&[]);
     lab.wait_any_leader().await;
     lab.wait_status("web", "a higher term", |election| {
@@ -104,7 +104,7 @@ async fn a_withdrawal_beside_an_operator_that_goes_on_ends_with_a_message_and_ch
     let leader = lab.wait_any_leader().await;
     let output = run(&lab, "withdraw", &["--deployment", "lictor", "--timeout", "4"]).await;
     let said = text(&output);
-    assert!(!output.status.success() && said.contains("not all was taken off within 4 s"), "{said}");
+    assert!(!output.status.success() && said.contains("not everything was removed within 4 s"), "{said}");
     assert!(said.contains(&format!("{}/web", lab.namespace)) && said.contains("scale deployment lictor"), "{said}");
     lab.wait_leader(&leader).await;
 }
@@ -125,10 +125,10 @@ async fn without_a_deployment_what_is_left_of_an_installation_is_taken_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_tells_what_is_well_and_what_is_not() {
     let lab = Lab::new("check").await;
-    // Nobody else's classes.
+    // A controller that no class names.
     let controller = format!("test/{}", lab.namespace);
     let said = text(&run(&lab, "check", &["--controller", &controller, "--timeout", "1"]).await);
-    assert!(said.contains("no class has the spec.controller") && said.contains("2 of these are not well"), "{said}");
+    assert!(said.contains("no class has the spec.controller") && said.contains("2 of these checks failed"), "{said}");
     let class = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": lab.namespace},
         "spec": {"controller": controller, "lease": {}},
@@ -137,7 +137,7 @@ async fn a_check_tells_what_is_well_and_what_is_not() {
     let output = run(&lab, "check", &["--controller", &controller, "--timeout", "1"]).await;
     let said = text(&output);
     assert!(!output.status.success() && said.contains("wrong  no operator acts: there is no Lease"), "{said}");
-    assert!(said.contains("1 of these are not well"), "{said}");
+    assert!(said.contains("1 of these checks failed"), "{said}");
 
     let operator = lab.operator(&["--controller", &controller]);
     operator.acts().await;
@@ -158,11 +158,11 @@ async fn a_second_installation_with_the_same_controller_is_refused_and_says_whic
     let mut second = start();
     second.logs(&format!("from the namespace {}", lab.namespace)).await;
     assert_eq!(second.ended().await.code(), Some(1));
-    // What it does not serve is nothing to it.
+    // An operator ignores what it does not serve.
     other.operator(&[]).acts().await;
     assert!(first.stop().await.success());
     start().acts().await;
-    // A Lease that nobody renews any more is no operator.
+    // A Lease that nobody renews any more belongs to no operator.
     let abandoned = lab.operator(&[]);
     abandoned.acts().await;
     abandoned.signal("KILL");
@@ -171,35 +171,35 @@ async fn a_second_installation_with_the_same_controller_is_refused_and_says_whic
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for a control plane of its own"]
-async fn definitions_that_are_missing_or_older_are_told_and_renewed() {
-    // Definitions are the cluster's: it has no other tests.
+async fn missing_or_older_crds_are_reported_and_renewed() {
+    // The CRDs belong to the whole cluster, so this control plane has no other tests.
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("older-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "older").await;
     let said = text(&run(&lab, "check", &["--timeout", "1"]).await);
-    assert!(said.contains("leaderelections.lictor.dev is not defined: run `lictor crd --apply`"), "{said}");
+    assert!(said.contains("the CRD leaderelections.lictor.dev is missing: run `lictor crd --apply`"), "{said}");
     let nothing = run(&lab, "withdraw", &["--deployment", "lictor"]).await;
-    assert!(nothing.status.success() && text(&nothing).contains("there is nothing to take off"), "{}", text(&nothing));
+    assert!(nothing.status.success() && text(&nothing).contains("there is nothing to remove"), "{}", text(&nothing));
 
     let apply = || text(&lictor(cluster.kubeconfig(), &["crd", "--apply"]));
-    assert!(apply().contains("leaderelections.lictor.dev is that of lictor"), "{}", apply());
+    assert!(apply().contains("leaderelections.lictor.dev is of lictor"), "{}", apply());
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version=0.0.9", "--overwrite"]);
     let mut operator = lab.operator(&[]);
-    operator.logs("the definition is of an older lictor").await;
+    operator.logs("the CRD is of an older lictor").await;
     operator.acts().await;
     let said = text(&run(&lab, "check", &[]).await);
     assert!(
-        said.contains("leaderelections.lictor.dev is that of lictor 0.0.9") && said.contains("1 of these"),
+        said.contains("leaderelections.lictor.dev is of lictor 0.0.9") && said.contains("1 of these"),
         "{said}"
     );
     apply();
     let output = run(&lab, "check", &[]).await;
     assert!(output.status.success(), "{}", text(&output));
 
-    // And away with all of it, but not under another installation.
+    // Everything is deleted, but not while another installation uses it.
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
     lab.wait_any_leader().await;
-    let delete = ["--deployment", "lictor", "--delete-definitions"];
+    let delete = ["--deployment", "lictor", "--delete-crds"];
     let elsewhere = lictor(
         cluster.kubeconfig(),
         &[["withdraw", "--lease-namespace", "default", "--controller", "test/other"].as_slice(), &delete].concat(),

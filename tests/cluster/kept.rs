@@ -1,7 +1,7 @@
-//! What earlier versions have written: each later one goes on from it, and changes nothing that is right.
+//! What earlier versions have written. Each later version continues with it, and changes nothing that is right.
 //!
-//! `kept/VERSION/` has the lock and the pods' marks as that version wrote them; what differs from one installation to the next is named,
-//! as in `$POD`. A version that writes something else gets a directory of its own, and the older ones stay.
+//! `kept/VERSION/` has the lock and the pods' marks as that version wrote them. Names such as `$POD` replace what differs between
+//! installations. A version that writes something else gets its own directory, and the older ones stay.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
@@ -25,13 +25,13 @@ const PRESENT: Kept = Kept {
 };
 const ALL: [Kept; 1] = [PRESENT];
 
-/// A text with what its names stand for.
+/// Returns a text with the values in place of the names.
 fn filled(text: &str, names: &[(&str, &str)]) -> Value {
     let full = names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${name}"), value));
     serde_json::from_str(&full).expect("it is JSON")
 }
 
-/// The same value without what differs from one run to the next: where the kept one has a name, a term or a moment.
+/// Returns whether two values are the same, apart from what differs from run to run: a name, a term or a time.
 fn alike(kept: &Value, written: &Value) -> bool {
     match (kept, written) {
         (Value::Object(kept), Value::Object(written)) => {
@@ -41,7 +41,7 @@ fn alike(kept: &Value, written: &Value) -> bool {
         (Value::Array(kept), Value::Array(written)) => {
             kept.len() == written.len() && kept.iter().zip(written).all(|(kept, written)| alike(kept, written))
         }
-        // A record is a text in a Lease.
+        // A Lease has its record as text.
         (Value::String(kept), Value::String(written)) if kept.starts_with('{') => {
             let read = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
             alike(&read(kept), &read(written))
@@ -87,7 +87,7 @@ async fn a_group_that_an_earlier_version_led_goes_on_as_it_is() {
             lab.leases_api().get("web").await.expect("it is there").resource_version(),
             before.resource_version()
         );
-        // The next term goes on from there.
+        // The next term is higher.
         lab.delete_pod("a").await;
         lab.wait_leader("b").await;
         lab.wait_status("web", "the term has risen", |e| e.status.as_ref().and_then(|s| s.term) == Some(8)).await;
@@ -132,7 +132,7 @@ async fn a_record_in_consul_is_written_and_read_as_it_is_kept() {
     assert!(alike(&filled(PRESENT.consul, &[]), &written["Value"]), "{written:#}");
     operator.stop().await;
     for kept in ALL {
-        // Another cluster reads who leads, from what that version wrote.
+        // Another cluster reads the leader from what that version wrote.
         let east = Member::of(
             Lab::new("kept-consul-east").await,
             "kept-consul",

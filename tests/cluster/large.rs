@@ -1,4 +1,4 @@
-//! A group of more pods than a page of a list has.
+//! A group with more pods than a page of a list.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use kube::api::{DeleteParams, ListParams};
 use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::{Value, json};
 
-/// A page has 500: the watch's list and each list of the core take two.
+/// The number of pods. A page has 500, so the watch's list and each list of the core take two pages.
 const PODS: usize = 520;
 
-/// How many pods have each role.
+/// Returns how many pods have each role.
 async fn roles(lab: &Lab) -> (usize, usize) {
     let roles = lab.roles().await;
     let of = |wanted: &str| roles.iter().filter(|(_, role)| role == wanted).count();
@@ -21,7 +21,7 @@ async fn roles(lab: &Lab) -> (usize, usize) {
 #[ignore = "slow: waits for 520 pods on a control plane of its own"]
 async fn a_group_of_several_pages_has_one_leader_through_restart_failover_and_end() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("large-{}", std::process::id()), 6)));
-    cluster.install_definitions();
+    cluster.install_crds();
     let lab = Lab::of(cluster, "large").await;
     let recorder = lab.record().await;
     let pods: Vec<String> = (0..PODS).map(|number| format!("p{number:03}")).collect();
@@ -41,7 +41,7 @@ async fn a_group_of_several_pages_has_one_leader_through_restart_failover_and_en
         .await;
     };
     let mut operator = lab.operator(&[]);
-    // The first that counts is on the second page of a list, which the API server sorts by name.
+    // The first pod that counts is on the second page of a list, which the API server sorts by name.
     let last = pods.last().expect("there are pods");
     lab.patch_pod(last, json!({"metadata": {"annotations": {"lictor.dev/priority": "9"}}})).await;
     let begun = Instant::now();
@@ -51,7 +51,7 @@ async fn a_group_of_several_pages_has_one_leader_through_restart_failover_and_en
     let leader = leader_of(&lab).await.expect("one leads");
     assert_eq!(&leader, last);
 
-    // A second operator has to read all of them, page by page, and writes to none.
+    // A second operator has to read all pods, page by page, and writes to none.
     assert!(operator.stop().await.success());
     let before = versions(&lab).await;
     let operator = lab.operator(&[]);

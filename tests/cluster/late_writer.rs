@@ -1,4 +1,4 @@
-//! Late writers: an operator that was stopped just before it promoted, and whose promotion arrives after others have moved on.
+//! Late writers: an operator was stopped just before it promoted a pod, and its promotion arrives after others have moved on.
 
 use lictor_testing::kubernetes::{Answered, Asked, Lab, Operator, Proxy, Recorder, eventually};
 use serde_json::json;
@@ -12,7 +12,7 @@ struct Late {
 }
 
 impl Late {
-    /// An operator's first promotion in a new group, where nobody has a label yet.
+    /// Makes an operator's first promotion late, in a new group where no pod has a label yet.
     async fn first(lab: &Lab, pods: &[&str]) -> Self {
         let proxy = Proxy::start(lab.cluster).await;
         proxy.hold(Asked::promotes);
@@ -23,7 +23,7 @@ impl Late {
         Self::stopped(proxy, sender).await
     }
 
-    /// An operator's promotion in a group that it has led from one pod to another already.
+    /// Makes a later promotion late, in a group in which the operator has moved the leadership once.
     async fn later(lab: &Lab, pods: &[&str]) -> Self {
         let proxy = Proxy::start(lab.cluster).await;
         let sender = lab.operator_at(proxy.kubeconfig(), &[]);
@@ -42,7 +42,7 @@ impl Late {
         Self { proxy, sender, pod }
     }
 
-    /// Lets the promotion through as soon as there is another leader: the API server has to refuse it. Then the operator that
+    /// Lets the promotion through as soon as there is another leader. The API server has to refuse it. Then the operator that
     /// sent it wakes up, and stands by.
     async fn arrives_in_vain(self, lab: &Lab, recorder: &Recorder, leader: &str, by: &Successor) {
         eventually(&format!("{leader} is promoted instead of {}", self.pod), || async {
@@ -62,8 +62,8 @@ impl Late {
     }
 }
 
-/// An operator that moves on. After its promotion nothing of it reaches a pod: what refuses the late promotion has to be done
-/// before, and not by chance soon after.
+/// An operator that moves the leadership on. After its promotion, it writes to no pod: what makes the late promotion fail has to
+/// be written before, and not by chance soon after.
 struct Successor {
     proxy: Proxy,
     _operator: Operator,
@@ -95,14 +95,14 @@ async fn prefer(lab: &Lab, pod: &str, priority: i32) {
     lab.patch_pod(pod, json!({"metadata": {"annotations": {"lictor.dev/priority": priority.to_string()}}})).await;
 }
 
-/// The last of the pods that is not this one.
+/// Returns the last of the pods that is not this one.
 fn another(pods: &[&'static str], than: &str) -> &'static str {
     pods.iter().rev().find(|pod| **pod != than).expect("there is another")
 }
 
-/// A second operator writes the record for another pod, and is killed before any of its writes to pods arrives. Whoever comes
-/// next goes on with a record that names nobody whom the late promotion is for, and no pod shows the label: nothing but a stamp
-/// on every candidate keeps the promotion out.
+/// Lets a second operator write the record for another pod, and kills it before any of its writes to pods arrives. The next
+/// operator continues with a record that does not name the pod of the late promotion, and no pod shows the label. Only a stamp on
+/// every candidate makes the promotion fail.
 async fn overtaken_halfway(lab: &Lab) -> Proxy {
     let proxy = Proxy::start(lab.cluster).await;
     proxy.hold(Asked::writes_pod);

@@ -1,5 +1,5 @@
-//! Everything that users meet, on a real control plane: API server, etcd, scheduler and controllers are the real ones, nodes are
-//! simulated by kwok. One control plane serves all tests of this binary, each in a namespace of its own with operators of its own.
+//! Everything that users meet, in a real control plane. The API server, etcd, the scheduler and the controllers are real; kwok
+//! simulates the nodes. One control plane serves all tests of this binary, each in its own namespace with its own operators.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]

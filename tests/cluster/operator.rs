@@ -1,4 +1,4 @@
-//! Several replicas of the operator: one acts, the others stand by, and nobody's leader is disturbed when they change.
+//! Several replicas of the operator: one acts, the others stand by, and no leader is disturbed when they change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use lictor_testing::kubernetes::{Lab, Operator, PodSpec, eventually};
 use serde_json::json;
 
-/// How long operators in a lab wait for one that went silent.
+/// How long a lab's operators wait for a silent one.
 const LEASE: Duration = Duration::from_secs(3);
-/// What a busy machine may add to it.
+/// The time that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(4);
 
-/// The Lease of the operators of this lab.
+/// Reads the Lease of this lab's operators.
 async fn operator_lease(lab: &Lab) -> LeaseSpec {
     let lease = lab.leases_api().get("lictor.dev-operator").await.expect("the operators have a Lease");
     lease.spec.expect("it has a spec")
@@ -31,7 +31,7 @@ async fn wait_held_by(lab: &Lab, operator: &Operator) -> LeaseSpec {
     .await
 }
 
-/// The resourceVersion of each pod, and of the lock of the election `web`.
+/// Returns the resourceVersion of each pod, and of the lock of the election `web`.
 async fn versions(lab: &Lab) -> BTreeMap<String, String> {
     let pods = lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed");
     let lock = lab.leases_api().get("web").await.expect("the election has a lock");
@@ -40,7 +40,7 @@ async fn versions(lab: &Lab) -> BTreeMap<String, String> {
     pods.chain([("lock".to_owned(), version(&|| lock.resource_version()))]).collect()
 }
 
-/// Waits until a replica knows the cluster, and acts or not.
+/// Waits until a replica knows the cluster, and acts or stands by.
 pub async fn wait_ready(operator: &Operator, acting: bool) {
     eventually(&format!("it is ready, acting: {acting}"), || async {
         let ready = operator.get("/readyz").await;
@@ -61,7 +61,7 @@ async fn of_several_replicas_one_acts() {
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
     let leader = lab.wait_any_leader().await;
-    // Twice: the second time somebody has deleted the Lease, and whoever comes first makes it anew.
+    // The second time, somebody has deleted the Lease, and the first replica that comes creates it again.
     for _ in 0..2 {
         eventually("one acts, and the Lease names it", || async {
             let lease = operator_lease(&lab).await;
@@ -120,7 +120,7 @@ async fn an_operator_that_is_asked_to_end_hands_over_at_once() {
 async fn an_operator_that_was_killed_is_replaced_when_its_lease_has_ended() {
     let lab = Lab::new("sigkill").await;
     let recorder = lab.record().await;
-    // Under one name: what an earlier start of the same replica held, is somebody else's.
+    // Both have one name: what an earlier start of the same replica held belongs to another operator.
     let first = lab.operator(&["--identity", "same"]);
     first.acts().await;
     let second = lab.operator(&["--identity", "same"]);
@@ -149,7 +149,7 @@ async fn no_start_restart_or_take_over_of_the_operator_writes_to_a_pod() {
     let leader = lab.wait_any_leader().await;
     lab.wait_condition("web", "Elected", "True", "Elected").await;
     let before = versions(&lab).await;
-    // Each time, the operator has looked at the election and found everything right: it tells who leads.
+    // Each time, the operator has checked the election and found everything right: it reports the leader.
     let mut second = lab.operator(&[]);
     wait_ready(&second, false).await;
     assert!(first.stop().await.success());
@@ -162,7 +162,7 @@ async fn no_start_restart_or_take_over_of_the_operator_writes_to_a_pod() {
     drop(third);
     let fourth = lab.operator(&[]);
     fourth.sees_leader(&lab.namespace, "web", &leader).await;
-    // It has also seen to the pods that need something, which is a fourth one, and to no other.
+    // It has also written to the pod that needs something, which is a fourth one, and to no other.
     lab.pod("d", PodSpec::default()).await;
     lab.wait_leader(&leader).await;
     let mut after = versions(&lab).await;
@@ -225,7 +225,7 @@ async fn an_operator_that_was_frozen_stands_by_when_it_wakes_up() {
 async fn an_operators_lease_ends_by_what_is_observed_and_not_by_its_timestamps() {
     let lab = Lab::new("timestamps").await;
     let now = Timestamp::now();
-    // Who held it, when it says that it was renewed, how long it says that it lasts, and how long a replica has to wait.
+    // The holder, when it says that it renewed the Lease, the duration that it states, and how long a replica has to wait.
     let cases = [
         ("past", "somebody", now - (24 * 365).hours(), 3, 3),
         ("future", "somebody", now + (24 * 365).hours(), 3, 3),

@@ -1,4 +1,4 @@
-//! Admission policies that stand in the way: pods that keep something else than what is written, and pods that can't be written to.
+//! Admission policies that get in the way: they change what is written to pods, or refuse it.
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const PODS: (&str, &str) = ("", "pods");
 
-/// Every role becomes another one.
+/// Adds a policy that replaces every role.
 async fn rewrite_roles(lab: &Lab) {
     let to_mine = "[JSONPatch{op: 'replace', path: '/metadata/labels/role', value: 'mine'}]";
     let spec = json!({
@@ -26,7 +26,7 @@ async fn rewrite_roles(lab: &Lab) {
     lab.impose("Mutating", PODS, spec, in_force).await;
 }
 
-/// A policy by which a request that `fits`, in CEL, is refused.
+/// Adds a policy that refuses requests that match `fits`, in CEL.
 async fn refuse(lab: &Lab, fits: &str, tried: &'static [&'static str]) {
     let spec = json!({"validations": [{"expression": format!("!({fits})"), "message": "hands off"}]});
     let in_force = move |lab: &Lab| match lab.try_kubectl(tried, None) {
@@ -53,7 +53,7 @@ async fn an_annotation_is_as_long_as_the_schema_allows_in_any_script() {
     let leader = lab.wait_any_leader().await;
     lab.wait_condition("web", "Elected", "True", "Elected").await;
     let before = versions(&lab, &["a", "b"]).await;
-    // The whole story of another election, by the end of which the first one would have been written to often.
+    // By the end of another election's life, lictor would have written to the first one often.
     lab.pod("other", PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() }).await;
     lab.elect_as("other", json!({"selector": {"matchLabels": {"app": "other"}}})).await;
     lab.wait_condition("other", "Elected", "True", "Elected").await;
@@ -74,7 +74,7 @@ async fn a_policy_that_rewrites_labels_is_told_and_not_fought() {
     assert!(note.contains("label role") && note.contains("keeps \"mine\"") && note.contains("policy"), "{note}");
     let message = lab.wait_condition("web", "Elected", "False", "HandoverFails").await;
     assert!(message.contains("keeps \"mine\""), "{message}");
-    // Another election goes its way meanwhile.
+    // Another election works meanwhile.
     lab.pod("other", PodSpec { labels: json!({"app": "other", "role": "none"}), ..PodSpec::default() }).await;
     let task = json!({"labels": {"task": "main"}});
     let follower = json!({"labels": {"task": "none"}});

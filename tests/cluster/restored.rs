@@ -1,4 +1,4 @@
-//! etcd's state is put back to an earlier one, while the operator runs.
+//! etcd is put back to an earlier state while the operator runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::json;
 
-/// A failover after that: the operator has noticed, and all is learnt anew.
+/// The time of a failover afterwards: the operator has noticed, and has read everything again.
 const IN_TIME: Duration = Duration::from_secs(30);
 
-/// etcd and the API server of a control plane, stopped.
+/// A control plane whose etcd and API server are stopped.
 struct Stopped<'a> {
     cluster: &'a Cluster,
     data: PathBuf,
@@ -23,7 +23,7 @@ impl<'a> Stopped<'a> {
         stopped
     }
 
-    /// The API server runs on, which it should not.
+    /// Stops etcd alone. The API server runs on, which it should not after a restore.
     fn stop_etcd(cluster: &'a Cluster) -> Self {
         let (command, directory) = cluster.command("etcd");
         let data = command.iter().enumerate().find_map(|(at, word)| match word.strip_prefix("--data-dir") {
@@ -57,7 +57,7 @@ fn copy_all(from: &Path, to: &Path) {
     assert!(status.expect("cp runs").success());
 }
 
-/// The term that a pod carries.
+/// Returns the term that a pod carries.
 async fn term(lab: &Lab, pod: &str) -> i64 {
     let pod = lab.get_pod(pod).await;
     let term = pod.metadata.annotations.and_then(|all| all.get("lictor.dev/term")?.parse().ok());
@@ -104,7 +104,7 @@ async fn goes_on(test: &str, api_server_runs_on: bool) {
     stopped.start().await;
     let recorder = lab.record().await;
     let restored = Instant::now();
-    // Only the deleted leader tells whether the operator goes on.
+    // Only the deletion of the leader shows whether the operator continues.
     let shown = lab.wait_any_leader().await;
     eprintln!(
         "measured: after the restore {shown} leads in term {}, the highest was {highest}",

@@ -1,4 +1,4 @@
-//! Locks in Leases: the contract of all stores against a real API server, and what users see of a lock.
+//! Locks in Leases: the contract of all stores on a real API server, and what users see of a lock.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use lictor_testing::contract::{World, record};
 use lictor_testing::kubernetes::{Lab, PodSpec, Proxy, eventually};
 use serde_json::json;
 
-/// Limit of each request; no test is slower because this is long.
+/// The limit of each request. It makes no test slower.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct Leases {
@@ -24,7 +24,7 @@ struct Leases {
 impl Leases {
     async fn new(test: &str) -> Self {
         let lab = Lab::new(&test.replace('_', "-").chars().take(50).collect::<String>()).await;
-        // Nobody serves it. It exists, because Leases whose owner does not are collected.
+        // No operator serves it. It exists, because Leases whose owner does not exist are garbage-collected.
         let election = lab.elect(json!({})).await;
         let owner = Owner {
             namespace: lab.namespace.clone(),
@@ -63,7 +63,7 @@ impl World for Leases {
             3 => json!({"spec": {"holderIdentity": null}}),
             4 => json!({"spec": {"leaseTransitions": 6}}),
             5 => json!({"spec": {"leaseTransitions": null}}),
-            // It is still known by its owner, or by its label.
+            // Its owner, or its label, still identifies it.
             6 => json!({"metadata": {"annotations": {"lictor.dev/record": null}, "labels": null}}),
             _ => json!({"metadata": {"annotations": {"lictor.dev/record": null}, "ownerReferences": null}}),
         };
@@ -88,7 +88,7 @@ async fn a_write_without_an_answer_is_unknown_and_counts_only_against_its_versio
     };
     let RecordOutcome::Written(first) = write(&leases.store, None, 1).await else { panic!("not written") };
     proxy.hold(|asked| asked.method == "PATCH");
-    // Some may be given up before they arrive at the proxy: that is one more way to have no answer.
+    // Some requests may be cancelled before they arrive at the proxy, which is another way to get no answer.
     while proxy.holding() < 2 {
         let outcome = write(&impatient, Some(first), 2).await;
         assert!(matches!(outcome, RecordOutcome::Failed(Failure::Unknown(_))), "{outcome:?}");
@@ -139,7 +139,7 @@ async fn a_lock_is_written_only_when_the_leader_changes() {
         Version(lease.resource_version().and_then(|version| version.parse().ok()).expect("it has a version"))
     };
     let (before, own) = (version("web").await, version("lictor.dev-operator").await);
-    // Of all this, the lock says nothing.
+    // The lock does not mention any of this.
     lab.pod("c", PodSpec::default()).await;
     lab.wait_leader(&leader).await;
     lab.patch_pod(follower, json!({"metadata": {"labels": {"role": null}}})).await;

@@ -1,11 +1,12 @@
-//! What users see: columns, explanations, status, Events, metrics and logs; and how little the API server sees of a quiet group.
+//! What users see: columns, explanations, status, Events, metrics and logs; and how few requests a quiet group causes.
 
 use kube::ResourceExt;
-use lictor::api::{LeaderElection, LeaderElectionStatus, definitions};
+use kube::api::{Patch, PatchParams};
+use lictor::api::{LeaderElection, LeaderElectionStatus, crds};
 use lictor_testing::kubernetes::{Asked, Lab, Proxy, eventually};
 use serde_json::{Value, json};
 
-/// The words of each line.
+/// Returns the words of each line.
 fn table(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().collect()).collect()
 }
@@ -18,7 +19,7 @@ async fn status_of(lab: &Lab, pod: &str) -> LeaderElectionStatus {
     election.await.status.unwrap_or_default()
 }
 
-/// Gives a pod a higher priority than all before, and waits until it leads because of that.
+/// Gives a pod a higher priority than all before, and waits until it leads for that reason.
 async fn prefer(lab: &Lab, pod: &str, priority: usize) {
     lab.patch_pod(pod, json!({"metadata": {"annotations": {"lictor.dev/priority": priority.to_string()}}})).await;
     lab.wait_leader(pod).await;
@@ -63,9 +64,9 @@ async fn kubectl_explains_fields_with_units_and_defaults() {
 fn every_field_of_every_kind_is_described() {
     let mut wrong = Vec::new();
     let mut seen = 0;
-    for definition in definitions() {
-        let kind = definition.spec.names.kind.clone();
-        for version in json!(definition)["spec"]["versions"].as_array().expect("versions") {
+    for crd in crds() {
+        let kind = crd.spec.names.kind.clone();
+        for version in json!(crd)["spec"]["versions"].as_array().expect("versions") {
             describe(&kind, &version["schema"]["openAPIV3Schema"], &mut seen, &mut wrong);
         }
     }
@@ -73,7 +74,7 @@ fn every_field_of_every_kind_is_described() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Walks down a schema: each field has a description, and one with a unit or a default names it.
+/// Walks down a schema, and checks that each field has a description that names its unit and its default.
 fn describe(path: &str, schema: &Value, seen: &mut usize, wrong: &mut Vec<String>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
@@ -114,7 +115,7 @@ async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
     assert_eq!(status.term.map(|term| term.to_string()).as_ref(), pod.annotations().get("lictor.dev/term"));
     let candidates = status.candidates.expect("it counts");
     assert_eq!((candidates.eligible, candidates.total, candidates.summary.as_str()), (2, 2, "2/2"));
-    // The operators' lease of 3 s, and 7 s for the leader to recover.
+    // The operator's lease of 3 s, and 7 s for the leader to recover.
     assert_eq!(status.worst_case_failover_seconds, Some(10));
     assert_eq!(status.observed_generation, lab.election("web").await.metadata.generation);
     assert_eq!(status.class_name.as_deref(), Some("lease"));
@@ -164,6 +165,48 @@ async fn what_is_not_known_yet_is_told_as_unknown() {
     lab.wait_condition("refused", "Accepted", "False", "UnknownClass").await;
     let message = lab.wait_condition("refused", "Elected", "Unknown", "NotAccepted").await;
     assert!(message.contains("Accepted"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_has_to_be_read_again_is_told_as_unknown() {
+    let lab = Lab::new("unread-lock").await;
+    let operator = lab.operator(&[]);
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({})).await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+    drop(operator);
+
+    // The record says that it was written for a spec that the operator has not seen, and the status says nothing.
+    let lease = lab.lease("web").await.expect("the lock exists");
+    let mut record: Value = serde_json::from_str(&lease.annotations()["lictor.dev/record"]).expect("a record is JSON");
+    record["generation"] = json!(99);
+    let annotations = json!({"metadata": {"annotations": {"lictor.dev/record": record.to_string()}}});
+    let parameters = PatchParams::default();
+    lab.leases_api().patch("web", &parameters, &Patch::Merge(annotations)).await.expect("a Lease can be patched");
+    let nothing = Patch::Merge(json!({"status": null}));
+    lab.elections_api().patch_status("web", &parameters, &nothing).await.expect("a status can be patched");
+
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(|asked| asked.method == "GET" && asked.name() == "web");
+    let _operator = lab.operator_at(proxy.kubeconfig(), &[]);
+    for type_ in ["Elected", "StoreReachable"] {
+        let message = lab.wait_condition("web", type_, "Unknown", "LockNotRead").await;
+        assert!(message.contains("the lock has not been read yet"), "{message}");
+    }
+    proxy.hold(|_| false);
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workloads_that_were_not_read_yet_are_told_as_unknown() {
+    let lab = Lab::new("unread").await;
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(|asked| asked.path.contains("/cronjobs?"));
+    let _operator = lab.operator_at(proxy.kubeconfig(), &[]);
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({"workloads": [{"kind": "CronJob", "name": "nightly"}]})).await;
+    let message = lab.wait_condition("web", "WorkloadsFollow", "Unknown", "NotReadYet").await;
+    assert!(message.contains("the workloads have not been read yet"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,7 +313,7 @@ async fn metrics_and_logs_tell_what_happened() {
     .await;
     assert_eq!(operator.metric("lictor_leader{").await, None);
 
-    // And lictor_api_errors_total, which is there from the first error on.
+    // lictor_api_errors_total appears with the first error.
     let (status, text) = operator.get("/metrics").await;
     assert_eq!(status, 200);
     for (name, kind) in [
@@ -323,7 +366,7 @@ async fn a_quiet_group_costs_no_request_but_watches_and_the_operators_own_lease(
         })
         .await;
     };
-    // A status that only counts anew is written a second later, and a renewal comes every second.
+    // A status with only new counts is written a second later, and a renewal comes every second.
     renewed(3).await;
     let before = proxy.asked().len();
     renewed(5).await;
@@ -334,7 +377,7 @@ async fn a_quiet_group_costs_no_request_but_watches_and_the_operators_own_lease(
         .map(|asked| format!("{} {}", asked.method, asked.path))
         .collect();
     assert!(cost.is_empty(), "{cost:#?}");
-    // And the operator is there for it all the same.
+    // The operator still works.
     lab.kill_pod(&leader).await;
     lab.wait_any_leader().await;
 }

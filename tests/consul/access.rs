@@ -1,4 +1,4 @@
-//! Certificates and tokens: three servers that want both.
+//! Certificates and tokens: three servers that require both.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -24,7 +24,7 @@ async fn certificates() {
     assert_eq!(knows(&|_| {}).await, Ok(true));
     assert_eq!(knows(&|s| s.server_name = Some("server.dc1.consul".into())).await, Ok(true));
 
-    // Another server than the one that is meant: nothing is sent to it.
+    // This is another server than the intended one, so nothing is sent to it.
     for change in [(|s| s.server_name = Some("server.dc2.consul".into())) as fn(&mut Settings), |s| s.ca = None] {
         let error = knows(&change).await.unwrap_err();
         assert!(matches!(&error, Error::Unreachable(text) if text.contains("certificate")), "{error:?}");
@@ -47,7 +47,7 @@ async fn tokens() {
         lock_delay: Duration::from_secs(1),
     };
 
-    // Without a token there is nothing to be seen, and what is missing for a change is named.
+    // Without a token, nothing is visible, and the error of a change names the missing rule.
     assert_eq!(client.agent_self().await, Ok(Agent::default()));
     assert_eq!(client.list("services/").await.unwrap().1, []);
     assert_eq!(client.sessions_of_node("lictor-west").await, Ok(vec![]));
@@ -61,7 +61,7 @@ async fn tokens() {
     let Transaction::Failed(error) = client.transact(&set("services/a")).await else { panic!("it was allowed") };
     forbidden(&error, r#"key_prefix "services/a" { policy = "write" }"#);
 
-    // A token that there is not.
+    // A token that does not exist.
     let mut rejections = client.rejections();
     client.set_token(Some(NOBODY)).unwrap();
     assert!(!rejections.has_changed().unwrap());
@@ -71,7 +71,7 @@ async fn tokens() {
     assert_eq!(*rejections.borrow_and_update(), 3);
     client.logout(NOBODY).await.expect("it is gone already");
 
-    // The rights that are documented are enough.
+    // The documented rights are enough.
     let policy = r#"
         key_prefix "services/" { policy = "write" }
         session "lictor-west" { policy = "write" }
@@ -91,7 +91,7 @@ async fn tokens() {
     client.destroy(&id).await.expect("it is gone already");
 }
 
-/// A token of the kind that a pod has, signed with a key that the auth method knows.
+/// A pod's token, signed with a key that the auth method knows.
 #[tokio::test]
 async fn logins() {
     let consul = Consul::start(Kind::Three);

@@ -1,4 +1,4 @@
-//! What no real server is easily brought to answer.
+//! Answers that are hard to get from a real server.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lictor_consul::{Bound, Client, Error, NewSession, Renewal, Settings, Transac
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// A client of a server that gives this answer to everybody, and hangs up.
+/// Makes a client of a server that gives everybody this answer and closes the connection.
 async fn client(answer: &str) -> Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! Keys, transactions, sessions and the catalog of a server that allows everything.
+//! Keys, transactions, sessions and the catalog of a server without ACLs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use lictor_testing::consul::{Consul, Kind, eventually};
 
 use super::ours;
 
-/// A client of the server that all tests share, with a node of the test's own.
+/// Makes a client of the server that all tests share, with a node of the test's own.
 async fn dev(node: &str) -> Client {
     of(Consul::shared(), node).await
 }
@@ -82,13 +82,13 @@ async fn locks_in(consul: &Consul) {
     let key = "services/shop/web/leader";
     assert_eq!(client.read_key(key).await, Ok(None));
 
-    // Taken.
+    // Acquired.
     let taken = applied(client, &[absent(key), lock(key, "a", &one)]).await.entry(key).unwrap().clone();
     let there = read(client, key).await;
     assert_eq!(there, Entry { value: b"a".to_vec(), ..taken.clone() });
     assert_eq!((there.flags, there.session.as_deref(), there.lock_index), (LOCK_FLAGS, Some(one.as_str()), 1));
 
-    // Not by anybody else, nor by the holder with an old view.
+    // Neither another session can acquire it, nor the holder with an old index.
     assert!(rolled_back(client, &[lock(key, "b", &two)]).await.is_held());
     assert!(rolled_back(client, &[absent(key), lock(key, "b", &one)]).await.is_index());
     assert!(rolled_back(client, &[check(key, taken.modify_index + 1), lock(key, "b", &one)]).await.is_index());
@@ -102,12 +102,12 @@ async fn locks_in(consul: &Consul) {
     assert!(again.modify_index > taken.modify_index);
     assert_eq!(again.lock_index, 1);
 
-    // From one session to another, without a gap.
+    // It moves from one session to another without a gap.
     let moved = [check(key, again.modify_index), unlock(key, "b", &one), lock(key, "c", &two)];
     let moved = applied(client, &moved).await.entry(key).unwrap().clone();
     assert_eq!((moved.session.as_deref(), moved.lock_index), (Some(two.as_str()), 2));
 
-    // Given back, and deleted.
+    // Released, and deleted.
     let free = applied(client, &[check(key, moved.modify_index), unlock(key, "d", &two)]).await;
     let free = free.entry(key).unwrap().modify_index;
     assert_eq!(read(client, key).await.session, None);
@@ -162,9 +162,9 @@ async fn watching() {
     assert!(next > index && began.elapsed() < Duration::from_secs(30));
     assert_eq!(keys(entries), ["watching/1", "watching/2", "watching/3"]);
 
-    // Nothing happens: the same again.
+    // Nothing happens, so the index stays the same.
     assert_eq!(client.wait("watching/", next, Duration::from_millis(100)).await.unwrap().0, next);
-    // An index from another time: from the beginning.
+    // An index from another time means: start again.
     assert_eq!(client.wait("watching/", next + 1000, Duration::from_millis(100)).await.unwrap().0, 0);
 }
 
@@ -198,13 +198,13 @@ async fn sessions_in(consul: &Consul) {
     let nowhere = new_session("nobody", 1);
     assert!(matches!(client.create_session(&nowhere).await, Err(Error::NoNode(_))));
 
-    // On the agent's node, with its check.
+    // A session on the agent's node, with its check.
     let on_agent =
         client.create_session(&NewSession { bound: Bound::Agent, ..new_session("sessions", 15) }).await.unwrap();
     let on_agent = client.session(&on_agent).await.unwrap().unwrap();
     assert_eq!((on_agent.node.as_str(), on_agent.node_checks), ("server-1", vec!["serfHealth".to_owned()]));
 
-    // A node takes its sessions along.
+    // A node that is removed ends its sessions.
     let id = client.create_session(&new_session("sessions", 1)).await.unwrap();
     client.deregister_node("sessions").await.unwrap();
     assert_eq!(client.renew(&id).await, Renewal::Lost);

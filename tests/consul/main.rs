@@ -1,4 +1,4 @@
-//! On real Consul servers, as `hack/consul.sh` makes them: of the present version, of an old one, and three with ACLs and TLS.
+//! Real Consul servers, as `hack/consul.sh` starts them: one of the present version, an old one, and three with ACLs and TLS.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use std::process::Stdio;
 use lictor_testing::consul::{Consul, Kind, Toxiproxy, eventually};
 use serde_json::json;
 
-/// The flags of a lock of Consul's own library.
+/// The flags of a lock that Consul's own library makes.
 const LOCK_FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn the_lock_command_of_an_old_consul_holds_a_lock() {
 
 async fn holds_a_lock(consul: &Consul) {
     let api = consul.api();
-    // The command ends when its standard input does, as it does with this process.
+    // The command ends when its standard input does, for example with this process.
     let command = ["lock", "-pass-stdin", "lock-command", "cat"];
     let mut holder = consul.command().args(command).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let held = || async {
@@ -72,7 +72,7 @@ async fn three_servers_lose_their_leader_and_get_it_back() {
     first.start();
     first.usable().await;
     assert_eq!(first.api().get("/v1/kv/three?raw&consistent").await.unwrap().text, "after");
-    // Three again: so one of them may hang.
+    // There are three again, so one of them may hang.
     second.pause();
     let third = consul.leader().await;
     assert_ne!(third.address(), second.address());
@@ -99,7 +99,7 @@ async fn who_has_no_certificate_or_no_token_gets_nothing() {
     };
     let error = refused(&["CONSUL_HTTP_TOKEN"]);
     assert!(error.contains("Permission denied"), "{error}");
-    // The server's alert may come too late to be told of.
+    // The server's alert may come too late to be in the error.
     refused(&["CONSUL_CLIENT_CERT", "CONSUL_CLIENT_KEY"]);
     let error = refused(&["CONSUL_CACERT"]);
     assert!(error.contains("unknown authority"), "{error}");

@@ -1,9 +1,9 @@
-//! The program's own client of the servers.
+//! The program's own client of these servers.
 
 use lictor_consul::{Client, Settings};
 use lictor_testing::consul::{Consul, Server};
 
-/// How to reach a server.
+/// Returns the settings for a server.
 pub fn settings(consul: &Consul, server: &Server) -> Settings {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let file =
@@ -15,12 +15,12 @@ pub fn settings(consul: &Consul, server: &Server) -> Settings {
     }
 }
 
-/// A client of the first server, with all rights.
+/// Makes a client of the first server, with all rights.
 pub fn client(consul: &Consul) -> Client {
     client_of(consul, &settings(consul, consul.server(1)))
 }
 
-/// A client by these settings, with all rights.
+/// Makes a client with these settings and all rights.
 pub fn client_of(consul: &Consul, settings: &Settings) -> Client {
     let client = Client::new(settings).expect("a client can be made");
     client.set_token(consul.variable("HTTP_TOKEN")).expect("a token");

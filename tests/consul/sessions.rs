@@ -22,7 +22,7 @@ fn clock() -> Instant {
     Instant::after_origin(ORIGIN.get_or_init(tokio::time::Instant::now).elapsed())
 }
 
-/// A keeper at work.
+/// A running keeper.
 struct Keeper {
     role: watch::Sender<Role>,
     sessions: watch::Receiver<Sessions>,
@@ -48,7 +48,7 @@ impl Keeper {
         Self { role, sessions, suspicion, task }
     }
 
-    /// Waits until the sessions are as they should be.
+    /// Waits until the sessions satisfy a condition.
     async fn until(&self, what: &str, is: impl Fn(&Sessions) -> bool) -> Sessions {
         let mut sessions = self.sessions.clone();
         let found = tokio::time::timeout(Duration::from_secs(60), sessions.wait_for(|sessions| is(sessions))).await;
@@ -56,14 +56,14 @@ impl Keeper {
         found.expect("the keeper lives").clone()
     }
 
-    /// Waits until all may be relied on; their IDs.
+    /// Waits until the locks of all sessions are valid. Returns the IDs.
     async fn ids(&self) -> Vec<String> {
         let all = self.until("all sessions are there", |sessions| matches!(sessions.tenure, Tenure::Until(_))).await;
         assert_eq!(all.failure, None);
         all.ids.into_iter().map(|id| id.expect("there is one")).collect()
     }
 
-    /// Waits until nothing goes wrong any more.
+    /// Waits until there is no failure any more.
     async fn mended(&self) {
         self.until("all is well", |sessions| sessions.failure.is_none()).await;
     }
@@ -139,7 +139,7 @@ async fn a_standby_does_nothing_until_it_acts() {
     one.until("it is put down", |sessions| sessions.tenure == Tenure::Unknown && sessions.ids == [None]).await;
     two.role.send(Role::Acting).unwrap();
     assert_eq!(two.ids().await, ids);
-    // Only who acts destroys.
+    // Only the keeper that acts destroys sessions.
     one.leave().await;
     assert_eq!(ids_there(&client, "standby").await, ids);
     two.leave().await;
@@ -187,7 +187,7 @@ async fn what_is_destroyed_is_replaced() {
     assert_eq!(after[1], before[1]);
     assert_eq!(ids_there(&client, "destroyed").await, after);
 
-    // With the node.
+    // They end with the node.
     client.deregister_node("destroyed").await.unwrap();
     let new = |sessions: &Sessions| sessions.ids.iter().flatten().filter(|id| !after.contains(id)).count() == 2;
     keeper.until("both are replaced", new).await;
@@ -201,7 +201,7 @@ async fn two_replicas_that_lose_their_session_at_one_moment_use_one_in_its_place
     let keepers = [(); 2].map(|()| Keeper::start(&client, settings("twins", 1), Role::Acting));
     let mut last = String::new();
     for round in 0..20 {
-        // What one of them has relied on, the other one has not destroyed.
+        // The other keeper has not destroyed what one of them relied on.
         let new = |sessions: &Sessions| {
             matches!(sessions.tenure, Tenure::Until(_)) && sessions.ids[0].as_ref().is_some_and(|id| *id != last)
         };
@@ -236,7 +236,7 @@ async fn consul_is_away_at_the_beginning_and_comes_back_empty() {
     assert!(matches!(failing.failure, Some(Failure::Refused(_))));
     consul.server(1).restart().await;
     let before = keeper.ids().await;
-    // It keeps nothing: neither the session nor the node.
+    // The server loses everything: the session and the node.
     consul.server(1).restart().await;
     keeper.until("the loss is noticed", |sessions| sessions.tenure == Tenure::Ended).await;
     assert_ne!(keeper.ids().await, before);
@@ -246,7 +246,7 @@ async fn consul_is_away_at_the_beginning_and_comes_back_empty() {
 #[tokio::test]
 async fn sessions_outlive_the_leader_of_three_servers() {
     let consul = Consul::start(Kind::Three);
-    // Sees to it that the first one is not the leader, so that it can be asked throughout.
+    // Another server than the first has to lead, so that the first one always answers.
     let leader = consul.leader().await;
     let asked = consul.servers().iter().find(|server| server.address() != leader.address()).unwrap();
     let client = ours::client_of(&consul, &ours::settings(&consul, asked));
@@ -274,14 +274,14 @@ async fn tenure_lapses_in_time_when_consul_hangs() {
     let late = clock().since(deadline);
     assert!(clock() >= deadline && late < Duration::from_secs(2), "{late:?} late");
     assert!(matches!(lapsed.failure, Some(Failure::Unknown(_))), "{lapsed:?}");
-    // It has kept its sessions: those who hang don't count.
+    // It has kept its sessions: a server that hangs does not count.
     consul.server(1).resume();
     let again = keeper.ids().await;
     assert!(again == ids || again.iter().all(|id| !ids.contains(id)), "{again:?}");
     keeper.leave().await;
 }
 
-/// Stands before a server, and hangs up instead of answering the first request to make a session. The number of such requests.
+/// Starts a proxy that closes the connection of the first request to create a session. Returns the number of such requests.
 async fn swallow_the_first_create(upstream: String) -> (String, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

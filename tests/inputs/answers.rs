@@ -1,4 +1,4 @@
-//! What may answer in an API server's place: a proxy with a page of its own, a server of another version, a connection that breaks.
+//! What may answer in an API server's place: a proxy with its own page, a server of another version, a connection that breaks.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::server::{Answer, LIMIT, Lab};
 
 const STATUSES: [u16; 16] = [200, 200, 200, 201, 204, 301, 400, 401, 403, 404, 409, 410, 422, 429, 500, 503];
 
-/// An object, a list or a refusal, spoilt; under any status.
+/// Makes an object, a list or a refusal, damaged, with any status.
 fn answer() -> BoxedStrategy<Answer> {
     let refusal = json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "m",
@@ -45,7 +45,7 @@ fn says(failure: &Failure) -> bool {
     !reason.trim().is_empty() && !reason.starts_with(';') && text.len() < 8_000
 }
 
-/// A failed read says why, and one that was refused has not worked.
+/// Checks that a failed read says why, and that a refused one did not succeed.
 fn read<T: std::fmt::Debug>(status: u16, read: Result<T, Failure>) -> Result<(), TestCaseError> {
     match read {
         Ok(found) => prop_assert!(matches!(status, 200..=399 | 404), "{status}: {found:?}"),
@@ -54,7 +54,7 @@ fn read<T: std::fmt::Debug>(status: u16, read: Result<T, Failure>) -> Result<(),
     Ok(())
 }
 
-/// A write that may have been carried out is not said to have failed for sure, nor the other way round.
+/// Checks that a write that may have been carried out is not reported as certainly failed, nor the other way round.
 fn written(status: u16, done: bool, failure: Option<&Failure>) -> Result<(), TestCaseError> {
     prop_assert!(!done || (200..400).contains(&status), "{status} is no success");
     if let Some(failure) = failure {

@@ -1,8 +1,8 @@
-//! How many inputs are made at random, and from which seed.
+//! The number of random inputs, and their seed.
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// So many cases, and the same ones every time, unless the environment says otherwise.
+/// Returns a configuration with this many cases, which are the same every time, unless the environment says otherwise.
 pub fn config(cases: u32) -> Config {
     let given = Config::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { given.cases } else { cases };

@@ -39,14 +39,14 @@ fn session() -> Value {
     })
 }
 
-/// What stands in a lock's key.
+/// Makes the content of a lock's key.
 fn content() -> Value {
     let mut content = objects::record();
     (content["cluster"], content["namespace"], content["name"]) = ("west".into(), "shop".into(), "web".into());
     content
 }
 
-/// An answer of each kind, spoilt; with any status and any index.
+/// Makes an answer of each kind, damaged, with any status and any index.
 fn answer() -> BoxedStrategy<Answer> {
     let service = json!({"ID": "i", "Service": "s", "Tags": ["t"], "Address": "a", "Port": 80, "Meta": {"a": "b"}, "ModifyIndex": 4});
     let kv = entry("a", b"x", None, 7);
@@ -108,7 +108,7 @@ fn nonsense_in_place_of_an_answer_is_told_as_such() {
         read(status, client.node("n").await, false)?;
         read(status, client.leader_known().await, false)?;
         read(status, client.login("m", "t").await, false)?;
-        // Without the right to it, nothing is known of the agent, and that is no error.
+        // Without the right, nothing is known of the agent, and that is not an error.
         let agent = client.agent_self().await;
         prop_assert!(agent.is_err() || matches!(status, 200..=299 | 403), "{status}: {agent:?}");
         Ok(())
@@ -155,7 +155,7 @@ fn nonsense_after_a_write_is_not_taken_for_done_or_refused() {
     });
 }
 
-/// It lives as long as its sessions are kept.
+/// Makes a store that works until its sessions are dropped.
 fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
     let tenure = Tenure::Unlimited;
     let sessions = Sessions { ids: vec![Some(SESSION.into())], tenures: vec![tenure], tenure, failure: None };
@@ -172,7 +172,7 @@ fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
     (ConsulStore::new(parameters, sessions), kept)
 }
 
-/// A key that somebody else may have written: any value, holder, flags and index.
+/// Makes a key that somebody else may have written: any value, holder, flags and index.
 fn odd_entry() -> BoxedStrategy<Value> {
     let value = prop_oneof![
         2 => changed(content()).prop_map(|content| content.to_string().into_bytes()),
@@ -217,7 +217,7 @@ fn whatever_is_in_a_key_the_locks_beside_it_are_seen_and_the_watch_goes_on() {
             let at = answered.fetch_add(1, Ordering::Relaxed);
             let odd = moments[at.min(moments.len() - 1)].clone();
             let index = 50 + at as u64;
-            // Sorted by their keys, as Consul has them.
+            // Consul sorts them by their keys.
             let entries: Vec<Value> = odd.into_iter().chain(good(index)).collect();
             let headers = format!("X-Consul-Index: {index}\r\n");
             Answer { status: 200, headers, body: Value::from(entries).to_string().into_bytes() }
@@ -284,7 +284,7 @@ fn nonsense_does_not_end_whoever_keeps_the_sessions() {
         let suspicion = keeper.suspicion();
         let (role, acting) = tokio::sync::watch::channel(Role::Acting);
         let keeping = tokio::spawn(keeper.run(acting));
-        // It tells each state that is new, and nothing is asked for while it waits for its back-off by this clock.
+        // It reports each new state, and sends nothing while it waits for its back-off by this clock.
         while asked.load(Ordering::Relaxed) < given && !keeping.is_finished() {
             let changed = tokio::time::timeout(Duration::from_millis(20), sessions.changed()).await;
             let Sessions { ids, tenures, .. } = sessions.borrow_and_update().clone();

@@ -1,10 +1,10 @@
-//! JSON made at random: any, or a sound document with some of it changed.
+//! Random JSON: anything, or a valid document with changes.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Map, Value, json};
 
-/// Names that mean something to somebody.
+/// Names that have a meaning for some program.
 const NAMES: [&str; 14] = [
     "metadata",
     "spec",
@@ -22,7 +22,7 @@ const NAMES: [&str; 14] = [
     "",
 ];
 
-/// A number at which something could overflow, or that is meant.
+/// Makes a valid number, or one at which something could overflow.
 pub fn number() -> BoxedStrategy<Value> {
     let any = prop_oneof![
         3 => (-3_i64..10).prop_map(Value::from),
@@ -33,7 +33,7 @@ pub fn number() -> BoxedStrategy<Value> {
     any.boxed()
 }
 
-/// A text: of any characters, or one that looks like something else.
+/// Makes a text of any characters, or one that looks like something else.
 pub fn text() -> BoxedStrategy<String> {
     let likely = vec![
         "",
@@ -83,7 +83,7 @@ enum Edit {
     Twice,
 }
 
-/// A document with up to three changes, anywhere in it.
+/// Makes a document with up to three changes anywhere in it.
 pub fn changed(document: Value) -> BoxedStrategy<Value> {
     let edit = prop_oneof![
         Just(Edit::Drop),
@@ -107,7 +107,7 @@ pub fn changed(document: Value) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// What is sent in a document's place: it, changed; cut off; with a byte turned; or anything.
+/// Makes what replaces a document: the document with changes, cut off, or with one byte changed; or anything.
 pub fn spoilt(document: Value) -> BoxedStrategy<Vec<u8>> {
     let whole = changed(document).prop_map(|document| document.to_string().into_bytes()).boxed();
     let place = || any::<Index>();
@@ -125,7 +125,7 @@ pub fn spoilt(document: Value) -> BoxedStrategy<Vec<u8>> {
     any.boxed()
 }
 
-/// All places in a document, but for the whole: the pointer to what they are in, and the name or number in it.
+/// Returns all places in a document except for the whole: a pointer to the parent, and the name or number in it.
 fn places(document: &Value) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut rest = vec![(String::new(), document)];

@@ -1,4 +1,4 @@
-//! What is made of a lock that somebody else may have written to.
+//! The reading of a lock that somebody else may have written to.
 
 use lictor::kubernetes::Namespaces;
 use lictor::store::{LeaseStore, LockStore};
@@ -10,7 +10,7 @@ use crate::json::{changed, spoilt, text};
 use crate::objects;
 use crate::server::{Answer, LIMIT, Lab};
 
-/// A Lease that the API server would have.
+/// Makes a Lease that the API server would accept.
 fn lease() -> BoxedStrategy<Value> {
     let record = prop_oneof![
         2 => changed(objects::record()).prop_map(|record| record.to_string()),
@@ -63,7 +63,7 @@ fn only_a_record_that_agrees_with_what_the_lease_shows_is_believed() {
                 let holder = record.holder.and_then(|holder| holder.pod);
                 prop_assert_eq!(holder.unwrap_or_default(), spec["holderIdentity"].as_str().unwrap_or_default());
             }
-            // Its term is a hint, which counts for as much as a hint does.
+            // Its term is a hint, and counts only as one.
             Stored::Damaged(version, _) => prop_assert!(ours && version == Version(12)),
             Stored::Foreign(what) => prop_assert!(!ours && what.contains("shop/web"), "{what}"),
             other => return Err(TestCaseError::fail(format!("{other:?}"))),

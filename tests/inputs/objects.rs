@@ -1,4 +1,4 @@
-//! Sound objects, as the API server has them.
+//! Valid objects, as the API server has them.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub fn node(name: &str) -> Value {
     })
 }
 
-/// With each field that there is.
+/// Makes an election with every field.
 pub fn election(name: &str) -> Value {
     json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": metadata(name),
@@ -74,7 +74,7 @@ pub fn election_status() -> Value {
     })
 }
 
-/// With each field that there is.
+/// Makes a class with every field.
 pub fn class(name: &str) -> Value {
     json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {
@@ -116,7 +116,7 @@ pub fn record() -> Value {
     })
 }
 
-/// A lock, with this text for its record.
+/// Makes a lock with this text as its record.
 pub fn lease(name: &str, record: &str) -> Value {
     let mut metadata = metadata(name);
     metadata["labels"] = json!({"app.kubernetes.io/managed-by": "lictor", "lictor.dev/election-uid": "uid of web"});
@@ -147,7 +147,7 @@ pub fn workload(kind: &str, name: &str) -> Value {
     })
 }
 
-/// A list, as a watch begins with.
+/// Makes a list, with which a watch begins.
 pub fn list(items: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "20"}, "items": items})
 }

@@ -1,4 +1,4 @@
-//! A server on this machine that answers whatever it is told to, and what is asked of it in the tests.
+//! A server on this machine that answers as a test says, and the requests that the tests send to it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-/// Long enough for this machine, and not reached.
+/// A limit that is not reached on this machine.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// What is answered to a request.
+/// The answer to a request.
 #[derive(Clone)]
 pub struct Answer {
     pub status: u16,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Answer {
 
 type Answers = Arc<dyn Fn(&str) -> Answer + Send + Sync>;
 
-/// Hangs up after each answer.
+/// A server that closes the connection after each answer.
 pub struct Server {
     pub address: SocketAddr,
     answers: Arc<Mutex<Answers>>,
@@ -67,7 +67,7 @@ impl Server {
         Self { address, answers }
     }
 
-    /// From now on; what it answers depends on the first line of the request.
+    /// Sets what it answers from now on, by the first line of the request.
     pub fn answers(&self, answers: impl Fn(&str) -> Answer + Send + Sync + 'static) {
         *self.answers.lock().expect("nobody panics with it") = Arc::new(answers);
     }
@@ -76,7 +76,7 @@ impl Server {
         self.answers(move |_| answer.clone());
     }
 
-    /// A client of it, taken for an API server.
+    /// Makes a client that takes it for an API server.
     pub fn cluster(&self) -> kube::Client {
         let uri = format!("http://{}", self.address).parse().expect("it is a URI");
         let mut config = kube::Config::new(uri);
@@ -84,14 +84,14 @@ impl Server {
         kube::Client::try_from(config).expect("a client can be made")
     }
 
-    /// A client of it, taken for Consul.
+    /// Makes a client that takes it for Consul.
     pub fn consul(&self) -> lictor_consul::Client {
         let settings = lictor_consul::Settings::new(format!("http://{}", self.address));
         lictor_consul::Client::new(&settings).expect("a client can be made")
     }
 }
 
-/// Runs a test that asks a server.
+/// Runs a test with such a server.
 pub struct Lab {
     runtime: Runtime,
     pub server: Server,
@@ -104,7 +104,7 @@ impl Lab {
         Self { runtime, server }
     }
 
-    /// `cases` inputs, each of which `test` has to pass.
+    /// Runs `test` with `cases` inputs.
     pub fn check<S: Strategy, F: Future<Output = TestCaseResult>>(
         &self,
         cases: u32,
@@ -121,7 +121,7 @@ impl Lab {
 }
 
 impl Lab {
-    /// Within the runtime that the server is in.
+    /// Runs this within the server's runtime.
     pub fn within<T>(&self, make: impl FnOnce() -> T) -> T {
         let _entered = self.runtime.enter();
         make()

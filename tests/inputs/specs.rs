@@ -1,4 +1,4 @@
-//! Elections and classes as anybody may have written them: each is served, or refused with what is to be written instead.
+//! Elections and classes as anybody may write them: each is served, or refused with what to write instead.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::config::config;
 use crate::json::{changed, text};
 use crate::objects;
 
-/// Those that can be read. The API server lets in hardly any others.
+/// Makes elections that can be read. The API server accepts hardly any others.
 fn elections() -> BoxedStrategy<LeaderElection> {
     let key = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! Beside an object with whatever somebody may write on it, all others are seen, and the object itself is too.
+//! Whatever somebody writes into an object, a watch shows that object and all others.
 
 use std::fmt::Debug;
 
@@ -16,7 +16,7 @@ use crate::json::{changed, number, text};
 use crate::objects;
 use crate::server::{Answer, LIMIT, Lab, Server};
 
-/// The first list has the sound object and the odd one; then the odd one is changed, and the sound one after it.
+/// Lets the server send a list with a normal object and an odd one, then a change of the odd one, and then one of the normal one.
 fn tells(server: &Server, good: &Value, odd: &Value) {
     let list = objects::list(&[good.clone(), odd.clone()]).to_string();
     let (mut good, mut odd) = (good.clone(), odd.clone());
@@ -28,7 +28,7 @@ fn tells(server: &Server, good: &Value, odd: &Value) {
     });
 }
 
-/// What is seen of the first list and the changes after it, by name.
+/// Returns what the first list and the changes after it show, by name.
 async fn seen<T: Debug>(
     mut watch: BoxStream<'static, Change<T>>,
     name: impl Fn(&T) -> String,
@@ -49,7 +49,7 @@ async fn seen<T: Debug>(
     Ok(())
 }
 
-/// A map of texts, which is what the API server makes sure of.
+/// Makes a map of texts, which is all that the API server checks.
 fn texts() -> BoxedStrategy<Value> {
     let names = prop_oneof![
         Just("lictor.dev/term".to_owned()),
@@ -73,7 +73,7 @@ fn marked(object: &Value) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// With another thing in a place than there is.
+/// Makes an object with another value in one place.
 fn with(object: BoxedStrategy<Value>, place: &'static str, what: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     (object, what)
         .prop_map(move |(mut object, what)| {
@@ -114,8 +114,8 @@ fn odd_nodes_are_seen_beside_others() {
     });
 }
 
-/// The API server looks at the type of each field of a status, and at little else: that a number is not too large for whoever
-/// reads it, or that a time is one, it does not.
+/// The API server checks the types of the fields of a status, but not that a number is small enough for a reader, or that a time
+/// is one.
 #[test]
 fn elections_are_seen_beside_one_with_an_odd_status() {
     let lab = Lab::new();
@@ -142,7 +142,7 @@ fn classes_are_seen_beside_one_with_an_odd_status() {
     });
 }
 
-/// Changed anywhere, but still an object.
+/// Makes an object with changes anywhere, which is still an object.
 fn odd_status(status: Value) -> BoxedStrategy<Value> {
     changed(status).prop_map(|status| if status.is_object() { status } else { json!({}) }).boxed()
 }

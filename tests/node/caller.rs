@@ -1,4 +1,4 @@
-//! A client of a Service that calls it all the time, by a new connection each time, and writes down what comes back.
+//! A client that calls a Service all the time, with a new connection for each call, and records the answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -10,12 +10,13 @@ use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Between two calls.
+/// The time between two calls.
 const PERIOD: Duration = Duration::from_millis(5);
-/// After so long without an answer a call is lost.
+/// The time without an answer after which a call is lost.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The calls come from one port after the other. The node remembers for two minutes where it sent a connection from a port, if that
-/// was never answered, and would send the next one from there to the same pod, which is gone: many clients don't have that.
+/// The ports that the calls come from, one after the other. If a connection was never answered, the node remembers for two
+/// minutes where it sent connections from that port, and would send the next one to the same pod, which is gone. Many clients do
+/// not have this problem.
 const PORTS: RangeInclusive<u16> = 32768..=60999;
 
 /// One call.
@@ -23,11 +24,11 @@ const PORTS: RangeInclusive<u16> = 32768..=60999;
 pub struct Call {
     pub sent: Instant,
     pub ended: Instant,
-    /// The pod that answered; why there was no answer.
+    /// The pod that answered, or why there was no answer.
     pub answer: Result<String, String>,
 }
 
-/// Calls as long as it lives.
+/// Calls until it is dropped.
 pub struct Caller {
     calls: Arc<Mutex<Vec<Call>>>,
     task: JoinHandle<()>,
@@ -57,9 +58,9 @@ impl Caller {
         Self { calls, task }
     }
 
-    /// All calls that were sent from this moment on and have ended, in the order in which they were sent.
+    /// Returns all calls that were sent from this moment on and have ended, in the order in which they were sent.
     pub fn since(&self, start: Instant) -> Vec<Call> {
-        // They are kept in the order in which they ended.
+        // They are stored in the order in which they ended.
         let kept = self.calls.lock().unwrap();
         let mut calls: Vec<Call> = kept.iter().rev().take_while(|call| call.ended >= start).cloned().collect();
         drop(kept);
@@ -75,11 +76,11 @@ impl Drop for Caller {
     }
 }
 
-/// The pods answer with their names.
+/// Sends one call. The pods answer with their names.
 async fn ask(port: u16, address: SocketAddr, stage: &mut &str) -> std::io::Result<String> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
-    // Somebody else may have it.
+    // Another process may use the port.
     if socket.bind((Ipv4Addr::UNSPECIFIED, port).into()).is_err() {
         socket.bind((Ipv4Addr::UNSPECIFIED, 0).into())?;
     }

@@ -1,4 +1,4 @@
-//! Consul, as a pod and beside the nodes.
+//! Consul, in a pod and beside the nodes.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,19 +11,19 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::nodes::{Nodes, pack, tool};
 
-/// The agent on this machine, which ends with this process.
+/// The Consul image, and the agent on this machine, which ends with this process.
 pub struct Consul {
     agent: OnceLock<Child>,
 }
 
 impl Consul {
-    /// Packs its image.
+    /// Packs the image.
     pub fn pack(image: &Path) -> Self {
         pack(image, "consul:node", &tool("consul"));
         Self { agent: OnceLock::new() }
     }
 
-    /// An agent on this machine. It listens on the loopback address alone, so that its port is handed through to the pods' side.
+    /// Starts an agent on this machine. It listens only on the loopback address, so its port is forwarded to the pods' side.
     pub async fn on_host(&self, nodes: &Nodes) -> String {
         let mut agent = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/hack/consul.sh"))
             .args(["hold", "dev", "node"])
@@ -52,7 +52,7 @@ impl Consul {
         format!("http://{}:{port}", nodes.host)
     }
 
-    /// An agent in a pod, behind a Service. There is no DNS for names of Services here.
+    /// Starts an agent in a pod, behind a Service. There is no DNS for names of Services here.
     pub fn in_pod(nodes: &Nodes) -> String {
         let labels = json!({"app": "consul"});
         nodes.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [

@@ -1,10 +1,10 @@
-//! The table of what was measured.
+//! The table of measurements.
 
 use std::time::Duration;
 
 use crate::group::Failover;
 
-/// Rows by cause, in the order in which they were measured.
+/// The rows by cause, in the order of measurement.
 #[derive(Default)]
 pub struct Figures {
     rows: Vec<(String, Vec<Failover>)>,
@@ -12,20 +12,20 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Adds a run of this kind. However busy the machine is, it takes no longer than these limits.
+    /// Adds a run of this kind. It must not exceed these limits, however busy the machine is.
     pub fn failover(&mut self, cause: &str, run: Failover) {
         println!("{cause}: {run:.1?}");
         assert!(run.to_label < Duration::from_secs(30) && run.to_answer < Duration::from_secs(10), "{cause}: {run:?}");
         add(&mut self.rows, cause, run);
     }
 
-    /// Adds a time that is no failover.
+    /// Adds a time that is not a failover.
     pub fn time(&mut self, what: &str, time: Duration) {
         println!("{what}: {time:.1?}");
         add(&mut self.times, what, time);
     }
 
-    /// Prints medians and, in parentheses, the longest.
+    /// Prints the medians and, in parentheses, the maxima.
     pub fn print(&self) {
         println!(
             "\n| cause | runs | calls lost | cause to label | label to answer | without any answer |\n|---|---|---|---|---|---|"

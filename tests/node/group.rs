@@ -1,4 +1,4 @@
-//! Three real pods behind a Service that reaches the leader only, and what a client of that Service sees when the leader fails.
+//! Three real pods behind a Service that reaches only the leader, and what a client of that Service sees when the leader fails.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use crate::caller::Caller;
 use crate::eventually;
 use crate::nodes::Nodes;
 
-/// Before each measurement all is well for so long: kube-proxy then has no change in hand that delays the next one.
+/// How long everything must work before each measurement. Then kube-proxy has no change pending that would delay the next one.
 const CALM: Duration = Duration::from_millis(1500);
-/// Each pod's program: a server that answers with the pod's name.
+/// The program of each pod: a server that answers with the pod's name.
 const PROGRAM: &str = "/bin/web";
 
 /// A namespace with three pods, a Service `leader`, and its client.
@@ -37,21 +37,22 @@ pub struct Leader {
     since: Instant,
 }
 
-/// What one failover was like.
+/// The measurements of one failover.
 #[derive(Clone, Copy, Debug)]
 pub struct Failover {
-    /// Calls without an answer.
+    /// The number of calls without an answer.
     pub lost: usize,
-    /// From the cause to the next leader's label, as a watcher sees it.
+    /// The time from the cause to the next leader's label, as a watcher sees it.
     pub to_label: Duration,
-    /// From there to the end of the first call that the next leader answered.
+    /// The time from there to the end of the first call that the next leader answered.
     pub to_answer: Duration,
     /// The longest time in which no call was answered.
     pub silence: Duration,
 }
 
 impl<'a> Group<'a> {
-    /// The pods are probed by Kubernetes if `probed`; else they are ready as long as they run, and stop only 2 s after they were told.
+    /// Creates the group. If `probed`, Kubernetes probes the pods; otherwise they are ready while they run, and stop 2 s after
+    /// they are told to.
     pub async fn make(nodes: &'a Nodes, name: &'static str, probed: bool) -> Self {
         let client = nodes.client().await;
         nodes.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
@@ -74,7 +75,7 @@ impl<'a> Group<'a> {
                     "topologySpreadConstraints": [{
                         "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
                         "labelSelector": {"matchLabels": labels}}],
-                    // Pods of a node that is gone are not replaced while this runs.
+                    // Pods of a lost node are not replaced during this test.
                     "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
                 }}}},
             {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "leader", "namespace": name}, "spec": {
@@ -84,7 +85,7 @@ impl<'a> Group<'a> {
         Self { nodes, client, name, recorder, caller }
     }
 
-    /// Where a Service of a namespace is.
+    /// Returns the address of a Service.
     pub async fn address(client: &Client, namespace: &str, service: &str) -> SocketAddr {
         let service =
             Api::<Service>::namespaced(client.clone(), namespace).get(service).await.expect("there is the Service");
@@ -92,7 +93,7 @@ impl<'a> Group<'a> {
         format!("{address}:80").parse().expect("an address")
     }
 
-    /// Makes an election of this name, with these fields in its spec beside the selector.
+    /// Creates an election of this name, with these fields of its spec besides the selector.
     pub fn elect(&self, name: &str, fields: &Value) {
         let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}});
         for (field, value) in fields.as_object().expect("fields") {
@@ -121,7 +122,7 @@ impl<'a> Group<'a> {
         .await
     }
 
-    /// Waits until so many pods are ready, one of them leads, and it alone has answered all calls for a while.
+    /// Waits until this many pods are ready, one of them leads, and only that one has answered all calls for a while.
     pub async fn calm(&self, pods: usize) -> Leader {
         eventually("all is calm", || async {
             let all = self.pods();
@@ -135,7 +136,7 @@ impl<'a> Group<'a> {
         .await
     }
 
-    /// Does something to the leader, and watches how another pod takes over.
+    /// Does something to the leader, and measures how another pod takes over.
     pub async fn fails_over(&self, pods: usize, cause: impl AsyncFnOnce(&Leader)) -> Failover {
         let leader = self.calm(pods).await;
         let began = Instant::now();
@@ -148,7 +149,7 @@ impl<'a> Group<'a> {
         self.watch(began, &next).await
     }
 
-    /// What the client saw from the cause to the first answers of the next leader.
+    /// Returns what the client saw from the cause to the first answers of the next leader.
     pub async fn watch(&self, began: Instant, next: &Leader) -> Failover {
         seen(&self.caller, began, &next.pod, next.since).await
     }
@@ -171,7 +172,7 @@ impl<'a> Group<'a> {
         self.api().delete(pod, parameters).await.expect("a pod can be deleted");
     }
 
-    /// Makes a pod of this node the leader, and waits until all is calm.
+    /// Makes a pod on this node the leader, and waits until everything works.
     pub async fn led_on(&self, node: &str) -> Leader {
         let elsewhere = format!("spec.nodeName!={node}");
         let never = "lictor.dev/never-leader";
@@ -190,7 +191,7 @@ impl<'a> Group<'a> {
         self.calm(3).await
     }
 
-    /// Waits until a pod of this node leads.
+    /// Waits until a pod on this node leads.
     pub async fn leader_on(&self, node: &str) -> Leader {
         eventually(&format!("a pod on {node} leads"), || async {
             let leader = self.leader().await;
@@ -205,7 +206,7 @@ impl<'a> Group<'a> {
         Api::namespaced(self.client.clone(), self.name)
     }
 
-    /// The last revision of each pod that there is.
+    /// Returns the last revision of each existing pod.
     pub fn pods(&self) -> BTreeMap<String, Revision> {
         let mut pods = BTreeMap::new();
         for revision in self.recorder.revisions() {
@@ -215,7 +216,7 @@ impl<'a> Group<'a> {
         pods
     }
 
-    /// Since when this pod leads, if it does.
+    /// Returns the pod as a leader, with the time since when it leads, if it does.
     fn leads(&self, pod: &Revision) -> Option<Leader> {
         let leads = |revision: &Revision| revision.role.as_deref() == Some("leader") && !revision.deleted;
         if !leads(pod) {
@@ -229,7 +230,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// What a client sees from a cause to the first answers of the pod that got the label at this moment.
+/// Returns what a client sees from a cause to the first answers of the pod that got the label at this moment.
 pub async fn seen(caller: &Caller, began: Instant, next: &str, labelled: Instant) -> Failover {
     let answered = eventually("the next leader answers", || async {
         let calls = caller.since(began);

@@ -1,8 +1,9 @@
-//! What users install, on real nodes: the operator's image, by Helm, with real pods and probes behind a real Service, and a client
-//! that calls that Service all the time. `make e2e-node`; it takes about five minutes, and prints what the client saw.
+//! What users install, on real nodes: the operator's image, by Helm, with real pods and probes behind a real Service, and a
+//! client that calls that Service all the time. `make e2e-node` runs it. It takes about five minutes, and prints what the client
+//! saw.
 //!
-//! One test tells one story, so that nothing runs beside what is measured. Where the machine does not allow real nodes
-//! (hack/node.sh says why), it is left out, and fails with `CI=true`.
+//! There is only one test, so that nothing runs beside the measurements. Where the machine can't run real nodes (hack/node.sh
+//! says why), it is skipped, and fails with `CI=true`.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
@@ -13,7 +14,7 @@ mod figures;
 mod group;
 mod nodes;
 mod release;
-// Shared with the tests on simulated nodes.
+// The tests on simulated nodes share this.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,7 +47,7 @@ async fn an_installation_on_real_nodes() {
         return;
     };
     let mut figures = Figures::default();
-    // One group is probed by Kubernetes, the other by lictor alone.
+    // Kubernetes probes one group, and only lictor the other.
     let web = Group::make(&nodes, "web", true).await;
     let deep = Group::make(&nodes, "deep", false).await;
     web.runs().await;
@@ -71,7 +72,7 @@ async fn an_installation_on_real_nodes() {
     figures.print();
 }
 
-/// What remains if nobody has to decide anything: a person moves a label from one pod to another.
+/// Measures what remains without any decision: a person moves a label from one pod to another.
 async fn kube_proxy_alone(nodes: &Nodes, web: &Group<'_>, figures: &mut Figures) {
     nodes.apply(&json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "by-hand", "namespace": web.name},
@@ -158,7 +159,7 @@ async fn hangs(web: &Group<'_>, deep: &Group<'_>, figures: &mut Figures) {
     }
 }
 
-/// The leader stays, and so do its callers.
+/// Ends operators: the leader stays, and its callers still reach it.
 async fn operator_fails(release: &Release<'_>, web: &Group<'_>, figures: &mut Figures) {
     let leader = web.calm(3).await;
     let began = Instant::now();
@@ -186,7 +187,7 @@ async fn upgrades(release: &Release<'_>, web: &Group<'_>, figures: &mut Figures)
     assert_eq!((web.leader().await.uid, web.leader().await.term), (leader.uid, leader.term), "the leader stays");
 }
 
-/// Kubernetes takes a node as lost whose kubelet is silent, though its pods may well run on and answer.
+/// Stops a kubelet: Kubernetes counts its node as lost, though the pods may run on and answer.
 async fn kubelet_stops(nodes: &Nodes, web: &Group<'_>, deep: &Group<'_>, figures: &mut Figures) {
     web.led_on("node-2").await;
     deep.led_on("node-2").await;
@@ -238,7 +239,7 @@ async fn uninstalls(nodes: &Nodes, release: &Release<'_>, web: &Group<'_>, deep:
     assert_eq!(elections.lines().count(), 2, "elections stay: {elections}");
 }
 
-/// Installed again, it goes on where it was. Then a node goes, with all that is on it, and for good.
+/// Installs the chart again, which continues where it stopped. Then a node dies, with everything on it.
 async fn node_dies(nodes: &Nodes, web: &Group<'_>, deep: &Group<'_>, figures: &mut Figures) {
     nodes.kubectl(&["delete", "leaderelection", "-n", web.name, "--all"]);
     let release = Release::install(nodes).await;

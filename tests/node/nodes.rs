@@ -1,4 +1,4 @@
-//! Real nodes beside a control plane, which go when this process goes, whatever ends it.
+//! Real nodes beside a control plane. They end with this process, however it ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use std::sync::Mutex;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// The status of a script that says that this machine does not allow what it was to make.
+/// The exit status of a script on a machine that does not allow what the script does.
 const NOT_HERE: i32 = 77;
 
 /// Nodes that run containers, made by hack/node.sh.
 pub struct Nodes {
     kubeconfig: PathBuf,
-    /// This machine, as pods reach it.
+    /// The address of this machine for pods.
     pub host: String,
     orders: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
     _keeper: Child,
 }
 
 impl Nodes {
-    /// So many nodes with these images. None where the machine does not allow it; why, has then been said on standard error.
+    /// Starts nodes with these images. Returns `None`, and prints why, if the machine does not allow it.
     pub fn start(count: usize, images: &[&Path]) -> Option<Self> {
         let mut keeper = Command::new(script("node.sh"))
             .args(["hold", &format!("test-{}", std::process::id()), &count.to_string()])
@@ -50,7 +50,7 @@ impl Nodes {
         })
     }
 
-    /// A client with all rights.
+    /// Makes a client with all rights.
     pub async fn client(&self) -> Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the kubeconfig can be read");
@@ -60,7 +60,7 @@ impl Nodes {
         Client::try_from(config).expect("a client can be made")
     }
 
-    /// Gives one of hack/node.sh's orders, and waits until it is carried out.
+    /// Sends one of hack/node.sh's orders, and waits until it is carried out.
     pub fn order(&self, order: &str) {
         let (orders, answers) = &mut *self.orders.lock().unwrap();
         writeln!(orders, "{order}").expect("the nodes are there");
@@ -69,7 +69,7 @@ impl Nodes {
         assert_eq!(line.trim(), "done", "{order}");
     }
 
-    /// What kubectl prints.
+    /// Returns what kubectl prints.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         self.run(&tool("kubectl"), arguments, "")
     }
@@ -79,7 +79,7 @@ impl Nodes {
         self.run(&tool("kubectl"), &["apply", "-f", "-"], &manifest.to_string());
     }
 
-    /// What Helm prints.
+    /// Returns what Helm prints.
     pub fn helm(&self, arguments: &[&str]) -> String {
         self.run(&tool("helm"), arguments, "")
     }
@@ -97,13 +97,13 @@ impl Nodes {
         text(&child.wait_with_output().expect("it ends"), &format!("{} {arguments:?}", program.display()))
     }
 
-    /// The main process of a pod that runs this program, by its id on this machine.
+    /// Returns the process id on this machine of the main process of a pod that runs this program.
     pub fn process(uid: &str, program: &str) -> u32 {
         let mut found = None;
         for entry in std::fs::read_dir("/proc").expect("there is /proc").filter_map(Result::ok) {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
             let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-            // The first process of a process namespace is the main one of a container: 1 is its innermost id.
+            // The first process in a process namespace is the container's main one: its innermost id is 1.
             let first = read("status").lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1"));
             if first && read("cgroup").contains(&format!("pod{uid}/")) && read("cmdline").starts_with(program) {
                 assert!(found.replace(pid).is_none(), "pod {uid} has one container");
@@ -126,7 +126,7 @@ pub fn pack(tar: &Path, name: &str, program: &Path) {
     assert!(status.success(), "{name} can be packed");
 }
 
-/// The image web:node, whose program is tests/node/web.
+/// Packs the image web:node, whose program is tests/node/web.
 pub fn web_image(tar: &Path) {
     let directory = tar.with_extension("built");
     let program = directory.join("web");
@@ -142,7 +142,7 @@ pub fn web_image(tar: &Path) {
     let _ = std::fs::remove_dir_all(directory);
 }
 
-/// The operator's image, as it is published; LICTOR_IMAGE names another archive of it.
+/// Returns the operator's image, as it is published. LICTOR_IMAGE names another archive of it.
 pub fn operator_image() -> PathBuf {
     if let Some(given) = std::env::var_os("LICTOR_IMAGE") {
         return given.into();
@@ -152,7 +152,7 @@ pub fn operator_image() -> PathBuf {
     line.split_whitespace().next().expect("it names the archive").into()
 }
 
-/// A program that the repository pins.
+/// Returns a program that the repository pins.
 pub fn tool(name: &str) -> PathBuf {
     let output =
         Command::new(script("tools.sh")).arg(name).stderr(Stdio::inherit()).output().expect("hack/tools.sh starts");

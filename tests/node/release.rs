@@ -20,7 +20,7 @@ pub struct Release<'a> {
 }
 
 impl<'a> Release<'a> {
-    /// Returns as soon as Helm does, which does not wait for the operator.
+    /// Installs the chart. It returns as soon as Helm does, which does not wait for the operator.
     pub async fn install(nodes: &'a Nodes) -> Self {
         let client = nodes.client().await;
         nodes.helm(&[
@@ -51,7 +51,7 @@ impl<'a> Release<'a> {
         println!("{}", self.nodes.helm(&["test", "lictor", "-n", NAMESPACE, "--logs"]));
     }
 
-    /// Rolls the operator, and waits for that.
+    /// Rolls the operator out again, and waits for that.
     pub fn upgrade(&self) {
         let set = ["--set", "image.pullPolicy=Never", "--set", "logLevel=debug"];
         self.nodes
@@ -62,12 +62,12 @@ impl<'a> Release<'a> {
         self.nodes.helm(&["uninstall", "lictor", "-n", NAMESPACE, "--wait", "--timeout", "120s"]);
     }
 
-    /// The names of the operator's pods.
+    /// Returns the names of the operator's pods.
     pub async fn pods(&self) -> Vec<String> {
         self.list().await.iter().map(ResourceExt::name_any).collect()
     }
 
-    /// Does something to the pod that acts; returns how long it took until a replica renewed the operator's Lease again.
+    /// Does something to the pod that acts. Returns how long it took until a replica renewed the operator's Lease again.
     pub async fn acts_again(&self, cause: impl AsyncFnOnce(&Pod)) -> Duration {
         let pod = self.acting().await;
         let began = SystemTime::now();
@@ -80,7 +80,7 @@ impl<'a> Release<'a> {
         renewed.duration_since(began).unwrap_or_default()
     }
 
-    /// Makes a replica on this node the acting one.
+    /// Makes a replica on this node act.
     pub async fn acts_on(&self, node: &str) {
         loop {
             let pod = self.acting().await;
@@ -100,7 +100,7 @@ impl<'a> Release<'a> {
         signal(Nodes::process(&pod.uid().unwrap_or_default(), "/lictor"), "KILL");
     }
 
-    /// The pod that acts.
+    /// Returns the pod that acts.
     async fn acting(&self) -> Pod {
         eventually("a replica acts", || async {
             let (holder, _) = self.lease().await.ok_or("no Lease")?;
@@ -110,7 +110,7 @@ impl<'a> Release<'a> {
         .await
     }
 
-    /// Who holds the operator's Lease, and when it was last renewed.
+    /// Returns who holds the operator's Lease, and when it was renewed last.
     async fn lease(&self) -> Option<(String, SystemTime)> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), NAMESPACE);
         let spec = leases.get_opt("lictor.dev-operator").await.ok()??.spec?;

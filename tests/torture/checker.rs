@@ -1,4 +1,4 @@
-//! Decides, from the record alone, whether every promise was kept.
+//! Decides from the record alone whether every promise was kept.
 
 mod tests;
 
@@ -13,21 +13,21 @@ use super::record::{Group, Kind, Line, Millis, PodSeen, What};
 use super::windows::{LEASE, LOCK_DELAY, Reliable, TTL, WAIT_FOR_CONSUL, Windows};
 use super::world::FAILOVER_DELAY;
 
-/// Beside what the documents state: a connection that died silently is noticed after 20 s, and the machine is busy.
+/// The time that is added to the documented limits: a dead connection is noticed after 20 s, and the machine is busy.
 const SLACK: Millis = 25_000;
 
-/// How long a group may be without a leader while all works, by docs/consul.md and the settings of this test: the operator's Lease, the
-/// wait for the leader to recover, and for a lock in Consul until that is given away, a renewal whose answer was lost, and the wait
-/// for Consul of an operator that begins. What the operator states of itself judges nothing.
+/// Returns how long a group may have no leader while everything works, by docs/consul.md and the settings of this test: the
+/// operator's Lease, the wait for the leader to recover, and for a lock in Consul the time until Consul gives it away, a renewal
+/// whose answer was lost, and a new operator's wait for Consul. It does not use what the operator reports about itself.
 pub fn led_within(kind: Kind) -> Millis {
     let in_consul = 2 * TTL + TTL.div_ceil(3) + LOCK_DELAY + WAIT_FOR_CONSUL;
     LEASE + FAILOVER_DELAY + SLACK + if kind == Kind::Leases { 0 } else { in_consul }
 }
 
-/// By how much what two recorders saw, one of etcd and one of Consul, may be in another order than it happened in.
+/// How far apart the order of two recorders, one of etcd and one of Consul, may be from the order in which things happened.
 const BETWEEN_RECORDERS: Millis = 2_000;
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub at: Millis,
@@ -39,33 +39,33 @@ pub struct Violation {
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub violations: Vec<Violation>,
-    /// Two leaders in two clusters, where the documents promise nothing.
+    /// Two leaders in two clusters, at times when the documents promise nothing.
     pub excuses: Vec<Violation>,
     pub groups: usize,
     pub leaderships: usize,
     pub pod_revisions: usize,
     pub lock_versions: usize,
     pub calms: usize,
-    /// How long the record is, and for how much of it no cluster could be excused.
+    /// The length of the record, and the part of it in which no cluster was excused.
     pub lasted: Millis,
     pub judged: Millis,
     pub faults: BTreeMap<String, usize>,
-    /// By group, how long there was nobody who led although somebody could: at all, and while nothing was spoilt.
+    /// By group, how long no candidate led although one could: in all, and while nothing was disturbed.
     pub vacancies: BTreeMap<String, (Millis, Millis)>,
 }
 
-/// A group as it is judged.
+/// The state of a group's judgement.
 struct Judged {
     group: Group,
     reliable: Reliable,
-    /// Who led after the last line, by id, and with which term.
+    /// The leaders after the last line, by id, each with its term.
     leading: BTreeMap<String, Option<i64>>,
-    /// Highest term so far, and whose it was.
+    /// The highest term so far, and its leader.
     last: Option<(i64, String)>,
     vacant_since: Option<Millis>,
-    /// To which cluster its lock was given, and when.
+    /// The cluster that was given the group's lock, and when.
     granted: Option<(String, Millis)>,
-    /// Whether two that lead now were told of, and excused.
+    /// Whether two present leaders were reported, and excused.
     told_two: Option<bool>,
     told_vacant: bool,
     told_late: bool,
@@ -99,9 +99,9 @@ pub fn check(lines: &[Line]) -> Verdict {
         };
         let concerned: Vec<String> = concerned.into_iter().map(str::to_owned).collect();
         for judged in groups.values_mut() {
-            // Of an open vacancy, time alone decides.
+            // Time alone decides about an open vacancy.
             judged.vacancy(line.at, &mut verdict);
-            // So it does of two that are excused.
+            // The same is true of two leaders that are excused.
             if concerned.contains(&judged.group.name) || judged.told_two == Some(true) {
                 judged.step(&picture, line.at, &mut verdict);
             }
@@ -113,14 +113,16 @@ pub fn check(lines: &[Line]) -> Verdict {
     verdict
 }
 
-/// What each minute of a run must show, from the second calm on. An hour of it had 67 faults and 51 leaderships a minute; a machine that
+/// What each minute of a run must show, from the second calm on. An hour-long run had 67 faults and 51 leaderships a minute; a
+/// busy machine carries out half of that. After the storms, the clusters must be judged in at least every third second.
 /// does much else carries out half of that. The storms leave at least every third second between the clusters judged.
 const FAULTS: usize = 20;
 const LEADERSHIPS: usize = 15;
 const JUDGED: Millis = 20_000;
 
 impl Verdict {
-    /// Panics where a run of so many minutes shows too little: it broke little, elected little, or looked away.
+    /// Panics if a run of this many minutes shows too little: too few faults, too few elections, or too little time that was
+    /// judged.
     pub fn assert_enough(&self) {
         let seconds = usize::try_from(self.lasted / 1_000).expect("a short time");
         let faults: usize = self.faults.values().sum();
@@ -168,7 +170,7 @@ impl Judged {
         Violation { at, group: self.group.name.clone(), text }
     }
 
-    /// What changed in the group.
+    /// Judges what changed in the group.
     fn step(&mut self, picture: &Picture, at: Millis, verdict: &mut Verdict) {
         let leaders = picture.leaders(&self.group);
         self.terms(&leaders, at, verdict);
@@ -182,7 +184,7 @@ impl Judged {
         }
     }
 
-    /// The term strictly increases. A label that is put back under its own term is the same leadership.
+    /// Checks that the term strictly increases. A label that is restored under its own term is the same leadership.
     fn terms(&mut self, leaders: &[Leader], at: Millis, verdict: &mut Verdict) {
         for leader in leaders.iter().filter(|leader| self.leading.get(&leader.id) != Some(&leader.term)) {
             if self.group.kind == Kind::Workload {
@@ -208,7 +210,7 @@ impl Judged {
         }
     }
 
-    /// Never two, at any revision.
+    /// Checks that there are never two leaders, at any revision.
     fn one_at_most(&mut self, picture: &Picture, leaders: &[Leader], at: Millis, verdict: &mut Verdict) {
         let pods: Vec<Pod> = picture.pods_of(&self.group).map(PodSeen::to_core).collect();
         let one = match self.group.kind {
@@ -219,7 +221,7 @@ impl Judged {
             self.told_two = None;
             return;
         }
-        // An excuse may end while the two go on.
+        // An excuse may end while the two still lead.
         let excused = self.excused_two(leaders, at);
         if self.told_two.is_none_or(|told| told && !excused) {
             let found = self.violation(at, format!("two lead: {leaders:?}"));
@@ -228,7 +230,8 @@ impl Judged {
         }
     }
 
-    /// Whether all but the newest leader are in clusters of which the documents promise nothing now; in one cluster it always holds.
+    /// Returns whether all leaders but the newest are in clusters about which the documents promise nothing now. Within one
+    /// cluster, the promise always holds.
     fn excused_two(&self, leaders: &[Leader], at: Millis) -> bool {
         let clusters: BTreeSet<&String> = leaders.iter().map(|leader| &leader.cluster).collect();
         let newest = leaders.iter().max_by_key(|leader| leader.term).map(|leader| &leader.cluster);
@@ -244,7 +247,7 @@ impl Judged {
         self.reliable.excused.get(cluster).is_some_and(|spans| spans.at(at).is_some())
     }
 
-    /// Never none for long.
+    /// Checks that there is never no leader for long.
     fn vacancy(&mut self, at: Millis, verdict: &mut Verdict) {
         let Some(since) = self.vacant_since else { return };
         let (longest, judged) = verdict.vacancies.entry(self.group.name.clone()).or_default();
@@ -266,7 +269,7 @@ impl Judged {
         }
     }
 
-    /// A holder stops before anyone else may start: when the lock is another cluster's, no label is left in this one.
+    /// Checks that a holder stops before another may start: when another cluster has the lock, this cluster has no leader label.
     fn stops(&mut self, picture: &Picture, at: Millis, verdict: &mut Verdict) {
         let Some((holder, granted)) = &self.granted else { return };
         if self.told_late

@@ -1,4 +1,4 @@
-//! The faults, and their order: from a seed alone, so that it can be repeated.
+//! The faults and their order. They come from a seed alone, so that a run can be repeated.
 
 use lictor_testing::Prng;
 use serde::{Deserialize, Serialize};
@@ -8,16 +8,16 @@ use super::windows::REPLICAS;
 /// The namespaces, each of which stands for a cluster.
 pub const CLUSTERS: [&str; 2] = ["west", "east"];
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
     /// SIGKILL of an operator, which is started again.
     OperatorKilled,
-    /// SIGSTOP for longer than its lease, then SIGCONT.
+    /// SIGSTOP of an operator for longer than its lease, then SIGCONT.
     OperatorStopped,
     /// The same in the middle of handovers, whose last requests arrive only when another replica has acted for long.
     OperatorStoppedAtWork,
-    /// SIGTERM, and a start.
+    /// SIGTERM of an operator, and a start.
     OperatorEnded,
     /// SIGKILL of all operators of a cluster, for longer than Consul waits.
     OperatorsKilled,
@@ -32,21 +32,21 @@ pub enum Kind {
     /// SIGKILL of one of three servers.
     ConsulKilled,
     ConsulStopped,
-    /// The same of the one that leads.
+    /// SIGKILL of the server that leads.
     ConsulLeaderKilled,
     ConsulLeaderStopped,
-    /// Two of three hang.
+    /// Two of three servers hang.
     ConsulWithoutQuorum,
     /// A link is cut: connections end, and new ones are refused.
     ApiLinkCut,
-    /// What an operator sends is lost, and its connections stay.
+    /// An operator's requests are lost, and its connections stay.
     ApiLinkDeaf,
-    /// What it is answered is lost.
+    /// The answers to an operator are lost.
     ApiLinkMute,
     /// Each connection is reset after a while.
     ApiLinkReset,
     ApiLinkSlow,
-    /// In the middle of handovers, what an operator writes arrives seconds later, each request after a time of its own.
+    /// In the middle of handovers, an operator's writes arrive seconds later, each with its own delay.
     ApiLinkLate,
     ConsulLinkCut,
     ConsulLinkDeaf,
@@ -57,11 +57,11 @@ pub enum Kind {
     LeaderDeleted,
     /// A leader is deleted with a grace period of 0.
     LeaderForced,
-    /// A leader goes on terminating.
+    /// A leader is deleted, and terminates slowly.
     LeaderTerminates,
     LeaderUnready,
     LeaderRelabelled,
-    /// `lictor.dev/never-leader`.
+    /// A leader gets the annotation `lictor.dev/never-leader`.
     LeaderExcluded,
     PodDeleted,
     PodUnready,
@@ -71,13 +71,13 @@ pub enum Kind {
     NodeDrained,
     /// A person writes the leader's label on another pod.
     LabelByHand,
-    /// A person takes the leader's label off.
+    /// A person removes the leader's label.
     UnlabelByHand,
     LeaseEdited,
     LeaseDeleted,
     /// A key's value is overwritten, and its flags are kept.
     KeyEdited,
-    /// The flags, too. If nobody held it, it would be nobody's to touch any more.
+    /// A key's value and flags are overwritten. If nobody held it, no lictor would touch it any more.
     KeyOverwritten,
     KeyDeleted,
     SessionDestroyed,
@@ -85,7 +85,7 @@ pub enum Kind {
     PreferenceChanged,
 }
 
-/// A fault, with what it is about: which of those that there are then, by this number.
+/// A fault with its target, which is chosen by this number among the targets that exist then.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Fault {
     pub kind: Kind,
@@ -93,18 +93,19 @@ pub struct Fault {
     pub millis: u64,
 }
 
-/// A time in which faults begin, and then calm.
+/// A time in which faults begin, with the calm before it.
 pub struct Storm {
-    /// In the calm before: what a person should not do to a lock of a cluster that can't react.
+    /// A fault in the calm before: what a person should not do to a lock of a cluster that can't react.
     pub before: Fault,
-    /// With the time at which each begins.
+    /// The faults, each with the time at which it begins.
     pub faults: Vec<(u64, Fault)>,
 }
 
-/// What a person does to a lock promises nothing beside a second fault that keeps its cluster from hearing of it. So long it has.
+/// How long a cluster has to react to what a person does to a lock. Nothing is promised if a second fault keeps the cluster from
+/// hearing of it.
 const TO_REACT: u64 = 3_000;
 
-/// How often each kind is dealt, and how many milliseconds it lasts, from and to.
+/// How many times each kind is dealt, and its shortest and longest duration in milliseconds.
 const DECK: [(Kind, usize, u64, u64); 44] = [
     (Kind::OperatorKilled, 6, 500, 8_000),
     (Kind::OperatorStopped, 6, 5_000, 14_000),
@@ -163,7 +164,7 @@ impl Plan {
         Self { random: Prng::new(seed), cards: Vec::new() }
     }
 
-    /// The next storm, whose faults begin within so many milliseconds.
+    /// Returns the next storm, whose faults begin within this many milliseconds.
     pub fn storm(&mut self, millis: u64) -> Storm {
         let by_hand = [Kind::KeyOverwritten, Kind::KeyDeleted, Kind::SessionDestroyed];
         let kind = *self.random.pick(&by_hand).expect("there are some");
@@ -192,34 +193,34 @@ impl Plan {
 }
 
 impl Fault {
-    /// The cluster that it is about, where it is about one.
+    /// Returns the cluster that the fault is about, if it is about one.
     pub fn cluster(&self) -> &'static str {
         CLUSTERS[self.target % CLUSTERS.len()]
     }
 
-    /// The replica of that cluster.
+    /// Returns the replica in that cluster.
     pub fn replica(&self) -> usize {
         self.target / CLUSTERS.len() % REPLICAS
     }
 
-    /// One of Consul's servers.
+    /// Returns the Consul server.
     pub fn server(&self) -> usize {
         self.target % 3
     }
 
-    /// What has to be sound when it begins, and is left alone while it is on.
+    /// Returns what must work when the fault begins, and is left alone while it lasts.
     pub fn needs(&self) -> Vec<String> {
         let cluster = self.cluster();
         let of = |replica| [format!("operator {cluster} {replica}"), format!("api link {cluster} {replica}")];
         match self.kind {
-            // The other replica is to act meanwhile.
+            // The other replica must act meanwhile.
             Kind::OperatorStoppedAtWork | Kind::ApiLinkLate => (0..REPLICAS).flat_map(of).collect(),
             Kind::NodeDrained => vec!["a node".into()],
             _ => self.spoils(),
         }
     }
 
-    /// What does not work while it is on.
+    /// Returns what does not work while the fault lasts.
     pub fn spoils(&self) -> Vec<String> {
         let (cluster, replica) = (self.cluster(), self.replica());
         match self.kind {

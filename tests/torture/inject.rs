@@ -1,4 +1,4 @@
-//! Carries faults out, each with its end. While the API server is away, what needs it is tried again for a while.
+//! Carries out faults, each with its end. While the API server is away, requests to it are repeated for a while.
 
 mod objects;
 mod servers;
@@ -14,10 +14,10 @@ use super::faults::{CLUSTERS, Fault, Kind};
 use super::record::What;
 use super::world::World;
 
-/// How long a request is tried again: as long as the API server may be away by a fault.
+/// How long a request is repeated: as long as a fault may keep the API server away.
 const PERSISTENCE: Duration = Duration::from_secs(40);
 
-/// A fault under way: what it is about, and how to write it down.
+/// A fault under way: its targets, and how to record it.
 struct Course<'a> {
     world: &'a World,
     number: usize,
@@ -25,7 +25,8 @@ struct Course<'a> {
 }
 
 impl World {
-    /// Waits until what a fault spoils is sound, spoils it, and puts it right again; leaves it if it would be too late.
+    /// Waits until everything that a fault disturbs works, carries the fault out, and ends it. Skips the fault if it would begin
+    /// too late.
     pub async fn carry_out(self: Arc<Self>, number: usize, fault: Fault, before: Instant) {
         let fault = match fault.kind {
             Kind::OperatorStoppedAtWork | Kind::ApiLinkLate => self.of_the_acting(fault).await,
@@ -103,7 +104,7 @@ fn cluster_at(fault: &Fault) -> usize {
     CLUSTERS.iter().position(|cluster| *cluster == fault.cluster()).unwrap_or_default()
 }
 
-/// Sends a request until the API server has answered; whatever else it says is an answer.
+/// Repeats a request until the API server has answered it, with whatever answer.
 async fn insist<F: Future<Output = Result<(), kube::Error>>>(send: impl Fn() -> F) {
     let began = Instant::now();
     while began.elapsed() < PERSISTENCE {

@@ -1,6 +1,6 @@
-//! Many elections on real servers, with random faults on real processes and links. What etcd and Consul show is recorded, and
-//! judged from that record alone. `make torture MINUTES=60 SEED=17`; with `LICTOR_TORTURE_RECORD=…/record.jsonl` nothing is run, and
-//! a record that was kept is judged again.
+//! Many elections on real servers, with random faults of real processes and links. What etcd and Consul show is recorded, and
+//! judged from that record alone. `make torture MINUTES=60 SEED=17` runs it. With `LICTOR_TORTURE_RECORD=…/record.jsonl`, nothing
+//! runs, and an existing record is judged again.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
@@ -30,11 +30,11 @@ use self::recorder::{Book, watch_consul, watch_etcd};
 use self::report::Report;
 use self::world::World;
 
-/// For so long faults begin; then it is calm.
+/// How long faults begin, before a calm.
 const STORM: Duration = Duration::from_secs(30);
-/// At least so long: then each cluster counts as served.
+/// The shortest calm, after which each cluster counts as served.
 const CALM: Duration = Duration::from_millis(windows::SERVED_AFTER + 1_000);
-/// At most so long: every group must be led long before, or the checker says so.
+/// The longest calm. Every group must have a leader long before, or the checker reports it.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 fn setting<T: FromStr>(name: &str, otherwise: T) -> T {
@@ -58,7 +58,7 @@ async fn no_promise_is_broken_whatever_fails() {
     std::fs::create_dir_all(&report.directory).expect("a directory can be made");
     let book = Book::create(&report.record());
     let world = Arc::new(World::start(book.clone(), &report.directory).await);
-    // Whatever ends this, these end.
+    // However this ends, these tasks end too.
     let mut background = JoinSet::new();
     let recorders = [
         background.spawn(watch_etcd(book.clone(), world.etcd.clone())),
@@ -82,7 +82,7 @@ async fn no_promise_is_broken_whatever_fails() {
     }
 }
 
-/// Storms and calms, in turn, until the time is over; the record is judged after each calm. Returns how many violations there are.
+/// Alternates storms and calms until the time is over, and judges the record after each calm. Returns the number of violations.
 async fn torment(
     world: &Arc<World>,
     report: &Report,
@@ -117,7 +117,7 @@ async fn torment(
     violations
 }
 
-/// Waits until every group is led, and each cluster is served.
+/// Waits until every group has a leader, and each cluster is served.
 async fn calm(world: &World) {
     world.book.write(What::Calm { begins: true });
     let began = Instant::now();

@@ -18,9 +18,9 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// One that serves a namespace which stands for a cluster, by way of this kubeconfig; it does not run yet.
+    /// Creates a replica that serves the namespace of a cluster with this kubeconfig. It does not run yet.
     pub fn new(cluster: &str, number: usize, kubeconfig: &Path, directory: &Path) -> Self {
-        // A copy: what is built meanwhile is another program.
+        // It is a copy, because the program may be built again meanwhile.
         let program = directory.join("lictor");
         if !program.exists() {
             std::fs::copy(env!("CARGO_BIN_EXE_lictor"), &program).expect("the program can be copied");
@@ -42,7 +42,7 @@ impl Replica {
         Self { program, arguments, log: directory.join(format!("operator-{identity}.log")), child: Mutex::default() }
     }
 
-    /// Starts it. It ends when this process does.
+    /// Starts it. It ends with this process.
     pub fn start(&self) {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log can be made");
         let child = Command::new("setpriv")
@@ -59,14 +59,14 @@ impl Replica {
         *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
     }
 
-    /// Sends it a signal, such as "STOP".
+    /// Sends it a signal, for example "STOP".
     pub fn signal(&self, name: &str) {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = child.as_ref().expect("it runs").id().to_string();
         assert!(Command::new("kill").args([format!("-{name}"), pid]).status().expect("kill runs").success());
     }
 
-    /// SIGKILL.
+    /// Kills it by SIGKILL.
     pub fn kill(&self) {
         if let Some(mut child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).take() {
             child.kill().expect("it is ours");
@@ -74,14 +74,14 @@ impl Replica {
         }
     }
 
-    /// SIGTERM, and its end.
+    /// Ends it by SIGTERM, and waits until it has ended.
     pub async fn end(&self) {
         self.signal("TERM");
         eventually("the operator ends", || async { if self.ended() { Ok(()) } else { Err("it runs".to_owned()) } })
             .await;
     }
 
-    /// Whether it has ended, although nobody killed it.
+    /// Returns whether it has ended although nobody killed it.
     pub fn ended(&self) -> bool {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         child.as_mut().is_some_and(|child| child.try_wait().expect("it is ours").is_some())

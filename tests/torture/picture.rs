@@ -1,4 +1,4 @@
-//! The state of everything, as the lines up to one of them tell it.
+//! The state of everything after some lines of the record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,32 +6,32 @@ use lictor_core::{ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, TERM_ANNOTATION}
 
 use super::record::{BY_HAND, Group, Kind, Line, PodSeen, What};
 
-/// What is known at a line.
+/// What is known after a line.
 #[derive(Default)]
 pub struct Picture {
     pub groups: BTreeMap<String, Group>,
-    /// By namespace and name.
+    /// The pods, by namespace and name.
     pub pods: BTreeMap<(String, String), PodSeen>,
     /// Whether a workload is enabled, by namespace and name.
     workloads: BTreeMap<(String, String), bool>,
     cordoned: BTreeSet<String>,
     declared: BTreeSet<String>,
-    /// Pods that show what the test wrote on them, as it was written then.
+    /// The pods that show what the test wrote on them, as it was written.
     by_hand: BTreeMap<String, PodSeen>,
 }
 
-/// Who leads.
+/// A leader.
 #[derive(Clone, Debug)]
 pub struct Leader {
     pub cluster: String,
-    /// A pod's uid, or the cluster's name.
+    /// The pod's uid, or the cluster's name.
     pub id: String,
     pub name: String,
     pub term: Option<i64>,
 }
 
 impl Picture {
-    /// Takes a line in.
+    /// Applies a line.
     pub fn apply(&mut self, line: &Line) {
         match &line.what {
             What::Group(group) => drop(self.groups.insert(group.name.clone(), group.clone())),
@@ -57,7 +57,7 @@ impl Picture {
         let mark = pod.annotations.get(BY_HAND);
         let marked = mark.is_some_and(|mark| self.declared.contains(mark))
             && mark != before.and_then(|before| before.annotations.get(BY_HAND));
-        // On top of what was written by hand, or a change by itself.
+        // It was written after the test's change, or it is a change of its own.
         let changed = self.by_hand.contains_key(&pod.uid) || before.is_none_or(|before| self.shows_other(before, pod));
         let written =
             |pod: &PodSeen| [TERM_ANNOTATION, ELECTION_ANNOTATION].map(|key| pod.annotations.get(key).cloned());
@@ -74,29 +74,29 @@ impl Picture {
         }
     }
 
-    /// Whether two revisions of a pod differ in what the product writes as labels.
+    /// Returns whether two revisions of a pod differ in the labels that the product writes.
     fn shows_other(&self, one: &PodSeen, other: &PodSeen) -> bool {
         let Some(group) = self.groups.get(one.group()) else { return true };
         group.markings.label_keys().any(|key| one.labels.get(key) != other.labels.get(key))
     }
 
-    /// Whether what a pod shows is what the test wrote on it.
+    /// Returns whether a pod shows what the test wrote on it.
     fn is_by_hand(&self, pod: &PodSeen) -> bool {
         self.by_hand.contains_key(&pod.uid)
     }
 
-    /// Whether nothing new should be on this node.
+    /// Returns whether no new pod should be on this node.
     pub fn is_cordoned(&self, node: &str) -> bool {
         self.cordoned.contains(node)
     }
 
-    /// The pods of a group that count: all but those that show what the test wrote on them.
+    /// Returns the pods of a group that count: all except those that show what the test wrote on them.
     pub fn pods_of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a PodSeen> {
         let own = move |pod: &&PodSeen| pod.group() == group.name && group.clusters.contains(&pod.cluster);
         self.pods.values().filter(own).filter(|pod| !self.is_by_hand(pod))
     }
 
-    /// All of a group who show that they lead.
+    /// Returns all candidates of a group that show that they lead.
     pub fn leaders(&self, group: &Group) -> Vec<Leader> {
         let of_pod = |pod: &PodSeen| Leader {
             cluster: pod.cluster.clone(),
@@ -123,7 +123,7 @@ impl Picture {
         }
     }
 
-    /// Whether somebody in a group may surely be elected. A cluster may always.
+    /// Returns whether a candidate of a group may certainly be elected. A cluster always may.
     pub fn has_eligible(&self, group: &Group) -> bool {
         group.kind == Kind::Workload || self.pods_of(group).any(|pod| self.eligible(pod))
     }

@@ -1,4 +1,4 @@
-//! What is written down: one line of JSON for each thing that was seen or done. The checker knows nothing else.
+//! The record: one line of JSON for each thing that was seen or done. The checker knows nothing else.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::faults::Fault;
 
-/// On a pod that the test wrote a leader's label on, or took it off: the number under which that was declared before.
+/// The annotation of a pod whose leader label the test wrote or removed. It has the number of the line that announced this.
 pub const BY_HAND: &str = "torture/by-hand";
 
 /// Milliseconds since the record began.
@@ -25,7 +25,7 @@ pub struct Line {
     pub what: What,
 }
 
-/// What a line tells.
+/// The content of a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "camelCase")]
 pub enum What {
@@ -45,7 +45,7 @@ pub enum What {
         name: String,
         enabled: bool,
     },
-    /// One version of a lock: a Lease, or a key in Consul. `cluster`: who holds it there, as far as can be read.
+    /// One version of a lock: a Lease, or a key in Consul. `cluster` is its holder there, as far as that can be read.
     Lock {
         version: u64,
         key: String,
@@ -53,24 +53,24 @@ pub enum What {
         holder: Option<String>,
         term: Option<i64>,
     },
-    /// A fault begins, or has ended: what it spoilt works again.
+    /// A fault begins, or has ended and what it disturbed works again.
     Fault {
         number: usize,
         fault: Fault,
         begins: bool,
         detail: String,
     },
-    /// The test is about to change a leader's label, and marks the pod with this number.
+    /// The test is about to change a leader label, and marks the pod with this number.
     Hand {
         mark: String,
     },
-    /// No fault is on from here, until all groups were led.
+    /// No fault lasts from here until all groups had a leader.
     Calm {
         begins: bool,
     },
 }
 
-/// How a group shows who leads.
+/// How a group shows its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// By its pods, with the lock in a Lease.
@@ -81,7 +81,7 @@ pub enum Kind {
     Workload,
 }
 
-/// A group: its pods are those in these namespaces whose names begin with its own, whatever labels they have.
+/// A group. Its pods are those in these namespaces whose names begin with its own, whatever labels they have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
     pub name: String,
@@ -90,37 +90,37 @@ pub struct Group {
     pub markings: Markings,
 }
 
-/// One revision of one pod: what it showed.
+/// What one revision of one pod showed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct PodSeen {
     pub version: u64,
-    /// The namespace, which is named as the cluster that it stands for.
+    /// The namespace, whose name is that of its cluster.
     pub cluster: String,
     pub name: String,
     pub uid: String,
     pub labels: BTreeMap<String, String>,
-    /// Those of the product and of the test.
+    /// The annotations of the product and of the test.
     pub annotations: BTreeMap<String, String>,
     pub node: Option<String>,
     pub ready: bool,
-    /// Nobody would elect it: it is being deleted, has finished, or its eviction is announced.
+    /// Whether no operator would elect it, because it is being deleted, has finished, or its eviction is announced.
     pub leaving: bool,
     pub deleted: bool,
 }
 
 impl PodSeen {
-    /// The group that it was made for.
+    /// Returns the group that the pod was made for.
     pub fn group(&self) -> &str {
         self.name.rsplit_once('-').map_or("", |(group, _)| group)
     }
 
-    /// The term that it carries.
+    /// Returns the term that the pod carries.
     pub fn term(&self) -> Option<i64> {
         self.annotations.get(lictor_core::TERM_ANNOTATION)?.parse().ok()
     }
 
-    /// As the predicates want it.
+    /// Converts it for the core's predicates.
     pub fn to_core(&self) -> lictor_core::Pod {
         lictor_core::Pod {
             name: self.name.clone(),
@@ -132,19 +132,19 @@ impl PodSeen {
     }
 }
 
-/// Where the lines go.
+/// The file of the record.
 pub struct Log {
     began: Instant,
     file: BufWriter<File>,
 }
 
 impl Log {
-    /// A new file.
+    /// Creates the file.
     pub fn create(path: &Path) -> Self {
         Self { began: Instant::now(), file: BufWriter::new(File::create(path).expect("the record can be made")) }
     }
 
-    /// Adds a line that is true now; returns it.
+    /// Writes a line with the present time, and returns it.
     pub fn write(&mut self, what: What) -> Line {
         let at = u64::try_from(self.began.elapsed().as_millis()).expect("a short time");
         let line = Line { at, what };
@@ -153,7 +153,7 @@ impl Log {
         line
     }
 
-    /// Everything so far can be read.
+    /// Makes everything so far readable.
     pub fn flush(&mut self) {
         self.file.flush().expect("the record can be written");
     }

@@ -1,5 +1,5 @@
-//! Sees everything and writes it down. It shares no code with the operator, and reads what the servers themselves keep: etcd's own
-//! watch, which survives its restarts without a gap, and blocking queries at Consul.
+//! Records everything. It shares no code with the operator, and reads what the servers themselves keep: etcd's own watch, which
+//! survives restarts without a gap, and blocking queries at Consul.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,10 @@ use super::faults::CLUSTERS;
 use super::picture::Picture;
 use super::record::{Line, Log, PodSeen, What};
 
-/// What all keys in Consul begin with.
+/// The prefix of all keys in Consul.
 pub const PREFIX: &str = "torture/";
 
-/// The record as it grows, and the state that it tells of.
+/// The growing record, with the state after its last line.
 pub struct Book {
     inner: Mutex<(Log, Picture)>,
     failure: Mutex<Option<String>>,
@@ -37,17 +37,17 @@ impl Book {
         line
     }
 
-    /// Looks at the present state.
+    /// Reads the present state.
     pub fn look<T>(&self, at: impl FnOnce(&Picture) -> T) -> T {
         at(&self.inner.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
 
-    /// The file has all lines so far.
+    /// Writes all lines so far to the file.
     pub fn flush(&self) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).0.flush();
     }
 
-    /// Why the record may have a gap, if so.
+    /// Returns why the record may have a gap, if it may.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -57,7 +57,7 @@ impl Book {
     }
 }
 
-/// Records all revisions of etcd, from the first one on, until it is cancelled.
+/// Records all revisions of etcd from the first one on, until it is cancelled.
 pub async fn watch_etcd(book: Arc<Book>, etcd: String) {
     let api = Api::at(&etcd);
     let (mut from, mut said) = (1_u64, BTreeMap::new());
@@ -88,7 +88,7 @@ pub async fn watch_etcd(book: Arc<Book>, etcd: String) {
     }
 }
 
-/// Takes an answer of etcd's watch; `from`: the first revision that was not seen yet.
+/// Takes an answer of etcd's watch. `from` is the first revision that was not seen yet.
 fn take(book: &Book, result: &Value, from: &mut u64, said: &mut BTreeMap<String, String>) -> Result<(), String> {
     if number(&result["compact_revision"]).is_some_and(|revision| revision > 0) {
         return Err("revisions are gone that were not seen".into());
@@ -107,7 +107,7 @@ fn take(book: &Book, result: &Value, from: &mut u64, said: &mut BTreeMap<String,
             _ => Some(serde_json::from_slice(&decode(&event["kv"]["value"])).unwrap_or(Value::Null)),
         };
         let Some((what, once)) = seen(book, &key, revision, object.as_ref()) else { continue };
-        // Of some only what is of interest here: it seldom changes.
+        // Of some objects only a part matters, which seldom changes.
         if once.is_none_or(|state| said.insert(key, state.clone()) != Some(state)) {
             book.write(what);
         }
@@ -116,7 +116,7 @@ fn take(book: &Book, result: &Value, from: &mut u64, said: &mut BTreeMap<String,
     Ok(())
 }
 
-/// What a change of an object in etcd is to the record, if anything; and where only changes count, what is compared.
+/// Returns the content of a line about a changed object in etcd, if there is one, and what to compare where only changes count.
 fn seen(book: &Book, key: &str, version: u64, object: Option<&Value>) -> Option<(What, Option<String>)> {
     let path: Vec<&str> = key.strip_prefix("/registry/")?.split('/').collect();
     let own = |namespace: &str| CLUSTERS.contains(&namespace);
@@ -177,13 +177,13 @@ fn pod(namespace: &str, name: &str, version: u64, object: &Value) -> PodSeen {
     }
 }
 
-/// etcd writes large numbers as text.
+/// Reads a number. etcd writes large numbers as text.
 fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Records each state of the locks that Consul shows, until it is cancelled. A state that lasts for less than an answer takes is
-/// not seen: Consul keeps no history.
+/// Records each state of the locks in Consul, until it is cancelled. It misses a state that lasts for less time than an answer
+/// takes, because Consul keeps no history.
 pub async fn watch_consul(book: Arc<Book>, consul: &'static Consul) {
     let mut known: BTreeMap<String, u64> = BTreeMap::new();
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! What a run prints.
+//! The output of a run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::record::{Kind, Line, read};
 use super::recorder::Book;
 use super::world::World;
 
-/// A run, as it is told of.
+/// A run, for its reports.
 #[derive(Clone)]
 pub struct Report {
     pub minutes: f64,
@@ -19,7 +19,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Where the record is.
+    /// Returns the path of the record.
     pub fn record(&self) -> PathBuf {
         self.directory.join("record.jsonl")
     }
@@ -33,7 +33,7 @@ impl Report {
         );
     }
 
-    /// A line every ten seconds, until it is cancelled.
+    /// Prints a line every ten seconds, until it is cancelled.
     pub async fn progress(self, world: Arc<World>, carried_out: Arc<AtomicUsize>, began: Instant) {
         loop {
             tokio::time::sleep(Duration::from_secs(10)).await;
@@ -49,7 +49,7 @@ impl Report {
         }
     }
 
-    /// Judges the record so far, and shows the violations beyond those that were shown; returns how many there are.
+    /// Judges the record so far, and shows the violations that were not shown before. Returns the number of all.
     pub fn judge(&self, book: &Book, shown: usize) -> usize {
         book.flush();
         let lines = read(&self.record());
@@ -59,7 +59,7 @@ impl Report {
         verdict.violations.len()
     }
 
-    /// Judges a record that was kept; panics if a promise was broken.
+    /// Judges an existing record. Panics if a promise was broken.
     pub fn judges_again(&self, record: &Path) {
         let lines = read(record);
         let verdict = check(&lines);
@@ -68,7 +68,7 @@ impl Report {
         assert_eq!(verdict.violations, []);
     }
 
-    /// The violations, each with what was last recorded of its group, and of faults.
+    /// Shows the violations, each with the last lines about its group and about faults.
     fn show(&self, lines: &[Line], violations: &[Violation]) {
         if violations.is_empty() {
             return;
@@ -85,14 +85,14 @@ impl Report {
         eprintln!("\nSEED={}; the record and the operators' logs: {}", self.seed, self.directory.display());
     }
 
-    /// The counts of the whole run.
+    /// Prints the counts of the whole run.
     pub fn ends(&self, began: Instant, verdict: &Verdict) {
         eprintln!("torture: SEED={}, {:.1} minutes", self.seed, began.elapsed().as_secs_f64() / 60.0);
         counts(verdict);
     }
 }
 
-/// All that is counted.
+/// Prints all counts.
 fn counts(verdict: &Verdict) {
     eprintln!("torture: {}", summary(verdict));
     eprintln!(

@@ -1,12 +1,12 @@
-//! From the log of faults alone: when which cluster can be relied on, and when the documents themselves promise nothing.
+//! Computes from the log of faults alone when each cluster can be relied on, and when the documents promise nothing.
 
 use std::collections::BTreeMap;
 
 use super::record::{Line, Millis, What};
 
-/// Replicas of the operator in each cluster.
+/// The number of operator replicas in each cluster.
 pub const REPLICAS: usize = 2;
-/// The operators' own Lease.
+/// The duration of the operators' own Lease.
 pub const LEASE: Millis = 4_000;
 /// The TTL of the sessions, and Consul's lock delay.
 pub const TTL: Millis = 10_000;
@@ -15,19 +15,19 @@ pub const LOCK_DELAY: Millis = 1_000;
 pub const WAIT_FOR_CONSUL: Millis = 5_000;
 /// How long a start may take on a busy machine.
 const START: Millis = 3_000;
-/// A cluster is served when one of its replicas has run, and reached the API server, for so long: the Lease of the one before has run
-/// out by then.
+/// A cluster is served when one of its replicas has run, and reached the API server, for this long. By then, the Lease of the
+/// replica before has expired.
 pub const SERVED_AFTER: Millis = LEASE + WAIT_FOR_CONSUL + START;
-/// The soonest that Consul may give away the lock of a cluster that nobody serves: two TTLs after the last renewal, which was at most
-/// four fifths of a TTL before, since until then the cluster would have demoted by itself.
+/// The earliest time at which Consul may give away the lock of a cluster that is not served: two TTLs after the last renewal.
+/// That was at most four fifths of a TTL before, because otherwise the cluster would have demoted its leader by itself.
 pub const GIVEN_AWAY_AFTER: Millis = 2 * TTL - TTL * 4 / 5;
 
-/// Stretches of time, in order and apart.
+/// Time spans, in order and apart from each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(Vec<(Millis, Millis)>);
 
 impl Spans {
-    /// Of these, which may overlap.
+    /// Joins spans that may overlap.
     pub fn of(mut all: Vec<(Millis, Millis)>) -> Self {
         all.sort_unstable();
         let mut spans: Vec<(Millis, Millis)> = Vec::new();
@@ -59,18 +59,18 @@ impl Spans {
         Self(spans)
     }
 
-    /// Each begins so much later, except at the very beginning, before which all was well.
+    /// Delays the beginning of each span, except at the very beginning, before which everything worked.
     fn delayed(&self, by: Millis) -> Self {
         let later = |(from, to): &(Millis, Millis)| (if *from == 0 { 0 } else { from.saturating_add(by) }, *to);
         Self(self.0.iter().map(later).filter(|(from, to)| from < to).collect())
     }
 
-    /// How long they last together, up to a moment.
+    /// Returns the sum of their lengths, up to a moment.
     fn lasted(&self, until: Millis) -> Millis {
         self.0.iter().map(|(from, to)| to.min(&until).saturating_sub(*from)).sum()
     }
 
-    /// The span that a moment is in.
+    /// Returns the span that contains a moment.
     pub fn at(&self, moment: Millis) -> Option<(Millis, Millis)> {
         let next = self.0.partition_point(|(from, _)| *from <= moment);
         let span = *self.0.get(next.checked_sub(1)?)?;
@@ -92,7 +92,7 @@ pub struct Reliable {
 }
 
 impl Windows {
-    /// Of all faults in a record.
+    /// Computes the windows from all faults in a record.
     pub fn of(lines: &[Line]) -> Self {
         let mut open: BTreeMap<(usize, String), Millis> = BTreeMap::new();
         let mut down: BTreeMap<String, Vec<(Millis, Millis)>> = BTreeMap::new();
@@ -116,7 +116,7 @@ impl Windows {
         Spans::union(parts.iter().filter_map(|part| self.down.get(part).cloned()))
     }
 
-    /// When one of a cluster's replicas runs and reaches the API server, and has done so for a while.
+    /// Returns when one of a cluster's replicas runs and reaches the API server, and has done so for a while.
     fn served(&self, cluster: &str) -> Spans {
         let able = |replica| {
             let parts = [
@@ -135,9 +135,9 @@ impl Windows {
         self.down(&servers.chain([format!("consul link {cluster}")]).collect::<Vec<_>>())
     }
 
-    /// When nobody could take a cluster's label off, and its lock may have passed to another: it is not served, and beside that a
-    /// replica was gone or Consul away, so that the lock was perhaps not renewed either. (While only the API server is away, the
-    /// replica that acted last goes on renewing.)
+    /// Returns when no operator could remove a cluster's label, and its lock may have passed to another: it is not served, and a
+    /// replica was gone or Consul away, so that the lock may not have been renewed. (While only the API server is away, the
+    /// replica that acted last still renews.)
     fn excused(&self, cluster: &str) -> Spans {
         let replicas = (0..REPLICAS).map(|replica| format!("operator {cluster} {replica}")).collect::<Vec<_>>();
         let unkept = Spans::union([self.down(&replicas), self.consul_away(cluster)]);
@@ -149,12 +149,12 @@ impl Windows {
         Spans(self.served(cluster).complement().0.iter().filter_map(window).collect())
     }
 
-    /// For how long, up to a moment, the documents promised nothing between clusters, for one of these.
+    /// Returns for how long, up to a moment, the documents promised nothing for one of these clusters.
     pub fn excused_for(&self, clusters: &[&str], until: Millis) -> Millis {
         Spans::union(clusters.iter().map(|cluster| self.excused(cluster))).lasted(until)
     }
 
-    /// For a group of these clusters, with its lock in Consul or not.
+    /// Returns the windows of a group with these clusters, whose lock is in Consul or not.
     pub fn reliable(&self, clusters: &[String], consul: bool) -> Reliable {
         let mut disturbed: Vec<Spans> = clusters.iter().map(|cluster| self.served(cluster).complement()).collect();
         if consul {

@@ -22,7 +22,7 @@ use super::record::{Group, Kind, Millis, What};
 use super::recorder::{Book, PREFIX};
 use super::windows::{REPLICAS, TTL};
 
-/// How many groups have their lock in a Lease, half of them in each cluster, and how many have theirs in Consul, in both.
+/// The number of groups with their lock in a Lease, half of them in each cluster, and of those with it in Consul, in both.
 const IN_LEASES: usize = 12;
 const IN_CONSUL: usize = 12;
 const NODES: usize = 5;
@@ -33,21 +33,21 @@ pub struct World {
     pub client: Client,
     pub consul: &'static Consul,
     pub etcd: String,
-    /// By cluster and replica.
+    /// The replicas, by cluster and number.
     pub replicas: Vec<Vec<Replica>>,
     pub api_links: Vec<Vec<ToxicProxy>>,
-    /// By cluster.
+    /// The links to Consul, by cluster.
     pub consul_links: Vec<ToxicProxy>,
-    /// To which of Consul's servers each of these leads.
+    /// The Consul server that each of these links leads to.
     pub consul_servers: Mutex<[usize; 2]>,
-    /// What is spoilt at present.
+    /// What is disturbed at present.
     spoilt: Mutex<BTreeSet<String>>,
     control_plane: Arc<Held>,
     kubeconfig: PathBuf,
 }
 
 impl World {
-    /// Starts all servers; there are no groups and no operators yet.
+    /// Starts all servers. There are no groups and no operators yet.
     pub async fn start(book: Arc<Book>, directory: &Path) -> Self {
         let control_plane =
             Held::start("cluster.sh", &[&format!("torture-{}", std::process::id()), &NODES.to_string(), "torture"]);
@@ -96,9 +96,9 @@ impl World {
         }
     }
 
-    /// Makes the clusters: definitions, namespaces, classes, operators.
+    /// Creates the clusters: CRDs, namespaces, classes, operators.
     pub async fn populate(&self) {
-        eventually("the definitions are served", || async {
+        eventually("the CRDs are served", || async {
             self.try_kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/crds/lictor.dev.yaml")])?;
             self.try_kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
         })
@@ -116,7 +116,7 @@ impl World {
         self.replicas.iter().flatten().for_each(Replica::start);
     }
 
-    /// A cluster's classes, with their secrets.
+    /// Creates a cluster's classes and their Secrets.
     async fn class(&self, cluster: &str, address: &str) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), cluster);
         let variable = |name: &str| self.consul.variable(name).expect("there are three servers");
@@ -144,7 +144,7 @@ impl World {
         self.apply("ElectionClass", None, &format!("leases-{cluster}"), json!({"spec": spec})).await;
     }
 
-    /// Makes all groups and their pods.
+    /// Creates all groups and their pods.
     pub async fn make_groups(&self) {
         for number in 0..IN_LEASES {
             let cluster = CLUSTERS[number % CLUSTERS.len()];
@@ -182,8 +182,8 @@ impl World {
         }
     }
 
-    /// Makes a pod of a group, which becomes ready on a simulated node. No scheduler chooses that: it may take minutes to go on
-    /// after a fault.
+    /// Creates a pod of a group, which becomes ready on a simulated node. It does not use the scheduler, which may need minutes
+    /// to recover from a fault.
     pub async fn make_pod(&self, cluster: &str, name: &str) -> Result<(), kube::Error> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let app = name.rsplit_once('-').map_or(name, |(group, _)| group);
@@ -201,7 +201,7 @@ impl World {
         pods.create(&PostParams::default(), &serde_json::from_value(object).expect("a pod")).await.map(drop)
     }
 
-    /// Makes again what is deleted, as a controller would, until it is cancelled.
+    /// Creates deleted pods again, as a controller would, until it is cancelled.
     pub async fn keep_pods(self: Arc<Self>) {
         loop {
             tokio::time::sleep(Duration::from_millis(700)).await;
@@ -211,13 +211,14 @@ impl World {
                 all.filter(|pod| !picture.pods.contains_key(pod)).collect()
             });
             for (cluster, name) in missing {
-                // It may be there already, or the API server away: the next round sees.
+                // It may exist already, or the API server may be away: the next round finds out.
                 let _ = self.make_pod(&cluster, &name).await;
             }
         }
     }
 
-    /// Waits until nothing of this is spoilt, and takes it; not if that is not before this moment.
+    /// Waits until none of these parts is disturbed, and reserves them. Returns false if that takes longer than until this
+    /// moment.
     pub async fn take_turn(&self, parts: &[String], before: Instant) -> bool {
         while Instant::now() < before {
             {
@@ -232,12 +233,12 @@ impl World {
         false
     }
 
-    /// Gives it back.
+    /// Ends the reservation.
     pub fn end_turn(&self, parts: &[String]) {
         self.spoilt.lock().unwrap_or_else(PoisonError::into_inner).retain(|part| !parts.contains(part));
     }
 
-    /// The groups that somebody could lead and nobody does, or that miss a pod.
+    /// Returns the groups that have no leader although a candidate could lead, or that lack a pod.
     pub fn unsettled(&self) -> Vec<String> {
         self.book.look(|picture| {
             let whole = |group: &&Group| {
@@ -250,7 +251,7 @@ impl World {
         })
     }
 
-    /// Waits until the record has all that has happened up to now.
+    /// Waits until the record contains everything that has happened so far.
     pub async fn catch_up(&self) {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let mark = format!("mark-{}", MADE.fetch_add(1, Ordering::Relaxed));
@@ -265,14 +266,14 @@ impl World {
         let _ = pods.delete(&mark, &at_once).await;
     }
 
-    /// Tells what holds the control plane: `kill etcd`, `start kube-apiserver`, `pause` and `resume`.
-    /// Killing waits while another control plane is being made.
+    /// Sends an order to the keeper of the control plane: `kill etcd`, `start kube-apiserver`, `pause` and `resume`. A kill waits
+    /// while another control plane is being created.
     pub async fn control_plane(&self, order: String) {
         let held = self.control_plane.clone();
         tokio::task::spawn_blocking(move || held.order(&order)).await.expect("it can be ordered");
     }
 
-    /// The API of a kind, in a namespace where it has one.
+    /// Returns the API of a kind, in a namespace if the kind has one.
     pub fn api_of(&self, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
         let (group, version) = match kind {
             "Deployment" => ("apps", "v1"),
@@ -314,10 +315,10 @@ impl World {
     }
 }
 
-/// The longest that an election waits for a leader to recover.
+/// The longest time that an election waits for a leader to recover.
 pub const FAILOVER_DELAY: Millis = 2_000;
 
-/// What elections differ in: further fields of their spec, and what they write.
+/// Returns how an election differs from others: further fields of its spec, and what it writes.
 fn variant(number: usize) -> (Value, Markings) {
     let marking = |key: &str, value: &str| Marking {
         labels: [(key.to_owned(), value.to_owned())].into(),
@@ -335,7 +336,7 @@ fn variant(number: usize) -> (Value, Markings) {
     }
 }
 
-/// The pods that a group has, by cluster: three in one, or two in each of two.
+/// Returns the pods of a group, by cluster: three in one, or two in each of two.
 fn pods_of(kind: Kind, clusters: &[String], name: &str) -> Vec<(String, String)> {
     let of = |cluster: &String, letters: &[&str]| -> Vec<(String, String)> {
         letters.iter().map(|letter| (cluster.clone(), format!("{name}-{letter}"))).collect()

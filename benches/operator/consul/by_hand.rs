@@ -1,5 +1,5 @@
-//! What moving a CronJob from one cluster to another could take at the least: the six writes that it consists of, one after the
-//! other, by clients that know beforehand what to write, with no watch to wait for and nothing to decide.
+//! The shortest possible time to move a CronJob from one cluster to another: the six writes that this needs, one after the other,
+//! by clients that know beforehand what to write, with no watch to wait for and nothing to decide.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The key, outside of what an operator watches.
 const KEY: &str = "by-hand/nightly";
 
-/// Two CronJobs and a lock, of which no operator knows anything.
+/// Two CronJobs and a lock that no operator knows.
 pub struct ByHand {
     consul: lictor_consul::Client,
     cron_jobs: Api<CronJob>,
@@ -34,23 +34,23 @@ struct Side {
 
 /// How long each part took.
 pub struct Took {
-    /// The record names nobody, the CronJob is suspended.
+    /// The record names no leader, and the CronJob is suspended.
     pub disabled: Duration,
     /// The lock is released.
     pub free: Duration,
-    /// The other side has the lock, its CronJob has the last tick and is resumed.
+    /// The other side has the lock, and its CronJob has the last tick and is resumed.
     pub enabled: Duration,
 }
 
 impl Took {
-    /// From the first request to the last answer.
+    /// Returns the time from the first request to the last answer.
     pub fn total(&self) -> Duration {
         self.disabled + self.free + self.enabled
     }
 }
 
 impl ByHand {
-    /// In a namespace that is there, with a record like that under `like`.
+    /// Creates it in an existing namespace, with a record like that under `like`.
     pub async fn new(
         consul: lictor_consul::Client,
         client: &Client,
@@ -67,7 +67,7 @@ impl ByHand {
         Ok(Self { consul, cron_jobs, sides: [first, second], content, index, turn: 0, writes: 0 })
     }
 
-    /// Moves it to the other side.
+    /// Moves the CronJob to the other side.
     pub async fn write(&mut self) -> anyhow::Result<Took> {
         let (from, to) = (self.turn, 1 - self.turn);
         self.turn = to;
@@ -87,7 +87,7 @@ impl ByHand {
         Ok(Took { disabled: disabled - start, free: free - disabled, enabled: free.elapsed() })
     }
 
-    /// Each record is another one: the same again would change nothing, not even the index.
+    /// Writes the record. Each is a new one, because the same again would change nothing, not even the index.
     async fn record(
         &mut self,
         operation: impl FnOnce(String, Vec<u8>, u64, String) -> TxnOp,
@@ -129,7 +129,7 @@ impl ByHand {
 
 impl Side {
     async fn new(consul: &lictor_consul::Client, cron_jobs: &Api<CronJob>, name: &'static str) -> anyhow::Result<Self> {
-        // So long that it need not be renewed.
+        // The TTL is so long that no renewal is needed.
         let ttl = Duration::from_secs(24 * 3600);
         let session = NewSession { name: name.into(), bound: Bound::Agent, ttl, lock_delay: Duration::ZERO };
         let session = consul.create_session(&session).await?;
@@ -143,7 +143,7 @@ impl Side {
     }
 }
 
-/// A CronJob that is not due while this lasts.
+/// Makes a CronJob that is not due during the benchmark.
 pub fn cron_job(name: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name},

@@ -1,4 +1,4 @@
-//! `consul lock`: the same by Consul's own program, two contenders each of which runs a child that notes when it starts.
+//! `consul lock`: the same by Consul's own program, with two contenders, each of which runs a child that notes when it starts.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -12,18 +12,18 @@ use super::Consul;
 const PREFIX: &str = "bench-consul-lock";
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(20);
-/// From when a contender has its session until it surely waits for the lock.
+/// The time after which a contender with a session certainly waits for the lock.
 const WAITS: Duration = Duration::from_secs(1);
 
-/// The holder, and the one that waits.
+/// The holder, and the contender that waits.
 pub struct Contenders<'a> {
     consul: &'a Consul,
     started: u32,
     holder: Contender,
     waiting: Contender,
-    /// After the contenders, which find their children by what is noted here.
+    /// The directory of the notes. It is deleted after the contenders, which find their children by the notes.
     directory: Directory,
-    /// What sets them apart from the operator's: one of their sessions, as Consul has it.
+    /// One of their sessions, as Consul has it, which tells them apart from the operator's.
     pub session: Value,
 }
 
@@ -46,7 +46,8 @@ impl<'a> Contenders<'a> {
         Ok(Self { consul, started: 2, holder, waiting, directory, session })
     }
 
-    /// Ends the holder's program by a signal; how long after it the other's child started. There are two again afterwards.
+    /// Ends the holder's program by a signal. Returns how long after it the other's child started. There are two contenders again
+    /// afterwards.
     pub async fn end(&mut self, signal: &str) -> anyhow::Result<Duration> {
         let start = SystemTime::now();
         let pid = self.holder.program.id().to_string();
@@ -54,7 +55,7 @@ impl<'a> Contenders<'a> {
         let leads = self.waiting.leads().await?;
         let next = Contender::start(self.consul, self.directory.0.join(self.started.to_string()))?;
         self.started += 1;
-        // What is left of the former one goes with it.
+        // What is left of the former holder ends with it.
         self.holder = std::mem::replace(&mut self.waiting, next);
         waits(self.consul, 2).await?;
         Ok(leads.duration_since(start).unwrap_or_default())
@@ -70,7 +71,7 @@ impl Drop for Directory {
 impl Contender {
     fn start(consul: &Consul, note: PathBuf) -> anyhow::Result<Self> {
         let path = note.display();
-        // It is moved into place whole.
+        // The file is moved into place when it is complete.
         let child = format!("echo $$ $(date +%s%N) >{path}.new; mv {path}.new {path}; exec sleep 86400");
         let mut command = consul.command();
         command.args(["lock", PREFIX, &child]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -83,7 +84,7 @@ impl Contender {
         Some((pid.parse().ok()?, SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds.parse().ok()?)))
     }
 
-    /// Waits until its child has started; when that was.
+    /// Waits until its child has started. Returns the time of that.
     async fn leads(&self) -> anyhow::Result<SystemTime> {
         let found = tokio::time::timeout(PATIENCE, async {
             loop {
@@ -108,7 +109,7 @@ impl Drop for Contender {
     }
 }
 
-/// Waits until there are this many sessions of `consul lock`, and one of them waits; one of them.
+/// Waits until there are this many sessions of `consul lock`, and a contender waits. Returns one of the sessions.
 async fn waits(consul: &Consul, many: usize) -> anyhow::Result<Value> {
     let api = consul.api();
     let found = tokio::time::timeout(PATIENCE, async {

@@ -1,4 +1,4 @@
-//! What elections cost Consul, and the API server, when nothing happens: few and many.
+//! What elections cost Consul and the API server when nothing happens: few and many.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const FEW: u32 = 10;
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Measures with a few elections, and with that many.
+/// Measures with a few elections, and with this many.
 pub async fn measure(consul: &Consul, elections: u32, seconds: u32, report: &mut Report) -> anyhow::Result<Value> {
     let world = World::start("consul-idle").await?;
     consul.class(&world, "consul", &json!({}), &json!({}))?;

@@ -1,4 +1,4 @@
-//! Consul's servers, and the classes that keep their locks there.
+//! Consul servers, and the classes that keep their locks there.
 
 mod by_hand;
 mod cli;
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 
 use crate::world::{SYSTEM, World};
 
-/// Which servers.
+/// The kind of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Servers {
-    /// One agent in memory: nothing waits for a disk or for another server.
+    /// One agent that keeps its state in memory: nothing waits for a disk or for another server.
     Dev,
     /// Three servers with their data on disk, with ACLs and TLS.
     Three,
 }
 
-/// Them.
+/// The servers.
 pub struct Consul {
     consul: lictor_testing::consul::Consul,
 }
@@ -43,17 +43,17 @@ impl Consul {
         Self { consul: lictor_testing::consul::Consul::start(kind) }
     }
 
-    /// The API of the server that all speak to.
+    /// Returns the API of the server that all use.
     pub fn api(&self) -> Api {
         self.consul.api()
     }
 
-    /// Consul's own program.
+    /// Returns a command of Consul's own program.
     pub fn command(&self) -> std::process::Command {
         self.consul.command()
     }
 
-    /// A client as the operator has it.
+    /// Makes a client like the operator's.
     pub fn client(&self) -> anyhow::Result<Client> {
         let file = |name: &str| self.file(name).map(|file| file.map(String::into_bytes));
         let identity = file("CLIENT_CERT")?.zip(file("CLIENT_KEY")?);
@@ -67,7 +67,7 @@ impl Consul {
         Ok(client)
     }
 
-    /// A class of this name, which is also the cluster's; `spec` and `consul`: further fields.
+    /// Creates a class of this name, which is also the cluster's name. `spec` and `consul` are further fields.
     pub fn class(&self, world: &World, name: &str, spec: &Value, consul: &Value) -> anyhow::Result<()> {
         let mut class = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name},

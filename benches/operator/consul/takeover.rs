@@ -1,4 +1,4 @@
-//! When all operators of the leader's cluster end: how long until another cluster's pod leads.
+//! The end of all operators in the leader's cluster: how long until another cluster's pod leads.
 
 use std::time::{Duration, Instant};
 
@@ -18,19 +18,19 @@ const APP: &str = "web";
 const PODS: usize = 2;
 const TTL: u32 = 10;
 const LOCK_DELAY: u32 = 1;
-/// TTL × 2 + lock delay is when Consul gives the lock to somebody else at the latest. What comes after that is the operator's.
+/// The time that the operator may add to TTL × 2 + lock delay, at which Consul gives the lock away at the latest.
 const AFTER_LIMIT: f64 = 0.5;
 
-/// How long after the signal.
+/// Times after the signal.
 struct TakeOver {
-    /// The former leader's label is gone; not after SIGKILL.
+    /// The former leader lost its label. Absent after SIGKILL.
     demoted: Option<f64>,
-    /// Consul ended the session, or let go of the lock.
+    /// Consul ended the session, or released the lock.
     free: f64,
     led: f64,
 }
 
-/// Measures as many take-overs of each kind, beside those of `consul lock`.
+/// Measures this many take-overs of each kind, beside those of `consul lock`.
 pub async fn measure(consul: &Consul, terminations: u32, kills: u32, report: &mut Report) -> anyhow::Result<Value> {
     let world = World::start("consul-takeover").await?;
     for cluster in CLUSTERS {
@@ -67,7 +67,7 @@ pub async fn measure(consul: &Consul, terminations: u32, kills: u32, report: &mu
         for _ in 0..times {
             let from = settle(&mut observer, &operators).await?;
             let lictor = take_over(&mut observer, &operators[from], from, signal);
-            // That which takes milliseconds is measured one after the other, that which takes long at the same time.
+            // Measurements of milliseconds run one after the other, long ones at the same time.
             let (seen, by_lock) = if signal == "TERM" {
                 (lictor.await?, contenders.end(signal).await?)
             } else {
@@ -136,7 +136,7 @@ pub fn operator(world: &World, cluster: &str) -> Operator {
     world.operator_with(&arguments)
 }
 
-/// The cluster that leads, if all is as it should be in each.
+/// Returns the cluster that leads, if everything is in order in each.
 fn leader(observer: &Observer) -> Option<usize> {
     let of = |cluster: &str, role: &str| {
         let is = |((namespace, _), pod): &(&(String, String), &crate::observer::PodSight)| {
@@ -151,7 +151,7 @@ fn leader(observer: &Observer) -> Option<usize> {
     (0..CLUSTERS.len()).find(|at| leads(*at))
 }
 
-/// Waits until each operator is ready, one cluster leads, and the other says so.
+/// Waits until each operator is ready, one cluster leads, and the other says so. Returns the leading cluster.
 async fn settle(observer: &mut Observer, operators: &[Vec<Operator>; 2]) -> anyhow::Result<usize> {
     for operator in operators.iter().flatten() {
         lictor_testing::kubernetes::eventually("the operator is ready", || async {

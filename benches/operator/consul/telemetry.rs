@@ -1,4 +1,4 @@
-//! What Consul itself counts.
+//! Consul's own counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use anyhow::Context;
 use lictor_testing::consul::Api;
 
-/// Consul counts by intervals of this length, and tells of the last whole one.
+/// The length in seconds of the intervals by which Consul counts. It reports the last complete one.
 const INTERVAL: u32 = 10;
-/// What this benchmark itself asks.
+/// The benchmark's own request.
 const OWN: &str = "GET v1_agent_metrics";
 
-/// Requests by method and path, in this many seconds (rounded up to whole intervals): the samples of `consul.api.http`, in each
-/// of the intervals that follow each other. A query that blocks counts when it ends.
+/// Counts requests by method and path for this many seconds (rounded up to whole intervals): the samples of `consul.api.http` in
+/// consecutive intervals. A blocking query counts when it ends.
 pub async fn requests(api: &Api, seconds: u32) -> anyhow::Result<(u32, BTreeMap<String, f64>)> {
     let intervals = seconds.div_ceil(INTERVAL).max(1);
     let mut seen = BTreeMap::new();
-    // The one that it tells of first, had begun before.
+    // The first interval that it reports had begun before.
     let wanted = usize::try_from(intervals)? + 2;
     while seen.len() < wanted {
         let answer = api.get("/v1/agent/metrics").await.map_err(anyhow::Error::msg)?.ok();

@@ -1,5 +1,5 @@
-//! A CronJob that moves to another cluster: from the loss of the first one, as an independent watcher sees it, to the CronJob
-//! resumed in the other, beside the same requests by hand.
+//! A CronJob that moves to another cluster: from the loss of the first one, as an independent watcher sees it, until the CronJob
+//! is resumed in the other, beside the same requests by hand.
 
 use std::time::{Duration, Instant};
 
@@ -25,22 +25,23 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const NAME: &str = "nightly";
 /// The Deployment that must be available where the CronJob runs.
 const GATE: &str = "gate";
-/// Until so long after a full minute a CronJob's controller may be making what was due, and the lock is kept meanwhile.
+/// The time after a full minute in which a CronJob's controller may still create what was due. The lock is kept meanwhile.
 const TICK: Duration = Duration::from_secs(2);
-/// That begins 1 s before the minute, and a run takes less than another one: until here one may begin.
+/// The latest second of a minute in which a run may begin: that time begins 1 s before the minute, and a run takes less than
+/// another second.
 const LAST: Duration = Duration::from_secs(58);
-/// Runs before those that count.
+/// The number of runs before those that count.
 const WARM_UP: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The Deployment of the eligibility is not available any more.
+    /// The Deployment of the eligibility becomes unavailable.
     Unavailable,
-    /// The operator is asked to end, and releases its locks.
+    /// The operator gets SIGTERM, and releases its locks.
     Terminated,
 }
 
-/// When what was seen.
+/// The times at which each change was seen.
 struct Seen {
     cause: Instant,
     suspended: Instant,
@@ -58,13 +59,13 @@ struct Figures {
     floor_disabled: Sample,
     floor_free: Sample,
     floor_enabled: Sample,
-    /// How many runs began beside a busy neighbour.
+    /// The number of runs that began beside a busy process.
     disturbed: u32,
-    /// In the order of the runs, each with its floor.
+    /// The runs in order, each with its floor.
     runs: Vec<(f64, f64)>,
 }
 
-/// Measures as many moves of each kind.
+/// Measures this many moves of each kind.
 pub async fn measure(consul: &Consul, runs: u32, terminations: u32, report: &mut Report) -> anyhow::Result<Value> {
     let world = World::start("consul-workloads").await?;
     let key = format!("workloads/{NAME}");
@@ -97,7 +98,7 @@ pub async fn measure(consul: &Consul, runs: u32, terminations: u32, report: &mut
             let seen = fail(&world.client, &mut observer, &mut operators[from], from, cause).await;
             let seen = seen.with_context(|| format!("run {run}, {cause:?}"))?;
             if cause == Cause::Terminated {
-                // It has to have let go of its own Lease.
+                // It must have given back its own Lease.
                 operators[from].stop().await;
                 operators[from] = operator(&world, CLUSTERS[from]);
             }
@@ -154,7 +155,7 @@ fn id(cluster: usize, name: &str) -> Id {
     (CLUSTERS[cluster].to_owned(), name.to_owned())
 }
 
-/// The CronJob of a cluster is as it should be while one of them leads, and lictor says the same.
+/// Returns whether a cluster's CronJob is as it should be while `leader` leads, and lictor says the same.
 fn follows(observer: &Observer, cluster: usize, leader: usize) -> bool {
     let (suspend, state) =
         if cluster == leader { (false, WorkloadState::Enabled) } else { (true, WorkloadState::Disabled) };
@@ -167,13 +168,13 @@ fn follows(observer: &Observer, cluster: usize, leader: usize) -> bool {
         && observer.elections.get(&id(cluster, NAME)).is_some_and(told)
 }
 
-/// The cluster could lead.
+/// Returns whether the cluster could lead.
 fn able(observer: &Observer, cluster: usize) -> bool {
     let counted = observer.elections.get(&id(cluster, NAME)).and_then(|status| status.candidates.as_ref());
     observer.deployments.get(&id(cluster, GATE)) == Some(&true) && counted.is_some_and(|count| count.eligible == 1)
 }
 
-/// Waits until each operator is ready, each cluster could lead and one does; which.
+/// Waits until each operator is ready, each cluster could lead and one does. Returns that one.
 async fn settle(observer: &mut Observer, operators: &[Operator; 2]) -> anyhow::Result<usize> {
     for operator in operators {
         lictor_testing::kubernetes::eventually("the operator is ready", || async {
@@ -192,11 +193,11 @@ async fn settle(observer: &mut Observer, operators: &[Operator; 2]) -> anyhow::R
     told(observer).context("the clusters are not settled any more")
 }
 
-/// Waits until no run would be on a full minute.
+/// Waits until a run can't fall on a full minute.
 async fn away_from_the_minute(observer: &mut Observer) -> anyhow::Result<()> {
     let minute = Duration::from_secs(60);
     let into = Duration::from_millis(u64::try_from(Timestamp::now().as_millisecond())? % 60_000);
-    // From here to the end of the next span in which a run would be on it, if it is one now.
+    // From now to the end of the next span in which a run would fall on it, if that is now.
     let until = if into < LAST { TICK } else { minute + TICK };
     let end = Instant::now() + until.saturating_sub(into);
     while let Ok(seen) = tokio::time::timeout_at(end.into(), observer.next()).await {
@@ -205,7 +206,7 @@ async fn away_from_the_minute(observer: &mut Observer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One move; the cluster that was left could lead again afterwards, as soon as its operator is there.
+/// Makes one move. Afterwards, the cluster that was left could lead again as soon as its operator runs.
 async fn fail(
     client: &Client,
     observer: &mut Observer,
@@ -227,11 +228,11 @@ async fn fail(
     seen
 }
 
-/// Watches a move; without a `start`, from the moment at which the Deployment is seen not to be available.
+/// Watches a move. Without a `start`, it counts from when the Deployment is seen to be unavailable.
 async fn watch(observer: &mut Observer, from: usize, start: Option<Instant>) -> anyhow::Result<Seen> {
     let (gate, here, there) = (id(from, GATE), id(from, NAME), id(1 - from, NAME));
     let (mut cause, mut suspended, mut free, mut resumed) = (start, None, None, None);
-    // They come by several connections, so the order among them is not certain.
+    // The events come over several connections, so their order is not certain.
     let all = |at: Instant, sight: &Sight| {
         match sight {
             Sight::Deployment(which, false) if *which == gate => _ = cause.get_or_insert(at),
@@ -241,7 +242,7 @@ async fn watch(observer: &mut Observer, from: usize, start: Option<Instant>) -> 
             _ => {}
         }
         let resumed = resumed?;
-        // Whoever asks for a key is told of its last state only.
+        // A query for a key shows only its last state.
         Some(Seen { cause: cause?, suspended: suspended?, free: free.unwrap_or(resumed), resumed })
     };
     observer.find("the CronJob resumed in the other cluster", PATIENCE, all).await

@@ -1,4 +1,4 @@
-{{/* The name of what is in the namespace. */}}
+{{/* The name of the objects in the namespace. */}}
 {{- define "lictor.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if .Values.fullnameOverride -}}
@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The name of what is the cluster's: another one for each release. */}}
+{{/* The name of cluster-wide objects: each release has its own. */}}
 {{- define "lictor.clusterName" -}}
 {{- printf "%s.%s" (include "lictor.fullname" .) .Release.Namespace -}}
 {{- end -}}
@@ -44,7 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- .Values.controller | replace "/" "-" -}}
 {{- end -}}
 
-{{/* What all subcommands that look at a cluster are told. */}}
+{{/* The arguments of all subcommands that use a cluster. */}}
 {{- define "lictor.scope" -}}
 - --controller={{ .Values.controller }}
 - --lease-namespace={{ .Release.Namespace }}
@@ -53,7 +53,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- end }}
 {{- end -}}
 
-{{/* "true" or "": a switch that is null goes with a cluster-wide installation. */}}
+{{/* "true" or "": a switch that is null is true in a cluster-wide installation. */}}
 {{- define "lictor.policiesOperator" -}}
 {{- if kindIs "bool" .Values.policies.operator -}}
 {{- if .Values.policies.operator -}}true{{- end -}}
@@ -74,7 +74,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* A pod that runs one subcommand to its end: (dict "root" $ "name" … "account" … "args" …). */}}
+{{/* A pod that runs one subcommand until it ends: (dict "root" $ "name" … "account" … "args" …). */}}
 {{- define "lictor.oneOff" -}}
 serviceAccountName: {{ .account }}
 restartPolicy: Never
@@ -105,7 +105,7 @@ containers:
     {{- include "lictor.securityContext" .root | nindent 4 }}
 {{- end -}}
 
-{{/* Rules on workloads: docs/workloads.md. */}}
+{{/* The rights on workloads: docs/workloads.md. */}}
 {{- define "lictor.workloadRules" -}}
 - apiGroups: [batch]
   resources: [cronjobs]
@@ -121,7 +121,7 @@ containers:
   verbs: [get, list, watch, patch]
 {{- end -}}
 
-{{/* Rules on what is in the namespaces that are served: docs/operating.md. */}}
+{{/* The rights on objects in the served namespaces: docs/operating.md. */}}
 {{- define "lictor.namespaceRules" -}}
 - apiGroups: [lictor.dev]
   resources: [leaderelections]
@@ -140,7 +140,7 @@ containers:
   verbs: [create, patch]
 {{- end -}}
 
-{{/* The Secrets that may be read, as JSON: {"NAMESPACE": ["NAME", …]}. */}}
+{{/* The Secrets that the operator may read, as JSON: {"NAMESPACE": ["NAME", …]}. */}}
 {{- define "lictor.secrets" -}}
 {{- $own := .Release.Namespace -}}
 {{- $wanted := .Values.secrets -}}
@@ -162,13 +162,13 @@ containers:
 {{- toJson $all -}}
 {{- end -}}
 
-{{/* "true" where an object was made by somebody else than this release: (dict "root" $ "object" …). */}}
+{{/* "true" if an object is not of this release: (dict "root" $ "object" …). */}}
 {{- define "lictor.foreign" -}}
 {{- $annotations := default dict .object.metadata.annotations -}}
 {{- if or (ne (default "" (get $annotations "meta.helm.sh/release-name")) .root.Release.Name) (ne (default "" (get $annotations "meta.helm.sh/release-namespace")) .root.Release.Namespace) -}}true{{- end -}}
 {{- end -}}
 
-{{/* The operator, as the API server names it. */}}
+{{/* The operator's user name at the API server. */}}
 {{- define "lictor.user" -}}
 {{- printf "system:serviceaccount:%s:%s" .Release.Namespace (include "lictor.serviceAccountName" .) -}}
 {{- end -}}

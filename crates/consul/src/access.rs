@@ -1,4 +1,4 @@
-//! Tokens.
+//! Tokens, logins and logouts.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use super::client::{Request, Token, token_header};
 use super::error::Purpose;
 use super::{Client, Error};
 
-/// A token that was given for an identity.
+/// A token from a login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The token itself.
     pub secret: String,
-    /// By which people and logs name it.
+    /// The token's name for people and logs.
     pub accessor: String,
-    /// How long it is valid, from when the request was sent; none: until it is given back. It comes from two timestamps of the
-    /// same server, so that no clocks are compared.
+    /// How long the token is valid, from when the request was sent. `None` means until it is revoked. It is the difference of two
+    /// timestamps of the same server, so clocks are not compared.
     pub lifetime: Option<Duration>,
 }
 
@@ -55,11 +55,11 @@ impl From<RawToken> for Login {
 }
 
 impl Client {
-    /// Gets a token for an identity that an auth method knows, such as a pod's service account token. This client goes on with
-    /// its present token until it is [set](Self::set_token) another one.
+    /// Logs in with an identity that an auth method accepts, such as the token of a pod's service account, and returns a Consul
+    /// token. This client keeps its present token until [`set_token`](Self::set_token) is called.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one. A lost answer leaves a token behind, until it expires.
+    /// If Consul does not answer, or answers with a failure. A lost answer leaves a token behind until it expires.
     pub async fn login(&self, auth_method: &str, bearer: &str) -> Result<Login, Error> {
         let purpose = Purpose::new(
             format!("log in to Consul by the auth method {auth_method}"),
@@ -70,12 +70,12 @@ impl Client {
         Ok(self.send(request).await?.json::<RawToken>()?.into())
     }
 
-    /// Gives back a token that was got by a login. One that is gone already is a success.
+    /// Revokes a token from a login. A token that does not exist any more counts as revoked.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn logout(&self, token: &str) -> Result<(), Error> {
-        let purpose = Purpose::new("log out from Consul", "no rule: only a token from a login can be given back");
+        let purpose = Purpose::new("log out from Consul", "no rule: only a token from a login can be revoked");
         let request = Request::post(["acl", "logout"], purpose)
             .token(Token::Other(token_header(token)?))
             .expecting(&[StatusCode::FORBIDDEN]);

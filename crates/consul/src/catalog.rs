@@ -1,4 +1,4 @@
-//! Nodes, services, and the agent that answers.
+//! The catalog's nodes and services, and the agent that answers.
 
 use std::collections::BTreeMap;
 
@@ -13,47 +13,47 @@ use super::{Client, Error};
 /// The agent that answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agent {
-    /// Consul's version; none: the token may not read it.
+    /// Consul's version. `None` means that the token may not read it.
     pub version: Option<String>,
-    /// The agent's node; none: the token may not read it.
+    /// The agent's node. `None` means that the token may not read it.
     pub node: Option<String>,
-    /// The agent's datacentre; none: the token may not read it.
+    /// The agent's datacenter. `None` means that the token may not read it.
     pub datacenter: Option<String>,
 }
 
-/// A node of the catalog.
+/// A node in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogNode {
-    /// Where it is.
+    /// The node's address.
     pub address: String,
-    /// Its labels.
+    /// The node's metadata.
     pub meta: BTreeMap<String, String>,
-    /// Its services, by ID.
+    /// The node's services, by ID.
     pub services: BTreeMap<String, Service>,
 }
 
 /// A service of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Service {
-    /// Unique on its node.
+    /// The ID, which is unique on its node.
     #[serde(rename = "ID")]
     pub id: String,
-    /// What it is looked up by.
+    /// The name that it is looked up by.
     #[serde(rename = "Service")]
     pub name: String,
-    /// Further words to look it up by.
+    /// The tags, by which it can be looked up, too.
     #[serde(rename = "Tags", default, deserialize_with = "null_as_default")]
     pub tags: Vec<String>,
-    /// Where it is; empty: where its node is.
+    /// The address. An empty one means the node's address.
     #[serde(rename = "Address", default)]
     pub address: String,
-    /// Its port.
+    /// The port.
     #[serde(rename = "Port", default)]
     pub port: u16,
-    /// Its labels.
+    /// The metadata.
     #[serde(rename = "Meta", default, deserialize_with = "null_as_default")]
     pub meta: BTreeMap<String, String>,
-    /// When it was changed last; what is written has none.
+    /// The index of the last change. It is ignored when the service is written.
     #[serde(rename = "ModifyIndex", default)]
     pub modify_index: u64,
 }
@@ -61,7 +61,7 @@ pub struct Service {
 impl Service {
     pub(super) fn to_json(&self) -> Value {
         let Self { id, name, tags, address, port, meta, modify_index: _ } = self;
-        // A weight of zero would keep it out of DNS answers.
+        // A weight of zero would remove it from DNS answers.
         json!({
             "ID": id, "Service": name, "Tags": tags, "Address": address, "Port": port, "Meta": meta,
             "Weights": {"Passing": 1, "Warning": 1},
@@ -100,11 +100,11 @@ struct RawNode {
 }
 
 impl Client {
-    /// Registers a node, or changes it. Without a check of the name `serfHealth`, so that no server takes it for a member that
-    /// is gone and removes it.
+    /// Registers a node, or changes it. The node gets no check named `serfHealth`, so that no server takes it for a lost member
+    /// and removes it.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn register_node(&self, node: &str, address: &str, meta: &BTreeMap<String, String>) -> Result<(), Error> {
         let mut body = json!({"Node": node, "Address": address, "NodeMeta": meta});
         if let Some(partition) = self.scope("partition") {
@@ -114,10 +114,10 @@ impl Client {
         self.send(Request::put(["catalog", "register"], purpose).body(&body)).await?.done()
     }
 
-    /// Removes a node with its services and sessions, if it is there.
+    /// Removes a node with its services and sessions, if it exists.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn deregister_node(&self, node: &str) -> Result<(), Error> {
         let mut body = json!({"Node": node});
         if let Some(partition) = self.scope("partition") {
@@ -127,10 +127,10 @@ impl Client {
         self.send(Request::put(["catalog", "deregister"], purpose).body(&body)).await?.done()
     }
 
-    /// Reads a node and its services, past every cache. `None`: there is no such node, or the token may not read it.
+    /// Reads a node and its services consistently. Returns `None` if there is no such node, or the token may not read it.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn node(&self, node: &str) -> Result<Option<CatalogNode>, Error> {
         let purpose = Purpose::new(format!("read the node {node}"), node_rule(node, "read"));
         let answer = self.send(Request::get(["catalog", "node", node], purpose).consistent()).await?;
@@ -142,11 +142,11 @@ impl Client {
         }))
     }
 
-    /// The agent that answers. A token that may not read it (`agent "NODE" { policy = "read" }`) learns nothing, without an
+    /// Reads the agent that answers. A token without the right (`agent "NODE" { policy = "read" }`) gets empty fields and no
     /// error.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn agent_self(&self) -> Result<Agent, Error> {
         let purpose = Purpose::new("read the agent's settings", "agent_prefix \"\" { policy = \"read\" }");
         let request = Request::get(["agent", "self"], purpose).expecting(&[StatusCode::FORBIDDEN]);
@@ -161,10 +161,10 @@ impl Client {
         Ok(Agent { version: Some(version), node: Some(node_name), datacenter: Some(datacenter) })
     }
 
-    /// Whether the server that answers knows of a leader. Needs no rights.
+    /// Returns whether the server that answers knows a leader. It needs no rights.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn leader_known(&self) -> Result<bool, Error> {
         let purpose = Purpose::new("ask for the leader", "no rule: anybody may");
         let answer = self.send(Request::get(["status", "leader"], purpose).token(Token::None)).await?;
@@ -176,7 +176,7 @@ fn node_rule(node: &str, policy: &str) -> String {
     format!("node \"{node}\" {{ policy = \"{policy}\" }}")
 }
 
-/// Go writes an empty list as `null` at times.
+/// Reads `null` as the default, because Go sometimes writes an empty list as `null`.
 fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! The connection to Consul, and how each request is sent.
+//! The connection to Consul, and the sending of requests.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -12,29 +12,29 @@ use super::error::Purpose;
 use super::transport::{Http, Received, Sent};
 use super::{Error, Transport};
 
-/// How to reach Consul.
+/// The settings of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `http://host:8500` or `https://host:8501`.
+    /// The address, for example `http://host:8500` or `https://host:8501`.
     pub address: String,
-    /// The datacentre to ask for; none: that of the server that answers.
+    /// The datacenter. `None` means that of the server that answers.
     pub datacenter: Option<String>,
-    /// Consul Enterprise only.
+    /// The namespace in Consul Enterprise.
     pub namespace: Option<String>,
-    /// Consul Enterprise only.
+    /// The partition in Consul Enterprise.
     pub partition: Option<String>,
-    /// The name in the server's certificate, where it is another than the address's: `server.dc1.consul`.
+    /// The name in the server's certificate, if it is not the address's host, for example `server.dc1.consul`.
     pub server_name: Option<String>,
-    /// Whom to trust, as PEM; none: the system's roots.
+    /// The certificate authorities to trust, as PEM. `None` means those of the system.
     pub ca: Option<Vec<u8>>,
-    /// The client's own certificate and key, as PEM.
+    /// The client's certificate and private key, as PEM.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The longest that a request may take, but for a blocking query.
+    /// The time limit of each request. A blocking query may take longer.
     pub timeout: Duration,
 }
 
 impl Settings {
-    /// Only an address; the rest as it is by default.
+    /// Creates settings with an address and the defaults.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -49,37 +49,37 @@ impl Settings {
     }
 }
 
-/// Why no client can be made of the settings.
+/// Why no client can be created from the settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The address is none.
-    #[error("'{0}' is no address of Consul: write http://HOST:PORT or https://HOST:PORT")]
+    /// The address is not valid.
+    #[error("'{0}' is not a valid address of Consul: write http://HOST:PORT or https://HOST:PORT")]
     Address(String),
-    /// The name to expect is none.
-    #[error("'{0}' is no name that a certificate could have: write a DNS name such as server.dc1.consul")]
+    /// The server name is not valid.
+    #[error("'{0}' is not a valid name for a certificate: write a DNS name such as server.dc1.consul")]
     ServerName(String),
-    /// The certificates to trust can't be read.
+    /// The CA certificates can't be read.
     #[error(
         "the CA certificate for Consul can't be used: {0}; it must be PEM, beginning with -----BEGIN CERTIFICATE-----"
     )]
     Ca(String),
-    /// The own certificate or its key can't be read.
+    /// The client certificate or its key can't be read.
     #[error(
         "the client certificate for Consul can't be used: {0}; it must be a PEM certificate with its PEM private key"
     )]
     Identity(String),
-    /// The system lacks something, such as root certificates.
+    /// The system lacks something, for example root certificates.
     #[error(
-        "no client for Consul can be made: {0}; where the system has no certificate authorities, as in lictor's image, \
+        "can't create a client for Consul: {0}; where the system has no certificate authorities, as in lictor's image, \
          name Consul's by caSecretRef"
     )]
     System(String),
 }
 
-/// How a client is made of settings.
+/// A function that creates a client from settings.
 pub type Connect = Arc<dyn Fn(&Settings) -> Result<Client, SettingsError> + Send + Sync>;
 
-/// A client of one Consul cluster. Cheap to clone; clones share connections and the token.
+/// A client of one Consul cluster. Clones are cheap, and share connections and the token.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -88,29 +88,30 @@ pub struct Client {
 struct Shared {
     transport: Arc<dyn Transport>,
     base: Url,
-    /// `dc`, `ns`, `partition`.
+    /// The query parameters `dc`, `ns` and `partition`.
     scope: Vec<(&'static str, String)>,
     token: RwLock<Option<HeaderValue>>,
-    /// How often the token was unknown to Consul.
+    /// The number of requests whose token Consul did not know.
     rejections: watch::Sender<u64>,
     timeout: Duration,
 }
 
 impl Client {
-    /// A client without a token. It connects when it is used first. A provider of cryptography for rustls must be installed.
+    /// Creates a client without a token. It connects when the first request is sent. The program must have installed a
+    /// cryptography provider for rustls.
     ///
     /// # Errors
-    /// If a setting is not what it should be.
+    /// If a setting is not valid.
     pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
         let mut base = base_of(settings)?;
         let http = Http::new(settings, &mut base)?;
         Ok(Self::over(settings, base, Arc::new(http)))
     }
 
-    /// A client over something else than HTTP, for simulations.
+    /// Creates a client with another transport than HTTP, for simulations.
     ///
     /// # Errors
-    /// If the address is none.
+    /// If the address is not valid.
     pub fn simulated(settings: &Settings, transport: Arc<dyn Transport>) -> Result<Self, SettingsError> {
         Ok(Self::over(settings, base_of(settings)?, transport))
     }
@@ -123,28 +124,28 @@ impl Client {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The token for all requests from now on, of all clones; none: Consul's anonymous token.
+    /// Sets the token for all later requests of all clones. `None` means Consul's anonymous token.
     ///
     /// # Errors
-    /// If it has characters that no token has.
+    /// If it contains characters that a token can't have.
     pub fn set_token(&self, token: Option<&str>) -> Result<(), Error> {
         let token = token.map(token_header).transpose()?;
         *self.shared.token.write().unwrap_or_else(PoisonError::into_inner) = token;
         Ok(())
     }
 
-    /// Changes whenever Consul does not know the token of a request: time to log in again, for whoever does that. A request that
-    /// was sent before the last login may still be told of.
+    /// Returns a counter that changes whenever Consul does not know the token of a request, so that the program can log in again.
+    /// A request that was sent before the last login may still change it.
     pub fn rejections(&self) -> watch::Receiver<u64> {
         self.shared.rejections.subscribe()
     }
 
-    /// The longest that a request may take.
+    /// Returns the time limit of each request.
     pub fn timeout(&self) -> Duration {
         self.shared.timeout
     }
 
-    /// What the settings say of `ns` and `partition`; none without Consul Enterprise.
+    /// Returns the setting for `ns` or `partition`, which only Consul Enterprise has.
     pub(super) fn scope(&self, name: &str) -> Option<&str> {
         self.shared.scope.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
@@ -183,21 +184,21 @@ impl Client {
     }
 }
 
-/// A request to be sent.
+/// A request.
 pub(super) struct Request<'a> {
     method: Method,
-    /// Below `/v1`, without anything percent-encoded.
+    /// The path below `/v1`, not percent-encoded.
     path: Vec<&'a str>,
     query: Vec<(&'static str, String)>,
     body: Option<Vec<u8>>,
     token: Token,
     timeout: Option<Duration>,
-    /// What may be the answer besides success.
+    /// The statuses that are accepted besides success.
     expected: &'static [StatusCode],
     purpose: Purpose,
 }
 
-/// In whose name.
+/// The token of a request.
 pub(super) enum Token {
     Own,
     None,
@@ -227,7 +228,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Answered by the leader after it has made sure that it is the leader.
+    /// Lets the Consul leader answer after it has made sure that it still leads.
     pub(super) fn consistent(self) -> Self {
         self.query("consistent", "")
     }
@@ -256,7 +257,7 @@ impl<'a> Request<'a> {
 /// A whole answer.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// For a blocking query.
+    /// The index for a blocking query.
     index: Option<u64>,
     body: Vec<u8>,
     pub(super) purpose: Purpose,
@@ -267,12 +268,12 @@ impl Answer {
         serde_json::from_slice(&self.body).map_err(|error| self.purpose.garbled(&error.to_string(), &self.body))
     }
 
-    /// The answer of Consul to a change that has nothing to tell.
+    /// Checks the answer to a change, which must be `true`.
     pub(super) fn done(&self) -> Result<(), Error> {
         if self.json::<bool>()? { Ok(()) } else { Err(self.refused()) }
     }
 
-    /// Consul gives one with each list and each missing key. What gives none is not Consul, and what it says means nothing.
+    /// Returns the index, which Consul sends with each list and each missing key. An answer without it does not come from Consul.
     pub(super) fn index(&self) -> Result<u64, Error> {
         self.index.ok_or_else(|| self.purpose.garbled("no X-Consul-Index", &self.body))
     }
@@ -281,13 +282,13 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Not what was asked for.
+    /// Returns the error for an answer that was not expected.
     pub(super) fn refused(&self) -> Error {
         self.purpose.refused(self.status, &self.body)
     }
 }
 
-/// A token as it is sent.
+/// Returns the header for a token.
 pub(super) fn token_header(token: &str) -> Result<HeaderValue, Error> {
     let mut header = HeaderValue::from_str(token.trim())
         .map_err(|_| Error::Refused("the token for Consul has characters that no token has".into()))?;
@@ -295,7 +296,7 @@ pub(super) fn token_header(token: &str) -> Result<HeaderValue, Error> {
     Ok(header)
 }
 
-/// The server's address: no path, no query, no password.
+/// Returns the server's address, which has no path, query or password.
 fn base_of(settings: &Settings) -> Result<Url, SettingsError> {
     let wrong = || SettingsError::Address(settings.address.clone());
     let base = Url::parse(settings.address.trim()).map_err(|_| wrong())?;

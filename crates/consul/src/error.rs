@@ -1,54 +1,53 @@
-//! What a failed request means: whether something may have been done, and what a person should do.
+//! What a failed request means: whether it may have been carried out, and what a person should do.
 //!
-//! Consul hands errors on as text, so it is by their text that they are told apart (`agent/structs/errors.go`,
-//! `acl/errors.go`).
+//! Consul passes errors on as text, so this tells them apart by their text (`agent/structs/errors.go`, `acl/errors.go`).
 
 use reqwest::StatusCode;
 
 use super::Broken;
 
-/// Why a request did not come to a result. Only [`Unknown`](Self::Unknown) may have been carried out.
+/// Why a request failed. Only after [`Unknown`](Self::Unknown) may it have been carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No connection was made: nothing was sent.
+    /// There was no connection, so nothing was sent.
     #[error("{0}")]
     Unreachable(String),
     /// The token lacks a right.
     #[error("{0}")]
     Forbidden(String),
-    /// Consul does not know the token (any more): log in again.
+    /// Consul does not know the token, or not any more. The program has to log in again.
     #[error("{0}")]
     UnknownToken(String),
-    /// Too many requests or connections: wait.
+    /// There are too many requests or connections. Try again later.
     #[error("{0}")]
     Busy(String),
-    /// Consul has no leader at present, or no way to it: wait.
+    /// Consul has no leader at present, or can't reach it. Try again later.
     #[error("{0}")]
     NoLeader(String),
-    /// The node that a session should hang on is not registered.
+    /// The node of a session is not registered.
     #[error("{0}")]
     NoNode(String),
-    /// Consul, or something before it, said no.
+    /// Consul, or something in front of it, refused the request.
     #[error("{0}")]
     Refused(String),
-    /// It may have been done, may not have been done, or may still be done later.
+    /// The request may have been carried out, may not have been, or may still be.
     #[error("{0}")]
     Unknown(String),
 }
 
 impl Error {
-    /// Whether the request may have been carried out, or may still be.
+    /// Returns whether the request may have been carried out, or may still be.
     pub fn may_be_done(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }
 }
 
-/// What a request is for, in an error's words.
+/// The purpose of a request, for the text of errors.
 #[derive(Clone, Debug)]
 pub(super) struct Purpose {
-    /// "read the key a/b".
+    /// What the request does, for example "read the key a/b".
     pub(super) what: String,
-    /// The rule that a policy must have for it: `key_prefix "a/b" { policy = "read" }`.
+    /// The rule that a policy needs for it, for example `key_prefix "a/b" { policy = "read" }`.
     pub(super) rule: String,
 }
 
@@ -57,7 +56,7 @@ impl Purpose {
         Self { what: what.into(), rule: rule.into() }
     }
 
-    /// No answer, or not all of it.
+    /// Returns the error for a request without a complete answer.
     pub(super) fn broken(&self, broken: &Broken) -> Error {
         let what = &self.what;
         match broken {
@@ -68,7 +67,7 @@ impl Purpose {
         }
     }
 
-    /// An answer that is not a success.
+    /// Returns the error for an answer that is not a success.
     pub(super) fn refused(&self, status: StatusCode, body: &[u8]) -> Error {
         let body = excerpt(body);
         let text = if body.is_empty() {
@@ -92,12 +91,12 @@ impl Purpose {
         }
     }
 
-    /// The token lacks the right.
+    /// Returns the error for a token that lacks a right.
     pub(super) fn forbidden(&self, says: &str) -> Error {
         Error::Forbidden(format!("not allowed to {}: {says}; give the token a policy with {}", self.what, self.rule))
     }
 
-    /// A success that can't be understood. It may well be one.
+    /// Returns the error for a success that can't be understood. The request may have been carried out.
     pub(super) fn garbled(&self, what: &str, body: &[u8]) -> Error {
         Error::Unknown(format!(
             "can't {}: this is not what Consul answers ({what}): {}; is this the address of its HTTP API?",
@@ -107,7 +106,7 @@ impl Purpose {
     }
 }
 
-/// Nothing was changed: those are answered before anything is proposed to the other servers (`canRetry` in `agent/consul/rpc.go`).
+/// Errors before anything is proposed to the other servers (`canRetry` in `agent/consul/rpc.go`), so nothing was changed.
 const NO_LEADER: &[&str] = &[
     "No cluster leader",
     "Raft leader not found in server lookup mapping",
@@ -117,7 +116,7 @@ const NO_LEADER: &[&str] = &[
     "Remote DC has no server currently reachable",
 ];
 
-/// Nothing was changed: arguments that are refused before, or by all servers alike.
+/// Errors about arguments, which one server or all servers refuse, so nothing was changed.
 const NOT_APPLIED: &[&str] = &[
     "Invalid Session TTL",
     "Session TTL '",
@@ -129,7 +128,7 @@ const NOT_APPLIED: &[&str] = &[
     "unknown KV verb",
 ];
 
-/// The beginning of a body, on one line.
+/// Returns the beginning of a body, on one line.
 fn excerpt(body: &[u8]) -> String {
     const MOST: usize = 300;
     let text = String::from_utf8_lossy(&body[..body.len().min(MOST)]);

@@ -1,8 +1,8 @@
-//! Lengths of time as Go writes and reads them, `time.ParseDuration`.
+//! Durations as Go's `time.ParseDuration` reads them.
 
 use std::time::Duration;
 
-/// Reads "10s", "1h0m0s", "1.5s".
+/// Reads a duration such as "10s", "1h0m0s" or "1.5s".
 pub(super) fn parse(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -29,7 +29,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     if text.is_empty() { None } else { Duration::try_from_secs_f64(nanoseconds / 1e9).ok() }
 }
 
-/// Whole seconds as "10s", anything else in milliseconds, "1500ms".
+/// Writes whole seconds as "10s", and anything else in milliseconds as "1500ms".
 pub(super) fn format(duration: Duration) -> String {
     if duration.subsec_nanos() == 0 {
         format!("{}s", duration.as_secs())

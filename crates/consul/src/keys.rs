@@ -1,4 +1,4 @@
-//! Keys and values.
+//! Keys and their values.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use super::client::{Answer, Request};
 use super::error::Purpose;
 use super::{Client, Error};
 
-/// The flags that mark a lock of Consul's own library and of `consul lock` (`LockFlagValue` in `api/lock.go`); they refuse to
-/// take part where a key has others.
+/// The flags of locks that Consul's own library and `consul lock` make (`LockFlagValue` in `api/lock.go`). They refuse to take
+/// part where a key has other flags.
 pub const LOCK_FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
 
-/// What is under a key.
+/// The entry of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Empty in the answer to a transaction.
+    /// The value. It is empty in the answer to a transaction.
     pub value: Vec<u8>,
-    /// For the writers' own use.
+    /// The flags, which have no meaning for Consul itself.
     pub flags: u64,
     /// The session that holds the lock.
     pub session: Option<String>,
-    /// How often the lock was taken. A plain write or a deletion sets it back: it is no fencing token.
+    /// How many times the lock was acquired. A plain write or a deletion resets it, so it is not a fencing token.
     pub lock_index: u64,
-    /// When the key was made.
+    /// The index at which the key was created.
     pub create_index: u64,
-    /// When it was changed last.
+    /// The index at which the key was changed last.
     pub modify_index: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct RawEntry {
 }
 
 impl RawEntry {
-    /// `None`: the value is not in base 64.
+    /// Returns the entry, or `None` if the value is not in base 64.
     pub(super) fn read(self) -> Option<Entry> {
         let Self { key, value, flags, session, lock_index, create_index, modify_index } = self;
         let value = STANDARD.decode(value.unwrap_or_default()).ok()?;
@@ -57,40 +57,40 @@ impl RawEntry {
 }
 
 impl Client {
-    /// Reads a key, past every cache: every write that was acknowledged before is seen. `None`: there is no such key, or the
-    /// token may not read it.
+    /// Reads a key consistently: the answer shows every write that was acknowledged before. Returns `None` if there is no such
+    /// key, or the token may not read it.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn read_key(&self, key: &str) -> Result<Option<Entry>, Error> {
         let purpose = Purpose::new(format!("read the key {key}"), format!("key \"{key}\" {{ policy = \"read\" }}"));
         let request = Request::get(path_of(key, &purpose)?, purpose).consistent().expecting(&[StatusCode::NOT_FOUND]);
         Ok(entries(&self.send(request).await?)?.pop())
     }
 
-    /// Lists the keys that begin with `prefix`, past every cache, with the index to [`wait`](Self::wait) from. Keys that the
-    /// token may not read are left out without a word.
+    /// Lists the keys that begin with `prefix` consistently, with the index to [`wait`](Self::wait) from. Consul silently leaves
+    /// out keys that the token may not read.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn list(&self, prefix: &str) -> Result<(u64, Vec<Entry>), Error> {
         let answer = self.send(list_request(prefix)?.consistent()).await?;
         Ok((answer.index()?.max(1), entries(&answer)?))
     }
 
-    /// Waits until something changes below `prefix` after `index`, at most for `wait` (Consul allows 10 minutes) and a little
-    /// more, and lists all of it; an `index` of 0 waits for nothing. The returned index is the one to go on from: 0 if Consul's
-    /// went backwards, as it does when its state was restored.
+    /// Waits until something below `prefix` changes after `index`, for at most `wait` (Consul allows 10 minutes) and a little
+    /// more, and lists everything. With an `index` of 0 it does not wait. Returns the index to continue from. It is 0 if Consul's
+    /// index went back, as it does when Consul's state was restored.
     ///
     /// Silence proves nothing: a server that is cut off stays silent until the wait ends.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn wait(&self, prefix: &str, index: u64, wait: Duration) -> Result<(u64, Vec<Entry>), Error> {
         let request = list_request(prefix)?
             .query("index", index.to_string())
             .query("wait", format!("{}ms", wait.as_millis()))
-            // Consul adds up to a sixteenth, and holds a request back for up to 7 s while it has no leader.
+            // Consul adds up to a sixteenth, and delays a request for up to 7 s while it has no leader.
             .timeout(wait * 17 / 16 + Duration::from_secs(7).max(self.timeout()));
         let answer = self.send(request).await?;
         let next = answer.index()?;
@@ -104,7 +104,7 @@ fn list_request(prefix: &str) -> Result<Request<'_>, Error> {
     Ok(Request::get(path_of(prefix, &purpose)?, purpose).query("recurse", "").expecting(&[StatusCode::NOT_FOUND]))
 }
 
-/// The path of a key. Some versions of Consul clean paths and others don't, so nothing goes out that they could clean.
+/// Returns the path of a key. Only some versions of Consul clean paths, so this refuses what they could clean.
 fn path_of<'a>(key: &'a str, purpose: &Purpose) -> Result<impl Iterator<Item = &'a str> + use<'a>, Error> {
     let segments = || key.split('/');
     let inner = key.strip_suffix('/').unwrap_or(key);

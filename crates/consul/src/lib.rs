@@ -1,7 +1,4 @@
-//! A client of Consul's HTTP API: what a lock needs of it, typed, and no more. The rules of locks are not in here.
-//!
-//! Every answer comes from the Consul leader; nothing is ever asked with `?stale`. Where a token lacks the right to read, Consul
-//! does not say so: lists are empty, and keys are absent. So an empty list proves something only to a token that may read it.
+#![doc = include_str!("../README.md")]
 
 mod access;
 mod catalog;

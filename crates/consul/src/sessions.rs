@@ -10,59 +10,59 @@ use super::client::{Answer, Request};
 use super::error::Purpose;
 use super::{Client, Error, go_duration};
 
-/// A session as Consul has it.
+/// A session in Consul.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Its ID.
+    /// The ID.
     pub id: String,
-    /// What its maker called it.
+    /// The name that its creator gave it.
     pub name: String,
-    /// The node that it hangs on.
+    /// The node that it belongs to.
     pub node: String,
-    /// How long it lives without a renewal, at least; zero: for ever.
+    /// How long it lives without a renewal, at least. Zero means for ever.
     pub ttl: Duration,
-    /// How long its keys can't be locked after it was invalidated.
+    /// How long nobody can lock its keys after it was invalidated.
     pub lock_delay: Duration,
-    /// What becomes of its keys: "release" or "delete".
+    /// What happens to its keys when it ends: "release" or "delete".
     pub behavior: String,
-    /// The checks of its node that it depends on.
+    /// The node checks that it depends on.
     pub node_checks: Vec<String>,
-    /// The checks of services that it depends on.
+    /// The service checks that it depends on.
     pub service_checks: Vec<String>,
-    /// When it was made.
+    /// The index at which it was created.
     pub create_index: u64,
 }
 
-/// A session to be made. Its keys are released when it ends, not deleted.
+/// A session to be created. When it ends, Consul releases its keys and does not delete them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSession {
-    /// For people, and to find it again.
+    /// The name, for people and for finding it again.
     pub name: String,
     /// What it depends on.
     pub bound: Bound,
-    /// At least 10 s, at most 24 h.
+    /// The time to live: at least 10 s, at most 24 h.
     pub ttl: Duration,
-    /// At most 60 s.
+    /// The lock delay: at most 60 s.
     pub lock_delay: Duration,
 }
 
 /// What a session depends on besides its TTL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// That this node stays registered; on no check.
+    /// The registration of this node, and no check.
     Node(String),
-    /// That the node of the agent that answers stays registered, and on its `serfHealth` check.
+    /// The registration of the node of the agent that answers, and its check `serfHealth`.
     Agent,
 }
 
-/// What became of a renewal.
+/// The outcome of a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// It lives on; the session as it is, perhaps with a longer TTL.
+    /// The session lives on. Its TTL may be longer than before.
     Renewed(Session),
-    /// It is no more.
+    /// The session does not exist any more.
     Lost,
-    /// Whether it lives is not known.
+    /// It is not known whether the session lives.
     Failed(Error),
 }
 
@@ -80,7 +80,7 @@ struct RawSession {
     behavior: String,
     node_checks: Option<Vec<String>>,
     service_checks: Option<Vec<RawServiceCheck>>,
-    /// Before Consul 1.7.
+    /// The field's name before Consul 1.7.
     checks: Option<Vec<String>>,
     create_index: u64,
 }
@@ -114,10 +114,11 @@ struct Created {
 }
 
 impl Client {
-    /// The sessions of a node, past every cache: every one that was made before is seen. None without the right to read them.
+    /// Lists the sessions of a node consistently: every session that was created before is in it. The list is empty without the
+    /// right to read them.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn sessions_of_node(&self, node: &str) -> Result<Vec<Session>, Error> {
         let purpose = Purpose::new(format!("list the sessions of node {node}"), rule(node, "read"));
         let answer = self.send(Request::get(["session", "node", node], purpose).consistent()).await?;
@@ -125,10 +126,10 @@ impl Client {
         read(&answer)
     }
 
-    /// A session, past every cache. `None`: there is none, or the token may not read it.
+    /// Reads a session consistently. Returns `None` if there is none, or the token may not read it.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn session(&self, id: &str) -> Result<Option<Session>, Error> {
         let purpose = Purpose::new(format!("read the session {id}"), rule("", "read"));
         let answer = self.send(Request::get(["session", "info", id], purpose).consistent()).await?;
@@ -136,10 +137,10 @@ impl Client {
         Ok(read(&answer)?.pop())
     }
 
-    /// Makes a session; its ID. If the outcome is not known, there may be one now or later: look for it by its name.
+    /// Creates a session and returns its ID. If the outcome is not known, it may exist now or later: look for it by its name.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn create_session(&self, session: &NewSession) -> Result<String, Error> {
         let NewSession { name, bound, ttl, lock_delay } = session;
         let mut body = json!({
@@ -151,7 +152,7 @@ impl Client {
         let node = match bound {
             Bound::Node(node) => {
                 body["Node"] = json!(node);
-                // Instead of the agent's serfHealth.
+                // An empty list replaces the default, which is the agent's check `serfHealth`.
                 body["NodeChecks"] = json!([]);
                 node
             }
@@ -176,7 +177,7 @@ impl Client {
             Err(error) => return Renewal::Failed(error),
         };
         if answer.status == StatusCode::NOT_FOUND {
-            // Something before Consul may answer 404, too: only one that names the session is about it.
+            // Something in front of Consul may answer 404, too. Only an answer that names the session is about it.
             let says = answer.text();
             return if says.contains("Session id") && says.contains(id) {
                 Renewal::Lost
@@ -193,10 +194,10 @@ impl Client {
         }
     }
 
-    /// Ends a session. One that is gone already is a success. Its keys can't be locked for its lock delay.
+    /// Ends a session. A session that does not exist any more counts as ended. Its keys can't be locked during its lock delay.
     ///
     /// # Errors
-    /// If Consul gives no answer, or another one.
+    /// If Consul does not answer, or answers with a failure.
     pub async fn destroy(&self, id: &str) -> Result<(), Error> {
         let purpose = Purpose::new(format!("destroy the session {id}"), rule("", "write"));
         let request = Request::put(["session", "destroy", id], purpose).expecting(&[StatusCode::INTERNAL_SERVER_ERROR]);
@@ -204,7 +205,7 @@ impl Client {
         if answer.status.is_success() {
             answer.done()
         } else if answer.text().contains("Unknown session") {
-            // Said only where there are ACLs.
+            // Consul answers this only where ACLs are enabled.
             Ok(())
         } else {
             Err(answer.refused())

@@ -12,104 +12,104 @@ use super::error::Purpose;
 use super::keys::{Entry, RawEntry};
 use super::{Client, Error};
 
-/// One operation. At most 128 make a transaction, 64 before Consul 1.14.
+/// An operation. A transaction has at most 128, and at most 64 before Consul 1.14.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxnOp {
-    /// The key has this ModifyIndex, or all fails.
+    /// Fails the transaction unless the key has this ModifyIndex.
     KvCheckIndex {
-        /// Which.
+        /// The key.
         key: String,
         /// The ModifyIndex.
         index: u64,
     },
-    /// There is no such key, or all fails.
+    /// Fails the transaction if the key exists.
     KvCheckNotExists {
-        /// Which.
+        /// The key.
         key: String,
     },
-    /// Lock and write. The holder itself may do it again; with an identical value that changes nothing, not even the
+    /// Locks and writes a key. The holder may do it again; with an identical value that changes nothing, not even the
     /// ModifyIndex.
     KvLock {
-        /// Which.
+        /// The key.
         key: String,
-        /// What to write.
+        /// The value to write.
         value: Vec<u8>,
-        /// See [`LOCK_FLAGS`](super::LOCK_FLAGS).
+        /// The flags: see [`LOCK_FLAGS`](super::LOCK_FLAGS).
         flags: u64,
-        /// For whom.
+        /// The session that gets the lock.
         session: String,
     },
-    /// Release and write.
+    /// Releases and writes a key.
     KvUnlock {
-        /// Which.
+        /// The key.
         key: String,
-        /// What to write.
+        /// The value to write.
         value: Vec<u8>,
-        /// See [`LOCK_FLAGS`](super::LOCK_FLAGS).
+        /// The flags: see [`LOCK_FLAGS`](super::LOCK_FLAGS).
         flags: u64,
-        /// The holder.
+        /// The session that holds the lock.
         session: String,
     },
-    /// Write; takes the lock from nobody.
+    /// Writes a key. A lock stays with its holder.
     KvSet {
-        /// Which.
+        /// The key.
         key: String,
-        /// What to write.
+        /// The value to write.
         value: Vec<u8>,
-        /// For the writers' own use.
+        /// The flags, which have no meaning for Consul itself.
         flags: u64,
     },
-    /// Delete the key if it has this ModifyIndex, or all fails. A missing key counts as deleted.
+    /// Deletes a key, and fails the transaction if the key has another ModifyIndex. A missing key counts as deleted.
     KvDeleteCas {
-        /// Which.
+        /// The key.
         key: String,
         /// The ModifyIndex.
         index: u64,
     },
-    /// Write a service of a node. The node must be registered.
+    /// Writes a service of a node. The node must be registered.
     ServiceSet {
         /// The node's name.
         node: String,
-        /// What to write; its index is of no account.
+        /// The service. Its index is ignored.
         service: Service,
     },
-    /// Delete a service of a node, if it is there.
+    /// Deletes a service of a node, if it exists.
     ServiceDelete {
         /// The node's name.
         node: String,
         /// The service's ID.
         id: String,
-        /// The service's name: Consul wants it even where the ID says all.
+        /// The service's name, which Consul requires besides the ID.
         name: String,
     },
-    /// Delete a service of a node if it has this ModifyIndex, or all fails.
+    /// Deletes a service of a node, and fails the transaction if the service has another ModifyIndex.
     ServiceDeleteCas {
         /// The node's name.
         node: String,
         /// The service's ID.
         id: String,
-        /// The service's name: Consul wants it even where the ID says all.
+        /// The service's name, which Consul requires besides the ID.
         name: String,
         /// The ModifyIndex.
         index: u64,
     },
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transaction {
-    /// All of it is done.
+    /// All operations took place.
     Applied(Applied),
-    /// Nothing is done, because these operations failed.
+    /// No operation took place, because these failed.
     RolledBack(Vec<OpError>),
-    /// No answer of this kind.
+    /// There was no such answer.
     Failed(Error),
 }
 
-/// What a transaction left behind.
+/// The result of a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// The keys, without values, in the order of the operations; deletions and `KvCheckNotExists` give none, `KvCheckIndex` gives
+    /// The keys, without values, in the order of the operations. A deletion and `KvCheckNotExists` add none, `KvCheckIndex` adds
     /// one.
     pub entries: Vec<Entry>,
     /// The services that were written.
@@ -117,7 +117,7 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// A key as the transaction left it.
+    /// Returns the entry of a key after the transaction.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().rev().find(|entry| entry.key == key)
     }
@@ -126,40 +126,40 @@ impl Applied {
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpError {
-    /// Its place in the transaction.
+    /// The operation's position in the transaction.
     pub index: usize,
-    /// In Consul's words, which is all that tells one reason from another.
+    /// Consul's text, which is the only thing that tells reasons apart.
     pub what: String,
 }
 
 impl OpError {
-    /// A session that held the key was invalidated a short time ago. No watch tells when that is over.
+    /// Returns whether a session that held the key was invalidated a short time ago. A watch does not show when that time ends.
     pub fn is_lock_delay(&self) -> bool {
         self.what.contains("due to lock delay")
     }
 
-    /// Somebody else holds the lock.
+    /// Returns whether another session holds the lock.
     pub fn is_held(&self) -> bool {
         self.what.contains("lock is already held")
     }
 
-    /// The key is not held by this session.
+    /// Returns whether this session does not hold the key.
     pub fn is_not_held(&self) -> bool {
         self.what.contains("lock isn't held")
     }
 
-    /// The session does not exist (any more).
+    /// Returns whether the session does not exist, or not any more.
     pub fn is_session(&self) -> bool {
         self.what.contains("invalid session")
     }
 
-    /// What was expected of a key or service is not so: it has another index, is missing, or exists.
+    /// Returns whether a key or service has another index than expected, is missing, or exists.
     pub fn is_index(&self) -> bool {
         ["failed index check", "failed to check index", "index is stale"].iter().any(|text| self.what.contains(text))
             || self.what.ends_with("exists")
     }
 
-    /// The node of a service is not registered.
+    /// Returns whether the node of a service is not registered.
     pub fn is_node(&self) -> bool {
         self.what.contains("Missing node registration")
     }
@@ -255,7 +255,7 @@ impl Client {
         json!({"Service": {"Verb": verb, "Node": node, "Service": service}})
     }
 
-    /// Each operation has a namespace of its own.
+    /// Adds the namespace and partition, which each operation needs.
     fn put_in_scope(&self, object: &mut Value) {
         for (name, field) in [("ns", "Namespace"), ("partition", "Partition")] {
             if let Some(value) = self.scope(name) {
@@ -271,7 +271,7 @@ impl From<RawError> for OpError {
     }
 }
 
-/// What a transaction is for, by its first operation that writes.
+/// Returns the purpose of a transaction, by its first operation that writes.
 fn purpose(operations: &[TxnOp]) -> Purpose {
     let key_rule = |key: &str| format!("key_prefix \"{key}\" {{ policy = \"write\" }}");
     let service_rule = |node: &str, name: &str| {

@@ -1,4 +1,4 @@
-//! What carries requests to Consul, and answers back.
+//! The transport of requests to Consul and answers from it.
 
 use std::error::Error as _;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -21,55 +21,56 @@ pub trait Transport: Send + Sync {
 /// A request, as it is sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// How.
+    /// The HTTP method.
     pub method: Method,
-    /// What is asked.
+    /// The URL.
     pub url: Url,
-    /// In whose name.
+    /// The token.
     pub token: Option<HeaderValue>,
-    /// JSON.
+    /// The body, as JSON.
     pub body: Option<Vec<u8>>,
-    /// How long it may take, if not as long as every other.
+    /// The time limit, if it is not the client's.
     pub timeout: Option<Duration>,
 }
 
 /// An answer, as it was received.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Of HTTP.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// For a blocking query.
+    /// The index for a blocking query.
     pub index: Option<u64>,
-    /// JSON, or a text.
+    /// The body, as JSON or text.
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer, or not all of it.
+/// Why there is no complete answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// It could not be sent, whatever the connection.
+    /// The request could not be sent, whatever the connection.
     Unsendable(String),
-    /// No connection was made: nothing was sent.
+    /// There was no connection, so nothing was sent.
     Unreachable(String),
-    /// It was sent, and no answer came in time.
+    /// The request was sent, and no answer came in time.
     Late(String),
-    /// It may have been sent.
+    /// The request may have been sent.
     Unanswered(String),
 }
 
-/// Over HTTP.
+/// The transport over HTTP.
 pub(super) struct Http(reqwest::Client);
 
 impl Http {
-    /// To the server that the settings name; where that is to show another name in its certificate, `base` gets that name.
+    /// Creates a connection to the server that the settings name. If that server's certificate has another name, `base` gets that
+    /// name.
     pub(super) fn new(settings: &Settings, base: &mut Url) -> Result<Self, SettingsError> {
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            // Whether to try again is decided by who knows what the request does.
+            // The caller decides whether to try again, because it knows what the request does.
             .retry(reqwest::retry::never())
             .no_proxy()
             .timeout(settings.timeout)
-            // Shorter than the whole: what ends by it was certainly not sent.
+            // This is shorter than the whole limit: a request that ends by it was certainly not sent.
             .connect_timeout(settings.timeout * 4 / 5)
             .tcp_keepalive(Duration::from_secs(15))
             .user_agent(concat!("lictor/", env!("CARGO_PKG_VERSION")));
@@ -81,7 +82,7 @@ impl Http {
             }
             builder = builder.tls_certs_only(certificates);
         } else if base.scheme() == "http" {
-            // No need to have any on the system.
+            // Then the system need not have any.
             builder = builder.tls_certs_only([]);
         }
         if let Some((certificate, key)) = &settings.identity {
@@ -110,7 +111,7 @@ impl Transport for Http {
             request = request.header("x-consul-token", token);
         }
         if let Some(body) = body {
-            // A body that is there as a whole has its length in the header; Consul ignores some that do not.
+            // A complete body has its length in the header. Consul ignores some bodies without it.
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
         if let Some(timeout) = timeout {
@@ -133,7 +134,7 @@ fn broken(error: reqwest::Error) -> Broken {
     if error.is_builder() {
         Broken::Unsendable(text)
     } else if error.is_connect() {
-        // Only a connection that never came to be is one: it may have timed out while it was made.
+        // Only a connection that was never established counts, even if it timed out while it was being established.
         Broken::Unreachable(text)
     } else if error.is_timeout() {
         Broken::Late(text)
@@ -142,7 +143,7 @@ fn broken(error: reqwest::Error) -> Broken {
     }
 }
 
-/// An error's causes; the outermost only says "error sending request".
+/// Returns an error's text with its causes, because the outermost only says "error sending request".
 fn chain(error: &reqwest::Error) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut source = error.source();
@@ -166,14 +167,14 @@ fn innermost(error: &reqwest::Error) -> String {
     text
 }
 
-/// Finds the addresses of one host, whatever name is asked for.
+/// Resolves every name to the addresses of one host.
 struct Always(String);
 
 impl Resolve for Always {
     fn resolve(&self, _: Name) -> Resolving {
         let host = self.0.clone();
         Box::pin(async move {
-            // The port is that of the URL.
+            // The URL has the port.
             let found = tokio::task::spawn_blocking(move || (host.as_str(), 0).to_socket_addrs()).await??;
             Ok(Box::new(found.collect::<Vec<SocketAddr>>().into_iter()) as Addrs)
         })

@@ -1,4 +1,4 @@
-//! What every store of locks has to do: the contract of [`LockStore`], as tests that each adapter's own test file runs.
+//! The contract of [`LockStore`], as tests. Each adapter's own test file runs them.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use lictor::store::{LockStore, Owner, StoreEvent};
 use lictor_core::{Holder, Key, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version};
 use serde_json::json;
 
-/// A store, and what others do to its content.
+/// A store, and what other programs do to its content.
 #[allow(async_fn_in_trait, reason = "nobody else implements it")]
 pub trait World {
     fn store(&self) -> &dyn LockStore;
-    /// Where a lock of this name is.
+    /// Returns the key of the lock with this name.
     fn key(&self, name: &str) -> Key;
-    /// Whose locks they are.
+    /// Returns the election that owns the locks.
     fn owner(&self) -> Owner;
-    /// Puts something there that no lictor made.
+    /// Writes something under a key that lictor did not write.
     async fn put_foreign(&self, key: &Key);
-    /// Edits the record that is there as a person would, in each way that there is.
+    /// Edits the present record as a person would, in one of [`WAYS`](Self::WAYS) ways.
     async fn damage(&self, key: &Key, way: usize);
-    /// How many ways there are.
+    /// The number of ways.
     const WAYS: usize;
 }
 
-/// The tests of the contract, each in a world that this makes from the test's name.
+/// The tests of the contract. Each runs in a world that this expression makes from the test's name.
 #[macro_export]
 macro_rules! contract {
     ($world:expr) => {
@@ -51,7 +51,7 @@ macro_rules! contract {
     };
 }
 
-/// A record of this term, with every field in use.
+/// Returns a record of this term that uses every field.
 pub fn record(owner: &Owner, term: i64, pod: Option<&str>) -> Record {
     let scope = |app: &str| -> Scope {
         serde_json::from_value(json!({
@@ -178,7 +178,7 @@ pub async fn versions_rise_over_deletions(world: &impl World) {
 pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
     let lock = Lock::new(world, "web");
     let mut at = version(&lock.write(None, 1, Some("a")).await);
-    // Released, and taken again; the term of a lock that nobody holds stays.
+    // The lock is released and taken again. It keeps its term while nobody holds it.
     for (term, pod) in [(1, None), (2, Some("b")), (2, None), (i32::MAX.into(), Some("c"))] {
         at = version(&lock.write(Some(at), term, pod).await);
         lock.holds(at, term, pod).await;
@@ -199,7 +199,7 @@ async fn next(watch: &mut BoxStream<'static, StoreEvent>) -> StoreEvent {
     loop {
         let event = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
         match event.expect("the watch tells something").expect("the watch goes on") {
-            // Of the holder's own right, not of the locks.
+            // This is about the holder's validity, not about the locks.
             StoreEvent::Tenure(..) => {}
             event => return event,
         }
@@ -244,7 +244,7 @@ pub async fn a_watch_tells_what_there_is_and_every_change_in_the_end(world: &imp
 
 pub async fn what_somebody_else_made_is_left_alone(world: &impl World) {
     let lock = Lock::new(world, "web");
-    // Even where this project once had a lock of that name.
+    // This must also hold if this project once had a lock of that name.
     let ours = version(&lock.write(None, 1, Some("a")).await);
     lock.delete(ours).await;
     world.put_foreign(&lock.key).await;

@@ -1,8 +1,8 @@
-//! Recorded exchanges: requests, and what the real server answered to each, without what differs from run to run. The simulated
-//! server has to answer the same.
+//! Recorded exchanges: requests, and what the real server answered, without what differs from run to run. The simulated server
+//! must give the same answers.
 //!
-//! A request may have "@NAME" in place of what an earlier answer told: `@version of a` and `@uid of a` of an object, `@S1` the
-//! first session. With `LICTOR_RECORD=1` the answers of the real server take the place of those in the file.
+//! "@NAME" in a request stands for a value from an earlier answer: `@version of a` and `@uid of a` for an object, `@S1` for the
+//! first session. With `LICTOR_RECORD=1` the real server's answers replace those in the file.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ pub struct Request {
     pub body: Option<Value>,
 }
 
-/// An answer, as it came: code, Consul's index, body.
+/// An answer, as it was received: code, Consul's index, body.
 pub struct Answer {
     pub code: u16,
     pub index: Option<u64>,
     pub body: Vec<u8>,
 }
 
-/// Whose exchanges.
+/// The server whose exchanges these are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     Kubernetes,
     Consul,
 }
 
-/// Plays the exchanges of a file, and compares. `record`: this is the real server.
+/// Sends the requests of a file and compares the answers. `record` says that this is the real server.
 pub async fn play(server: Server, record: bool, send: impl AsyncFn(Request) -> Answer) {
     let name = if server == Server::Kubernetes { "kubernetes" } else { "consul" };
     let path = file(&format!("crates/testing/exchanges/{name}.json"));
@@ -61,12 +61,12 @@ pub async fn play(server: Server, record: bool, send: impl AsyncFn(Request) -> A
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
 }
 
-/// What the answers have told.
+/// The values from earlier answers.
 struct Known {
     server: Server,
-    /// By what a request calls it.
+    /// The values, by the names that requests use.
     values: BTreeMap<String, String>,
-    /// What stands for uids and sessions.
+    /// The names that replace uids and sessions.
     aliases: BTreeMap<String, String>,
     /// The last version of each object.
     newest: BTreeMap<String, u64>,
@@ -77,7 +77,7 @@ impl Known {
         match value {
             Value::String(text) => {
                 let mut text = text.clone();
-                // The longest names first: one may begin with another.
+                // Long names come first, because one name may begin with another.
                 for (name, value) in self.values.iter().rev() {
                     text = text.replace(&format!("@{name}"), value);
                 }
@@ -102,7 +102,7 @@ impl Known {
         alias
     }
 
-    /// Whether a version is newer than the last one of the same thing.
+    /// Returns whether a version is newer than the last one of the same object.
     fn age(&mut self, of: &str, version: u64) -> &'static str {
         let before = self.newest.insert(of.into(), version);
         match before {
@@ -131,8 +131,6 @@ impl Known {
         }
     }
 
-    // Kubernetes
-
     fn shown(&mut self, value: &Value) -> Value {
         if let Some(object) = value.get("object") {
             return json!({"type": value["type"], "object": self.shown(object)});
@@ -158,7 +156,7 @@ impl Known {
         let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
         shown.insert("version".into(), json!(self.age(&name, version)));
         self.values.insert(format!("version of {name}"), version.to_string());
-        // The first version stays known, to watch from.
+        // The first version stays known, so that a watch can start from it.
         self.values.entry(format!("first version of {name}")).or_insert_with(|| version.to_string());
         if let Some(uid) = metadata["uid"].as_str() {
             shown.insert("uid".into(), json!(self.alias(uid, "U")));
@@ -175,14 +173,12 @@ impl Known {
         Value::Object(shown)
     }
 
-    // Consul
-
     fn with_aliases(&mut self, text: &str) -> String {
         let mut text = text.trim().to_owned();
         for (id, alias) in &self.aliases {
             text = text.replace(id, alias);
         }
-        // An index is another one each time.
+        // An index differs each time.
         match text.find("current modify index ") {
             Some(at) => text[..at].to_owned() + "current modify index …",
             None => text,
@@ -193,7 +189,7 @@ impl Known {
         match value {
             Value::Array(items) => {
                 let mut told: Vec<Value> = items.iter().map(|item| self.told(item)).collect();
-                // Sessions come in the order of their random IDs.
+                // Sessions are sorted by their random IDs.
                 told.sort_by_key(|item| item["Name"].as_str().map(str::to_owned));
                 Value::Array(told)
             }
@@ -211,7 +207,7 @@ impl Known {
                             }
                             None => continue,
                         },
-                        // What nobody here reads, or what is another one each time.
+                        // lictor does not read these fields, or they differ each time.
                         ("CreateIndex" | "Index" | "LastContact" | "Namespace" | "Partition", _) => continue,
                         ("What", Value::String(text)) => json!(self.with_aliases(text)),
                         (_, value) => self.told(value),

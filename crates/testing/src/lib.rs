@@ -1,5 +1,5 @@
-//! What lictor's tests and benchmarks share: real control planes and real servers of Consul, who spoils the way to them, recorders that
-//! judge what they saw, the contract of lock stores, recorded exchanges, and how tests wait.
+//! What lictor's tests and benchmarks share: real control planes and Consul servers, proxies that disturb the connections to
+//! them, recorders that check what they saw, the contract of lock stores, recorded exchanges, and how tests wait.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -25,12 +25,12 @@ pub use prng::Prng;
 pub use skip::skip;
 pub use wait::{PATIENCE, eventually};
 
-/// A file of this repository.
+/// Returns the path of a file in this repository.
 pub fn file(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path)
 }
 
-/// The program, as Cargo built it beside the tests and the benchmarks of its package.
+/// Returns the path of the program that Cargo built beside the tests and benchmarks.
 pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
     let directory = test.parent().and_then(|deps| deps.parent()).expect("it is in deps/");

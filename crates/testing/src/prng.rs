@@ -1,6 +1,6 @@
-//! A small generator of pseudo-random numbers: the same seed gives the same run on every machine.
+//! A small generator of pseudo-random numbers. The same seed gives the same run on every machine.
 
-/// splitmix64, after Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+/// The generator splitmix64, after Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 pub struct Prng(u64);
 
 impl Prng {
@@ -15,18 +15,18 @@ impl Prng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).unwrap_or(u64::MAX);
         usize::try_from(self.next() % limit).unwrap_or(0)
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true in this percentage of cases.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of them, if there are any.
+    /// Returns one of the items, if there are any.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         if of.is_empty() { None } else { of.get(self.below(of.len())) }
     }

@@ -1,6 +1,6 @@
-//! How a test says that this machine does not allow what the test needs.
+//! Skipping of tests that this machine can't run.
 
-/// Says that a test is left out, and why. Panics with `CI=true`: a test that is always left out there checks nothing.
+/// Reports that a test is skipped, and why. Panics if `CI=true`, because a test that CI always skips checks nothing.
 pub fn skip(why: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "with CI=true no test may be left out: {why}");
     println!("SKIPPED: {why}");

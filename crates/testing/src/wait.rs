@@ -1,11 +1,11 @@
-//! How tests and benchmarks wait: for conditions, never for luck.
+//! Waiting in tests and benchmarks: always for conditions, never for a fixed time.
 
 use std::time::Duration;
 
-/// How long a condition may take on a busy machine. Tests wait for conditions; no test is slower because this is long.
+/// The longest time to wait for a condition on a busy machine. It makes no test slower.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until `look` returns something; panics with `what` and the last words of `look` otherwise.
+/// Waits until `look` returns a value. After [`PATIENCE`], panics with `what` and the last error of `look`.
 pub async fn eventually<T, F: Future<Output = Result<T, String>>>(what: &str, mut look: impl FnMut() -> F) -> T {
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {

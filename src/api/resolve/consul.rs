@@ -1,4 +1,4 @@
-//! A class that keeps its locks in Consul, as valid values.
+//! The reading of a class that keeps its locks in Consul, into valid values.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,92 +11,92 @@ use super::{Refusal, refused_key};
 use crate::api::consul::{self as api, ConsulRecord, LockPolicy};
 use crate::api::{ElectionClass, ElectionClassSpec};
 
-/// The most characters that Consul takes for a key.
+/// The most characters that a key in Consul may have.
 const LONGEST_KEY: usize = 512;
 
-/// What the key of a record is named after the key of its lock, where the latter only holds the leader's name.
+/// What the key of a record has after the key of its lock, where the lock's key holds only the leader's name.
 const RECORD_SUFFIX: &str = "/record";
 
-/// Where a class keeps its locks in Consul, and how.
+/// Where and how a class keeps its locks in Consul.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsulClass {
     /// The class's name.
     pub name: String,
-    /// `http://` or `https://`, host and port, without a slash at its end.
+    /// `http://` or `https://`, host and port, without a slash at the end.
     pub address: String,
     /// This cluster's name in records.
     pub cluster: String,
-    /// `None`: that of the agent.
+    /// The datacenter. `None` means that of the agent.
     pub datacenter: Option<String>,
-    /// Of Consul Enterprise.
+    /// The namespace in Consul Enterprise.
     pub namespace: Option<String>,
-    /// Of Consul Enterprise.
+    /// The partition in Consul Enterprise.
     pub partition: Option<String>,
-    /// Certificates, and whose.
+    /// Where the certificates come from.
     pub tls: TlsSources,
     /// Where the token comes from.
     pub credentials: Credentials,
-    /// What the sessions belong to.
+    /// The node that the sessions belong to.
     pub node: SessionNode,
-    /// How many sessions there are, at least one.
+    /// The number of sessions, at least one.
     pub sessions: usize,
     /// The sessions' time to live.
     pub ttl: Duration,
     /// The sessions' lock delay.
     pub lock_delay: Duration,
-    /// What a lock's key holds.
+    /// What the key of a lock holds.
     pub record: ConsulRecord,
-    /// How long the cluster's API server must have been silent before the locks are given up; `None`: they are kept.
+    /// How long the cluster's API server must be silent before the operator releases the locks. `None` means that it keeps them.
     pub release_after: Option<Duration>,
-    /// Whether an operator that is stopped gives its locks up.
+    /// Whether an operator that is stopped releases its locks.
     pub release_on_stop: bool,
-    /// What the keys of all locks of this class begin with; it ends with a slash.
+    /// The prefix of the keys of all locks of this class. It ends with a slash.
     pub prefix: String,
 }
 
 /// Where the certificates of a connection come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSources {
-    /// The authorities, as PEM; `None`: those of the system.
+    /// The trusted authorities, as PEM. `None` means those of the system.
     pub authorities: Option<SecretKey>,
-    /// The Secret with the client certificate and its key, under `tls.crt` and `tls.key`.
+    /// The Secret with the client certificate and its private key, in `tls.crt` and `tls.key`.
     pub certificate: Option<SecretId>,
-    /// The name that the server's certificate must have; `None`: that in the address.
+    /// The name that the server's certificate must have. `None` means the host in the address.
     pub server_name: Option<String>,
 }
 
 /// Where the token comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Credentials {
-    /// There is none.
+    /// No token.
     #[default]
     Anonymous,
-    /// A Secret has it.
+    /// A token from a Secret.
     Secret(SecretKey),
-    /// From a login.
+    /// A token from a login.
     Login {
         /// The auth method.
         method: String,
-        /// The file with the service account's token.
+        /// The file with the token of the service account.
         token_path: PathBuf,
     },
 }
 
-/// What the sessions belong to.
+/// The node that sessions belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionNode {
     /// A node of this name that lictor registers.
     Own(String),
-    /// The node of the agent that answers, with its checks.
+    /// The node of the agent that answers, with its health checks.
     Agent,
 }
 
-/// A Secret.
+/// The name of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecretId {
-    /// `None`: the namespace that the operator itself is in.
+    /// The namespace. `None` means the operator's own.
     pub namespace: Option<String>,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for SecretId {
     }
 }
 
-/// One value in a Secret.
+/// The place of one value in a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretKey {
     /// The Secret.
@@ -118,11 +118,11 @@ pub struct SecretKey {
     pub key: String,
 }
 
-/// Reads a class. `None`: it does not keep its locks in Consul.
+/// Reads a class. Returns `None` if it does not keep its locks in Consul.
 ///
 /// # Errors
-/// What is wrong with it. The definitions refuse all of this at `kubectl apply`, but those in the cluster may be older than this
-/// program.
+/// Returns what is wrong with the class. The CRDs refuse all of this at `kubectl apply`, but those in the cluster may be older
+/// than this program.
 pub fn consul_class(class: &ElectionClass) -> Option<Result<ConsulClass, Refusal>> {
     let store = class.spec.consul.as_ref()?;
     let name = class.metadata.name.clone().unwrap_or_default();
@@ -134,7 +134,7 @@ pub fn consul_class(class: &ElectionClass) -> Option<Result<ConsulClass, Refusal
 }
 
 fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore) -> Result<ConsulClass, &'static str> {
-    // Every field is named, so that a new one can't be forgotten.
+    // This pattern names every field, so that a new one can't be forgotten.
     let api::ConsulStore {
         address,
         cluster_name,
@@ -161,7 +161,7 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
         return Err("consul.clusterName is empty: write this cluster's name, for example west");
     }
     if class.lease.is_some() {
-        return Err("it names two stores: leave lease or consul out");
+        return Err("the class names two stores: leave lease or consul out");
     }
     let prefix = watched_prefix(class.effective_key_template(), class.key_pattern.as_deref()).ok_or(
         "keyTemplate and keyPattern must begin with the same fixed part and a '/', for example \
@@ -189,7 +189,7 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
             (Some(name), false) => SessionNode::Own(name.clone()),
             (None, false) => SessionNode::Own(format!("lictor-{cluster_name}")),
         },
-        // As in the definition, which may be an older one.
+        // The same limits as in the CRD, because the CRD in the cluster may be older.
         sessions: usize::try_from(sessions.count.clamp(1, 16)).unwrap_or(1),
         ttl: Duration::from_secs(sessions.ttl_seconds.clamp(10, 86_400).into()),
         lock_delay: Duration::from_secs(sessions.lock_delay_seconds.min(60).into()),
@@ -222,8 +222,9 @@ fn secret_key(secret: &api::SecretKeyRef, default: &str) -> SecretKey {
     }
 }
 
-/// The directory that has all keys of a class: what its template and its pattern begin with in common before the first placeholder
-/// or `*`, up to a slash. `None`: there is none, and all of Consul would have to be watched.
+/// Returns the directory that has all keys of a class: the common beginning of its template and its pattern before the first
+/// placeholder or `*`, up to a slash. Returns `None` if there is none, because then the operator would have to watch all of
+/// Consul.
 fn watched_prefix(template: &str, pattern: Option<&str>) -> Option<String> {
     let fixed = |text: &str| text.split(['{', '*']).next().unwrap_or_default().to_owned();
     let template = fixed(template);
@@ -238,19 +239,19 @@ fn watched_prefix(template: &str, pattern: Option<&str>) -> Option<String> {
 }
 
 impl ConsulClass {
-    /// How long a lock is kept whose holder went silent, at most: a renewal may still arrive whose answer is lost, Consul's servers
-    /// wait twice the TTL after it, then the lock delay; and those who wait for it ask again every now and then. The servers' time
-    /// begins anew if they elect a leader meanwhile.
+    /// Returns how long at most a lock is kept whose holder went silent. A renewal whose answer is lost may still arrive; after
+    /// it, Consul's servers wait up to twice the TTL, and then the lock delay; and contenders ask only every few seconds. If
+    /// Consul's servers elect a leader meanwhile, their time starts again.
     pub fn expiry(&self) -> Duration {
         self.ttl * 2 + self.ttl / 3 + self.lock_delay + Duration::from_secs(5)
     }
 
-    /// The id of the class's store.
+    /// Returns the id of the class's store.
     pub fn store(&self) -> StoreId {
         StoreId(format!("consul/{}", self.name))
     }
 
-    /// The Secrets that it refers to.
+    /// Returns the Secrets that the class refers to.
     pub fn secrets(&self) -> BTreeSet<SecretId> {
         let token = match &self.credentials {
             Credentials::Secret(token) => Some(&token.secret),
@@ -260,11 +261,11 @@ impl ConsulClass {
         [token, authorities, self.tls.certificate.as_ref()].into_iter().flatten().cloned().collect()
     }
 
-    /// Whether a lock may have this key.
+    /// Checks that a lock may have this key.
     pub(super) fn check_key(&self, key: &str) -> Result<(), Refusal> {
         if !is_consul_key(key) || !key.starts_with(&self.prefix) {
             return Err(refused_key(format!(
-                "the lock would be named {key:?}, which is no key for Consul here: it may have lower-case letters, digits, '/', \
+                "the lock would be named {key:?}, which is not a valid key for Consul here: it may have lower-case letters, digits, '/', \
                  '_', '-' and '.', has no '//', no '..' and no '/' at its end, begins with {:?}, and has at most {LONGEST_KEY} \
                  characters",
                 self.prefix
@@ -310,7 +311,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The class with these fields of `consul`, besides those that it must have.
+    /// Reads a class with these fields of `consul`, besides the required ones.
     fn with(fields: &Value) -> Result<ConsulClass, String> {
         let mut spec = json!({"consul": {"address": "https://consul.example:8501/", "clusterName": "west"}});
         for (key, value) in fields.as_object().unwrap() {
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_definitions_let_pass_is_refused() {
+    fn what_older_crds_let_pass_is_refused() {
         let refused = |fields: &Value, says: &str| {
             let message = with(fields).unwrap_err();
             assert!(message.contains("\"consul\"") && message.contains(says), "{message}");

@@ -1,10 +1,10 @@
-//! What is written under a lock's key, and what is found there.
+//! The content of a lock's key: how lictor writes and reads it.
 
 use lictor_consul::{Entry, LOCK_FLAGS};
 use lictor_core::{Holder, Key, Record, Rival, Stored, Term, Version};
 use serde::{Deserialize, Serialize};
 
-/// Below a lock's key: the record, where the key itself holds only the leader's name.
+/// The end of the record's key, where the lock's key holds only the leader's name.
 const BESIDE: &str = "/record";
 
 /// Where the record is.
@@ -13,11 +13,11 @@ pub enum Layout {
     /// In the lock's key.
     #[default]
     Record,
-    /// Beside it; the lock's key holds the leader's name.
+    /// In a second key. The lock's key holds the leader's name.
     LeaderName,
 }
 
-/// A record as people and other clusters find it: with the names that are unique only together.
+/// A record as people and other clusters find it, with all the names that together make it unique.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Content {
@@ -29,7 +29,7 @@ pub(super) struct Content {
 }
 
 impl Layout {
-    /// The key beside a lock's key.
+    /// Returns the record's key, if it is not the lock's key.
     pub(super) fn beside(self, name: &str) -> Option<String> {
         match self {
             Self::Record => None,
@@ -37,7 +37,7 @@ impl Layout {
         }
     }
 
-    /// The lock's key that a key belongs to: itself, or the one that it is beside.
+    /// Returns the lock's key that a key belongs to: the key itself, or the one whose record it holds.
     pub(super) fn lock_of(self, name: &str) -> &str {
         match self {
             Self::Record => name,
@@ -45,7 +45,7 @@ impl Layout {
         }
     }
 
-    /// What the lock's key holds.
+    /// Returns the value of the lock's key.
     pub(super) fn value(self, json: &[u8], cluster: &str, record: &Record) -> Vec<u8> {
         match self {
             Self::Record => json.to_vec(),
@@ -58,7 +58,7 @@ impl Layout {
         }
     }
 
-    /// What is found under a lock's key; `own`: the sessions of this cluster; `describe`: a session, for people.
+    /// Returns what is stored for a lock. `own` are the sessions of this cluster. `describe` describes a session for a person.
     pub(super) fn stored(
         self,
         lock: Option<&Entry>,
@@ -73,7 +73,7 @@ impl Layout {
         match &lock.session {
             Some(session) if own.contains(session) => match content {
                 Some(content) if lock.flags == LOCK_FLAGS => Stored::Record(version, content.record.at(version)),
-                // Its index is above every term that it ever had.
+                // The key's index is higher than every term that the lock had.
                 _ => Stored::Damaged(version, Term(i64::try_from(version.0).unwrap_or(i64::MAX))),
             },
             Some(session) => Stored::Held(
@@ -98,10 +98,10 @@ impl Layout {
                     Stored::Free(version, Some(content.record.at(version)), None)
                 }
                 Some(content) => Stored::Free(version, None, content.record.legacy),
-                // Released by a program with Consul's own library, by its sign.
+                // A program that uses Consul's own library released it: it has that library's flags.
                 None if lock.flags == LOCK_FLAGS => Stored::Free(version, None, None),
                 None => Stored::Foreign(format!(
-                    "the key {} was not made by lictor and is no lock (its flags are {}, and nobody holds it)",
+                    "the key {} was not made by lictor and is not a lock (its flags are {}, and nobody holds it)",
                     lock.key, lock.flags
                 )),
             },
@@ -114,22 +114,22 @@ impl Layout {
             Self::LeaderName => {
                 let beside = beside?;
                 let content: Content = serde_json::from_slice(&beside.value).ok()?;
-                // Both are written in one transaction. A lock that lost its session since has a later index, and its old value.
+                // One transaction writes both keys. A lock that has lost its session since has a later index and its old value.
                 let together = beside.modify_index == lock.modify_index || lock.session.is_none();
                 (together && lock.value == self.value(&[], &content.cluster, &content.record)).then_some(content)
             }
         };
-        // Somebody wrote it by hand; the terms that this cluster gives would stop to rise.
+        // Somebody wrote such a term by hand. If lictor believed it, the terms of this cluster could not rise any more.
         content.filter(|content| content.record.term.is_credible(true))
     }
 }
 
-/// The entry of a key in a listing, which is sorted by them.
+/// Returns the entry of a key in a listing, which is sorted by keys.
 pub(super) fn find<'a>(entries: &'a [Entry], name: &str) -> Option<&'a Entry> {
     entries.binary_search_by(|entry| entry.key.as_str().cmp(name)).ok().map(|at| &entries[at])
 }
 
-/// The key of a lock in a store that knows no namespaces.
+/// Returns the key of a lock in a store without namespaces.
 pub(super) fn key(store: &lictor_core::StoreId, name: &str) -> Key {
     Key { store: store.clone(), namespace: String::new(), name: name.into() }
 }

@@ -1,9 +1,9 @@
-//! What goes wrong at Consul, in the words of the core.
+//! Failures at Consul, as the core sees them.
 
 use lictor_consul::{Error, OpError};
 use lictor_core::Failure;
 
-/// What a failed request means to the core.
+/// Returns what a failed request means to the core.
 pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Unknown(text) => Failure::Unknown(text),
@@ -11,7 +11,7 @@ pub(super) fn failure(error: Error) -> Failure {
     }
 }
 
-/// What Consul says of operations that it refuses for a reason of its own.
+/// Returns the failure for operations that Consul refuses.
 pub(super) fn refused(what: &str, errors: &[OpError]) -> Failure {
     let said: Vec<&str> = errors.iter().map(|error| error.what.as_str()).collect();
     Failure::Refused(format!("Consul refuses {what}: {}", said.join("; ")))

@@ -1,5 +1,5 @@
-//! Listings of all locks, past every cache, shared by all who asked before one was sent: after the loss of a whole cluster, a
-//! thousand elections ask at once.
+//! Consistent listings of all locks. Callers that ask before a listing is sent share it, because a thousand elections ask at once
+//! after the loss of a whole cluster.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,14 +9,14 @@ use lictor_consul::{Client, Entry, Error};
 
 type Listing = Shared<BoxFuture<'static, Result<Arc<Vec<Entry>>, Error>>>;
 
-/// Shares listings of one prefix.
+/// Shares the listings of one prefix.
 #[derive(Clone)]
 pub(super) struct Listings {
     client: Client,
     prefix: String,
-    /// One at a time.
+    /// Lets one listing run at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// The one that is not sent yet.
+    /// The listing that is not sent yet.
     next: Arc<Mutex<Option<Listing>>>,
 }
 
@@ -25,7 +25,7 @@ impl Listings {
         Self { client, prefix, turn: Arc::default(), next: Arc::default() }
     }
 
-    /// All that is there, in the order of the keys; sent after this is called.
+    /// Lists all entries in the order of their keys. The request is sent after this call.
     pub(super) async fn list(&self) -> Result<Arc<Vec<Entry>>, Error> {
         let listing = self.next().get_or_insert_with(|| self.clone().send().boxed().shared()).clone();
         listing.await
@@ -33,7 +33,7 @@ impl Listings {
 
     async fn send(self) -> Result<Arc<Vec<Entry>>, Error> {
         let _turn = self.turn.lock().await;
-        // Whoever asks from now on, waits for another one.
+        // Later callers wait for the next listing.
         self.next().take();
         self.client.list(&self.prefix).map_ok(|(_, entries)| Arc::new(entries)).await
     }

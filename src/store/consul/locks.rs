@@ -1,8 +1,8 @@
-//! Locks in Consul: one key each, held by a session that many of them share, written by transactions alone.
+//! Locks in Consul: one key each, held by a session that many locks share, and written only in transactions.
 //!
-//! The rules come from Consul's sources: a session that is shared is no mutual exclusion between those that share it, so each write
-//! also compares the key's index (`check-index`, `lock`); a handover inside this cluster locks again with the same session and
-//! never lets go; the flags are those of Consul's own library, so that its programs can take part, and wait.
+//! The rules come from Consul's sources. A shared session does not exclude those who share it, so each write also checks the
+//! key's index (`check-index`, `lock`). A handover inside this cluster locks again with the same session, and so holds the lock
+//! without a gap. The flags are those of Consul's own library, so that programs that use it can take part and wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,42 +19,42 @@ use super::listing::Listings;
 use super::sessions::Sessions;
 use crate::store::{Owner, StoreScope};
 
-/// How many sessions of others are remembered with their names.
+/// The number of other clusters' sessions whose names are remembered.
 const REMEMBERED: usize = 1024;
-/// How many of them are asked for at one time.
+/// The number of sessions that are asked for at a time.
 const ASKED_AT_ONCE: usize = 8;
 
-/// What a store in Consul is made with.
+/// The parameters of a store in Consul.
 #[derive(Clone)]
 pub struct ConsulParameters {
     /// The store's id in keys.
     pub id: StoreId,
-    /// The way to Consul.
+    /// The client for Consul.
     pub client: Client,
     /// This cluster's name in records.
     pub cluster: String,
-    /// What all keys begin with, up to a slash.
+    /// The prefix of all keys. It ends with a slash.
     pub prefix: String,
     /// Where records are.
     pub layout: Layout,
     /// How long the watch waits for a change before it asks again.
     pub wait: Duration,
-    /// To be told when a session seems to be gone.
+    /// Notified when a session seems to be gone.
     pub suspicion: Arc<Notify>,
 }
 
-/// Locks in Consul. Clones share what they know.
+/// The locks in one Consul. Clones share what they know.
 #[derive(Clone)]
 pub struct ConsulStore {
     pub(super) parameters: ConsulParameters,
     pub(super) sessions: tokio::sync::watch::Receiver<Sessions>,
     pub(super) listings: Listings,
-    /// The sessions of others, for people, by id.
+    /// Descriptions of other clusters' sessions for a person, by id.
     rivals: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl ConsulStore {
-    /// Locks that are held by these sessions.
+    /// Creates a store whose locks these sessions hold.
     pub fn new(parameters: ConsulParameters, sessions: tokio::sync::watch::Receiver<Sessions>) -> Self {
         let listings = Listings::new(parameters.client.clone(), parameters.prefix.clone());
         Self { parameters, sessions, listings, rivals: Arc::default() }
@@ -64,24 +64,25 @@ impl ConsulStore {
         self.sessions.borrow().ids.iter().flatten().cloned().collect()
     }
 
-    /// The session for a key: which one never matters, as long as each key keeps to it.
+    /// Returns the session for a key. It does not matter which one it is, as long as each key keeps its session.
     fn session_for(&self, key: &Key) -> Result<String, Failure> {
         let sessions = self.sessions.borrow();
         let sum = key.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let index = sum.checked_rem(sessions.ids.len());
         index.and_then(|index| sessions.ids[index].clone()).ok_or_else(|| {
             let why = sessions.failure.as_ref().map(Failure::text);
-            Failure::Refused(format!("there is no session at Consul yet: {}", why.unwrap_or("it is being made")))
+            Failure::Refused(format!("there is no session at Consul yet: {}", why.unwrap_or("it is being created")))
         })
     }
 
-    /// What a listing has under a name, where these are the sessions of this cluster. Asks who others are.
+    /// Returns what a listing has under a name, if `own` are the sessions of this cluster. It asks Consul about an unknown
+    /// holder.
     pub(super) async fn stored(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
         self.learn(self.stranger(entries, name, own).into_iter().collect()).await;
         self.shown(entries, name, own)
     }
 
-    /// The same with what is known of others.
+    /// Does the same without asking Consul.
     pub(super) fn shown(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
         let ConsulParameters { layout, cluster, .. } = &self.parameters;
         let (lock, beside) = (find(entries, name), layout.beside(name));
@@ -89,7 +90,7 @@ impl ConsulStore {
         layout.stored(lock, beside, cluster, own, |session| self.describe(session))
     }
 
-    /// The session that holds a lock and was not asked for yet.
+    /// Returns the session that holds a lock, if it is not this cluster's and Consul was not asked about it yet.
     pub(super) fn stranger(&self, entries: &[Entry], name: &str, own: &[String]) -> Option<String> {
         let session = find(entries, name)?.session.as_ref().filter(|session| !own.contains(session))?;
         (!self.rivals().contains_key(session)).then(|| session.clone())
@@ -103,7 +104,7 @@ impl ConsulStore {
         self.rivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks who these sessions of others are.
+    /// Asks Consul about sessions of others.
     pub(super) async fn learn(&self, sessions: BTreeSet<String>) {
         futures::stream::iter(sessions).for_each_concurrent(ASKED_AT_ONCE, |id| self.learn_one(id)).await;
     }
@@ -114,7 +115,7 @@ impl ConsulStore {
         if rivals.len() >= REMEMBERED {
             rivals.clear();
         }
-        // One that can't be read is not asked for again and again.
+        // A session that can't be read is not asked for again.
         let told = match read {
             Ok(Some(session)) => {
                 let name =
@@ -129,7 +130,7 @@ impl ConsulStore {
     pub(super) async fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {
         match self.parameters.layout {
             Layout::Record => Ok(self.parameters.client.read_key(name).await?.into_iter().collect()),
-            // In one answer: two would be of two moments.
+            // Both keys must come in one answer, so that they are of one moment.
             Layout::LeaderName => Ok(self.parameters.client.list(name).await?.1),
         }
     }
@@ -138,7 +139,7 @@ impl ConsulStore {
         match self.parameters.client.transact(operations).await {
             Transaction::Applied(applied) => Ok(match applied.entry(name) {
                 Some(entry) => RecordOutcome::Written(Version(entry.modify_index)),
-                None => RecordOutcome::Failed(Failure::Unknown("Consul's answer does not tell the key's index".into())),
+                None => RecordOutcome::Failed(Failure::Unknown("Consul's answer lacks the key's index".into())),
             }),
             Transaction::RolledBack(errors) => Err(errors),
             Transaction::Failed(error) => Ok(RecordOutcome::Failed(failure(error))),
@@ -157,7 +158,7 @@ impl ConsulStore {
         let (namespace, name) = (owner.namespace.clone(), owner.name.clone());
         let content = Content { cluster: cluster.clone(), namespace, name, record: record.clone() };
         let json = serde_json::to_vec(&content)
-            .map_err(|error| Failure::Refused(format!("the record is no JSON: {error}")))?;
+            .map_err(|error| Failure::Refused(format!("the record can't be written as JSON: {error}")))?;
         let name = key.name.clone();
         let lock = TxnOp::KvLock {
             key: name.clone(),
@@ -171,7 +172,7 @@ impl ConsulStore {
             Some(Version(index)) => TxnOp::KvCheckIndex { key: name.clone(), index },
         }];
         let others = match expected {
-            // Held by another session of this cluster's own, it moves without a gap.
+            // If another session of this cluster holds the lock, the lock moves to this one without a gap.
             Some(_) => self.held_by(&name).await?.filter(|held| *held != session && self.own().contains(held)),
             None => None,
         };
@@ -194,7 +195,7 @@ impl ConsulStore {
         })
     }
 
-    /// Only with several sessions a key may be held by another one of this cluster's own.
+    /// Returns the session of this cluster that holds a key. Only with several sessions can it be another one than the key's own.
     async fn held_by(&self, name: &str) -> Result<Option<String>, Failure> {
         if self.own().len() < 2 {
             return Ok(None);
@@ -211,7 +212,7 @@ impl ConsulStore {
         let name = key.name.clone();
         let operations = [
             TxnOp::KvCheckIndex { key: name.clone(), index: version.0 },
-            // An unlock overwrites value and flags.
+            // An unlock overwrites the value and the flags.
             TxnOp::KvUnlock { key: name.clone(), value: lock.value.clone(), flags: LOCK_FLAGS, session },
         ];
         Ok(self.transact(&name, &operations).await.unwrap_or_else(|errors| outcome_of(&errors)))
@@ -241,7 +242,7 @@ impl ConsulStore {
     }
 }
 
-/// Why a write was rolled back.
+/// Returns why a write was rolled back.
 fn outcome_of(errors: &[OpError]) -> RecordOutcome {
     let any = |of: fn(&OpError) -> bool| errors.iter().any(of);
     if any(OpError::is_index) || any(OpError::is_held) || any(OpError::is_not_held) {

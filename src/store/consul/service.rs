@@ -1,7 +1,7 @@
-//! The leader as a service of Consul's catalog: for programs that find each other there, or by DNS.
+//! The leader as a service in Consul's catalog, for programs that find each other there or by DNS.
 //!
-//! All clusters write it to one node, so that the next leader's takes the place of the last one's, also of a cluster that is gone;
-//! and in one transaction with a look at the lock, so that a cluster that is late changes nothing.
+//! All clusters write it to one node, so that the next leader's service replaces the last one's, even if that one's cluster is
+//! gone. They write it in a transaction that checks the lock, so that a cluster that is late changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use super::failure::{failure, refused};
 use super::locks::ConsulStore;
 use crate::store::Registration;
 
-/// The node that the services of leaders are on. It has no checks, so they count as healthy.
+/// The node of the leaders' services. It has no health checks, so the services count as healthy.
 const NODE: &str = "lictor-leaders";
-/// What a leader's service is found by: `leader.NAME.service.consul`.
+/// The tag of a leader's service: `leader.NAME.service.consul`.
 const TAG: &str = "leader";
 
 impl ConsulStore {

@@ -1,8 +1,8 @@
-//! Keeps the sessions that an operator's locks in Consul hang on. When one is looked up, made and renewed, [`SessionLife`]
-//! decides; here it is done.
+//! Keeps the sessions that hold an operator's locks in Consul. [`SessionLife`] decides when to look up, create and renew one;
+//! this file does it.
 //!
-//! Sessions are found again by their names, so that the next process, or another replica, goes on with the same ones: a new
-//! session would mean that every lock has to change hands.
+//! Sessions are found by their names, so that the next process, or another replica, continues with the same ones. With a new
+//! session, every lock would have to change hands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,57 +22,58 @@ use crate::process::nap;
 /// Which sessions to keep.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
-    /// They are named `PREFIX/0`, `PREFIX/1`, … Nobody else may use these names on the same node.
+    /// The prefix of their names `PREFIX/0`, `PREFIX/1`, … Nobody else may use these names on the same node.
     pub prefix: String,
     /// What they depend on besides their renewals.
     pub home: Home,
-    /// How many.
+    /// The number of sessions.
     pub count: usize,
-    /// At least 10 s, at most 24 h.
+    /// The time to live: at least 10 s, at most 24 h.
     pub ttl: Duration,
-    /// How long the locks of a session that ended without being released can't be taken; at most 60 s.
+    /// How long nobody can take the locks of a session that ended without releasing them. At most 60 s.
     pub lock_delay: Duration,
 }
 
 /// What sessions depend on besides their renewals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// A node of their own in the catalog, without checks, registered when it is missing: nothing but their TTL ends them.
+    /// A node of their own in the catalog, without checks, which is registered when it is missing. Only their TTL ends the
+    /// sessions.
     Node {
-        /// Its name.
+        /// The node's name.
         name: String,
-        /// Consul wants one, though nothing is there. `127.0.0.1` is what consul-k8s gives its own such node, `k8s-sync`; a
-        /// name or address that could be reached would lead whoever resolves the node to somebody else.
+        /// The node's address. Consul requires one, though nothing is there. `127.0.0.1` is what consul-k8s gives its own such
+        /// node, `k8s-sync`; a name or address that can be reached would lead whoever resolves the node to another machine.
         address: String,
-        /// Its labels.
+        /// The node's metadata.
         meta: BTreeMap<String, String>,
     },
-    /// The node of the agent that answers, with its `serfHealth` check: they end soon after that node dies. Only for an agent
-    /// that is always the same one, beside this process.
+    /// The node of the agent that answers, with its `serfHealth` check. The sessions end soon after that node dies. Only for an
+    /// agent that is always the same one, on the machine of this process.
     Agent,
 }
 
-/// What this process is to do about the sessions.
+/// What this process does about the sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Nothing: another replica keeps them.
+    /// Nothing, because another replica keeps them.
     Standby,
-    /// Keep them.
+    /// Keeps them.
     Acting,
-    /// Destroy them, and end. Only for a process that acts. One that ends without it leaves them to the next.
+    /// Destroys them, and ends. Only for a process that acts. A process that ends without this leaves them to the next one.
     Leave,
 }
 
-/// How the sessions are.
+/// The state of the sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sessions {
-    /// Their IDs, by their numbers; none: there is none at present.
+    /// Their IDs, by their numbers. `None` means that there is none at present.
     pub ids: Vec<Option<String>>,
-    /// How long one may rely on each.
+    /// Until when the locks of each session are valid.
     pub tenures: Vec<Tenure>,
-    /// How long one may rely on all of them.
+    /// Until when the locks of all sessions are valid.
     pub tenure: Tenure,
-    /// What goes wrong at present.
+    /// The present problem.
     pub failure: Option<Failure>,
 }
 
@@ -82,7 +83,7 @@ pub struct SessionKeeper {
     settings: SessionSettings,
     clock: fn() -> Instant,
     each: Vec<Kept>,
-    /// Whether it keeps them now, and so knows what there is.
+    /// Whether it keeps them now, and so knows what exists.
     acts: bool,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     suspicion: Arc<Notify>,
@@ -91,29 +92,30 @@ pub struct SessionKeeper {
 
 struct Kept {
     life: SessionLife,
-    /// A request is under way for it.
+    /// Whether a request for it is under way.
     busy: bool,
     failure: Option<Failure>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 enum Done {
-    /// For those which waited for it when it was sent. An answer is too old for one that began to wait later.
+    /// A look-up, with the sessions that waited for it when it was sent. The answer is too old for a session that began to wait
+    /// later.
     LookedUp(Vec<usize>, Result<Vec<Session>, Error>),
     Created(usize, Instant, Result<Made, NotMade>),
     Renewed(usize, String, Instant, Renewal),
     Destroyed(Session, Result<(), Error>),
 }
 
-/// A session that was made, and all that goes by its name since.
+/// A session that was created, and all sessions of its name that were found afterwards.
 struct Made {
     id: String,
     found: Vec<Session>,
 }
 
-/// Why none was made.
+/// Why no session was created.
 struct NotMade {
-    /// Whether that is sure.
+    /// Whether it is certain that none was created.
     known: bool,
     failure: Failure,
 }
@@ -125,7 +127,7 @@ impl NotMade {
 }
 
 impl SessionKeeper {
-    /// A keeper, and where to follow the sessions.
+    /// Creates a keeper, and the receiver that follows the sessions.
     pub fn new(client: Client, settings: SessionSettings, clock: fn() -> Instant) -> (Self, watch::Receiver<Sessions>) {
         let parameters = SessionParameters { ttl: settings.ttl };
         let each: Vec<_> = (0..settings.count)
@@ -148,12 +150,13 @@ impl SessionKeeper {
         )
     }
 
-    /// To be notified when a session seems to be gone: they are asked for at once, not only when they are due.
+    /// Returns what to notify when a session seems to be gone. The keeper then looks the sessions up at once, not only when that
+    /// is due.
     pub fn suspicion(&self) -> Arc<Notify> {
         self.suspicion.clone()
     }
 
-    /// Keeps them as long as `role` says so, or its sender lives.
+    /// Keeps the sessions until its role says otherwise or the role's sender is gone.
     pub async fn run(mut self, mut role: watch::Receiver<Role>) {
         loop {
             let now = *role.borrow_and_update();
@@ -174,7 +177,7 @@ impl SessionKeeper {
         }
     }
 
-    /// Keeps them. Safe to stop at any time.
+    /// Keeps the sessions. This can be cancelled at any time.
     async fn act(&mut self) {
         self.acts = true;
         loop {
@@ -189,14 +192,14 @@ impl SessionKeeper {
         }
     }
 
-    /// Sends what is due, and says when to look again at the latest.
+    /// Sends the requests that are due. Returns when to call it again at the latest.
     fn send(&mut self) -> Instant {
         let now = (self.clock)();
         let mut again = now + Duration::from_secs(60);
         let mut lookers = vec![];
         for index in 0..self.each.len() {
             let kept = &mut self.each[index];
-            // What may have lapsed is told in time.
+            // Wakes up in time to publish that a validity has ended.
             if let Tenure::Until(deadline) = kept.life.tenure(now) {
                 again = again.min(deadline);
             }
@@ -231,7 +234,7 @@ impl SessionKeeper {
 
     fn renew(&self, index: usize, id: String, now: Instant) {
         let client = self.client.clone();
-        // So that there is time for another attempt.
+        // This limit leaves time for another attempt.
         let limit = SessionParameters { ttl: self.settings.ttl }.margin();
         self.under_way.push(Box::pin(async move {
             let renewal = timeout(limit, client.renew(&id)).await.unwrap_or_else(|_| {
@@ -241,7 +244,7 @@ impl SessionKeeper {
         }));
     }
 
-    /// Those that nobody uses. What is not destroyed ends by its TTL.
+    /// Destroys sessions that nobody uses. The TTL ends those that can't be destroyed.
     fn destroy(&self, sessions: Vec<Session>) {
         for session in sessions {
             let client = self.client.clone();
@@ -266,7 +269,7 @@ impl SessionKeeper {
                 tracing::info!(session = id, name, "destroyed a session in Consul that nobody uses");
             }
             Done::Destroyed(Session { id, name, .. }, Err(error)) => {
-                tracing::warn!(session = id, name, %error, "a session in Consul that nobody uses is left to its TTL");
+                tracing::warn!(session = id, name, %error, "could not destroy a session in Consul that nobody uses: it ends by its TTL");
             }
         }
     }
@@ -283,7 +286,7 @@ impl SessionKeeper {
             }
         };
         if kept.life.id().is_some() {
-            // Only to see whether anything is answered.
+            // This only checks whether Consul answers anything.
             kept.life.looked_up(vec![], now);
             return;
         }
@@ -305,10 +308,14 @@ impl SessionKeeper {
                 let unused = choose(found, |found| kept.life.created_among(&id, found, sent, now));
                 let name = self.settings.name(index);
                 if kept.life.id() == Some(&id) {
-                    tracing::info!(session = id, name, "made a session in Consul");
+                    tracing::info!(session = id, name, "created a session in Consul");
                 } else {
                     let other = kept.life.id();
-                    tracing::info!(session = other, name, "another replica made the session in Consul: that is used");
+                    tracing::info!(
+                        session = other,
+                        name,
+                        "another replica created the session in Consul, and this one uses it"
+                    );
                 }
                 self.destroy(unused);
             }
@@ -349,7 +356,8 @@ impl SessionKeeper {
         }
     }
 
-    /// Another replica keeps them. What is under way is forgotten; whatever it makes is found by its name.
+    /// Stops keeping the sessions, because another replica keeps them. It drops the requests under way; what they create is found
+    /// by its name.
     fn put_down(&mut self) {
         self.acts = false;
         self.under_way.clear();
@@ -365,7 +373,7 @@ impl SessionKeeper {
         if !self.acts {
             return;
         }
-        // One that is being made is awaited, not left behind.
+        // A session that is being created must not stay behind, so this waits for it.
         let limit = self.client.timeout() * 3;
         let _ = timeout(limit, async {
             while let Some(done) = self.under_way.next().await {
@@ -383,7 +391,7 @@ impl SessionKeeper {
         self.put_down();
         let destroyed = futures::future::join_all(ids.iter().map(|id| self.client.destroy(id))).await;
         for (session, error) in ids.iter().zip(destroyed).filter_map(|(id, result)| Some((id, result.err()?))) {
-            tracing::warn!(session, %error, "a session in Consul is left to its TTL");
+            tracing::warn!(session, %error, "could not destroy a session in Consul: it ends by its TTL");
         }
     }
 
@@ -413,7 +421,7 @@ fn view(each: &[Kept], now: Instant) -> Sessions {
     }
 }
 
-/// Hands those that locks may hang on to `adopt`, which returns the ones that nobody uses; with them come those that nobody may.
+/// Passes the usable sessions to `adopt`, which returns those that nobody uses. Returns these, and the unusable ones.
 fn choose(sessions: Vec<Session>, adopt: impl FnOnce(Vec<FoundSession>) -> Vec<FoundSession>) -> Vec<Session> {
     let (usable, mut unused): (Vec<_>, Vec<_>) = sessions.into_iter().partition(is_usable);
     let found = usable.iter().map(|session| FoundSession {
@@ -426,8 +434,8 @@ fn choose(sessions: Vec<Session>, adopt: impl FnOnce(Vec<FoundSession>) -> Vec<F
     unused
 }
 
-/// Whether locks may hang on it: one without a TTL would keep them for ever, and one that deletes its keys would take the terms
-/// along.
+/// Returns whether locks may use the session. One without a TTL would keep them for ever, and one that deletes its keys would
+/// delete the terms too.
 fn is_usable(session: &Session) -> bool {
     !session.ttl.is_zero() && session.behavior == "release"
 }
@@ -438,7 +446,7 @@ async fn look_up(client: &Client, home: &Home) -> Result<Vec<Session>, Error> {
         Home::Agent => {
             let node = client.agent_self().await?.node.ok_or_else(|| {
                 Error::Forbidden(
-                    "not allowed to read the name of Consul's agent, whose node the sessions are to hang on; give the token \
+                    "not allowed to read the name of Consul's agent, whose node the sessions are to belong to; give the token \
                      a policy with agent_prefix \"\" { policy = \"read\" }"
                         .into(),
                 )
@@ -448,8 +456,8 @@ async fn look_up(client: &Client, home: &Home) -> Result<Vec<Session>, Error> {
     }
 }
 
-/// Makes a session, and reads it back: Consul drops without a word what it does not understand. With the moment at which it was
-/// asked for.
+/// Creates a session and reads it back, because Consul silently drops what it does not understand. Also returns the moment at
+/// which the request was sent.
 async fn create(
     client: &Client,
     settings: &SessionSettings,
@@ -466,7 +474,7 @@ async fn create(
     let mut created = client.create_session(&new).await;
     if let (Err(Error::NoNode(_)), Home::Node { name, address, meta }) = (&created, home) {
         if let Err(error) = client.register_node(name, address, meta).await {
-            // Whether the node is there or not, the session is not.
+            // Whether or not the node exists, the session does not.
             return (sent, Err(NotMade { known: true, failure: failure(error) }));
         }
         sent = clock();
@@ -484,12 +492,12 @@ async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, 
         Bound::Node(node) => client.sessions_of_node(node).await,
         Bound::Agent => client.session(id).await.map(|session| session.into_iter().collect()),
     };
-    // It is found by its name later.
+    // The session is found by its name later.
     let read = read.map_err(|error| NotMade { known: false, failure: failure(error) })?;
     let named = |session: &Session| session.name == new.name || session.id == id;
     let found: Vec<_> = read.into_iter().filter(named).collect();
     let defect = match found.iter().find(|session| session.id == id) {
-        // Another replica has made one before, and destroyed this one.
+        // Another replica created a session before, and destroyed this one.
         None if found.iter().any(is_usable) => None,
         None => Some("it can't be seen; may the token read it, and is the node still there?".to_owned()),
         Some(session) => defect(session, new),
@@ -497,12 +505,12 @@ async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, 
     if defect.is_none() {
         return Ok(Made { id: id.into(), found });
     }
-    let text = format!("Consul made the session {} otherwise than asked: {}", new.name, defect.unwrap_or_default());
+    let text = format!("Consul created the session {} with a difference: {}", new.name, defect.unwrap_or_default());
     let destroyed = client.destroy(id).await;
     Err(NotMade { known: destroyed.is_ok(), failure: Failure::Refused(text) })
 }
 
-/// What is not as it was asked for.
+/// Returns how a session differs from the request, if it does.
 fn defect(session: &Session, new: &NewSession) -> Option<String> {
     let NewSession { name, bound, ttl, lock_delay } = new;
     let checks = &session.node_checks;

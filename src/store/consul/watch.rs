@@ -1,7 +1,7 @@
-//! The watch: one blocking query for all keys of a store, and what the sessions say.
+//! The watch: one blocking query for all keys of a store, and the state of the sessions.
 //!
-//! An answer brings everything below the prefix, so it is compared with the one before. Nothing is told before it is known which
-//! sessions are this cluster's own: its locks would be taken for somebody else's.
+//! An answer has everything below the prefix, so it is compared with the one before. The watch reports nothing before it knows
+//! which sessions are this cluster's own, because their locks would be taken for another cluster's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -22,11 +22,11 @@ use crate::store::StoreEvent;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
-/// Answers are not asked for faster than this: each brings all locks along.
+/// The shortest time between two queries, because each answer has all locks.
 const PACE: Duration = Duration::from_millis(50);
-/// So many after a quiet time come at once, for a handover between clusters is some changes in a row.
+/// The number of queries without a pause after a quiet time, because a handover between clusters is several changes in a row.
 const BURST: u32 = 8;
-/// How long nothing must have changed for that.
+/// How long nothing must have changed for a quiet time.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Follows the store for as long as somebody listens.
@@ -42,16 +42,16 @@ struct Watch {
     store: ConsulStore,
     told: mpsc::UnboundedSender<StoreEvent>,
     sessions: tokio::sync::watch::Receiver<Sessions>,
-    /// How the sessions are now is still to be looked at.
+    /// Whether the state of the sessions has to be read.
     unheard: bool,
-    /// Of the last answer.
+    /// The index of the last answer.
     index: u64,
     entries: Vec<Entry>,
     listed: bool,
-    /// Whether the last request failed. The next one waits for nothing, and all that it brings is told: that the watch works
-    /// again, though nothing has changed.
+    /// Whether the last request failed. The next one then does not wait for a change, and reports everything, so that the
+    /// receiver learns that the watch works again.
     broken: bool,
-    /// The sessions under which the locks were told.
+    /// The sessions that were this cluster's own when the locks were reported.
     own: Option<Vec<String>>,
 }
 
@@ -106,7 +106,7 @@ impl Watch {
 
     async fn take(&mut self, index: u64, entries: Vec<Entry>) {
         let rewound = self.listed && self.is_rewound(index, &entries);
-        // After a step back all is asked for again, and an index of 0 would never wait.
+        // After a step back, everything is read again. An index of 0 would never wait.
         self.index = if rewound { 0 } else { index.max(1) };
         let before = std::mem::replace(&mut self.entries, entries);
         let (broken, listed) = (std::mem::take(&mut self.broken), std::mem::replace(&mut self.listed, true));
@@ -117,12 +117,13 @@ impl Watch {
         }
     }
 
-    /// Whether the store was put back to an earlier state. That the index falls does not prove it: it also falls when Consul forgets
-    /// what was deleted, a quarter of an hour later. And a later change may have brought it back to where it was.
+    /// Returns whether the store was put back to an earlier state. A lower index does not prove that: the index also falls when
+    /// Consul forgets what was deleted, a quarter of an hour later. An equal one does not disprove it, because a later change may
+    /// have raised it again.
     fn is_rewound(&self, index: u64, entries: &[Entry]) -> bool {
         let earlier = |entry: &Entry| match find(&self.entries, &entry.key) {
             Some(before) => entry.modify_index < before.modify_index,
-            // It was not there, and so must be of later.
+            // A key that did not exist must be newer than the last answer.
             None => entry.modify_index <= self.index,
         };
         let missing = |before: &Entry| find(entries, &before.key).is_none();
@@ -164,11 +165,11 @@ impl Watch {
             if before.is_some_and(|session| {
                 own.contains(&session) && find(&self.entries, name).is_none_or(|entry| entry.session.is_none())
             }) {
-                // Let go of, or its session is gone.
+                // The lock was released, or its session is gone.
                 self.store.parameters.suspicion.notify_one();
             }
         }
-        // What has to be asked for holds up nothing else.
+        // Asking about unknown holders must not delay what is known.
         let (strange, known): (Vec<_>, Vec<_>) =
             changed.into_iter().partition(|name| self.store.stranger(&self.entries, name, own).is_some());
         let tell = |this: &Self, names: &[String]| {
@@ -185,7 +186,7 @@ impl Watch {
         tell(self, &strange);
     }
 
-    /// Asks who holds these locks. That may take its time: renewals are told meanwhile, and that there are none.
+    /// Asks who holds these locks. That may take long, so the watch meanwhile reports renewals, and that there are none.
     async fn learn(&mut self, names: &[String], own: &[String]) {
         let strangers = names.iter().filter_map(|name| self.store.stranger(&self.entries, name, own));
         let (store, strangers): (_, BTreeSet<String>) = (self.store.clone(), strangers.collect());
@@ -196,12 +197,12 @@ impl Watch {
                 () = &mut learning => return,
                 changed = self.sessions.changed() => {
                     if changed.is_err() {
-                        // The keeper is gone, and so is whoever listens here.
+                        // The keeper is gone, and so is the listener.
                         return learning.await;
                     }
                     let Sessions { tenure, ids, .. } = self.sessions.borrow_and_update().clone();
                     self.unheard |= !self.is_own(&ids) || tenure == Tenure::Unknown;
-                    // By another session, the locks are told anew before its tenure is.
+                    // With another session, the locks have to be reported before their validity.
                     if self.is_own(&ids) || !matches!(tenure, Tenure::Until(_) | Tenure::Unlimited) {
                         self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), tenure));
                     }
@@ -210,12 +211,12 @@ impl Watch {
         }
     }
 
-    /// Whether the locks were told under these sessions.
+    /// Returns whether the locks were reported with these sessions as this cluster's own.
     fn is_own(&self, ids: &[Option<String>]) -> bool {
         self.own.as_ref().is_some_and(|own| own.iter().eq(ids.iter().flatten()))
     }
 
-    /// The names of all locks.
+    /// Returns the names of all locks.
     fn names(&self) -> Vec<String> {
         let layout = self.store.parameters.layout;
         let locks = self.entries.iter().filter(|entry| layout.lock_of(&entry.key) == entry.key);
@@ -226,7 +227,7 @@ impl Watch {
         find(&self.entries, name).map(|entry| Version(entry.modify_index))
     }
 
-    /// Tells how long what is held lasts, and all locks first where they look different since.
+    /// Reports until when the locks are valid. If the sessions changed, it reports all locks first.
     async fn take_sessions(&mut self) {
         while std::mem::take(&mut self.unheard) {
             let now = self.sessions.borrow_and_update().clone();
@@ -238,10 +239,11 @@ impl Watch {
         let tenure = sessions.tenure;
         let own: Vec<String> = sessions.ids.iter().flatten().cloned().collect();
         if tenure == Tenure::Unknown {
-            // Not looked up yet, or another replica keeps them: what it locks would be taken for somebody else's.
+            // The sessions are not looked up yet, or another replica keeps them: their locks would be taken for another
+            // cluster's.
             self.own = None;
         } else if self.own.as_ref() != Some(&own) {
-            // What is held by a session that was not known as this cluster's own, looks different from now on.
+            // A lock looks different if its session was not known as this cluster's own before.
             let is_new = |id: &String| self.own.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
             let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));
             let first = self.own.is_none();
@@ -250,7 +252,7 @@ impl Watch {
                 self.tell_all(held).await;
             }
         }
-        // What was heard meanwhile is newer. Another session's locks have to be told before its tenure is.
+        // What was received meanwhile is newer. The locks of another session have to be reported before their validity.
         let now = self.sessions.borrow().clone();
         if now.ids == sessions.ids {
             self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), now.tenure));
@@ -274,7 +276,7 @@ mod tests {
     use lictor_consul::{Broken, Client, Received, Sent, Settings, Transport};
     use lictor_core::{Instant, StoreId};
 
-    /// A Consul with one lock, which is held by a session of somebody else. What that is is told as often as the test allows it.
+    /// A Consul with one lock that another cluster's session holds. It answers about that session as often as the test allows.
     struct Consul(Arc<Semaphore>);
 
     impl Transport for Consul {
@@ -326,7 +328,7 @@ mod tests {
         let mut events = std::pin::pin!(watch(ConsulStore::new(of(&may_tell), receiver)));
         let tenure = |tenure| Some(StoreEvent::Tenure(StoreId("consul/a".into()), tenure));
         assert_eq!(events.next().await, tenure(Tenure::Unknown));
-        // The keys are listed meanwhile. Then the session is found, and who holds the lock is asked for.
+        // The keys are listed meanwhile. Then this cluster's session is found, and the watch asks who holds the lock.
         let hangs = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
         assert!(hangs.is_err(), "{hangs:?}");
         sessions.send(kept(10)).unwrap();

@@ -47,21 +47,22 @@ async fn it_elects_with_its_own_rights_and_no_others() {
     operator.sees_leader(&lab.namespace, "web", &leader).await;
 
     assert_documented(cluster, "The operator", "lictor", "lictor:lictor");
-    // Its pods have this one.
+    // The operator's pods have this account.
     assert_documented(cluster, "A pod of a group", &lab.namespace, &format!("{}:default", lab.namespace));
     the_operators_token_can_do_no_more(&account, &lab, &leader);
     a_tenant_stays_in_its_place(cluster, &lab, &leader).await;
     a_label_that_is_no_role_is_refused_with_the_value_to_extend(&lab).await;
     the_policies_let_the_others_work(cluster, &lab);
     an_upgrade_changes_no_leader(&release, &account, &mut operator, &lab, &leader).await;
-    the_hook_of_an_upgrade_renews_the_definitions(&release, cluster).await;
+    the_hook_of_an_upgrade_renews_the_crds(&release, cluster).await;
     the_test_says_what_is_not_well(&release, &account, cluster).await;
     assert!(operator.stop().await.success());
     an_uninstall_leaves_nothing_behind(&release, &account, &lab).await;
-    the_definitions_go_when_asked_for(&release, cluster, &lab).await;
+    the_crds_go_when_asked_for(&release, cluster, &lab).await;
 }
 
-/// Without the rights on workloads that is told, with them they follow; and the leader is the same all the time.
+/// Checks that an upgrade reports missing rights on workloads, and that the workloads follow once the rights are granted. The
+/// leader stays the same.
 async fn an_upgrade_changes_no_leader(
     release: &Release,
     account: &Account,
@@ -98,18 +99,18 @@ async fn an_upgrade_changes_no_leader(
         account.refused(&[&["-n", lab.namespace.as_str()], arguments].concat(), None, says);
     };
     refused(&["patch", "deployment", "importer", "-p", image], "not its spec.template");
-    refused(&["annotate", "deployment", "importer", "example.com/a=b"], "no annotations of deployments but its own");
-    refused(&["create", "job", "evil", "--image=example/evil"], "may make no Jobs but those of elections");
+    refused(&["annotate", "deployment", "importer", "example.com/a=b"], "only its own annotations of deployments");
+    refused(&["create", "job", "evil", "--image=example/evil"], "may create only Jobs of elections");
     refused(&["patch", "job", &job, "-p", r#"{"spec":{"parallelism":9}}"#], "not its spec.parallelism");
 }
 
-async fn the_hook_of_an_upgrade_renews_the_definitions(release: &Release, cluster: &'static Cluster) {
+async fn the_hook_of_an_upgrade_renews_the_crds(release: &Release, cluster: &'static Cluster) {
     let arguments = release.hook("pre-upgrade");
     assert_documented(cluster, "The Job of helm upgrade", "lictor", "lictor:lictor-upgrade");
     let account = Account::of(cluster, "lictor", "lictor-upgrade");
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version-"]);
     let told = account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("leaderelections.lictor.dev is that of lictor"), "{told}");
+    assert!(told.contains("leaderelections.lictor.dev is of lictor"), "{told}");
     account.refused(&["delete", "crd", "leaderelections.lictor.dev"], None, "cannot delete resource");
     account.refused(&["get", "secrets", "-A"], None, "cannot list resource \"secrets\"");
     release.unhook("pre-upgrade");
@@ -119,7 +120,7 @@ async fn the_test_says_what_is_not_well(release: &Release, account: &Account, cl
     let arguments = release.hook("test");
     let told = account.lictor(&arguments).await.expect_err("Consul is not there");
     assert!(told.contains("wrong  the class consul is not ready: NoAnswer"), "{told}");
-    for well in ["well   2 definitions are", "rights are there", "well   an operator acts"] {
+    for well in ["ok     2 CRDs are", "rights are granted", "ok     an operator acts"] {
         assert!(told.contains(well), "{told}");
     }
     cluster.kubectl(&["delete", "lec", "consul", "reserved"]);
@@ -136,7 +137,7 @@ async fn an_uninstall_leaves_nothing_behind(release: &Release, account: &Account
         "lictor:lictor",
     );
     let told = account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("the operator is stopped") && told.contains("are taken off"), "{told}");
+    assert!(told.contains("the operator is stopped") && told.contains("are removed"), "{told}");
     let election = lab.election("web").await;
     assert!(election.finalizers().is_empty(), "{:?}", election.finalizers());
     for pod in lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed") {
@@ -160,21 +161,21 @@ async fn an_uninstall_leaves_nothing_behind(release: &Release, account: &Account
     cluster.kubectl(&["-n", &lab.namespace, "get", "le", "web"]);
 }
 
-async fn the_definitions_go_when_asked_for(release: &Release, cluster: &'static Cluster, lab: &Lab) {
-    release.helm(&["install"], "uninstall: {deleteDefinitions: true}").expect("it can be installed again");
+async fn the_crds_go_when_asked_for(release: &Release, cluster: &'static Cluster, lab: &Lab) {
+    release.helm(&["install"], "uninstall: {deleteCRDs: true}").expect("it can be installed again");
     let account = release.account();
     let mut operator = release.operator(&account);
     lab.wait_any_leader().await;
     assert!(operator.stop().await.success());
     let arguments = release.hook("pre-delete");
-    let title = "The same, with uninstall.deleteDefinitions";
+    let title = "The same, with uninstall.deleteCRDs";
     assert_documented(cluster, title, "lictor", "lictor:lictor");
     let told = account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("the classes and the definitions are deleted"), "{told}");
+    assert!(told.contains("the classes and the CRDs are deleted"), "{told}");
     assert_eq!(cluster.kubectl(&["get", "crd", "-oname"]).matches("lictor.dev").count(), 0);
 }
 
-/// By the real API server, with all kinds that it has.
+/// Applies them to the real API server, with all its kinds.
 fn every_snapshot_is_accepted(cluster: &Cluster) {
     cluster.kubectl(&["-n", "lictor", "create", "serviceaccount", "elector"]);
     for namespace in ["shop", "bank", "consul"] {
@@ -200,7 +201,7 @@ fn another_release_with_the_same_controller_is_refused(cluster: &'static Cluster
     assert!(!made.contains("kind: ElectionClass"), "the class lease is the first one's: {made}");
 }
 
-/// Each of these is refused; what refuses it is in the words.
+/// Checks that each of these is refused by what its words name.
 fn the_operators_token_can_do_no_more(account: &Account, lab: &Lab, pod: &str) {
     let ns = ["-n", lab.namespace.as_str()];
     let refused = |arguments: &[&str], says: &str| account.refused(&[&ns, arguments].concat(), None, says);
@@ -216,7 +217,7 @@ fn the_operators_token_can_do_no_more(account: &Account, lab: &Lab, pod: &str) {
     );
     refused(
         &["patch", "pod", pod, "--type=merge", "-p", r#"{"metadata":{"managedFields":[{}]}}"#],
-        "may not take others out of managedFields",
+        "may not remove others from the managedFields",
     );
     let debugger = r#"{"spec":{"ephemeralContainers":[{"name":"evil","image":"example/evil"}]}}"#;
     for subresource in ["ephemeralcontainers", "status", "resize"] {
@@ -253,11 +254,11 @@ fn the_operators_token_can_do_no_more(account: &Account, lab: &Lab, pod: &str) {
     account.refused(
         &["-n", "kube-system", "create", "-f", "-"],
         Some(&lease),
-        "may write no Lease but those of elections",
+        "may write only the Leases of elections",
     );
     refused(
         &["patch", "lease", "web", "--type=merge", "-p", r#"{"metadata":{"ownerReferences":[]}}"#],
-        "may write no Lease but those",
+        "may write only the Leases of",
     );
 }
 
@@ -286,7 +287,7 @@ async fn a_tenant_stays_in_its_place(cluster: &'static Cluster, lab: &Lab, leade
     );
     pod(
         &["run", "forged", "--image=example/web", "--labels=app=web", "--annotations=lictor.dev/term=9999"],
-        "only lictor may write the annotation lictor.dev/term on a pod: leave it as it is, that is, out of a new one",
+        "only lictor may write the annotation lictor.dev/term on a pod: leave it as it is, and leave it out of a new pod",
     );
     cluster.kubectl(&["create", "clusterrole", "statuses", "--verb=get,patch", "--resource=pods/status"]);
     cluster.kubectl(&["-n", namespace, "create", "rolebinding", "statuses", "--clusterrole=statuses", &account]);
@@ -295,7 +296,7 @@ async fn a_tenant_stays_in_its_place(cluster: &'static Cluster, lab: &Lab, leade
     tenant.allowed(&["-n", namespace, "annotate", "pod", leader, "lictor.dev/priority=1"], None);
     tenant.allowed(&["-n", namespace, "label", "pod", leader, "team=shop"], None);
 
-    // Its own elections it may make, but not with the key of another namespace, nor with the class of another.
+    // It may create its own elections, but not with the key of another namespace, nor with another's class.
     let cases = [
         (
             "consul",
@@ -319,7 +320,7 @@ async fn a_tenant_stays_in_its_place(cluster: &'static Cluster, lab: &Lab, leade
     tenant.refused(&["-n", "bank", "get", "le"], None, "cannot list resource \"leaderelections\"");
 }
 
-/// An election writes whatever label its author names, by the operator's hand: the policy is what stops it.
+/// lictor writes any label that an election's author names, so a policy has to stop it.
 async fn a_label_that_is_no_role_is_refused_with_the_value_to_extend(lab: &Lab) {
     lab.apply_election(
         "deputy",
@@ -335,7 +336,7 @@ async fn a_label_that_is_no_role_is_refused_with_the_value_to_extend(lab: &Lab) 
     lab.kill_pod("deputy").await;
 }
 
-/// ReplicaSets, Jobs with their finalizers, evictions and the garbage collector do what they do.
+/// Checks that ReplicaSets, Jobs with their finalizers, evictions and the garbage collector still work.
 fn the_policies_let_the_others_work(cluster: &'static Cluster, lab: &Lab) {
     let own = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": {"template": {
         "metadata": {"labels": {"app": "batch"}},

@@ -1,4 +1,4 @@
-//! An installation by somebody who has no right on the cluster, in a namespace of their own.
+//! An installation by a user without rights on the cluster, in their own namespace.
 
 use lictor_testing::kubernetes::{Lab, eventually};
 use serde_json::json;
@@ -12,8 +12,8 @@ use crate::rights::assert_documented;
 #[ignore = "slow: waits for a control plane of its own, and Helm"]
 async fn whoever_administers_a_namespace_can_install_it_there() {
     let cluster = cluster("chart-ns");
-    // What the cluster's administrator does once: docs/install.md.
-    cluster.install_definitions();
+    // The cluster's administrator does this once: docs/install.md.
+    cluster.install_crds();
     let lab = Lab::of(cluster, "shop").await;
     let namespace: &'static str = lab.namespace.clone().leak();
     let role = documented("kind: ClusterRole\nmetadata: {name: lictor-namespace}");
@@ -41,11 +41,11 @@ async fn whoever_administers_a_namespace_can_install_it_there() {
     account.refused(&["get", "pods", "-A"], None, "cannot list resource \"pods\"");
     account.refused(&["-n", "default", "get", "leases"], None, "cannot list resource \"leases\"");
 
-    // The same controller twice in one namespace is seen by the Role.
+    // The Role shows that one namespace has the same controller twice.
     let second = Release::new(cluster, "second", namespace);
     let error = second.helm_as(owner.kubeconfig(), &["install", "--skip-crds"], &values).expect_err("it is refused");
     assert!(error.contains(&format!("serves the controller lictor.dev/operator already in {namespace}")), "{error}");
-    // In one namespace two would share a Lease, whatever they serve.
+    // Two in one namespace would share a Lease, whatever they serve.
     let third = Release::new(cluster, "third", "ops");
     let error = third.helm_as(owner.kubeconfig(), &["install", "--skip-crds"], "namespaces: [ops]");
     let error = error.expect_err("it is refused");
@@ -58,7 +58,7 @@ async fn whoever_administers_a_namespace_can_install_it_there() {
 
     assert!(operator.stop().await.success());
     let told = account.lictor(&release.hook("pre-delete")).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("are taken off"), "{told}");
+    assert!(told.contains("are removed"), "{told}");
     for pod in ["a", "b"] {
         lab.wait_clean(pod).await;
     }
@@ -72,7 +72,7 @@ async fn whoever_administers_a_namespace_can_install_it_there() {
     }
 }
 
-/// The YAML block in docs/install.md that has this text.
+/// Returns the YAML block in docs/install.md that contains this text.
 fn documented(text: &str) -> String {
     let blocks = include_str!("../../../docs/install.md").split("```").filter_map(|block| block.strip_prefix("yaml\n"));
     blocks.into_iter().find(|block| block.contains(text)).expect("there is one").to_owned()

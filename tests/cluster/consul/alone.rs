@@ -5,12 +5,12 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::{Operator, eventually};
+use lictor_testing::kubernetes::{Operator, Proxy, eventually};
 use serde_json::json;
 
 use super::member::{Member, entry, sessions};
 
-/// Two ready pods, an operator, and a leader.
+/// Creates two ready pods, an operator, and a leader.
 async fn led(test: &str) -> (Member, Operator, String) {
     let member = Member::new(test, "west", Consul::shared().address(), json!({})).await;
     let operator = member.operator(&[]);
@@ -158,7 +158,7 @@ async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     let (member, operator, leader) = led("consul-settings").await;
     let session = sessions(Consul::shared(), &member).await;
     let recorder = member.lab.record().await;
-    // An operator that has just begun to act is patient with a store that it knows nothing of, for five seconds; not later.
+    // An operator that has just begun to act waits five seconds for a store that it knows nothing of, and no longer.
     tokio::time::sleep(Duration::from_secs(6)).await;
     recorder.catch_up().await;
     let seen = recorder.versions_of(&leader).len();
@@ -167,7 +167,7 @@ async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     member.apply_class(fields).await;
     operator.logs(&address).await;
     member.wait_class("True", "Answers").await;
-    // It works by the new settings.
+    // The new settings are in effect.
     let next = if leader == "a" { "b" } else { "a" };
     recorder.catch_up().await;
     assert_eq!(recorder.versions_of(&leader).len(), seen, "{:?}", recorder.revisions());
@@ -176,4 +176,16 @@ async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     assert_eq!(sessions(Consul::shared(), &member).await, session);
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_is_unknown_until_its_consul_was_asked() {
+    let token = json!({"tokenSecretRef": {"name": "consul-token"}});
+    let member = Member::new("unasked", "west", Consul::shared().address(), token).await;
+    let proxy = Proxy::start(member.lab.cluster).await;
+    // Without the token there is nothing to ask with.
+    proxy.hold(|asked| asked.path.contains("/secrets?"));
+    let _operator = member.operator_at(proxy.kubeconfig());
+    let message = member.wait_class("Unknown", "NotAskedYet").await;
+    assert!(message.contains("Consul has not answered yet"), "{message}");
 }

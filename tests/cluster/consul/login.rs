@@ -1,4 +1,4 @@
-//! A login at Consul with the pod's own token, by the auth method `kubernetes`: Consul asks the API server whose it is.
+//! A login at Consul with the pod's own token, by the auth method `kubernetes`: Consul asks the API server whose token it is.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -52,14 +52,14 @@ async fn lictor_logs_in_with_its_pods_token_logs_in_again_when_it_is_revoked_and
     assert_ne!(again, token);
     member.wait_class("True", "Answers").await;
     assert_eq!(member.lab.wait_any_leader().await, leader);
-    assert_eq!(sessions(&consul, &member).await, session, "sessions don't hang on tokens");
+    assert_eq!(sessions(&consul, &member).await, session, "sessions don't depend on tokens");
 
     operator.stop().await;
     assert_eq!(tokens(&consul).await, Vec::<String>::new(), "{}", operator.log());
     let _ = std::fs::remove_file(&file);
 }
 
-/// The certificates that the servers want.
+/// Creates the Secrets with the certificates that the servers require.
 fn make_secrets(consul: &Consul, member: &Member) {
     let path = |name: &str| consul.variable(name).expect("three servers have certificates");
     let from = |key: &str, name: &str| format!("--from-file={key}={}", path(name));
@@ -92,7 +92,7 @@ fn make_auth_method(consul: &Consul, member: &Member, reviewer: &str) {
     consul.cli(&[&binding[..], &[selector.as_str()]].concat());
 }
 
-/// The tokens that were given for logins.
+/// Returns the tokens from logins.
 async fn tokens(consul: &Consul) -> Vec<String> {
     let answer = consul.api().get("/v1/acl/tokens?authmethod=kubernetes").await.expect("Consul answers").ok();
     let id = |token: &Value| token["AccessorID"].as_str().unwrap_or_default().to_owned();

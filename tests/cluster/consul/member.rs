@@ -1,4 +1,4 @@
-//! Clusters that share one Consul: each is a namespace with an operator of its own, which knows of the others only what is in Consul.
+//! Clusters that share one Consul. Each is a namespace with its own operator, which knows of the others only what Consul has.
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use serde_json::{Value, json};
 
 /// The TTL of the sessions in these tests.
 pub const TTL: Duration = Duration::from_secs(10);
-/// The lock delay that classes have by default.
+/// The default lock delay of classes.
 const LOCK_DELAY: Duration = Duration::from_secs(1);
 /// How long an operator that begins to act waits for Consul.
 const WAIT_FOR_CONSUL: Duration = Duration::from_secs(5);
-/// How long a group may be without a leader, by docs/consul.md: until Consul gives the lock away, a renewal whose answer was lost, and
-/// the take-over by another operator. From the settings of these tests: what the operator states about itself judges nothing.
+/// The longest time without a leader, by docs/consul.md: until Consul gives the lock away, with a renewal whose answer was lost,
+/// and with the take-over by another operator. It follows from the settings of these tests and not from what the operator
+/// reports.
 pub const LED_WITHIN: Duration = Duration::from_secs(
     2 * TTL.as_secs() + TTL.as_secs().div_ceil(3) + LOCK_DELAY.as_secs() + LEASE.as_secs() + WAIT_FOR_CONSUL.as_secs(),
 );
 
-/// A cluster, as far as Consul and the others can tell.
+/// A cluster, as Consul and the other clusters see it.
 pub struct Member {
     pub lab: Lab,
     pub cluster: String,
@@ -29,12 +30,13 @@ pub struct Member {
 }
 
 impl Member {
-    /// A cluster of this name; those of the same test share their locks. `consul`: further fields of the class's `consul`.
+    /// Creates a cluster of this name. The clusters of one test share their locks. `consul` has further fields of the class's
+    /// `consul`.
     pub async fn new(test: &str, cluster: &str, address: &str, consul: Value) -> Self {
         Self::of(Lab::new(&format!("{test}-{cluster}")).await, test, cluster, address, consul).await
     }
 
-    /// The same in a lab of the test's own.
+    /// Creates a cluster in another lab.
     pub async fn of(lab: Lab, test: &str, cluster: &str, address: &str, consul: Value) -> Self {
         let prefix = format!("{test}-{}", std::process::id());
         let member = Self { class: lab.namespace.clone(), cluster: cluster.into(), prefix, lab };
@@ -67,7 +69,7 @@ impl Member {
         Api::all(self.lab.client.clone())
     }
 
-    /// An operator of this cluster.
+    /// Starts an operator of this cluster.
     pub fn operator(&self, arguments: &[&str]) -> Operator {
         let controller = self.controller();
         let mut all = vec!["--controller", controller.as_str()];
@@ -75,12 +77,12 @@ impl Member {
         self.lab.operator(&all)
     }
 
-    /// The same by way of another kubeconfig.
+    /// Starts an operator with another kubeconfig.
     pub fn operator_at(&self, kubeconfig: &std::path::Path) -> Operator {
         self.lab.operator_at(kubeconfig, &["--controller", &self.controller()])
     }
 
-    /// The same with these variables in its environment.
+    /// Starts an operator with these environment variables.
     pub fn operator_in(&self, environment: &[(&str, &str)]) -> Operator {
         let controller = self.controller();
         self.lab.operator_in(self.lab.cluster.kubeconfig(), &["--controller", &controller], environment)
@@ -91,7 +93,7 @@ impl Member {
         self.lab.elect(self.with_class(spec)).await
     }
 
-    /// The same without a selector: the cluster itself is the candidate.
+    /// Applies it without a selector, so that the cluster itself is the candidate.
     pub async fn elect_cluster(&self, spec: Value) -> LeaderElection {
         self.lab.apply_election("web", self.with_class(spec)).await
     }
@@ -101,12 +103,12 @@ impl Member {
         spec
     }
 
-    /// The key of the election's lock.
+    /// Returns the key of the election's lock.
     pub fn key(&self) -> String {
         format!("{}/web", self.prefix)
     }
 
-    /// Waits until the class's condition Ready has this status and reason; returns its message.
+    /// Waits until the class's condition Ready has this status and reason. Returns its message.
     pub async fn wait_class(&self, status: &str, reason: &str) -> String {
         eventually(&format!("the class is Ready={status}, {reason}"), || async {
             let class = self.classes_api().get(&self.class).await.map_err(|error| error.to_string())?;
@@ -117,7 +119,7 @@ impl Member {
         .await
     }
 
-    /// Waits until the class is not ready, for whatever reason; returns reason and message.
+    /// Waits until the class is not ready, for any reason. Returns the reason and the message.
     pub async fn wait_any_trouble(&self) -> String {
         eventually("the class is not ready", || async {
             let class = self.classes_api().get(&self.class).await.map_err(|error| error.to_string())?;
@@ -135,7 +137,7 @@ impl Member {
         self.wait_led(cluster, Some(pod)).await;
     }
 
-    /// Waits until the status names this leader; without a pod it is the cluster itself.
+    /// Waits until the status names this leader. Without a pod, it is the cluster itself.
     pub async fn wait_led(&self, cluster: &str, pod: Option<&str>) {
         self.lab
             .wait_status("web", &format!("{pod:?} in {cluster} leads"), |election| {
@@ -147,7 +149,7 @@ impl Member {
     }
 }
 
-/// The lock's key, as Consul has it, with its value read as JSON.
+/// Reads the lock's key from Consul, with its value as JSON.
 pub async fn entry(consul: &Consul, key: &str) -> Option<Value> {
     let answer = consul.api().get(&format!("/v1/kv/{key}?consistent")).await.expect("Consul answers");
     if answer.status == 404 {
@@ -159,12 +161,12 @@ pub async fn entry(consul: &Consul, key: &str) -> Option<Value> {
     Some(entry)
 }
 
-/// The sessions of a cluster's node, as (name, id).
+/// Returns the sessions of a cluster's node, as (name, id).
 pub async fn sessions(consul: &Consul, member: &Member) -> Vec<(String, String)> {
     sessions_of(consul, member, &format!("lictor-{}", member.cluster)).await
 }
 
-/// The same of another node.
+/// Returns the sessions of another node.
 pub async fn sessions_of(consul: &Consul, member: &Member, node: &str) -> Vec<(String, String)> {
     let answer = consul.api().get(&format!("/v1/session/node/{node}")).await.expect("Consul answers");
     let own =

@@ -1,4 +1,4 @@
-//! Several clusters, and others, at one lock.
+//! Several clusters, and other programs, at one lock.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Stdio};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::member::{LED_WITHIN, Member, entry, sessions};
 
-/// All that the pods of two clusters showed.
+/// Everything that the pods of two clusters showed.
 struct Recorded([Recorder; 2]);
 
 impl Recorded {
@@ -20,12 +20,12 @@ impl Recorded {
         Self([west.lab.record().await, east.lab.record().await])
     }
 
-    /// There were never two leaders in both together, and terms rose.
+    /// Checks that there were never two leaders in both together, and that terms rose.
     async fn kept_the_promises(&self) {
         self.kept_the_promises_but_for(&[]).await;
     }
 
-    /// The same, but for pods of a cluster whose operators could not demote them from these versions on.
+    /// Checks the same, except for pods of a cluster whose operators could not demote them from these versions on.
     async fn kept_the_promises_but_for(&self, excused: &[(&str, u64)]) {
         let [west, east] = &self.0;
         west.catch_up().await;
@@ -35,7 +35,7 @@ impl Recorded {
     }
 }
 
-/// Two clusters with a pod each; the west leads.
+/// Creates two clusters with a pod each. The west leads.
 async fn two(test: &str, west: Value) -> ([Member; 2], [Operator; 2], Recorded) {
     let address = Consul::shared().address();
     let west = Member::new(test, "west", address, west).await;
@@ -127,12 +127,12 @@ fn look_up(name: &str) -> Vec<Ipv4Addr> {
     socket.send_to(&query, Consul::shared().server(1).dns()).expect("it is sent");
     let mut answer = [0; 1500];
     let length = socket.recv(&mut answer).expect("DNS answers");
-    // Of each record: a pointer to the name, type A, class, TTL, four bytes.
+    // Each record has a pointer to the name, type A, class, TTL and four bytes.
     let records = answer[query.len()..length].chunks(16).take(answer[7].into());
     records.map(|record| Ipv4Addr::new(record[12], record[13], record[14], record[15])).collect()
 }
 
-/// `consul lock` at the election's key, which therefore ends in `.lock`; it holds it until its input is closed.
+/// Starts `consul lock` at the election's key, which therefore ends in `.lock`. It holds the lock until its input is closed.
 fn consul_lock(prefix: &str) -> Child {
     let arguments = ["lock", "-pass-stdin", prefix, "cat"];
     Consul::shared().command().args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts")
@@ -165,7 +165,7 @@ async fn consuls_own_lock_command_and_lictor_wait_for_each_other() {
     west.lab.wait_leader("a").await;
     assert!(other.wait().expect("it ends").success());
 
-    // And the other way round.
+    // The other way round.
     let mut other = consul_lock(&prefix);
     let ours = held().await.expect("it is held");
     west.lab.kill_pod("a").await;
@@ -185,7 +185,7 @@ async fn consuls_own_lock_command_and_lictor_wait_for_each_other() {
 async fn while_a_cluster_has_no_api_server_its_lock_is_kept() {
     let (west, east, proxy, [operator, _other], recorded) = cut_off("consul-hold", json!({})).await;
     operator.logs("this replica stands by").await;
-    // Twice the TTL, and more: Consul would have given the lock away.
+    // This is more than twice the TTL: Consul would have given the lock away.
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(25) {
         let roles = east.lab.roles().await;
@@ -212,7 +212,7 @@ async fn a_lock_is_given_up_after_the_stated_time_without_an_api_server_where_th
     recorded.kept_the_promises_but_for(&[("a", cut)]).await;
 }
 
-/// Two clusters, of which the west leads and then loses its API server.
+/// Creates two clusters, of which the west leads and then loses its API server.
 async fn cut_off(test: &str, policy: Value) -> (Member, Member, Proxy, [Operator; 2], Recorded) {
     let address = Consul::shared().address();
     let west = Member::new(test, "west", address, policy).await;

@@ -1,4 +1,4 @@
-//! The ways in which a class may keep its locks, each with an election, a failover, a restart and a deletion.
+//! The ways in which a class can keep its locks, each with an election, a failover, a restart and a deletion.
 
 use kube::api::DeleteParams;
 use lictor_testing::consul::{Consul, Kind};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::member::{Member, entry};
 
-/// Returns what the key held while `a` or `b` led, and the name of that pod.
+/// Returns the content of the key while `a` or `b` led, and the name of that pod.
 async fn works(test: &str, consul: &Consul, fields: Value) -> (Value, String) {
     let member = Member::new(test, "west", consul.address(), fields).await;
     let recorder = member.lab.record().await;

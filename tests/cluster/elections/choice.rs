@@ -13,7 +13,7 @@ fn priority(value: &str) -> PodSpec {
     annotated("lictor.dev/priority", value)
 }
 
-/// Makes pods, and waits until they are ready.
+/// Creates pods, and waits until they are ready.
 async fn pods(lab: &Lab, pods: Vec<(&str, PodSpec)>) {
     for (name, spec) in &pods {
         lab.pod(name, spec.clone()).await;
@@ -74,7 +74,7 @@ async fn a_healthy_leader_gives_way_to_a_higher_priority_only_where_preemption_i
     pods(&lab, vec![("a", PodSpec::default())]).await;
     lab.wait_leader("a").await;
     pods(&lab, vec![("b", priority("10"))]).await;
-    // The operator has counted b as eligible, and left the leadership where it is.
+    // The operator has counted b as eligible, and did not move the leadership.
     lab.wait_candidates(2, 2).await;
     lab.wait_leader("a").await;
     recorder.catch_up().await;
@@ -83,13 +83,13 @@ async fn a_healthy_leader_gives_way_to_a_higher_priority_only_where_preemption_i
     lab.elect(json!({"preemption": "HigherPriority"})).await;
     lab.wait_leader("b").await;
     lab.wait_reason("b", "Preempted").await;
-    // An equal priority is no higher one, though its name comes first.
+    // An equal priority is not higher, though its name comes first.
     pods(&lab, vec![("aa", priority("10"))]).await;
     lab.wait_candidates(3, 3).await;
     lab.wait_leader("b").await;
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 2);
-    // A priority that is raised later counts as well.
+    // A priority that is raised later counts too.
     lab.patch_pod("a", json!({"metadata": {"annotations": {"lictor.dev/priority": "11"}}})).await;
     lab.wait_leader("a").await;
     recorder.catch_up().await;
@@ -107,9 +107,9 @@ async fn a_pod_is_elected_only_after_it_has_been_ready_for_long_enough() {
     lab.wait_message("web", "Elected", "NoEligiblePod", "not ready for long enough").await;
     lab.elect(json!({"eligibility": {"minReadySeconds": 3}})).await;
     lab.wait_leader("a").await;
-    // The operator can't have seen it ready before it was made.
+    // The operator can't have seen it ready before it existed.
     assert!(start.elapsed() >= Duration::from_secs(3), "after {:?}", start.elapsed());
-    // A leader that has been ready for long does not lose its place by a spec that asks for longer.
+    // A leader that has been ready for long stays the leader when the spec asks for longer.
     lab.elect(json!({"eligibility": {"minReadySeconds": 600}})).await;
     lab.pod("b", PodSpec::default()).await;
     lab.wait_candidates(0, 2).await;
@@ -142,7 +142,7 @@ async fn with_promote_first_a_planned_handover_never_leaves_the_group_without_a_
     lab.elect(spec).await;
     pods(&lab, vec![("a", PodSpec::default())]).await;
     lab.wait_leader("a").await;
-    // The second handover is the first one that is not preceded by a listing of all pods.
+    // The second handover is the first one without a listing of all pods before it.
     for (pod, value) in [("b", "1"), ("c", "2"), ("d", "3")] {
         pods(&lab, vec![(pod, priority(value))]).await;
         lab.wait_leader(pod).await;

@@ -1,4 +1,4 @@
-//! Of an election that is deleted nothing is left.
+//! A deleted election leaves nothing behind.
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::ResourceExt;
@@ -33,7 +33,7 @@ async fn deleted_leaves_nothing(test: &str, pause: bool) {
         election.map_or(Ok(()), |election| Err(format!("{:#?}", election.metadata)))
     })
     .await;
-    // All is cleaned up before the election goes, so that it goes for good.
+    // Everything is removed before the election goes.
     assert_eq!(lab.lease("web").await, None);
     for before in before {
         let after = lab.get_pod(&before.name_any()).await;
@@ -42,7 +42,7 @@ async fn deleted_leaves_nothing(test: &str, pause: bool) {
     }
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 1);
-    // A new one of the same name works, and no operator that comes later finds anything else to do.
+    // A new election of this name works, and a later operator finds nothing else to do.
     operator.stop().await;
     let _operator = lab.operator(&[]);
     lab.elect(json!({})).await;

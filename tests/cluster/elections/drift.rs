@@ -1,4 +1,4 @@
-//! What people change by hand is put right.
+//! lictor corrects what people change by hand.
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -18,7 +18,7 @@ async fn led(test: &str) -> (Lab, Recorder, Operator, String, String) {
     (lab, recorder, operator, leader, follower.into())
 }
 
-/// Sets the role label of a pod, or takes it off; returns the version of that.
+/// Sets or removes the role label of a pod. Returns the version of that write.
 async fn relabel(lab: &Lab, pod: &str, role: Value) -> u64 {
     let patch = Patch::Merge(json!({"metadata": {"labels": {"role": role}}}));
     let patched = lab.pods_api().patch(pod, &PatchParams::default(), &patch).await.expect("a pod can be patched");
@@ -67,7 +67,7 @@ async fn a_pod_made_with_the_leader_label_is_made_a_follower() {
     let born: u64 = born.resource_version().and_then(|version| version.parse().ok()).expect("a version");
     lab.wait_leader(&leader).await;
     recorder.catch_up().await;
-    // It shows the label until the first write of the operator, over several revisions if the scheduler was first.
+    // It shows the label until the operator's first write, over several revisions if the scheduler was first.
     let until = recorder.revisions().into_iter().find(|r| r.pod == "d" && r.role.as_deref() == Some("follower"));
     let until = until.expect("it is a follower").version;
     let by_hand: Vec<u64> = recorder.versions_of("d").into_iter().filter(|v| (born..until).contains(v)).collect();

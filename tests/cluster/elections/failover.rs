@@ -1,4 +1,4 @@
-//! A leader that can't go on is replaced.
+//! A leader that can't continue is replaced.
 
 use futures::StreamExt;
 use futures::future::ready;
@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use lictor_testing::kubernetes::{Lab, Operator, PodSpec, Recorder, eventually, slow};
 use serde_json::{Value, json};
 
-/// Pods a, b and c, of which one leads.
+/// Creates the pods a, b and c, one of which leads.
 async fn led(test: &str, pods: PodSpec) -> (Lab, Recorder, Operator, String) {
     let lab = Lab::new(test).await;
     let recorder = lab.record().await;
@@ -23,7 +23,7 @@ async fn led(test: &str, pods: PodSpec) -> (Lab, Recorder, Operator, String) {
     (lab, recorder, operator, leader)
 }
 
-/// Waits until another pod leads, for this reason, and no promise was broken.
+/// Waits until another pod leads for this reason, and checks that no promise was broken.
 async fn replaced(lab: &Lab, recorder: &Recorder, old: &str, reason: &str) -> String {
     let new = eventually("another pod leads", || async {
         let roles = lab.roles().await;
@@ -47,11 +47,11 @@ async fn wait_gone(lab: &Lab, pod: &str) {
 
 /// What happens to the leader.
 enum Trigger {
-    /// It is deleted, and goes on terminating.
+    /// It is deleted, and terminates slowly.
     Deletion,
     /// A condition is set.
     Condition(&'static str, bool),
-    /// Its status is patched. The condition Ready is left as it is: the phase alone has to count.
+    /// Its status is patched, except for the condition Ready: the phase alone has to count.
     Status(Value),
     /// It is patched.
     Patch(Value),
@@ -70,7 +70,7 @@ async fn a_leader_that_cannot_go_on_is_replaced() {
         ("excluded", Patch(excluded), "LeaderExcluded"),
         ("left", Patch(json!({"metadata": {"labels": {"app": "other"}}})), "LeaderNotSelected"),
     ];
-    // Some at a time: each has an operator of its own.
+    // Only some run at a time, because each has its own operator.
     let run = |(test, trigger, reason)| async move {
         tokio::spawn(loses_its_leader(test, trigger, reason)).await.err().map(|_| test)
     };
@@ -78,7 +78,7 @@ async fn a_leader_that_cannot_go_on_is_replaced() {
     assert!(failed.is_empty(), "these cases failed: {failed:?}");
 }
 
-/// One case: a group of its own, with an operator of its own.
+/// Runs one case, with its own group and operator.
 async fn loses_its_leader(test: &'static str, trigger: Trigger, reason: &'static str) {
     let pods = if matches!(trigger, Trigger::Deletion) { slow() } else { PodSpec::default() };
     let (lab, recorder, _operator, old) = led(test, pods).await;
@@ -91,7 +91,7 @@ async fn loses_its_leader(test: &'static str, trigger: Trigger, reason: &'static
     let new = replaced(&lab, &recorder, &old, reason).await;
     match reason {
         "LeaderFinished" => {}
-        // It was cleaned, and is none of the group's pods any more.
+        // It was cleaned, and is not in the group any more.
         "LeaderNotSelected" => lab.wait_clean(&old).await,
         _ => lab.wait_leader(&new).await,
     }
@@ -133,7 +133,7 @@ async fn a_leader_may_recover_within_the_failover_delay_but_not_from_its_deletio
     let lab = Lab::new("delay").await;
     let recorder = lab.record().await;
     let _operator = lab.operator(&[]);
-    // Longer than this test may take: whatever moves the leadership here, it is not the end of the delay.
+    // This is longer than the test may take, so the end of the delay does not move the leadership here.
     lab.elect(json!({"handover": {"failoverDelaySeconds": 600}})).await;
     lab.ready_pods(&["a", "b"]).await;
     let old = lab.wait_any_leader().await;
@@ -171,7 +171,7 @@ async fn a_leader_that_does_not_recover_is_replaced_after_the_failover_delay() {
     assert_eq!(recorder.assert_promises(), 2);
 }
 
-/// Of a single pod that is deleted and made again under its name; `seen`: before the eyes of an operator.
+/// Deletes a single pod, and creates it again with its name. `seen` says whether an operator runs meanwhile.
 async fn recreated(test: &str, seen: bool) {
     let lab = Lab::new(test).await;
     let recorder = lab.record().await;

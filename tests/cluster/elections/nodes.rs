@@ -14,11 +14,11 @@ async fn a_leader_on_a_lost_node_is_replaced() {
         lab.ready_pods_on(&[(pod, &node)]).await;
         nodes.push(node);
     }
-    // The node controller marks the pods of a lost node as not ready, which must not be what is seen here.
+    // The node controller marks the pods of a lost node as not ready, which this test must not depend on.
     lab.elect(json!({"eligibility": {"requireReady": false}})).await;
     let node_of = |pod: &str| format!("{}-{pod}", lab.namespace);
     let mut leader = lab.wait_any_leader().await;
-    // It would take a taint with another effect off again, since the node is ready.
+    // The node controller would remove a taint with another effect, because the node is ready.
     let unreachable = json!([{"key": "node.kubernetes.io/unreachable", "effect": "PreferNoSchedule"}]);
     let losses: [(&str, Value); 3] = [("False", Value::Null), ("Unknown", Value::Null), ("True", unreachable)];
     for (ready, taints) in losses {

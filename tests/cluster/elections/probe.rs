@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// What a pod answers: with this HTTP status, or nothing at all if it is 0.
+/// A pod's answers: this HTTP status, or nothing if it is 0.
 struct Answers {
     ip: String,
     port: u16,
@@ -18,7 +18,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// At the loopback address of this number that is this process's and this test's own; port 0: a free one.
+    /// Starts it at a loopback address that only this process and this test use. Port 0 picks a free port.
     async fn start(test: u32, number: u32, port: u16) -> Self {
         let process = std::process::id();
         let ip = format!("127.{}.{}.{}", 1 + process % 250, 1 + process / 250 % 250, 8 * test + number);
@@ -43,7 +43,7 @@ impl Answers {
         Self { ip, port, status, task }
     }
 
-    /// Two pods at the same port.
+    /// Starts two at the same port.
     async fn pair() -> [Self; 2] {
         static TESTS: AtomicU32 = AtomicU32::new(1);
         let test = TESTS.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +74,7 @@ async fn a_ready_leader_that_fails_its_http_probe_is_replaced() {
     let http = json!({"path": "/leader", "port": answers[0].port});
     lab.elect(json!({"probe": {"httpGet": http, "periodSeconds": 1, "failureThreshold": 2}})).await;
     let mut leader = lab.wait_any_leader().await;
-    // One that says that it fails, then one that says nothing.
+    // One pod that says that it fails, then one that does not answer.
     for status in [503, 0] {
         let (old, new) = if leader == "a" { (0, "b") } else { (1, "a") };
         answers[old].answer(status);
@@ -128,7 +128,7 @@ async fn a_leader_that_fails_its_probe_stays_if_nobody_else_is_eligible() {
     lab.wait_condition("web", "Elected", "True", "ProbeFails").await;
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 1);
-    // Until somebody else can lead.
+    // Until another pod can lead.
     lab.ready_pod_at("b", &other.ip).await;
     eventually("b leads", || async {
         let leader = lab.wait_any_leader().await;

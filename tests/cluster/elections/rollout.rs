@@ -1,4 +1,4 @@
-//! What deployments do to their pods.
+//! What Deployments do to their pods.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use lictor_testing::kubernetes::{Lab, eventually};
 use serde_json::{Value, json};
 
-/// How long a group may be without a leader although a pod is eligible: a handover takes some milliseconds, and this machine may
-/// be busy with everything else.
+/// How long a group may have no leader although a pod is eligible. A handover takes some milliseconds, but this machine may be
+/// busy.
 const SOON: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +47,7 @@ async fn a_rolling_update_and_scaling_to_zero_and_up_never_make_two_leaders_nor_
 
     recorder.catch_up().await;
     assert!(recorder.assert_promises() >= 3);
-    // At every revision with a ready pod that is neither being deleted nor finished, there is a leader or one follows soon.
+    // At every revision with a ready pod that is neither being deleted nor finished, there is a leader, or one follows soon.
     let vacancy = recorder.longest_vacancy();
     assert!(vacancy < SOON, "no leader for {vacancy:?}: {:#?}", recorder.revisions());
 }

@@ -1,4 +1,4 @@
-//! What becomes of the pods when the election is changed.
+//! What happens to the pods when the election is changed.
 
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
@@ -14,7 +14,7 @@ fn selecting(group: &str) -> Value {
     json!({"selector": {"matchLabels": {"group": group}}})
 }
 
-/// Waits until these pods, and no others, have these values of a label.
+/// Waits until exactly these pods have these values of a label.
 async fn wait_labels(lab: &Lab, key: &str, expected: &[(&str, &str)]) {
     eventually(&format!("{key} is {expected:?}"), || async {
         let pods = lab.pods_api().list(&kube::api::ListParams::default()).await.map_err(|error| error.to_string())?;
@@ -36,7 +36,7 @@ async fn while_paused_nothing_is_written_even_if_the_leader_dies_and_then_it_goe
     let old = lab.wait_any_leader().await;
     lab.elect(json!({"paused": true})).await;
     lab.wait_condition("web", "Paused", "True", "Paused").await;
-    // The operator has seen each of these, since it counts the candidates anew.
+    // The operator has seen each of these, because it has counted the candidates again.
     lab.ready_pods(&["c"]).await;
     lab.wait_candidates(3, 3).await;
     lab.set_condition(&old, "Ready", false).await;
@@ -104,7 +104,7 @@ async fn with_other_labels_the_earlier_ones_are_taken_off_and_the_leader_stays()
     wait_labels(&lab, "role", &[]).await;
     assert!(!lab.get_pod(&old).await.annotations().contains_key("example.com/since"));
     assert!(lab.term("web").await > term);
-    // And it is the new label by which the leadership moves.
+    // The leadership moves with the new label.
     lab.delete_pod(&old).await;
     let new = if old == "a" { "b" } else { "a" };
     wait_labels(&lab, "tier", &[(new, "primary")]).await;
@@ -112,7 +112,7 @@ async fn with_other_labels_the_earlier_ones_are_taken_off_and_the_leader_stays()
     assert_eq!(recorder.assert_promises(), 1);
 }
 
-/// The defaults are written into the object, where `kubectl apply` merges with them.
+/// The object has the defaults in it, and `kubectl apply` merges with them.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_labels_of_ones_own_replace_the_default_ones() {
     let lab = Lab::new("own-labels").await;
@@ -181,7 +181,7 @@ async fn of_two_elections_for_the_same_pods_the_younger_waits_until_the_older_is
     lab.elect_as("younger", json!({})).await;
     let message = lab.wait_condition("younger", "Accepted", "False", "PodsTaken").await;
     assert!(message.contains(&format!("{}/older", lab.namespace)), "{message}");
-    // The older works on, and the younger has taken no lock.
+    // The older election works on, and the younger one has taken no lock.
     lab.delete_pod(&first).await;
     let second = eventually("another pod leads", || async {
         let next = lab.wait_any_leader().await;

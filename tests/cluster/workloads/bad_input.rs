@@ -3,12 +3,12 @@
 use lictor_testing::kubernetes::Lab;
 use serde_json::{Value, json};
 
-/// An election of the cluster itself with these fields.
+/// Makes an election of the cluster itself with these fields.
 fn with(field: &str, value: impl Into<Value>) -> Value {
     json!({"className": "consul", field: value.into()})
 }
 
-/// The same with one workload.
+/// Makes such an election with one workload.
 fn workload(fields: impl Into<Value>) -> Value {
     with("workloads", json!([fields.into()]))
 }
@@ -47,13 +47,13 @@ async fn a_wrong_workload_is_refused_when_it_is_applied() {
         (workload(json!({"kind": "CronJob", "name": "x", "onRelease": "Keep"})), "\"Restore\", \"LeaveAsIs\""),
         (
             workload(json!({"kind": "CronJob", "name": "x", "jobTemplate": {"spec": {}}})),
-            "workloads[].jobTemplate goes with kind: Job",
+            "workloads[].jobTemplate needs kind: Job",
         ),
         (
             workload(json!({"kind": "CronJob", "name": "x", "suspend": true})),
             "unknown field \"spec.workloads[0].suspend\"",
         ),
-        (template(json!({"onRelease": "Restore"})), "workloads[].onRelease does not go with jobTemplate"),
+        (template(json!({"onRelease": "Restore"})), "workloads[].onRelease can't be used with jobTemplate"),
         (template(json!({"jobTemplate": {}})), "jobTemplate.spec: Required value"),
         (template(json!({"name": "x".repeat(43)})), name),
         (template(json!({"name": "Migrate"})), name),
@@ -81,7 +81,7 @@ async fn what_does_not_go_together_with_the_clusters_own_candidacy_is_refused_wh
         (with("follower", json!({"labels": {"role": "other"}})), pods),
         (with("eligibility", json!({"availableDeploymentName": ""})), "should be at least 1 chars long"),
         (both, "spec.eligibility.availableDeploymentName is for elections without spec.selector"),
-        (itself, "it would have to run before it may run; name one that always runs"),
+        (itself, "it would have to run before it may run: name one that always runs"),
     ]);
 }
 

@@ -15,7 +15,7 @@ async fn a_cluster_leads_while_the_deployment_that_it_needs_is_available() {
     four(&member.lab, (3, 2)).await;
     let gate = json!({"availableDeploymentName": "gate"});
     member.elect_cluster(json!({"workloads": following(&FOUR), "eligibility": gate})).await;
-    // It is missing.
+    // The Deployment is missing.
     member.lab.wait_candidates(0, 1).await;
     super::all_disabled(&member.lab, (3, 2)).await;
     member.lab.gate().await;
@@ -32,7 +32,7 @@ async fn a_cluster_leads_while_the_deployment_that_it_needs_is_available() {
     let shown = member.lab.try_kubectl(&["get", "leaderelection", "web", "-o", "wide"], None).expect("it is shown");
     assert!(shown.contains("west") && shown.contains("1/1"), "{shown}");
 
-    // Without another cluster there is nobody while it is not available.
+    // There is no other cluster, so no cluster leads while it is not available.
     member.lab.open_gate(false).await;
     member.lab.wait_candidates(0, 1).await;
     super::all_disabled(&member.lab, (3, 2)).await;

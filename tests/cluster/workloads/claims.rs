@@ -1,4 +1,4 @@
-//! Workloads that are missing, and such that two elections name.
+//! Workloads that are missing, and workloads that two elections name.
 
 use kube::api::DeleteParams;
 use lictor_testing::kubernetes::workloads::{annotation, following, idle_pod, pod};
@@ -24,7 +24,7 @@ async fn a_missing_workload_is_told_and_follows_as_soon_as_it_is_there() {
     lab.job("import", idle_pod()).await;
     lab.wait_enabled("Job/import", json!(false)).await;
     lab.wait_condition("web", "WorkloadsFollow", "True", "Follow").await;
-    // And the other way round: what is deleted and made anew is another one.
+    // A workload that is deleted and created again is another one.
     lab.delete("Deployment/live").await;
     lab.wait_state("Deployment/live", "Missing").await;
     lab.kill_pod("a").await;
@@ -78,14 +78,14 @@ async fn of_two_elections_for_the_same_workload_the_younger_waits_until_the_olde
     let message = lab.wait_condition("younger", "Accepted", "False", "WorkloadTaken").await;
     assert!(message.contains("Deployment/live") && message.contains("older"), "{message}");
     lab.wait_event("LeaderElection", "younger", "WorkloadTaken").await;
-    // It has taken nothing, and the older works on.
+    // It has taken nothing, and the older election works on.
     assert!(lab.lease("younger").await.is_none());
     lab.kill_pod("a").await;
     lab.wait_disabled("Deployment/live", json!(2)).await;
     recorder.catch_up().await;
     assert!(recorder.seen_of("Deployment/more").iter().all(|seen| !seen.claimed()));
 
-    // What it does not share, it gets as soon as it names nothing else.
+    // It gets what it does not share, as soon as it names nothing else.
     lab.apply_election("younger", younger(&["Deployment/more"])).await;
     lab.wait_condition("younger", "Accepted", "True", "Accepted").await;
     lab.wait_enabled("Deployment/more", json!(1)).await;

@@ -1,4 +1,4 @@
-//! Operators that hang, and such that can't reach their own API server.
+//! Operators that hang, and operators that can't reach their own API server.
 
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::{Cluster, Proxy, WorkloadRecorder};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Side, both, never_both_run, settled, two};
 use crate::consul::member::Member;
 
-/// Two clusters, of which the west leads; then its operator has no API server.
+/// Creates two clusters, of which the west leads. Then the west's operator has no API server.
 async fn cut_off(test: &str, policy: Value) -> (Proxy, Side, Side) {
     let address = Consul::shared().address();
     let proxy = Proxy::start(Cluster::shared()).await;
@@ -22,12 +22,12 @@ async fn cut_off(test: &str, policy: Value) -> (Proxy, Side, Side) {
     (proxy, west, east)
 }
 
-/// By default the lock is kept as long as the cluster can't be reached.
+/// By default an operator keeps its locks while it can't reach its cluster.
 async fn hold() {
     let (proxy, west, east) = cut_off("wl-no-api", json!({})).await;
     let from = east.recorder.catch_up().await;
     west.operator.logs("this replica stands by").await;
-    // Twice the TTL, and more: Consul would have given the lock away.
+    // This is more than twice the TTL: Consul would have given the lock away.
     tokio::time::sleep(std::time::Duration::from_secs(25)).await;
     east.member.wait_led("west", None).await;
     proxy.hold(|_| false);
@@ -37,7 +37,7 @@ async fn hold() {
     never_both_run(&west, &east, from).await;
 }
 
-/// A hanging operator's locks expire. What comes of it when it goes on, is that everything is disabled.
+/// A hanging operator's locks expire. When it continues, it disables everything.
 async fn hangs() {
     let (west, east) = two("wl-hangs", json!({})).await;
     let hung = west.recorder.catch_up().await;
@@ -57,7 +57,7 @@ async fn hangs() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for locks to move between clusters"]
 async fn an_operator_without_its_api_server_keeps_the_lock_and_one_that_hung_disables_first() {
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
     tokio::join!(hold(), hangs());
 }

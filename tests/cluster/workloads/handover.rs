@@ -1,4 +1,4 @@
-//! A leadership that passes from one cluster to the other in good order: all ends here before anything begins there.
+//! A planned handover between clusters: everything ends in one before anything starts in the other.
 
 use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
@@ -24,7 +24,7 @@ async fn the_workloads_of_an_operator_that_releases_at_its_end_move_with_their_o
     west.operator = west.member.operator(&[]);
     west.member.wait_led("east", None).await;
     settled(&west).await;
-    // The east's class holds the lock at its end, and its successor goes on with it.
+    // The east's class keeps the lock when its operator stops, and the next operator continues with it.
     east.operator.stop().await;
     east.operator = east.member.operator(&[]);
     east.operator.acts().await;
@@ -120,7 +120,7 @@ async fn workloads_follow_a_pod_to_its_cluster_too() {
     never_both_run(&west, &east, from).await;
 }
 
-/// The candidates are a pod in each cluster; that in the west leads.
+/// Creates two clusters with a pod each as candidates. The pod in the west leads.
 async fn two_with_pods(test: &str) -> (Side, Side) {
     let address = Consul::shared().address();
     let west = Side::new(Member::new(test, "west", address, json!({})).await, (3, 2)).await;

@@ -1,4 +1,4 @@
-//! What people do to locks and classes, and what refuses that something is disabled.
+//! What people do to locks and classes, and what refuses to let a workload be disabled.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::{Side, never_both_enabled, two};
 use crate::consul::member::{entry, sessions};
 
-/// Waits until the lock is held under a later index than this; returns the cluster that holds it, once all is enabled there.
+/// Waits until the lock is held under a later index than this, and everything is enabled in the holder's cluster. Returns that
+/// cluster.
 async fn wait_held(west: &Side, east: &Side, since: &Value) -> String {
     let holder = eventually("somebody holds the lock", || async {
         let found = entry(Consul::shared(), &west.member.key()).await.unwrap_or_default();
@@ -26,7 +27,7 @@ async fn wait_held(west: &Side, east: &Side, since: &Value) -> String {
     holder
 }
 
-/// A session that is destroyed, and a key that is deleted, under a cluster that leads.
+/// Destroys the session, and deletes the key, of a cluster that leads.
 async fn lock() {
     let (west, east) = two("wl-lock", json!({})).await;
     let mut holder = "west".to_owned();
@@ -46,13 +47,13 @@ async fn lock() {
     never_both_enabled(&west, &east).await;
 }
 
-/// A class that is deleted under a cluster that leads.
+/// Deletes the class of a cluster that leads.
 async fn class() {
     let (west, east) = two("wl-no-class", json!({})).await;
     let delete = west.member.classes_api();
     delete.delete(&west.member.class, &DeleteParams::default()).await.expect("it can be deleted");
     west.lab().wait_condition("web", "Accepted", "False", "UnknownClass").await;
-    // Its locks are kept as they are, and so are the workloads; longer than a session lasts that nobody renews.
+    // Its locks and workloads stay as they are, for longer than a session lasts that nobody renews.
     let before = entry(Consul::shared(), &west.member.key()).await.expect("the key is there");
     tokio::time::sleep(Duration::from_secs(25)).await;
     west.wait_all_enabled().await;
@@ -70,7 +71,7 @@ async fn class() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for locks to move between clusters"]
 async fn what_people_do_to_locks_and_classes_enables_nothing_twice() {
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
     tokio::join!(lock(), class());
 }

@@ -1,4 +1,4 @@
-//! Operators that are killed: what they had enabled stays so until another one of their cluster acts.
+//! Operators that are killed: what they enabled stays enabled until another operator of their cluster acts.
 
 use lictor_testing::kubernetes::WorkloadRecorder;
 use serde_json::json;
@@ -17,7 +17,7 @@ async fn while_an_operator_of_its_cluster_lives_nothing_is_enabled_twice_and_one
     let killed = west.recorder.catch_up().await;
     let began = std::time::Instant::now();
     west.operator.signal("KILL");
-    // The east has the lock, and waits for what it can't see to end.
+    // The east has the lock, and waits for the end of what it can't see.
     let message = east.lab().wait_condition("web", "WorkloadsFollow", "False", "Waiting").await;
     assert!(message.contains(&format!("at most {wind_down} s")), "{message}");
     east.member.wait_led("east", None).await;
@@ -37,13 +37,13 @@ async fn while_an_operator_of_its_cluster_lives_nothing_is_enabled_twice_and_one
     settled(&west).await;
     let back = west.recorder.catch_up().await;
     east.recorder.catch_up().await;
-    // Nobody could disable in the west between these.
+    // Nobody could disable anything in the west between these.
     WorkloadRecorder::assert_never_both_enabled_but_for(&[&west.recorder, &east.recorder], killed..back);
     assert_eq!(west.recorder.turns(true).len(), 4, "what came back enabled nothing");
     east.wait_all_enabled().await;
 }
 
-/// What the status says of how long the workloads may take to end.
+/// Returns the status's wind-down time.
 async fn wind_down(side: &super::Side) -> u32 {
     let told =
         |election: &lictor::api::LeaderElection| Some(election.status.as_ref()?.workloads.as_ref()?.wind_down_seconds);
@@ -61,7 +61,7 @@ async fn when_one_of_two_replicas_is_killed_the_other_goes_on_and_disturbs_nothi
     west.operator.signal("KILL");
     second.acts().await;
     west.lab().wait_condition("web", "WorkloadsFollow", "True", "Follow").await;
-    // It acts for both sides: what it enabled or found enabled can be disabled by it.
+    // It acts for both sides: it can disable what it enabled or found enabled.
     west.wait_all_enabled().await;
     assert_eq!(west.recorder.turns(true).len(), 4, "nothing was disabled meanwhile");
     let from = east.recorder.catch_up().await;

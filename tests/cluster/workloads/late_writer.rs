@@ -1,5 +1,5 @@
-//! Late writers: an operator that was stopped just before it enabled a workload, and whose write arrives after others of its
-//! cluster have moved on.
+//! Late writers: an operator was stopped just before it enabled a workload, and its write arrives after others of its cluster
+//! have moved on.
 
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::workloads::{WRITTEN, annotation, following, idle_pod, job_spec, pod};
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{FOUR, never_both_enabled};
 use crate::consul::member::Member;
 
-/// An operator, by way of a proxy that holds back what enables a workload.
+/// Starts an operator behind a proxy that holds back what enables a workload.
 async fn late(lab: &Lab) -> (Proxy, Operator) {
     let proxy = Proxy::start(lab.cluster).await;
     let operator = lab.operator_at(proxy.kubeconfig(), &[]);
@@ -17,7 +17,7 @@ async fn late(lab: &Lab) -> (Proxy, Operator) {
     (proxy, operator)
 }
 
-/// Waits until so much is held back, and stops who sent it.
+/// Waits until this many requests are held back, and stops their sender.
 async fn stopped(proxy: &Proxy, sender: &Operator, count: usize) {
     eventually(&format!("{count} writes are held back"), || async {
         if proxy.holding() >= count { Ok(()) } else { Err(format!("{:#?}", proxy.asked())) }
@@ -42,7 +42,7 @@ fn assert_all_refused(answers: &[Answered]) {
     }
 }
 
-/// The operator that was stopped wakes up, and stands by; nothing was ever enabled since this version.
+/// Lets the stopped operator continue: it stands by, and nothing was ever enabled since this version.
 async fn in_vain(lab: &Lab, recorder: &WorkloadRecorder, sender: &Operator, since: u64) {
     sender.signal("CONT");
     sender.logs("this replica stands by").await;

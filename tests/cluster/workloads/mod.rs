@@ -1,5 +1,5 @@
-//! What runs only where the leader is: `spec.workloads`. Clusters that share a lock in Consul are namespaces with an operator each,
-//! so that one API server's versions tell what came first.
+//! What runs only where the leader is: `spec.workloads`. Clusters that share a lock in Consul are namespaces with an operator
+//! each, so that one API server's versions give the order.
 
 mod bad_input;
 mod candidate;
@@ -27,23 +27,23 @@ use serde_json::{Value, json};
 
 use crate::consul::member::Member;
 
-/// A schedule that no test lives to see.
+/// A schedule that no test reaches.
 const NEVER: &str = "0 0 29 2 *";
 
 /// One workload of each kind.
 const FOUR: [&str; 4] = ["CronJob/nightly", "Deployment/live", "Job/import", "StatefulSet/queue"];
 
-/// A cluster at work: its operator, and all that its workloads showed.
+/// A cluster at work: its operator, and everything that its workloads showed.
 struct Side {
     member: Member,
     operator: Operator,
     recorder: WorkloadRecorder,
-    /// How many replicas its Deployment and its StatefulSet have.
+    /// The numbers of replicas of its Deployment and its StatefulSet.
     replicas: (u32, u32),
 }
 
 impl Side {
-    /// With one workload of each kind and with the Deployment `gate`, and with no election yet.
+    /// Creates it with one workload of each kind and the Deployment `gate`, and without an election.
     async fn new(member: Member, replicas: (u32, u32)) -> Self {
         let recorder = member.lab.record_workloads().await;
         let operator = member.operator(&[]);
@@ -52,7 +52,7 @@ impl Side {
         Self { member, operator, recorder, replicas }
     }
 
-    /// Applies the election of the cluster itself, with these fields beside.
+    /// Applies the election of the cluster itself, with these further fields.
     async fn elect(&self, spec: Value) {
         let mut full = json!({"workloads": following(&FOUR), "eligibility": {"availableDeploymentName": "gate"}});
         for (field, value) in spec.as_object().into_iter().flatten() {
@@ -74,7 +74,7 @@ impl Side {
     }
 }
 
-/// Makes one workload of each kind.
+/// Creates one workload of each kind.
 async fn four(lab: &Lab, (live, queue): (u32, u32)) {
     lab.cron_job("nightly", NEVER, pod()).await;
     lab.deployment("live", live, pod()).await;
@@ -94,7 +94,7 @@ async fn all_disabled(lab: &Lab, (live, queue): (u32, u32)) {
     }
 }
 
-/// Two clusters at one lock; the west leads. The fields are of the class's `consul` in the west.
+/// Creates two clusters at one lock. The west leads. The fields are of the class's `consul` in the west.
 async fn two(test: &str, fields: Value) -> (Side, Side) {
     let address = Consul::shared().address();
     let west = Side::new(Member::new(test, "west", address, fields).await, (3, 2)).await;
@@ -103,7 +103,7 @@ async fn two(test: &str, fields: Value) -> (Side, Side) {
     (west, east)
 }
 
-/// Both elect, the west first, with these fields.
+/// Lets both elect with these fields, the west first.
 async fn both(west: &Side, east: &Side, spec: Value) {
     west.elect(spec.clone()).await;
     west.wait_all_enabled().await;
@@ -113,14 +113,14 @@ async fn both(west: &Side, east: &Side, spec: Value) {
     settled(east).await;
 }
 
-/// Nothing of a disabled cluster's workloads runs any more.
+/// Waits until nothing of a disabled cluster's workloads runs any more.
 async fn settled(side: &Side) {
     for workload in FOUR {
         side.lab().wait_state(workload, "Disabled").await;
     }
 }
 
-/// At no revision of all was anything enabled in both clusters.
+/// Checks that nothing was enabled in both clusters at any revision.
 async fn never_both_enabled(west: &Side, east: &Side) {
     for side in [west, east] {
         side.recorder.catch_up().await;
@@ -128,7 +128,7 @@ async fn never_both_enabled(west: &Side, east: &Side) {
     WorkloadRecorder::assert_never_both_enabled(&[&west.recorder, &east.recorder]);
 }
 
-/// Nor did pods run in both from this version on.
+/// Checks that pods did not run in both from this version on.
 async fn never_both_run(west: &Side, east: &Side, from: u64) {
     never_both_enabled(west, east).await;
     WorkloadRecorder::assert_never_both_run(&[&west.recorder, &east.recorder], from);

@@ -1,4 +1,4 @@
-//! A cluster that is cut off from Consul: it disables before the other one may enable.
+//! A cluster that is cut off from Consul disables its workloads before the other one may enable them.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Side, both, never_both_run};
 use crate::consul::member::{LED_WITHIN, Member, TTL};
 
-/// The west's way to Consul can be cut; the east's can't.
+/// Creates two clusters. A proxy can cut the west off from Consul, but not the east.
 async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, Side) {
     let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
     let west = Member::new(test, "west", &format!("http://{}", proxy.address()), json!({})).await;
@@ -38,7 +38,7 @@ async fn cut(toxiproxy: &Toxiproxy) {
     never_both_run(&west, &east, from).await;
 }
 
-/// By the user's wish the workloads stay enabled, and what that gives up is seen here.
+/// The user chose that the workloads stay enabled. This shows what that costs.
 async fn keep(toxiproxy: &Toxiproxy) {
     let (proxy, west, east) = west_by_proxy(toxiproxy, "wl-keep").await;
     both(&west, &east, json!({"whenStoreIsLost": "Keep"})).await;
@@ -57,7 +57,7 @@ async fn keep(toxiproxy: &Toxiproxy) {
 #[ignore = "slow: waits for locks to move between clusters"]
 async fn a_cluster_that_is_cut_off_from_consul_disables_before_another_enables() {
     let toxiproxy = Toxiproxy::start();
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
     tokio::join!(cut(&toxiproxy), keep(&toxiproxy));
 }

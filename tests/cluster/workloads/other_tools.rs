@@ -1,4 +1,4 @@
-//! With the tools that people have: autoscalers, `kubectl scale`, and what applies manifests server-side.
+//! Other tools that write workloads: autoscalers, `kubectl scale`, and tools that use server-side apply.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use lictor_testing::kubernetes::workloads::{annotation, following, managers, pod
 use lictor_testing::kubernetes::{Lab, Operator, WorkloadRecorder, eventually};
 use serde_json::{Value, json};
 
-/// A Deployment `live` and a CronJob `nightly` that follow a pod; they are enabled as long as there is that pod.
+/// A Deployment `live` and a CronJob `nightly` that follow a pod. They are enabled while that pod exists.
 struct World {
     lab: Lab,
     operator: Operator,
@@ -39,14 +39,14 @@ impl World {
         self.lab.wait_disabled("CronJob/nightly", json!(false)).await;
     }
 
-    /// How often lictor has written the Deployment so far.
+    /// Returns how many times lictor has written the Deployment so far.
     async fn writes(&self) -> usize {
         self.recorder.catch_up().await;
         self.recorder.writes("Deployment/live")
     }
 }
 
-/// What Argo CD or Flux applies of the Deployment, with these fields of its spec.
+/// Returns what Argo CD or Flux applies of the Deployment, with these fields of its spec.
 fn manifest(image: &str, fields: impl Into<Value>) -> Value {
     let mut spec = json!({
         "selector": {"matchLabels": {"app": "live"}},
@@ -67,7 +67,7 @@ async fn another_number_of_replicas_is_respected_while_enabled_and_kept_while_di
     let before = world.writes().await;
     world.lab.try_kubectl(&["scale", "deployment", "live", "--replicas=5"], None).expect("it can be scaled");
     world.lab.wait_workload("Deployment/live", "5 are ready", |found| found["status"]["readyReplicas"] == 5).await;
-    // An autoscaler writes by way of the scale, again and again.
+    // An autoscaler writes through the scale, again and again.
     for replicas in [6, 7, 4] {
         world.lab.scale("Deployment/live", replicas, "kube-controller-manager").await;
         let ready = |found: &Value| found["status"]["readyReplicas"] == json!(replicas);
@@ -83,7 +83,7 @@ async fn another_number_of_replicas_is_respected_while_enabled_and_kept_while_di
     world.enable(4).await;
     world.disable(4).await;
 
-    // While it is disabled: it is put back, and the wish is kept.
+    // While it is disabled, lictor corrects it, and keeps the new number for later.
     world.lab.try_kubectl(&["scale", "deployment", "live", "--replicas=2"], None).expect("it can be scaled");
     world.lab.wait_disabled("Deployment/live", json!(2)).await;
     world.enable(2).await;
@@ -113,7 +113,7 @@ async fn an_autoscaler_leaves_a_disabled_deployment_alone_and_is_respected_when_
     .await;
     let before = world.writes().await;
     world.enable(5).await;
-    assert_eq!(world.writes().await, before + 1, "nothing was to be put right: {}", world.operator.log());
+    assert_eq!(world.writes().await, before + 1, "there was nothing to correct: {}", world.operator.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,7 +152,7 @@ async fn what_applies_manifests_server_side_without_our_field_is_left_alone() {
 async fn who_fights_for_the_field_is_named_and_its_wish_is_kept() {
     let world = World::new("wl-contested").await;
     world.disable(3).await;
-    // Without force the API server itself refuses.
+    // Without force, the API server itself refuses.
     let refused =
         world.lab.apply("Deployment/live", manifest("example/web", json!({"replicas": 5})), "argocd-controller", false);
     let refused = refused.await.expect_err("the field is lictor's");
@@ -160,7 +160,7 @@ async fn who_fights_for_the_field_is_named_and_its_wish_is_kept() {
     let before = world.writes().await;
     let began = Instant::now();
     let mut rounds = 0;
-    // As long as a person takes to see it.
+    // This takes as long as a person needs to see it.
     while rounds < 10 || began.elapsed().as_secs() < 10 {
         let fields = manifest("example/web", json!({"replicas": 5}));
         world.lab.apply("Deployment/live", fields, "argocd-controller", true).await.expect("it can be forced");
@@ -182,7 +182,7 @@ async fn suspend_is_put_right_both_ways() {
     world.lab.patch("CronJob/nightly", json!({"spec": {"suspend": true}})).await;
     world.lab.wait_message("web", "WorkloadsFollow", "Contested", "CronJob").await;
     world.lab.wait_enabled("CronJob/nightly", json!(false)).await;
-    // It is told for a minute.
+    // The status shows it for a minute.
     tokio::time::sleep(Duration::from_secs(60)).await;
     world.lab.wait_condition("web", "WorkloadsFollow", "True", "Follow").await;
     world.disable(3).await;

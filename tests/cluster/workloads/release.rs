@@ -1,4 +1,4 @@
-//! Workloads that an election does not concern any more.
+//! Workloads that leave an election.
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{FOUR, all_disabled, all_enabled, four};
 
-/// One workload of each kind that follow a pod `a`, each with this of `onRelease`.
+/// Creates one workload of each kind, which follow a pod `a`, with this value of `onRelease`.
 async fn led(test: &str, on_release: Option<&str>) -> (Lab, Operator) {
     let lab = Lab::new(test).await;
     let operator = lab.operator(&[]);
@@ -29,14 +29,14 @@ fn list(workloads: &[&str], on_release: Option<&str>) -> Value {
     list
 }
 
-/// Nothing of lictor is left on them, and they have these settings, in the order of [`FOUR`].
+/// Checks that nothing of lictor is left on them, and that they have these settings, in the order of [`FOUR`].
 async fn all_released(lab: &Lab, settings: [Value; 4]) {
     for (workload, with) in FOUR.into_iter().zip(settings) {
         lab.wait_released(workload, with).await;
     }
 }
 
-/// Waits until the election notes these workloads, and no others, as those that have to be given back.
+/// Waits until the election notes exactly these workloads as those that it has to give back.
 async fn tracks(lab: &Lab, workloads: &[&str]) {
     lab.wait_status("web", &format!("the election notes {workloads:?}"), |election| {
         let noted = election.annotations().get("lictor.dev/workloads").cloned().unwrap_or_default();
@@ -58,7 +58,7 @@ async fn wait_election_gone(lab: &Lab) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_taken_out_of_the_list_is_put_back_to_what_it_was() {
     let (lab, _operator) = led("wl-unlist", None).await;
-    // Enabled: it keeps the number that it has now.
+    // It is enabled, and keeps its present number.
     lab.scale("Deployment/live", 4, "test").await;
     lab.elect(json!({"workloads": list(&FOUR[2..], None)})).await;
     lab.wait_released("CronJob/nightly", json!(false)).await;
@@ -66,7 +66,7 @@ async fn what_is_taken_out_of_the_list_is_put_back_to_what_it_was() {
     lab.wait_enabled("Job/import", json!(false)).await;
     lab.wait_enabled("StatefulSet/queue", json!(2)).await;
     tracks(&lab, &FOUR[2..]).await;
-    // Disabled: it gets what it had before.
+    // It is disabled, and gets what it had before.
     lab.kill_pod("a").await;
     lab.wait_disabled("Job/import", json!(false)).await;
     lab.wait_disabled("StatefulSet/queue", json!(2)).await;
@@ -74,7 +74,7 @@ async fn what_is_taken_out_of_the_list_is_put_back_to_what_it_was() {
     all_released(&lab, [json!(false), json!(4), json!(false), json!(2)]).await;
     tracks(&lab, &[]).await;
 
-    // And it can be taken up again.
+    // The election can take them again.
     lab.elect(json!({"workloads": list(&FOUR, None)})).await;
     all_disabled(&lab, (4, 2)).await;
 }
@@ -89,7 +89,7 @@ async fn a_deleted_election_puts_its_workloads_back_to_what_they_were() {
     wait_election_gone(&lab).await;
     all_released(&lab, [json!(false), json!(3), json!(false), json!(2)]).await;
 
-    // What was suspended before is so afterwards, though it was enabled meanwhile.
+    // A CronJob that was suspended before is suspended afterwards, though it was enabled meanwhile.
     lab.patch("CronJob/nightly", json!({"spec": {"suspend": true}})).await;
     lab.ready_pods(&["a"]).await;
     lab.elect(json!({"workloads": list(&FOUR, None)})).await;
@@ -113,7 +113,7 @@ async fn a_workload_that_is_to_be_left_as_it_is_stays_so() {
     lab.wait_enabled("StatefulSet/queue", json!(2)).await;
     lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
     wait_election_gone(&lab).await;
-    // Whether the end of the leadership disabled them first is not promised; that nothing of lictor is left, is.
+    // It is not promised that the end of the leadership disables them first, but that nothing of lictor is left.
     for workload in &FOUR[2..] {
         let found = lab.find(workload).await.expect("it exists");
         let claimed = ["election", "enabled", "kept", "written-by"]

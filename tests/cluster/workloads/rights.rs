@@ -1,4 +1,4 @@
-//! The rights on workloads are separate: without them pods are elected as ever.
+//! The rights on workloads are separate: elections of pods work without them.
 
 use lictor_testing::kubernetes::workloads::following;
 use lictor_testing::kubernetes::{Lab, User};
@@ -30,7 +30,7 @@ async fn without_the_rights_on_workloads_pods_are_elected_and_the_condition_name
     assert_ne!(next, leader);
     assert_eq!(operator.get("/readyz").await.0, 200);
 
-    // What is allowed follows, whatever the rest does.
+    // The workloads with rights follow, whatever happens to the others.
     user.may(|_, resource| !resource.starts_with("cronjobs")).await;
     for (workload, with) in
         [("Deployment/live", json!(3)), ("StatefulSet/queue", json!(2)), ("Job/import", json!(false))]

@@ -1,4 +1,4 @@
-//! Two clusters with an API server each, and one Consul. What came first is judged by one observer's own clock.
+//! Two clusters with their own API servers, and one Consul. One observer's own clock gives the order.
 
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::workloads::{following, pod};
@@ -9,7 +9,7 @@ use crate::consul::member::Member;
 
 const WORKLOADS: [&str; 2] = ["CronJob/nightly", "Deployment/live"];
 
-/// A cluster with a CronJob and a Deployment, and with an election for them.
+/// Creates a cluster with a CronJob and a Deployment, and with an election for them.
 async fn side(cluster: &'static Cluster, name: &str) -> (Member, Operator, WorkloadRecorder) {
     let lab = Lab::of(cluster, &format!("wl-apart-{name}")).await;
     let fields = json!({"whenOperatorStops": "Release"});

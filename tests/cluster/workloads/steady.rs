@@ -1,4 +1,4 @@
-//! What is no reason to disable anything, or to write at all.
+//! Events that are no reason to disable anything, or to write at all.
 
 use kube::api::{Api, DeleteParams, PostParams};
 use lictor::api::ElectionClass;
@@ -25,7 +25,7 @@ async fn no_restart_of_an_operator_writes_to_what_is_enabled_and_one_write_stamp
             side.operator.acts().await;
             let identity = side.operator.identity().await;
             if stamps == 0 {
-                // It knows of all, as it disables and enables one that it is told of now.
+                // It knows all of them, because it disables and enables the one that the election names now.
                 side.elect(json!({"workloads": following(&["CronJob/nightly", "Deployment/live", "Job/import"])}))
                     .await;
                 side.lab().wait_released("StatefulSet/queue", json!(2)).await;

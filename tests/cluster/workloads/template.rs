@@ -1,4 +1,4 @@
-//! One Job for each term, from a template; the leader is a pod, and the lock a Lease.
+//! One Job for each term, from a template. The leader is a pod, and the lock is a Lease.
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::consul::member::Member;
 
-/// An election with a template, from which Jobs with such pods are made; two pods, of which one leads.
+/// Creates an election with a template of Jobs with such pods, and two pods, one of which leads.
 async fn led(test: &str, template: Value) -> (Lab, Operator, WorkloadRecorder, String) {
     let lab = Lab::new(test).await;
     let recorder = lab.record_workloads().await;
@@ -23,7 +23,7 @@ async fn led(test: &str, template: Value) -> (Lab, Operator, WorkloadRecorder, S
     (lab, operator, recorder, leader)
 }
 
-/// The Job of the present term.
+/// Returns the Job of the present term.
 async fn job(lab: &Lab) -> String {
     format!("Job/migrate-{}", lab.term("web").await)
 }
@@ -42,7 +42,7 @@ async fn next_term(lab: &Lab, leader: &str) -> String {
     next.to_owned()
 }
 
-/// How often a Job of this name was made.
+/// Returns how many times a Job of this name was created.
 fn made(recorder: &WorkloadRecorder, job: &str) -> usize {
     let uids: std::collections::BTreeSet<_> =
         recorder.seen_of(job).iter().map(|seen| seen.object["metadata"]["uid"].to_string()).collect();
@@ -101,7 +101,7 @@ async fn a_job_that_was_deleted_or_has_ended_is_not_started_again_in_its_term() 
     operator.sees_leader(&lab.namespace, "web", &leader).await;
     lab.wait_condition("web", "WorkloadsFollow", "True", "Follow").await;
 
-    // The next one is made as ever: by then the first would have been, too.
+    // The next Job is created as usual. By then, the first one would have been, too.
     next_term(&lab, &leader).await;
     let second = job(&lab).await;
     lab.wait_workload(&second, "it has ended", |found| found["status"]["succeeded"] == 1).await;
@@ -184,7 +184,7 @@ async fn between_clusters_each_term_has_its_job_where_it_leads() {
         sides.push((member, operator, recorder));
     }
     let mut jobs = Vec::new();
-    // There, and back.
+    // There and back.
     for to in [0, 1, 0] {
         let leads = &sides[to].0;
         let cluster = leads.cluster.clone();

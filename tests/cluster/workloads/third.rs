@@ -1,4 +1,4 @@
-//! A third cluster: what the first left runs on, whoever had the lock between.
+//! A third cluster: what the first one left still runs, whoever had the lock meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ struct Side {
 }
 
 impl Side {
-    /// With a Deployment whose pods take so long to end, and with an election for it.
+    /// Creates it with a Deployment whose pods take this long to end, and with an election for it.
     async fn new(test: &str, cluster: &str, address: &str, grace: Option<u32>) -> Self {
         let member = Member::new(test, cluster, address, json!({})).await;
         let (recorder, operator) = (member.lab.record_workloads().await, member.operator(&[]));
@@ -29,7 +29,7 @@ impl Side {
     }
 }
 
-/// The west is cut off, and what it left takes 45 s to end. The lock goes on to the south before that, one way or the other.
+/// The west is cut off, and what it left takes 45 s to end. Before that, the lock passes to the south, in one way or the other.
 async fn three(toxiproxy: &Toxiproxy, test: &str, killed: bool) {
     let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
     let west = Side::new(test, "west", &format!("http://{}", proxy.address()), Some(45)).await;
@@ -48,7 +48,7 @@ async fn three(toxiproxy: &Toxiproxy, test: &str, killed: bool) {
         east.member.lab.open_gate(false).await;
     }
     let all = [&west.recorder, &east.recorder, &south.recorder];
-    // It waits for longer than a test's patience.
+    // This waits for longer than a test's patience.
     tokio::time::sleep(Duration::from_secs(40)).await;
     south.member.lab.wait_enabled("Deployment/live", json!(1)).await;
     for recorder in all {
@@ -63,7 +63,7 @@ async fn three(toxiproxy: &Toxiproxy, test: &str, killed: bool) {
 #[ignore = "slow: waits for locks to move between clusters"]
 async fn a_third_cluster_waits_for_what_the_first_left_also_if_the_second_lets_go_of_the_lock_before() {
     let toxiproxy = Toxiproxy::start();
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
     tokio::join!(three(&toxiproxy, "wl-third", false), three(&toxiproxy, "wl-third-killed", true));
 }

@@ -1,4 +1,4 @@
-//! The ticks of a CronJob's schedule, each minute, over changes of the leadership. These tests live by the clock on the wall.
+//! The ticks of a CronJob's schedule, each minute, while the leadership changes. These tests follow the wall clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ struct Side {
 }
 
 impl Side {
-    /// A cluster with the CronJob `tick`, and with an election for it.
+    /// Creates a cluster with the CronJob `tick`, and with an election for it.
     async fn new(test: &str, cluster: &str, address: &str, fields: Value) -> Self {
         let member = Member::new(test, cluster, address, fields).await;
         let (recorder, operator) = (member.lab.record_workloads().await, member.operator(&[]));
@@ -39,7 +39,7 @@ impl Side {
         self.member.lab.wait_disabled("CronJob/tick", json!(true)).await;
     }
 
-    /// The ticks that were run here, each with how many Jobs.
+    /// Returns the ticks that ran here, each with its number of Jobs.
     fn ticks(&self) -> BTreeMap<Timestamp, usize> {
         let mut jobs: BTreeMap<String, Timestamp> = BTreeMap::new();
         for seen in self.recorder.seen() {
@@ -55,7 +55,7 @@ impl Side {
         ticks
     }
 
-    /// Waits until this tick was run here.
+    /// Waits until this tick has run here.
     async fn wait_tick(&self, tick: Timestamp) {
         eventually(&format!("the tick {tick} is run"), || async {
             let ticks = self.ticks();
@@ -65,7 +65,7 @@ impl Side {
     }
 }
 
-/// Two clusters; the west leads.
+/// Creates two clusters. The west leads.
 async fn two(test: &str, address: &str, fields: Value) -> (Side, Side) {
     let west = Side::new(test, "west", address, fields.clone()).await;
     west.wait_enabled().await;
@@ -75,7 +75,7 @@ async fn two(test: &str, address: &str, fields: Value) -> (Side, Side) {
     (west, east)
 }
 
-/// The next full minute.
+/// Returns the next full minute.
 fn next_tick() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second() / 60 * 60 + 60).expect("a time")
@@ -86,7 +86,7 @@ async fn sleep_until(time: Timestamp) {
     tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
 }
 
-/// Waits until a tick is due, and was run by this side.
+/// Waits until a tick is due and has run on this side.
 async fn one_tick(side: &Side) -> Timestamp {
     let tick = next_tick();
     sleep_until(tick).await;
@@ -94,7 +94,7 @@ async fn one_tick(side: &Side) -> Timestamp {
     tick
 }
 
-/// How often each tick was run, from the first to the last; a tick between them that was not run is there too.
+/// Returns how many times each tick ran, from the first to the last, with those that did not run.
 async fn all_ticks(west: &Side, east: &Side) -> Vec<(Timestamp, usize)> {
     for side in [west, east] {
         side.recorder.catch_up().await;
@@ -110,11 +110,11 @@ async fn all_ticks(west: &Side, east: &Side) -> Vec<(Timestamp, usize)> {
     minutes.map(|minute| (minute, ticks.remove(&minute).unwrap_or(0))).collect()
 }
 
-/// There and back, each time some seconds after a tick: the side that resumes has a schedule in which that tick was missed.
+/// There and back, each time some seconds after a tick. The side that resumes its CronJob has missed that tick.
 async fn planned() {
     let fields = json!({"whenOperatorStops": "Release"});
     let (mut west, mut east) = two("wl-ticks", Consul::shared().address(), fields).await;
-    // So that the east has missed some, too, when its turn comes.
+    // The east has missed some too, when its turn comes.
     one_tick(&west).await;
     west.operator.stop().await;
     east.wait_enabled().await;
@@ -127,12 +127,12 @@ async fn planned() {
     assert!(ticks.len() >= 3 && ticks.iter().all(|(_, count)| *count == 1), "{ticks:?}");
 }
 
-/// The lock ends without a word, so that a tick falls between: it is run late, and none is left out.
+/// The lock expires, and a tick falls between the two holders: it runs late, and none is left out.
 async fn expired(toxiproxy: &Toxiproxy) {
     let proxy: ToxicProxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
     let (west, east) = two("wl-ticks-lost", &format!("http://{}", proxy.address()), json!({})).await;
     let first = one_tick(&west).await;
-    // The west suspends within 10 s, and the session ends after at least as many.
+    // The west suspends within 10 s, and the session ends at least 10 s later.
     sleep_until(first + 48.seconds()).await;
     proxy.disable().await;
     west.wait_disabled().await;
@@ -148,7 +148,7 @@ async fn expired(toxiproxy: &Toxiproxy) {
 #[ignore = "slow: waits for the ticks of a schedule"]
 async fn each_tick_is_run_once_over_planned_handovers_and_at_least_once_over_a_lost_lock() {
     let toxiproxy = Toxiproxy::start();
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
     tokio::join!(planned(), expired(&toxiproxy));
 }

@@ -1,4 +1,4 @@
-//! What was disabled may take its time to end: the lock is let go of only then, but not later than the status says.
+//! What was disabled may take some time to end. The operator releases the lock only then, but not later than the status says.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ struct Side {
     operator: Operator,
 }
 
-/// Two clusters with a Deployment `live` of such pods, and with the Deployment `gate`; the west leads.
+/// Creates two clusters with a Deployment `live` of such pods, and with the Deployment `gate`. The west leads.
 async fn two(test: &str, template: Value) -> (Side, Side) {
     let mut sides = Vec::new();
     for (cluster, replicas) in [("west", 2), ("east", 1)] {
@@ -24,7 +24,7 @@ async fn two(test: &str, template: Value) -> (Side, Side) {
         let member = Member::new(test, cluster, Consul::shared().address(), fields).await;
         let (recorder, operator) = (member.lab.record_workloads().await, member.operator(&[]));
         member.lab.gate().await;
-        // In the east nothing runs before it leads.
+        // Nothing runs in the east before it leads.
         let first = if cluster == "west" { replicas } else { 0 };
         member.lab.deployment("live", first, template.clone()).await;
         elect(&member, json!([{"kind": "Deployment", "name": "live", "replicas": replicas}])).await;
@@ -45,7 +45,7 @@ async fn elect(member: &Member, workloads: Value) {
     member.elect_cluster(json!({"workloads": workloads, "eligibility": gate})).await;
 }
 
-/// Waits until so many pods of a Deployment are ready.
+/// Waits until this many pods of a Deployment are ready.
 async fn all_pods(side: &Side, name: &str, count: u32) {
     let ready = |found: &Value| found["status"]["readyReplicas"] == json!(count);
     side.member.lab.wait_workload(&format!("Deployment/{name}"), &format!("{count} pods are ready"), ready).await;
@@ -114,7 +114,8 @@ async fn pods_that_never_go_hold_the_lock_no_longer_than_the_status_says() {
     assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&gap), "{gap:?}");
 }
 
-/// A CronJob whose Job runs, with this of `onDisable`. With a proxy before the west's API server, its operator does not see the Job.
+/// Creates two clusters with a CronJob whose Job runs, with this value of `onDisable`. With a proxy in front of the west's API
+/// server, its operator does not see the Job.
 async fn with_running_job(test: &str, on_disable: &str, proxy: Option<&Proxy>) -> (Side, Side) {
     let mut sides = Vec::new();
     for cluster in ["west", "east"] {
@@ -135,11 +136,11 @@ async fn with_running_job(test: &str, on_disable: &str, proxy: Option<&Proxy>) -
     }
     let [west, east] = sides.try_into().ok().expect("there are two");
     if let Some(proxy) = proxy {
-        // The one that is under way ends before its Job is made.
+        // The watch under way ends before its Job is created.
         proxy.hold(|asked| asked.path.contains("/jobs?") && asked.path.contains("watch=true"));
         proxy.held().await;
     }
-    // As `kubectl create job --from=cronjob/nightly` makes it.
+    // This does the same as `kubectl create job --from=cronjob/nightly`.
     let lab = &west.member.lab;
     let owner = lab.find("CronJob/nightly").await.expect("it exists");
     lab.make_owned("Job/nightly-1", job_spec(idle_pod()), &owner).await;
@@ -151,7 +152,7 @@ async fn with_running_job(test: &str, on_disable: &str, proxy: Option<&Proxy>) -
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for pods that end slowly"]
 async fn a_suspended_cron_jobs_jobs_go_on_unless_they_are_to_be_deleted() {
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let _ = (Consul::shared(), lictor_testing::kubernetes::Cluster::shared());
     let proxy = Proxy::start(lictor_testing::kubernetes::Cluster::shared()).await;
     let unseen = jobs_are_deleted("wl-jobs-unseen", Some(&proxy));

@@ -1,4 +1,4 @@
-//! Each way to break a promise once, on small records made by hand; and what is no breach.
+//! Breaks each promise once, on small records made by hand, and shows what is no breach.
 #![cfg(test)]
 
 use lictor_core::{Marking, Markings};
@@ -7,7 +7,7 @@ use super::super::faults::{Fault, Kind as Harm};
 use super::super::record::BY_HAND;
 use super::*;
 
-/// A record as it is made here: what happens, second by second.
+/// A record that is made here, second by second.
 #[derive(Default)]
 struct Story {
     lines: Vec<Line>,
@@ -15,7 +15,8 @@ struct Story {
 }
 
 impl Story {
-    /// Of the groups `web`, in the west with a Lease, and `shared`, in both clusters with Consul, and the workload `importer`, which runs in the west.
+    /// Creates a record of the groups `web`, in the west with a Lease, and `shared`, in both clusters with Consul, and of the
+    /// workload `importer`, which runs in the west.
     fn new() -> Self {
         let marking = |role: &str| Marking { labels: [("role".into(), role.into())].into(), ..Marking::default() };
         let markings = Markings { leader: marking("leader"), follower: marking("follower") };
@@ -68,7 +69,7 @@ impl Story {
         self.at(seconds, What::Workload { version: 0, namespace, name, enabled })
     }
 
-    /// Something goes wrong with the west.
+    /// Adds a fault of the west.
     fn fault(&mut self, seconds: f64, kind: Harm, begins: bool) -> &mut Self {
         let fault = Fault { kind, target: 0, millis: 0 };
         self.at(seconds, What::Fault { number: 0, fault, begins, detail: String::new() })
@@ -85,7 +86,7 @@ impl Story {
     }
 }
 
-/// The violations of one record, as text.
+/// Returns the violations of one record, as text.
 fn broken(verdict: &Verdict) -> Vec<&str> {
     verdict.violations.iter().map(|violation| violation.text.as_str()).collect()
 }
@@ -95,7 +96,7 @@ fn a_handover_in_order_breaks_nothing() {
     let mut story = Story::new();
     story.pod(1.0, "west", "web-a", "leader", "1").pod(2.0, "west", "web-b", "follower", "1");
     story.pod(3.0, "west", "web-a", "follower", "2").pod(3.1, "west", "web-b", "leader", "2");
-    // A label that is put back under its own term is the same leadership.
+    // A label that is restored under its own term is the same leadership.
     story.pod(4.0, "west", "web-b", "", "2").pod(4.1, "west", "web-b", "leader", "2");
     let verdict = story.end(5.0);
     assert_eq!(broken(&verdict), [""; 0]);
@@ -147,7 +148,7 @@ fn nobody_may_lead_for_no_longer_than_the_bound() {
     let verdict = story.end(1.1 + bound);
     assert!(broken(&verdict)[0].starts_with("nobody led for"), "{verdict:?}");
     assert_eq!(verdict.vacancies["web"], (31_100, 31_100));
-    // With Consul, a lock has to be given away, too: 20 s and 1 s of delay, 3.3 s for a lost renewal, 5 s for the new operator.
+    // In Consul, the lock must also be given away: 20 s and 1 s of delay, 3.3 s for a lost renewal, 5 s for the new operator.
     let mut story = Story::new();
     story.pod(1.0, "east", "shared-c", "follower", "1");
     assert_eq!(broken(&story.end(1.0 + bound + 29.3)), [""; 0]);
@@ -207,12 +208,12 @@ fn what_a_person_wrote_counts_only_when_it_was_not_declared() {
         let mut written = story.pod_seen("west", "web-b", "leader", "1");
         written.annotations.insert(BY_HAND.into(), "7".into());
         story.at(2.1, What::Pod(written.clone()));
-        // The next revisions of it are the kubelet's, and a user's.
+        // Its next revisions come from the kubelet and from a user.
         story.at(2.2, What::Pod(written.clone()));
         written.annotations.insert("lictor.dev/priority".into(), "4".into());
         story.at(2.3, What::Pod(written.clone()));
         assert_eq!(story.end(3.0).violations.is_empty(), declared);
-        // What the operator writes then counts, whatever it is.
+        // What the operator writes afterwards counts, whatever it is.
         written.annotations.insert("lictor.dev/term".into(), "2".into());
         story.at(4.0, What::Pod(written));
         assert!(!story.end(5.0).violations.is_empty(), "declared: {declared}");
@@ -256,7 +257,7 @@ fn two_clusters_have_one_leader_together() {
     assert!(broken(&story.end(2.0))[0].starts_with("two lead"));
 }
 
-/// The leader of the west stays from second 1 on, and the east has one at `second`.
+/// Makes a record in which the west's leader stays from second 1 on, and the east gets one at `second`.
 fn overtaken(kind: Harm, ends: f64, second: f64) -> Story {
     let mut story = Story::new();
     story.pod(1.0, "west", "shared-a", "leader", "1").fault(10.0, kind, true);
@@ -274,17 +275,17 @@ fn overtaken(kind: Harm, ends: f64, second: f64) -> Story {
 fn two_are_excused_only_while_nobody_serves_the_older_ones_cluster() {
     let verdict = overtaken(Harm::OperatorsKilled, 60.0, 22.1).end(60.0);
     assert_eq!((broken(&verdict).len(), verdict.excuses.len()), (0, 1), "{verdict:?}");
-    // Sooner than Consul may give the lock away.
+    // This is before Consul may give the lock away.
     assert_eq!(overtaken(Harm::OperatorsKilled, 60.0, 21.9).end(21.95).violations.len(), 1);
     // One of two replicas is left.
     assert!(!overtaken(Harm::OperatorKilled, 60.0, 30.0).end(30.1).violations.is_empty());
     // The operators renew while only the API server is away.
     assert!(!overtaken(Harm::ApiServerKilled, 60.0, 30.0).end(30.1).violations.is_empty());
-    // The two go on when somebody could put it right.
+    // The two still lead when an operator could correct it.
     let mut story = overtaken(Harm::OperatorsKilled, 40.0, 30.0);
     assert_eq!(broken(&story.end(51.9)), [""; 0]);
     assert!(!story.end(52.1).violations.is_empty());
-    // It is the east's leader that is new, and so the west that would need the excuse.
+    // The east's leader is the new one, so the west would need the excuse.
     let mut story = Story::new();
     story.pod(1.0, "east", "shared-c", "leader", "1").fault(10.0, Harm::OperatorsKilled, true);
     story.pod(30.0, "west", "shared-a", "leader", "2");
@@ -300,7 +301,7 @@ fn a_holder_stops_before_another_has_the_lock() {
     assert!(broken(&verdict)[0].contains("still leads"), "{verdict:?}");
 }
 
-/// A record with much more than is needed, but for what is changed in it.
+/// Makes a verdict with much more than is needed, except for what `change` changes.
 fn full(change: impl FnOnce(&mut Verdict)) -> Verdict {
     let faults = [("OperatorKilled".to_owned(), 60)].into();
     let mut verdict =

@@ -12,7 +12,7 @@ use crate::faults::Kind;
 use crate::record::{BY_HAND, Group, Kind as Store, PodSeen, What};
 
 impl Course<'_> {
-    /// One of the groups that have pods.
+    /// Returns one of the groups that have pods.
     fn a_group(&self, store: Option<Store>) -> Group {
         self.world.book.look(|picture| {
             let fits = |group: &&Group| store.map_or(group.kind != Store::Workload, |store| group.kind == store);
@@ -21,7 +21,7 @@ impl Course<'_> {
         })
     }
 
-    /// One of its pods: the leader, if there is one, or one that does not lead.
+    /// Returns one of its pods: the leader, if there is one, or one that does not lead.
     fn a_pod(&self, group: &Group, leads: bool) -> Option<PodSeen> {
         self.world.book.look(|picture| {
             let fits = |pod: &&PodSeen| group.markings.shows_leader(&pod.to_core()) == leads;
@@ -98,7 +98,7 @@ impl Course<'_> {
         self.ends();
     }
 
-    /// A person writes the leader's labels on a pod, or takes them off. Each attempt is declared before it is sent.
+    /// Writes the leader's labels on a pod, or removes them, as a person would. Each attempt is recorded before it is sent.
     pub(super) async fn label(&self) {
         let (group, adds) = (self.a_group(None), self.fault.kind == Kind::LabelByHand);
         let Some(pod) = self.a_pod(&group, !adds) else { return };
@@ -141,7 +141,7 @@ impl Course<'_> {
             let api = server.api();
             let done = match self.fault.kind {
                 Kind::KeyEdited => {
-                    // Those of Consul's own library: with them it goes on to be a lock.
+                    // These are the flags of Consul's own library. With them, the key is still a lock.
                     let kept = format!("{path}?flags=3304740253564472344");
                     api.put(&kept, "by hand").await.is_ok_and(|answer| answer.status == 200)
                 }

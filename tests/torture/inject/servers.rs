@@ -42,7 +42,7 @@ impl Course<'_> {
         self.ends();
     }
 
-    /// Up to ten groups that are led in the cluster.
+    /// Returns up to ten groups that have a leader in the cluster.
     fn ten_groups(&self) -> Vec<Group> {
         self.world.book.look(|picture| {
             let led =
@@ -58,14 +58,14 @@ impl Course<'_> {
         })
     }
 
-    /// The leaders of these, in the cluster.
+    /// Returns the leaders of these groups in the cluster.
     fn leaders(&self, groups: &[Group]) -> Vec<Leader> {
         let all =
             self.world.book.look(|picture| groups.iter().flat_map(|group| picture.leaders(group)).collect::<Vec<_>>());
         all.into_iter().filter(|leader| leader.cluster == self.fault.cluster()).collect()
     }
 
-    /// These may not lead, or may again: they live on, so that a late promotion would find them.
+    /// Excludes these pods from leading, or admits them again. They live on, so that a late promotion would find them.
     async fn exclude(&self, pods: &[Leader], excluded: bool) {
         let value = if excluded { json!("true") } else { Value::Null };
         let change = json!({"metadata": {"annotations": {"lictor.dev/never-leader": value}}});
@@ -76,8 +76,8 @@ impl Course<'_> {
         futures::future::join_all(all).await;
     }
 
-    /// Ten groups get one leader after the other while the fault is on: `spoil` comes in the middle of a handover, `heal` while the
-    /// next ones are under way.
+    /// Gives ten groups one leader after the other during the fault: `spoil` comes in the middle of a handover, and `heal` while
+    /// the next ones are under way.
     async fn at_work(&self, spoil: impl Future<Output = ()>, heal: impl Future<Output = ()>) {
         let groups = self.ten_groups();
         let mut excluded = self.leaders(&groups);
@@ -97,8 +97,8 @@ impl Course<'_> {
         self.exclude(&excluded, false).await;
     }
 
-    /// An operator is stopped in the middle of handovers; what it sent last arrives eight seconds later, when another replica has
-    /// long been acting.
+    /// Stops an operator in the middle of handovers. Its last requests arrive eight seconds later, when another replica has acted
+    /// for long.
     async fn stopped_at_work(&self, replica: &Replica, link: &ToxicProxy) {
         let late = json!({"type": "latency", "stream": "upstream", "attributes": {"latency": 8000}});
         let spoil = async {
@@ -112,7 +112,7 @@ impl Course<'_> {
         self.at_work(spoil, heal).await;
     }
 
-    /// Of the control plane. It has ended when the API server answers from etcd again.
+    /// Disturbs a component of the control plane. The fault ends when the API server answers from etcd again.
     pub(super) async fn component(&self, name: &str) {
         let (harm, heal) = match self.fault.kind {
             Kind::ApiServerStopped | Kind::EtcdStopped => ("pause", "resume"),
@@ -129,7 +129,7 @@ impl Course<'_> {
         self.ends();
     }
 
-    /// Consul's servers. In one of two cases what stands before Consul notices, and leads to another one.
+    /// Disturbs Consul servers. In one of two cases the proxy in front of Consul notices, and leads to another server.
     pub(super) async fn consul(&self, numbers: Vec<usize>) {
         let servers = || numbers.iter().map(|number| &self.world.consul.servers()[*number]);
         let kills = matches!(self.fault.kind, Kind::ConsulKilled | Kind::ConsulLeaderKilled);
@@ -180,7 +180,7 @@ impl Course<'_> {
 }
 
 impl World {
-    /// The same fault, at the replica that acts.
+    /// Returns the same fault, at the replica that acts.
     pub(super) async fn of_the_acting(&self, fault: Fault) -> Fault {
         let leases = self.api_of("Lease", Some(fault.cluster()));
         let lease = leases.get(&format!("torture-{}", fault.cluster())).await;
@@ -192,7 +192,7 @@ impl World {
         Fault { target: fault.target % 2 + 2 * replica + fault.target / 4 * 4, ..fault }
     }
 
-    /// What stands before Consul leads to a server that is none of these.
+    /// Leads the proxy in front of Consul to a server that is none of these.
     async fn balance(&self, away: &[usize]) {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let next = (0..3).find(|server| !away.contains(server)).expect("not all are away");

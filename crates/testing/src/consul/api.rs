@@ -1,33 +1,33 @@
-//! An HTTP API, as a test speaks to it: with paths and JSON.
+//! A client of an HTTP API for tests, with paths and JSON.
 
 use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder, Method, RequestBuilder};
 use serde_json::Value;
 
-/// An HTTP API. Each test makes its own: connections belong to the runtime in which they were made.
+/// An HTTP API. Each test creates its own, because connections belong to the runtime that made them.
 pub struct Api {
     http: Client,
     base: String,
     token: Option<String>,
 }
 
-/// What it said.
+/// The API's answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
-    /// X-Consul-Index.
+    /// The header X-Consul-Index.
     pub index: Option<u64>,
     pub text: String,
 }
 
 impl Answer {
-    /// The body; null if it is no JSON.
+    /// Returns the body as JSON, or null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    /// The body of an answer that says that all is well.
+    /// Returns the body of an answer that must be a success.
     pub fn ok(&self) -> Value {
         assert!((200..300).contains(&self.status), "{self:?}");
         self.json()
@@ -35,17 +35,17 @@ impl Answer {
 }
 
 impl Api {
-    /// One at a base such as `http://127.0.0.1:8500`.
+    /// Creates a client for a base such as `http://127.0.0.1:8500`.
     pub fn at(base: &str) -> Self {
         Self::with(base, plain().tls_certs_only([]), None)
     }
 
-    /// The same with a client of one's own, such as one with a certificate, and a token of Consul.
+    /// Creates a client over another HTTP client, for example one with a certificate, and with a Consul token.
     pub fn with(base: &str, client: ClientBuilder, token: Option<String>) -> Self {
         Self { http: client.build().expect("a client can be made"), base: base.to_owned(), token }
     }
 
-    /// A request that waits for 5 s, unless told otherwise.
+    /// Makes a request with a limit of 5 s, which the caller can change.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base)).timeout(Duration::from_secs(5));
         match &self.token {
@@ -54,7 +54,7 @@ impl Api {
         }
     }
 
-    /// Sends a request; an error, with its causes, if no whole answer comes.
+    /// Sends a request. Returns an error with its causes if no complete answer comes.
     pub async fn send(request: RequestBuilder) -> Result<Answer, String> {
         let answer = request.send().await.map_err(|error| format!("{error:?}"))?;
         let index = answer.headers().get("X-Consul-Index").and_then(|index| index.to_str().ok()?.parse().ok());
@@ -80,7 +80,7 @@ impl Api {
     }
 }
 
-/// A client that asks nobody but whom it is told to.
+/// Returns an HTTP client that uses no proxy and no certificates of the system.
 pub fn plain() -> ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none())

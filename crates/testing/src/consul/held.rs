@@ -1,4 +1,4 @@
-//! What a script in hack/ makes and holds for as long as this process holds the pipe to it, whatever ends this process.
+//! What a script in hack/ creates and keeps until this process closes the pipe to it, or ends in whatever way.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::file;
 
-/// A script that holds something. All is gone when this has been dropped.
+/// A script that keeps something. Everything is gone when this has been dropped.
 pub struct Held {
     script: Mutex<(Child, Lines<BufReader<ChildStdout>>)>,
 }
@@ -27,18 +27,18 @@ impl Held {
         Self { script: Mutex::new((child, BufReader::new(output).lines())) }
     }
 
-    /// The next line NAME=VALUE that it prints; `None` for another line.
+    /// Returns the next line NAME=VALUE that it prints, or `None` for another line.
     pub fn variable(&self) -> Option<(String, String)> {
         let line = self.script.lock().unwrap_or_else(PoisonError::into_inner).1.next();
         parse(&line.expect("the script has more to say").expect("it can be read"))
     }
 
-    /// All that it prints until another line comes.
+    /// Returns all variables that it prints before another line.
     pub fn variables(&self) -> BTreeMap<String, String> {
         std::iter::from_fn(|| self.variable()).collect()
     }
 
-    /// Gives it an order; returns the value that it prints then.
+    /// Sends an order, and returns the value that the script then prints.
     pub fn order(&self, order: &str) -> String {
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
         let input = script.0.stdin.as_mut().expect("its input is piped");

@@ -1,4 +1,4 @@
-//! Consul's servers, and what spoils the way to them.
+//! Consul servers, and proxies that disturb the connections to them.
 
 mod api;
 mod held;

@@ -13,26 +13,26 @@ use super::api::plain;
 use super::held::Held;
 use super::{Api, eventually};
 
-/// What kind of Consul.
+/// The kind of a Consul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One agent in memory, without ACLs and TLS.
+    /// One agent that keeps its state in memory, without ACLs and TLS.
     Dev,
-    /// The same in Consul 1.8.7.
+    /// The same with Consul 1.8.7.
     Old,
-    /// Three servers with data on disk, ACLs and TLS.
+    /// Three servers with their data on disk, ACLs and TLS.
     Three,
-    /// One server, whose data is on a small disk of its own.
+    /// One server with its data on a small disk of its own.
     Small,
 }
 
-/// One server, or three that belong together.
+/// One server, or three that form a cluster.
 pub struct Consul {
     servers: Vec<Server>,
     variables: BTreeMap<String, String>,
 }
 
-/// One of them.
+/// One server.
 pub struct Server {
     number: usize,
     pid: AtomicU32,
@@ -42,13 +42,13 @@ pub struct Server {
 }
 
 impl Consul {
-    /// The one of the kind [`Kind::Dev`] that all tests share: nobody kills it, and each test has keys of its own.
+    /// Returns the server of kind [`Kind::Dev`] that all tests share. Nobody kills it, and each test has its own keys.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Consul> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(Kind::Dev))
     }
 
-    /// One for one test alone. It can be used at once, and is gone when this has been dropped.
+    /// Starts servers for one test. They can be used at once, and are gone when this has been dropped.
     pub fn start(kind: Kind) -> Self {
         let name = match kind {
             Kind::Dev => "dev",
@@ -67,37 +67,38 @@ impl Consul {
         Self { servers: (1..=3).map_while(server).collect(), variables }
     }
 
-    /// All servers.
+    /// Returns all servers.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
 
-    /// The server with this number, from 1 on.
+    /// Returns the server with this number, counted from 1.
     pub fn server(&self, number: usize) -> &Server {
         &self.servers[number - 1]
     }
 
-    /// The address of the first one, such as `http://127.0.0.1:8500`.
+    /// Returns the address of the first server, for example `http://127.0.0.1:8500`.
     pub fn address(&self) -> &str {
         self.server(1).address()
     }
 
-    /// The API of the first one, with all rights.
+    /// Returns the API of the first server, with all rights.
     pub fn api(&self) -> Api {
         self.server(1).api()
     }
 
-    /// A variable that `hack/consul.sh` prints, without `CONSUL_` before: `HTTP_TOKEN`, `CACERT`, `CLIENT_CERT`, `CLIENT_KEY`.
+    /// Returns a variable that `hack/consul.sh` prints, without the prefix `CONSUL_`: `HTTP_TOKEN`, `CACERT`, `CLIENT_CERT`,
+    /// `CLIENT_KEY`.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(&format!("CONSUL_{name}")).map(String::as_str)
     }
 
-    /// Waits until one that is neither killed nor paused leads, by its own word; returns that.
+    /// Waits until a server that is neither killed nor paused says that it leads, and returns it.
     pub async fn leader(&self) -> &Server {
         eventually("a server leads", || async {
             let mut said = Vec::new();
             for server in self.servers.iter().filter(|server| server.runs()) {
-                // Of all that can be asked, this alone never waits for another server, such as one that hangs.
+                // This is the only request that never waits for another server, such as one that hangs.
                 let request = server.api().request(Method::GET, "/v1/status/leader").timeout(Duration::from_secs(1));
                 match Api::send(request).await {
                     Ok(answer) if server.variable("RPC").is_some_and(|rpc| answer.json() == rpc) => return Ok(server),
@@ -109,7 +110,7 @@ impl Consul {
         .await
     }
 
-    /// Consul's own program, ready for arguments, with all rights at the first server.
+    /// Returns a command of Consul's own program, with all rights at the first server.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.variables["CONSUL_BINARY"]);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CONSUL_")) {
@@ -121,7 +122,7 @@ impl Consul {
         command
     }
 
-    /// Runs Consul's own program; returns what it printed, or that with its error text.
+    /// Runs Consul's own program. Returns what it printed, and its error text if it fails.
     pub fn try_cli(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.command().args(arguments).output().expect("consul starts");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -129,36 +130,36 @@ impl Consul {
         if output.status.success() { Ok(printed) } else { Err(printed + &text(&output.stderr)) }
     }
 
-    /// Runs Consul's own program, which must succeed; returns what it printed.
+    /// Runs Consul's own program, which must succeed. Returns what it printed.
     pub fn cli(&self, arguments: &[&str]) -> String {
         self.try_cli(arguments).unwrap_or_else(|error| panic!("consul {arguments:?}: {error}"))
     }
 }
 
 impl Server {
-    /// Such as `http://127.0.0.1:8500`.
+    /// Returns its address, for example `http://127.0.0.1:8500`.
     pub fn address(&self) -> &str {
         self.variable("ADDR").expect("a server has an address")
     }
 
-    /// The same without the scheme, such as a proxy wants it.
+    /// Returns its address without the scheme, as a proxy needs it.
     pub fn socket(&self) -> &str {
         self.address().split_once("://").expect("an address has a scheme").1
     }
 
-    /// Where it answers DNS, over UDP and TCP.
+    /// Returns the address at which it answers DNS, over UDP and TCP.
     pub fn dns(&self) -> &str {
         self.variable("DNS").expect("a server has DNS")
     }
 
-    /// What it has logged so far.
+    /// Returns what it has logged so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(self.variable("LOG").expect("a server has a log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Adds this to its configuration, or takes away what was added before, and has it read that again. It does not say when it
-    /// has: a test sees what it then does.
+    /// Adds this to its configuration, in place of an earlier addition, and makes the server reload it. The server does not say
+    /// when it has: a test has to look at what it then does.
     pub fn configure(&self, addition: &str) {
         const MARK: &str = "# of a test\n";
         let path = self.variable("CONFIG").expect("a server has a configuration");
@@ -169,7 +170,7 @@ impl Server {
         assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill runs").success());
     }
 
-    /// The process's id; `None` after [`Server::kill`].
+    /// Returns the process's id, or `None` after [`Server::kill`].
     pub fn pid(&self) -> Option<u32> {
         Some(self.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
     }
@@ -178,12 +179,12 @@ impl Server {
         self.pid().is_some() && !self.paused.load(Ordering::SeqCst)
     }
 
-    /// Its API, with all rights.
+    /// Returns its API, with all rights.
     pub fn api(&self) -> Api {
         self.api_by(self.socket())
     }
 
-    /// The same by way of another socket, such as that of a [`ToxicProxy`](super::ToxicProxy).
+    /// Returns its API through another socket, for example that of a [`ToxicProxy`](super::ToxicProxy).
     pub fn api_by(&self, socket: &str) -> Api {
         let scheme = self.address().split_once("://").expect("an address has a scheme").0;
         let read = |name: &str| {
@@ -199,12 +200,12 @@ impl Server {
         Api::with(&format!("{scheme}://{socket}"), client, self.variables.get("CONSUL_HTTP_TOKEN").cloned())
     }
 
-    /// Ends it by SIGKILL, at once.
+    /// Kills it by SIGKILL.
     pub fn kill(&self) {
         self.order("kill");
     }
 
-    /// Starts it again after [`Server::kill`], at the same ports; only [`Kind::Three`] still has its data. Waits for nothing.
+    /// Starts it again after [`Server::kill`], at the same ports. Only [`Kind::Three`] still has its data. This does not wait.
     pub fn start(&self) {
         self.order("start");
     }
@@ -221,12 +222,12 @@ impl Server {
         self.order("pause");
     }
 
-    /// Lets it go on.
+    /// Continues it after [`Server::pause`].
     pub fn resume(&self) {
         self.order("resume");
     }
 
-    /// Waits until it knows a leader that has entered it into the catalog: sessions can be made at its node.
+    /// Waits until it knows a leader that has entered it into the catalog. Then sessions can be created at its node.
     pub async fn usable(&self) {
         let node = format!("/v1/health/node/server-{}", self.number);
         eventually(&format!("server {} can be used", self.number), || async {

@@ -1,4 +1,4 @@
-//! Toxiproxy: it stands before a server, and spoils the connections to it.
+//! Toxiproxy, a proxy that disturbs the connections to a server.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::Api;
 use super::held::Held;
 
-/// A Toxiproxy for one test alone, with room for 19 proxies.
+/// A Toxiproxy for one test, with room for 19 proxies.
 pub struct Toxiproxy {
     api: String,
     free: Mutex<Vec<String>>,
     held: Arc<Held>,
 }
 
-/// One proxy of it; it lives as long as its Toxiproxy, or longer.
+/// One of its proxies. It works until both it and its Toxiproxy are dropped.
 pub struct ToxicProxy {
     address: String,
     api: Api,
@@ -23,7 +23,7 @@ pub struct ToxicProxy {
 }
 
 impl Toxiproxy {
-    /// Starts one. It is gone when this and its proxies have been dropped.
+    /// Starts Toxiproxy. It is gone when this and its proxies have been dropped.
     pub fn start() -> Self {
         let held = Arc::new(Held::start("toxiproxy.sh", &[&format!("test-{}", std::process::id())]));
         let (_, api) = held.variable().expect("hack/toxiproxy.sh starts Toxiproxy");
@@ -32,7 +32,7 @@ impl Toxiproxy {
         Self { api: format!("http://{api}"), free: Mutex::new(free), held }
     }
 
-    /// A proxy before a socket such as `127.0.0.1:8500`.
+    /// Creates a proxy for a socket such as `127.0.0.1:8500`.
     pub async fn proxy(&self, upstream: &str) -> ToxicProxy {
         let address = self.free.lock().expect("nobody has panicked").pop().expect("room for one more proxy");
         let (api, path) = (Api::at(&self.api), format!("/proxies/{address}"));
@@ -43,7 +43,7 @@ impl Toxiproxy {
 }
 
 impl ToxicProxy {
-    /// Where it listens, such as `127.0.0.1:20001`.
+    /// Returns the address at which it listens, for example `127.0.0.1:20001`.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -53,24 +53,23 @@ impl ToxicProxy {
         self.post("", json!({"enabled": false})).await;
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     pub async fn enable(&self) {
         self.post("", json!({"enabled": true})).await;
     }
 
-    /// Leads to another server from now on; connections end.
+    /// Leads to another server from now on. Present connections end.
     pub async fn lead_to(&self, upstream: &str) {
         self.post("", json!({"upstream": upstream})).await;
     }
 
-    /// Adds a toxic, also to connections that there are, as Toxiproxy's API wants it:
-    /// `{"type": "latency", "stream": "upstream", "attributes": {"latency": 1000}}`. Without a `stream` it is for what comes
-    /// from the server.
+    /// Adds a toxic, also to present connections, in the form of Toxiproxy's API: `{"type": "latency", "stream": "upstream",
+    /// "attributes": {"latency": 1000}}`. Without a `stream` it applies to what comes from the server.
     pub async fn toxic(&self, toxic: Value) {
         self.post("/toxics", toxic).await;
     }
 
-    /// Takes all toxics away.
+    /// Removes all toxics.
     pub async fn clear(&self) {
         let path = format!("{}/toxics", self.path);
         let toxics = self.api.get(&path).await.expect("Toxiproxy answers").ok();

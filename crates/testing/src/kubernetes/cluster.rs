@@ -1,4 +1,4 @@
-//! A control plane of one's own, which goes when this process goes, whatever ends it.
+//! A control plane that is removed when this process ends, in whatever way.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use kube::{Client, Config};
 
 use crate::{file, program};
 
-/// A control plane. Its keeper deletes it when the pipe to its standard input is closed, as it is when this process ends.
+/// A control plane. Its keeper deletes it when the pipe to the keeper's standard input closes, which also happens when this
+/// process ends.
 pub struct Cluster {
     kubeconfig: PathBuf,
     answers: Mutex<BufReader<ChildStdout>>,
@@ -18,41 +19,41 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The control plane that all tests share.
+    /// Returns the control plane that all tests share.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Cluster> = OnceLock::new();
         SHARED.get_or_init(|| {
-            // A node takes 110 pods, and tests leave theirs behind.
+            // A node takes 110 pods, and tests leave their pods behind.
             let cluster = Self::start(&format!("test-{}", std::process::id()), 12);
-            cluster.install_definitions();
+            cluster.install_crds();
             cluster
         })
     }
 
-    /// Another one that tests share: for a second cluster, for policies that may change objects, and for a server that hangs.
-    /// Whatever a test does here stays in its own namespaces.
+    /// Returns another control plane that tests share: for a second cluster, for policies that may change objects, and for a
+    /// server that hangs. A test stays in its own namespaces here.
     pub fn second() -> &'static Self {
         static SECOND: OnceLock<Cluster> = OnceLock::new();
         SECOND.get_or_init(|| {
             let settings = file("hack/kwok/mutating.yaml");
             let name = format!("second-{}", std::process::id());
             let cluster = Self::hold(&[&name, "4", settings.to_str().expect("a path is text")]);
-            cluster.install_definitions();
+            cluster.install_crds();
             cluster
         })
     }
 
-    /// A control plane for one test alone, without the definitions. One costs ten seconds of a core and half a GiB: this is for what
-    /// is done to a whole cluster, and for nothing else.
+    /// Starts a control plane for one test, without the CRDs. It costs ten seconds of a core and half a GiB, so it is only for
+    /// tests that affect a whole cluster.
     pub fn start(name: &str, nodes: usize) -> Self {
         Self::hold(&[name, &nodes.to_string()])
     }
 
-    /// The same, where the test stops and kills parts of it by [`Cluster::order`].
+    /// Starts a control plane whose parts the test stops and kills by [`Cluster::order`].
     pub fn start_for_orders(name: &str) -> Self {
         let cluster = Self::hold(&[name, "1", "torture"]);
         let _etcd = cluster.answer();
-        cluster.install_definitions();
+        cluster.install_crds();
         cluster
     }
 
@@ -79,7 +80,8 @@ impl Cluster {
         line.trim().to_owned()
     }
 
-    /// Orders "kill", "start", "pause" or "resume" of "etcd" or "kube-apiserver"; returns its process, if there is one then.
+    /// Sends "kill", "start", "pause" or "resume" to "etcd" or "kube-apiserver". Returns the component's process id, if it then
+    /// runs.
     pub fn order(&self, order: &str, component: &str) -> Option<u32> {
         let mut keeper = self.keeper.lock().expect("nobody panics with it");
         let orders = keeper.stdin.as_mut().expect("its input is piped");
@@ -87,7 +89,7 @@ impl Cluster {
         self.answer().strip_prefix("PID=").expect("it answers an order").parse().ok()
     }
 
-    /// The command line of a running part of it, and where it was started.
+    /// Returns the command line of a running component, and its working directory.
     pub fn command(&self, component: &str) -> (Vec<String>, PathBuf) {
         let pid = self.order("resume", component).expect("it runs");
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).expect("it can be read");
@@ -95,12 +97,12 @@ impl Cluster {
         (words, std::fs::read_link(format!("/proc/{pid}/cwd")).expect("it can be read"))
     }
 
-    /// Where its kubeconfig is.
+    /// Returns the path of its kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A client for the present test's runtime, with all rights.
+    /// Returns a client for the present test's runtime, with all rights.
     pub async fn client(&self) -> Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the kubeconfig can be read");
@@ -108,7 +110,7 @@ impl Cluster {
         Client::try_from(config.expect("the kubeconfig can be used")).expect("a client can be made")
     }
 
-    /// Runs kubectl; returns what it printed, or its error text.
+    /// Runs kubectl. Returns what it printed, or its error text.
     pub fn try_kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
         static KUBECTL: OnceLock<String> = OnceLock::new();
         let kubectl = KUBECTL.get_or_init(|| {
@@ -133,15 +135,15 @@ impl Cluster {
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
-    /// Installs the definitions, and waits until they are served.
-    pub fn install_definitions(&self) {
+    /// Installs the CRDs, and waits until the API server serves them.
+    pub fn install_crds(&self) {
         let mut lictor = Command::new(program());
         let output =
             lictor.args(["crd", "--apply", "--kubeconfig"]).arg(&self.kubeconfig).output().expect("lictor starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Runs kubectl, which must succeed; returns what it printed.
+    /// Runs kubectl, which must succeed. Returns what it printed.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         self.try_kubectl(arguments, None).unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
     }

@@ -1,4 +1,4 @@
-//! A namespace for one test, with what is usually done in it.
+//! A namespace for one test, with the steps that tests share.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use serde_json::{Value, json};
 
 use super::{Cluster, Operator, Recorder, eventually};
 
-/// The operators' own Lease, unless a test gives another length.
+/// The duration of the operator's Lease, unless a test sets another one.
 pub const LEASE: Duration = Duration::from_secs(3);
 
-/// A namespace of the shared control plane.
+/// A namespace in the shared control plane.
 pub struct Lab {
     pub cluster: &'static Cluster,
     pub client: Client,
     pub namespace: String,
 }
 
-/// A pod to be made.
+/// A pod to be created.
 #[derive(Clone, Debug, Default)]
 pub struct PodSpec {
-    /// Beside `app: web`.
+    /// Labels besides `app: web`.
     pub labels: Value,
     pub annotations: Value,
-    /// One of the simulated nodes; left out, the scheduler chooses.
+    /// One of the simulated nodes. Without it, the scheduler chooses.
     pub node: Option<String>,
 }
 
 impl Lab {
-    /// A new namespace, named after the test.
+    /// Creates a namespace that is named after the test.
     pub async fn new(test: &str) -> Self {
         Self::of(Cluster::shared(), test).await
     }
 
-    /// The same on a control plane of the test's own.
+    /// Creates a namespace in another control plane.
     pub async fn of(cluster: &'static Cluster, test: &str) -> Self {
         let client = cluster.client().await;
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -54,21 +54,21 @@ impl Lab {
         lab
     }
 
-    /// An operator that serves this namespace alone, with its Lease in it, and a short lease duration.
+    /// Starts an operator that serves only this namespace, with its Lease in it, and with a short lease duration.
     pub fn operator(&self, arguments: &[&str]) -> Operator {
         self.operator_at(self.cluster.kubeconfig(), arguments)
     }
 
-    /// The same with another kubeconfig, such as that of a [`Proxy`](super::Proxy).
+    /// Starts such an operator with another kubeconfig, for example that of a [`Proxy`](super::Proxy).
     pub fn operator_at(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
         self.operator_in(kubeconfig, arguments, &[])
     }
 
-    /// The same with these variables in its environment.
+    /// Starts such an operator with these environment variables.
     pub fn operator_in(&self, kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Operator {
         let lease = format!("{}s", LEASE.as_secs());
         let own = ["--namespaces", &self.namespace, "--lease-namespace", &self.namespace, "--lease-duration", &lease];
-        // What the test gives, comes later and is what counts.
+        // The test's arguments come last, because the last one counts.
         let mut all: Vec<&str> = own.into_iter().filter(|_| true).collect();
         for pair in arguments.chunks(2) {
             if let Some(at) = all.iter().position(|argument| *argument == pair[0]) {
@@ -84,7 +84,7 @@ impl Lab {
         Recorder::start(self.client.clone(), &self.namespace).await
     }
 
-    /// Makes a pod `app: web`, which becomes ready on its simulated node.
+    /// Creates a pod `app: web`, which becomes ready on its simulated node.
     pub async fn pod(&self, name: &str, spec: PodSpec) -> Pod {
         let mut labels = json!({"app": "web"});
         merge(&mut labels, &spec.labels);
@@ -99,7 +99,7 @@ impl Lab {
         self.pods_api().create(&PostParams::default(), &object).await.expect("a pod can be made")
     }
 
-    /// Makes plain pods, and waits until they are ready.
+    /// Creates plain pods, and waits until they are ready.
     pub async fn ready_pods(&self, names: &[&str]) {
         for name in names {
             self.pod(name, PodSpec::default()).await;
@@ -118,10 +118,10 @@ impl Lab {
         .await;
     }
 
-    /// Sets a condition of a pod, as its kubelet would.
+    /// Sets a condition of a pod, as its kubelet does.
     pub async fn set_condition(&self, pod: &str, type_: &str, holds: bool) {
         let status = if holds { "True" } else { "False" };
-        // Without a time it would be as old as can be, and a controller takes an old DisruptionTarget back at once.
+        // Without a time the condition would be very old, and a controller removes an old DisruptionTarget at once.
         let now = k8s_openapi::jiff::Timestamp::now().to_string();
         let condition = json!({"type": type_, "status": status, "lastTransitionTime": now});
         let patch = json!({"status": {"conditions": [condition]}});
@@ -135,12 +135,12 @@ impl Lab {
         patched.expect("a pod can be patched");
     }
 
-    /// Deletes a pod; it is gone at once, or terminates slowly if it is made to.
+    /// Deletes a pod. It is gone at once, unless it was created to terminate slowly.
     pub async fn delete_pod(&self, pod: &str) {
         self.pods_api().delete(pod, &DeleteParams::default()).await.expect("a pod can be deleted");
     }
 
-    /// Deletes a pod at once, and waits until it is gone.
+    /// Deletes a pod without a grace period, and waits until it is gone.
     pub async fn kill_pod(&self, pod: &str) {
         let at_once = DeleteParams::default().grace_period(0);
         self.pods_api().delete(pod, &at_once).await.expect("a pod can be deleted");
@@ -151,19 +151,19 @@ impl Lab {
         .await;
     }
 
-    /// Applies an election `web` that selects `app: web`, with these fields of the spec beside.
+    /// Applies an election `web` that selects `app: web`, with these further fields of the spec.
     pub async fn elect(&self, spec: Value) -> LeaderElection {
         self.elect_as("web", spec).await
     }
 
-    /// The same under another name.
+    /// Applies such an election with another name.
     pub async fn elect_as(&self, name: &str, spec: Value) -> LeaderElection {
         let mut full = json!({"selector": {"matchLabels": {"app": "web"}}});
         merge(&mut full, &spec);
         self.apply_election(name, full).await
     }
 
-    /// Applies an election with this spec as it is.
+    /// Applies an election with exactly this spec.
     pub async fn apply_election(&self, name: &str, spec: Value) -> LeaderElection {
         let object = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": name}, "spec": spec,
@@ -172,12 +172,12 @@ impl Lab {
         self.elections_api().patch(name, &parameters, &Patch::Apply(object)).await.expect("an election can be applied")
     }
 
-    /// The election as it is now.
+    /// Reads an election.
     pub async fn election(&self, name: &str) -> LeaderElection {
         self.elections_api().get(name).await.expect("the election exists")
     }
 
-    /// Waits until exactly this pod carries `role: leader`, with every other living pod of `app: web` as follower.
+    /// Waits until exactly this pod carries `role: leader`, and every other living pod of `app: web` is a follower.
     pub async fn wait_leader(&self, pod: &str) {
         eventually(&format!("{pod} is the leader"), || async {
             let roles = self.roles().await;
@@ -189,7 +189,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until one pod carries `role: leader` and all others `role: follower`; returns the leader.
+    /// Waits until one pod carries `role: leader` and all others `role: follower`. Returns the leader.
     pub async fn wait_any_leader(&self) -> String {
         eventually("there is a leader", || async {
             let roles = self.roles().await;
@@ -212,14 +212,14 @@ impl Lab {
         .await;
     }
 
-    /// Name and role label ("" if none) of every pod `app: web` that exists and has not finished.
+    /// Returns the name and the role label ("" if it has none) of every pod `app: web` that has not finished.
     pub async fn roles(&self) -> Vec<(String, String)> {
         let pods = self.pods_api().list(&ListParams::default().labels("app=web")).await.expect("pods can be listed");
         let role = |pod: &Pod| pod.labels().get("role").cloned().unwrap_or_default();
         pods.items.iter().map(|pod| (pod.name_any(), role(pod))).collect()
     }
 
-    /// Waits until the status satisfies a condition; returns the election then.
+    /// Waits until the status satisfies a condition. Returns the election then.
     pub async fn wait_status(&self, name: &str, what: &str, holds: impl Fn(&LeaderElection) -> bool) -> LeaderElection {
         eventually(what, || async {
             let election = self.elections_api().get(name).await.map_err(|error| error.to_string())?;
@@ -228,7 +228,7 @@ impl Lab {
         .await
     }
 
-    /// Waits until a condition of the status has this status ("True", "False") and reason; returns its message.
+    /// Waits until a condition of the status has this status ("True", "False") and reason. Returns its message.
     pub async fn wait_condition(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
         let found = |election: &LeaderElection| {
             let conditions = election.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
@@ -239,7 +239,7 @@ impl Lab {
         found(&election).map(|condition| condition.message).unwrap_or_default()
     }
 
-    /// Waits for an Event with this reason about an object of this kind and name; returns its note.
+    /// Waits for an Event with this reason about an object of this kind and name. Returns its note.
     pub async fn wait_event(&self, kind: &str, name: &str, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         eventually(&format!("an Event {reason} about {kind} {name}"), || async {
@@ -257,8 +257,8 @@ impl Lab {
         .await
     }
 
-    /// Imposes an admission policy on updates of a resource in this namespace, and waits until `in_force` says so. `kind`: Validating
-    /// or, on a control plane that has such policies, Mutating.
+    /// Adds an admission policy for updates of a resource in this namespace, and waits until `in_force` says that it works.
+    /// `kind` is Validating or, in a control plane that has such policies, Mutating.
     pub async fn impose(
         &self,
         kind: &str,
@@ -273,7 +273,7 @@ impl Lab {
             "apiGroups": [group], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource],
         }]}});
         merge(&mut policy, &spec);
-        // Of policies that change objects, the oldest Kubernetes that is supported has no later version.
+        // The oldest supported Kubernetes has only this version of policies that change objects.
         let version = format!("admissionregistration.k8s.io/{}", if kind == "Validating" { "v1" } else { "v1alpha1" });
         let mut binding = json!({"policyName": name, "matchResources": here});
         if kind == "Validating" {
@@ -288,7 +288,7 @@ impl Lab {
         eventually("the policy is in force", || async { in_force(self) }).await;
     }
 
-    /// Takes such a policy away again.
+    /// Removes such a policy.
     pub fn lift(&self, kind: &str) {
         let kinds = format!("{kind}admissionpolicybinding,{kind}admissionpolicy").to_lowercase();
         self.try_kubectl(&["delete", &kinds, &self.namespace], None).expect("the policy can be deleted");
@@ -306,14 +306,14 @@ impl Lab {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Runs kubectl in this namespace; what it printed, or its error text.
+    /// Runs kubectl in this namespace. Returns what it printed, or its error text.
     pub fn try_kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
         let all: Vec<&str> = ["-n", self.namespace.as_str()].iter().chain(arguments).copied().collect();
         self.cluster.try_kubectl(&all, input)
     }
 }
 
-/// Whether a pod's condition Ready is true.
+/// Returns whether a pod's condition Ready is true.
 pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")

@@ -1,4 +1,4 @@
-//! The control plane, and what a test does with it.
+//! The control plane, and the steps that tests share in it.
 
 mod cluster;
 mod lab;

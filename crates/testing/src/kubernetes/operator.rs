@@ -1,4 +1,4 @@
-//! An operator: the real program, as a process of its own.
+//! An operator: the real program in its own process.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use k8s_openapi::jiff::Timestamp;
 use super::eventually;
 use crate::program;
 
-/// A running operator. It is killed when this is dropped; its log is shown if the test has failed.
+/// A running operator. Dropping this kills it, and shows its log if the test has failed.
 pub struct Operator {
     child: Child,
     log: PathBuf,
 }
 
 impl Operator {
-    /// Starts `lictor run` with these arguments, and these variables in its environment; its log goes to a file.
+    /// Starts `lictor run` with these arguments and environment variables. Its log goes to a file.
     pub fn start(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static STARTED: AtomicU32 = AtomicU32::new(0);
@@ -38,12 +38,12 @@ impl Operator {
         Self { child, log }
     }
 
-    /// What it has logged so far.
+    /// Returns what it has logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until the log has this text.
+    /// Waits until the log contains this text.
     pub async fn logs(&self, text: &str) {
         eventually(&format!("the operator logs {text:?}"), || async {
             if self.log().contains(text) { Ok(()) } else { Err(self.log()) }
@@ -51,7 +51,7 @@ impl Operator {
         .await;
     }
 
-    /// When the log first had this text, by the operator's own clock.
+    /// Returns when the log first had this text, by the operator's own clock.
     pub async fn logged_at(&self, text: &str) -> Timestamp {
         self.logs(text).await;
         let log = self.log();
@@ -60,19 +60,19 @@ impl Operator {
         line["timestamp"].as_str().and_then(|time| time.parse().ok()).expect("a line has a time")
     }
 
-    /// The name of this start of this replica, as it stands in the operators' Lease.
+    /// Returns the name of this start of this replica, as the operator's Lease has it.
     pub async fn identity(&self) -> String {
         self.start_line().await["identity"].as_str().expect("it tells its name").to_owned()
     }
 
-    /// The value of a metric, given with its labels, or of each that begins so, summed up; `None` where there is none.
+    /// Returns the value of a metric with its labels, or the sum of all that begin so. Returns `None` if there is none.
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics").await;
         let values = text.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit_once(' '));
         values.map(|(_, value)| value.parse::<f64>().expect("a value is a number")).reduce(|one, other| one + other)
     }
 
-    /// Waits until it sees this pod lead this election: it acts, and has decided about it.
+    /// Waits until it sees this pod lead this election. Then it acts, and has decided about the election.
     pub async fn sees_leader(&self, namespace: &str, election: &str, pod: &str) {
         let name = format!("lictor_leader{{namespace=\"{namespace}\",election=\"{election}\",pod=\"{pod}\"}}");
         eventually(&name, || async {
@@ -86,7 +86,7 @@ impl Operator {
         self.logs("this replica acts").await;
     }
 
-    /// The address of /metrics, /healthz and /readyz.
+    /// Returns the address of /metrics, /healthz and /readyz.
     pub async fn address(&self) -> String {
         self.start_line().await["listen"].as_str().expect("it tells its address").to_owned()
     }
@@ -100,7 +100,7 @@ impl Operator {
         .await
     }
 
-    /// GET of a path of it: status and body.
+    /// Sends a GET for one of its paths. Returns the status and the body.
     pub async fn get(&self, path: &str) -> (u16, String) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().expect("a client can be made");
@@ -108,18 +108,18 @@ impl Operator {
         (answer.status().as_u16(), answer.text().await.expect("a body"))
     }
 
-    /// The process's id.
+    /// Returns the process's id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal, such as "TERM", "STOP" or "KILL".
+    /// Sends a signal, for example "TERM", "STOP" or "KILL".
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
         assert!(status.expect("kill runs").success());
     }
 
-    /// Ends it with SIGTERM, and waits for that.
+    /// Ends it by SIGTERM, and waits until it has ended.
     pub async fn stop(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.ended().await

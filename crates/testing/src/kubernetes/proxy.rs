@@ -1,4 +1,4 @@
-//! A proxy before the API server: it keeps what an operator asked for, and holds back what a test wants to come late.
+//! A proxy in front of the API server. It records an operator's requests, and delays those that a test wants to arrive late.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,28 +13,28 @@ use tokio::task::JoinHandle;
 
 use super::{Cluster, eventually};
 
-/// One request, as it came in.
+/// A request, as it came in.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub method: String,
-    /// With the query.
+    /// The path with the query.
     pub path: String,
-    /// Null where there is none, or none that is JSON.
+    /// The body. It is null if there is none, or if it is not JSON.
     pub body: Value,
 }
 
 impl Asked {
-    /// Whether it writes to a pod.
+    /// Returns whether it writes to a pod.
     pub fn writes_pod(&self) -> bool {
         self.method != "GET" && self.path.contains("/pods/")
     }
 
-    /// Whether it makes a pod the leader.
+    /// Returns whether it makes a pod the leader.
     pub fn promotes(&self) -> bool {
         self.writes_pod() && self.body["metadata"]["labels"]["role"] == "leader"
     }
 
-    /// Whether it enables a workload.
+    /// Returns whether it enables a workload.
     pub fn enables(&self) -> bool {
         let enabled = self.body["metadata"]["annotations"]["lictor.dev/enabled"] == "true";
         self.method == "PATCH"
@@ -42,13 +42,13 @@ impl Asked {
             && enabled
     }
 
-    /// The name of the object that it is about.
+    /// Returns the name of its object.
     pub fn name(&self) -> &str {
         self.path.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or_default()
     }
 }
 
-/// What the API server said to a request that came late.
+/// The API server's answer to a delayed request.
 #[derive(Debug)]
 pub struct Answered {
     pub asked: Asked,
@@ -63,7 +63,7 @@ pub struct Proxy {
     server: JoinHandle<()>,
 }
 
-/// Whether a request is held back.
+/// Returns whether a request is held back.
 type Rule = Box<dyn FnMut(&Asked) -> bool + Send>;
 
 struct Shared {
@@ -74,14 +74,14 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Starts one at a port of its own.
+    /// Starts a proxy at its own port.
     pub async fn start(cluster: &Cluster) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).expect("the kubeconfig can be read");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         let mut config = config.expect("the kubeconfig can be used");
-        // What the API server says is passed on as it is.
+        // The proxy passes the API server's answers on as they are.
         config.default_retry = false;
         let client = Client::try_from(config).expect("a client can be made");
         let shared = Arc::new(Shared {
@@ -106,22 +106,22 @@ impl Proxy {
         Self { shared, kubeconfig, server }
     }
 
-    /// A kubeconfig that leads here.
+    /// Returns a kubeconfig that leads to the proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap().clone()
     }
 
-    /// From now on, requests like this are kept here; whoever sent them waits for an answer in vain.
+    /// Keeps such requests from now on. Their senders get no answer.
     pub fn hold(&self, rule: impl FnMut(&Asked) -> bool + Send + 'static) {
         *self.shared.holds.lock().unwrap() = Box::new(rule);
     }
 
-    /// Waits until a request is held back; returns the first one.
+    /// Waits until a request is held back. Returns the first one.
     pub async fn held(&self) -> Asked {
         eventually("a request is held back", || async {
             let held = self.shared.held.lock().unwrap().first().map(|(asked, _)| asked.clone());
@@ -130,12 +130,12 @@ impl Proxy {
         .await
     }
 
-    /// How many requests are held back.
+    /// Returns how many requests are held back.
     pub fn holding(&self) -> usize {
         self.shared.held.lock().unwrap().len()
     }
 
-    /// Lets everything through that was held back, in order; returns what the API server said.
+    /// Sends all requests that were held back, in order. Returns the API server's answers.
     pub async fn deliver_late(&self) -> Vec<Answered> {
         let held = std::mem::take(&mut *self.shared.held.lock().unwrap());
         let mut answers = Vec::new();
@@ -176,7 +176,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         unreachable!("nobody answers");
     }
     match shared.client.send(request.map(Into::into)).await {
-        // The body is passed on as it comes: a watch never ends.
+        // The body is passed on as it comes, because a watch never ends.
         Ok(answer) => answer.map(axum::body::Body::new),
         Err(error) => {
             let body = axum::body::Body::from(error.to_string());

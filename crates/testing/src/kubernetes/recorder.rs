@@ -1,5 +1,5 @@
-//! Keeps every revision of the pods of a namespace, and says whether the promise was kept at each. It shares no code with the
-//! operator's watches: it reads the API server's own stream line by line.
+//! Records every revision of the pods in a namespace, and checks the promises at each. It shares no code with the operator's
+//! watches: it reads the API server's own stream line by line.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::{eventually, is_ready};
 
-/// One revision of one pod: what it showed.
+/// What one revision of one pod showed.
 #[derive(Clone, Debug)]
 pub struct Revision {
     pub version: u64,
@@ -27,7 +27,7 @@ pub struct Revision {
     /// The election that wrote it.
     pub election: Option<String>,
     pub ready: bool,
-    /// Nobody would elect it: it is being deleted, or has finished.
+    /// Whether no operator would elect it, because it is being deleted or has finished.
     pub leaving: bool,
     pub deleted: bool,
     pub at: Instant,
@@ -39,7 +39,7 @@ impl Revision {
     }
 }
 
-/// Records from the moment at which it is made.
+/// Records from its creation on.
 pub struct Recorder {
     api: Api<Pod>,
     revisions: Arc<Mutex<Vec<Revision>>>,
@@ -47,7 +47,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts with all that there is.
+    /// Starts with everything that exists.
     pub async fn start(client: Client, namespace: &str) -> Self {
         use futures::StreamExt;
         let api: Api<Pod> = Api::namespaced(client, namespace);
@@ -60,7 +60,7 @@ impl Recorder {
                 let Ok(stream) =
                     watched.watch(&WatchParams::default().disable_bookmarks().timeout(290), &version).await
                 else {
-                    // When the test's runtime ends, its client fails at once, every time: without a moment at which it can be
+                    // When the test's runtime ends, its client fails at once, every time. Without a point at which it can be
                     // cancelled, this loop would keep the runtime from ending.
                     tokio::task::yield_now().await;
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -82,14 +82,14 @@ impl Recorder {
         Self { api, revisions, task }
     }
 
-    /// All revisions so far, in the API server's order.
+    /// Returns all revisions so far, in the API server's order.
     pub fn revisions(&self) -> Vec<Revision> {
         let mut revisions = self.revisions.lock().unwrap().clone();
         revisions.sort_by_key(|revision| revision.version);
         revisions
     }
 
-    /// Waits until all that has happened so far is recorded: a pod that nobody selects is made, and seen here.
+    /// Waits until everything that has happened so far is recorded: it creates a pod that nobody selects, and waits for it.
     pub async fn catch_up(&self) {
         let object = json!({
             "metadata": {"generateName": "recorder-"},
@@ -106,39 +106,39 @@ impl Recorder {
         self.api.delete(&mark, &now).await.expect("a pod can be deleted");
     }
 
-    /// Panics unless at every revision at most one pod carried `role: leader`, and each new leader had a higher term than any
-    /// before it in the same election. Returns how many leaderships there were.
+    /// Panics unless at every revision at most one pod carried `role: leader`, and each new leader had a higher term than all
+    /// before in the same election. Returns the number of leaderships.
     pub fn assert_promises(&self) -> usize {
         self.assert_promises_but_for(&[])
     }
 
-    /// The same, where the test itself wrote the leader's label at these versions: it is taken for absent until the pod's next
-    /// revision.
+    /// Does the same, where the test itself wrote the leader label at these versions. The label counts as absent until the pod's
+    /// next revision.
     pub fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
         promises(&self.revisions(), by_hand, &[])
     }
 
-    /// The same for several namespaces that are to have one leader together. One API server serves them, so its versions tell what
-    /// came first.
+    /// Does the same for several namespaces that have one leader together. One API server serves them, so its versions give the
+    /// order.
     pub fn assert_joint_promises(all: &[&Self]) -> usize {
         Self::assert_joint_promises_but_for(all, &[])
     }
 
-    /// The same where docs/consul.md says that there may be two: these pods, which led already, may lead beside another one from
-    /// these versions on, until they are demoted, which they have to be in the end.
+    /// Does the same where docs/consul.md allows two leaders: these pods, which led already, may lead beside another one from
+    /// these versions on, until they are demoted. In the end they must be.
     pub fn assert_joint_promises_but_for(all: &[&Self], excused: &[(&str, u64)]) -> usize {
         let mut revisions: Vec<Revision> = all.iter().flat_map(|recorder| recorder.revisions()).collect();
         revisions.sort_by_key(|revision| revision.version);
         promises(&revisions, &[], excused)
     }
 
-    /// The version of the last thing that has happened so far.
+    /// Returns the version of the last event so far.
     pub async fn version(&self) -> u64 {
         self.catch_up().await;
         self.revisions().last().map_or(0, |revision| revision.version)
     }
 
-    /// When a pod last stopped to be the leader, as the recorder's own clock saw it.
+    /// Returns when a pod last stopped being the leader, by the recorder's own clock.
     pub fn demoted_at(&self) -> Option<Instant> {
         let revisions = self.revisions();
         let led = |revision: &Revision, before: &[Revision]| {
@@ -149,7 +149,7 @@ impl Recorder {
         ends.next_back().map(|at| revisions[at].at)
     }
 
-    /// How many pods carried `role: leader` after each revision, from the first leader on.
+    /// Returns how many pods carried `role: leader` after each revision, from the first leader on.
     pub fn leaders_since_first(&self) -> Vec<usize> {
         let mut leaders = BTreeSet::new();
         let counts = self.revisions().into_iter().map(move |revision| {
@@ -163,13 +163,13 @@ impl Recorder {
         counts.skip_while(|count| *count == 0).collect()
     }
 
-    /// The longest time in which no pod carried `role: leader`, although there was a pod all the while that is ready, not being
-    /// deleted and not finished. As the recorder's own clock saw it.
+    /// Returns the longest time without `role: leader` on a pod, although there was always a pod that was ready, not being
+    /// deleted and not finished. It is measured by the recorder's own clock.
     pub fn longest_vacancy(&self) -> Duration {
         longest_vacancy(&self.revisions())
     }
 
-    /// The versions of all writes that changed a pod of this name.
+    /// Returns the versions of all writes to a pod of this name.
     pub fn versions_of(&self, pod: &str) -> Vec<u64> {
         self.revisions().iter().filter(|revision| revision.pod == pod).map(|revision| revision.version).collect()
     }
@@ -205,7 +205,7 @@ fn longest_vacancy(revisions: &[Revision]) -> Duration {
 }
 
 fn promises(revisions: &[Revision], by_hand: &[u64], excused: &[(&str, u64)]) -> usize {
-    // Each with the revision from which on it has led, and the term that it shows.
+    // Each with the revision since which it leads, and the term that it shows.
     let mut leaders: BTreeMap<String, (Revision, i64)> = BTreeMap::new();
     let mut last: BTreeMap<Option<String>, (i64, String)> = BTreeMap::new();
     let mut count = 0;
@@ -219,7 +219,7 @@ fn promises(revisions: &[Revision], by_hand: &[u64], excused: &[(&str, u64)]) ->
         let (_, shown) = leaders.entry(revision.uid.clone()).or_insert_with(|| (revision.clone(), i64::MIN));
         let changed = std::mem::replace(shown, term) != term;
         let leadership = (term, revision.uid.clone());
-        // A label that is put back under its own term is the same leadership, and so is one under a record that was written anew.
+        // A label that is restored under its own term is the same leadership, and so is one whose record was written again.
         if changed && last.get(&revision.election) != Some(&leadership) {
             let before = last.insert(revision.election.clone(), leadership);
             let rises = before.as_ref().is_none_or(|(before, _)| *before < term);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-/// A server that takes connections and never says a word; and how many it has taken.
+/// Starts a server that accepts connections and never answers. Returns its port, and the number of connections so far.
 pub async fn silent_server() -> (u16, Arc<AtomicUsize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("it has an address").port();
@@ -21,7 +21,7 @@ pub async fn silent_server() -> (u16, Arc<AtomicUsize>) {
     (port, taken)
 }
 
-/// A webhook at such a server: each update of a pod of this namespace hangs, if the pod has these labels.
+/// Returns a webhook at such a server: each update of a pod in this namespace with these labels hangs.
 pub fn hanging_webhook(namespace: &str, port: u16, labels: &Value) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

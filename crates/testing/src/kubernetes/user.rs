@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use super::{Lab, Operator};
 
-/// A user of the cluster who has the rights that a test gives it, and no more.
+/// A user who has only the rights that a test grants.
 pub struct User<'a> {
     lab: &'a Lab,
     kubeconfig: PathBuf,
 }
 
-/// All rights that an operator needs in a namespace: verbs by API group and resource. Those on workloads are the ones in the groups
-/// apps and batch.
+/// All rights that an operator needs in a namespace: verbs by API group and resource. The groups apps and batch are about
+/// workloads.
 const RIGHTS: [(&str, &str, &[&str]); 11] = [
     ("", "pods", &["get", "list", "watch", "patch"]),
     ("lictor.dev", "leaderelections", &["get", "list", "watch", "patch"]),
@@ -34,7 +34,7 @@ const RIGHTS: [(&str, &str, &[&str]); 11] = [
 ];
 
 impl<'a> User<'a> {
-    /// A service account of the lab's namespace.
+    /// Creates a service account in the lab's namespace.
     pub async fn new(lab: &'a Lab) -> Self {
         let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), &lab.namespace);
         let account = serde_json::from_value(json!({"metadata": {"name": "lictor"}})).expect("an account");
@@ -53,7 +53,7 @@ impl<'a> User<'a> {
         Self { lab, kubeconfig }
     }
 
-    /// Gives it these rights in the lab's namespace, instead of those that it had.
+    /// Grants these rights in the lab's namespace, in place of those before.
     pub async fn may(&self, rights: impl Fn(&str, &str) -> bool) {
         let (client, namespace) = (self.lab.client.clone(), &self.lab.namespace);
         let rules: Vec<Value> = RIGHTS
@@ -79,7 +79,7 @@ impl<'a> User<'a> {
         api.patch("lictor", &parameters, &Patch::Apply(binding)).await.expect("a binding can be applied");
     }
 
-    /// A client with its rights, which sends nothing twice by itself.
+    /// Returns a client with the user's rights. It never repeats a request by itself.
     pub async fn client(&self) -> Client {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the kubeconfig can be read");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;

@@ -1,5 +1,5 @@
-//! Keeps every revision of the workloads of a namespace and of their pods, and says whether the promise was kept at each. It shares
-//! no code with the operator's watches: it reads the API server's own streams line by line.
+//! Records every revision of the workloads in a namespace and of their pods, and checks the promise at each. It shares no code
+//! with the operator's watches: it reads the API server's own streams line by line.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,7 @@ const KINDS: [&str; 5] = ["CronJob", "Deployment", "Job", "Pod", "StatefulSet"];
 #[derive(Clone)]
 pub struct Seen {
     pub version: u64,
-    /// Kind and name, such as `Deployment/live`.
+    /// The kind and name, for example `Deployment/live`.
     pub key: String,
     pub object: Value,
     pub deleted: bool,
@@ -39,12 +39,12 @@ impl Seen {
         self.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// An election has it.
+    /// Returns whether an election claims it.
     pub fn claimed(&self) -> bool {
         annotation(&self.object, ENABLED).is_some()
     }
 
-    /// Its spec lets it run, and it has not ended.
+    /// Returns whether its spec lets it run, and it has not ended.
     pub fn may_run(&self) -> bool {
         let ends = |c: &Value| (c["type"] == "Complete" || c["type"] == "Failed") && c["status"] == "True";
         let ended = self.object["status"]["conditions"].as_array().into_iter().flatten().any(ends);
@@ -52,14 +52,14 @@ impl Seen {
         !self.deleted && allowed && !(self.kind() == "Job" && ended)
     }
 
-    /// A pod of a workload, that has not ended.
+    /// Returns whether it is a workload's pod that has not ended.
     fn pod_runs(&self) -> bool {
         let phase = self.object["status"]["phase"].as_str();
         let owned = !self.object["metadata"]["ownerReferences"].is_null();
         self.kind() == "Pod" && owned && !self.deleted && !matches!(phase, Some("Succeeded" | "Failed"))
     }
 
-    /// Who of lictor wrote it last, and the number of that write.
+    /// Returns which lictor wrote it last, and the number of that write.
     pub fn written_by(&self) -> Option<&str> {
         annotation(&self.object, WRITTEN)
     }
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Seen {
     }
 }
 
-/// Records from the moment at which it is made.
+/// Records from its creation on.
 pub struct WorkloadRecorder {
     client: Client,
     namespace: String,
@@ -83,7 +83,7 @@ pub struct WorkloadRecorder {
 }
 
 impl WorkloadRecorder {
-    /// Starts with all that there is.
+    /// Starts with everything that exists.
     pub async fn start(client: Client, namespace: &str) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = Vec::new();
@@ -97,26 +97,26 @@ impl WorkloadRecorder {
         Self { client, namespace: namespace.into(), seen, tasks }
     }
 
-    /// All revisions so far, in the API server's order.
+    /// Returns all revisions so far, in the API server's order.
     pub fn seen(&self) -> Vec<Seen> {
         let mut seen = self.seen.lock().unwrap().clone();
         seen.sort_by_key(|seen| seen.version);
         seen
     }
 
-    /// Those of one workload.
+    /// Returns the revisions of one workload.
     pub fn seen_of(&self, workload: &str) -> Vec<Seen> {
         self.seen().into_iter().filter(|seen| seen.key == workload).collect()
     }
 
-    /// How often lictor wrote a workload: each of its writes has a number of its own.
+    /// Returns how many times lictor wrote a workload. Each of its writes has its own number.
     pub fn writes(&self, workload: &str) -> usize {
         let seen = self.seen_of(workload);
         seen.iter().filter_map(Seen::written_by).collect::<BTreeSet<_>>().len()
     }
 
-    /// Waits until all that has happened so far is recorded, by an object of each kind that nobody else cares for; returns the
-    /// version of the last one.
+    /// Waits until everything that has happened so far is recorded, by creating an object of each kind that nobody else uses.
+    /// Returns the version of the last one.
     pub async fn catch_up(&self) -> u64 {
         let labels = json!({"app": "recorder"});
         let mut template = pod();
@@ -149,14 +149,14 @@ impl WorkloadRecorder {
         last
     }
 
-    /// Panics unless at every revision at most one of several clusters had anything enabled, and each enabling had a higher term than
-    /// those of the other clusters before it. They are namespaces of one API server, so its versions tell what came first. A
-    /// workload counts from its first claim on, and as long as it is claimed.
+    /// Panics unless at every revision at most one of several clusters had enabled anything, and each enabling had a higher term
+    /// than those of the other clusters before. The clusters are namespaces of one API server, so its versions give the order. A
+    /// workload counts while it is claimed.
     pub fn assert_never_both_enabled(all: &[&Self]) {
         Self::assert_never_both_enabled_but_for(all, 0..0);
     }
 
-    /// The same but for the versions in this range.
+    /// Does the same, but leaves out the versions in this range.
     pub fn assert_never_both_enabled_but_for(all: &[&Self], exempt: Range<u64>) {
         never_both_enabled(&merged(all), &exempt).unwrap_or_else(|wrong| panic!("{wrong}:\n{}", story(all)));
     }
@@ -166,15 +166,15 @@ impl WorkloadRecorder {
         never_both_run(&merged(all), from).unwrap_or_else(|wrong| panic!("{wrong}:\n{}", story(all)));
     }
 
-    /// How long it took from the last workload of one cluster that was disabled to the first that was then enabled in the other,
-    /// as the recorders' own clock saw it.
+    /// Returns the time from the last disabling in one cluster to the first enabling in the other after it, by the recorders' own
+    /// clock.
     pub fn gap(from: &Self, to: &Self) -> Duration {
         let off = from.turns(false).last().copied().expect("it was disabled");
         let on = to.turns(true).into_iter().find(|on| *on > off).expect("the other was enabled after it");
         on.duration_since(off)
     }
 
-    /// When a claimed workload began to be enabled or disabled.
+    /// Returns when each claimed workload was enabled or disabled.
     pub fn turns(&self, enabled: bool) -> Vec<Instant> {
         let mut before: BTreeMap<String, bool> = BTreeMap::new();
         let seen = self.seen().into_iter().filter(|seen| seen.kind() != "Pod" && seen.claimed());
@@ -192,7 +192,7 @@ impl Drop for WorkloadRecorder {
     }
 }
 
-/// Judges all revisions of all sides in the order of their versions.
+/// Checks all revisions of all sides in the order of their versions.
 fn never_both_enabled(merged: &[(usize, Seen)], exempt: &Range<u64>) -> Result<(), String> {
     let mut enabled: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
     let mut terms: BTreeMap<usize, i64> = BTreeMap::new();
@@ -260,7 +260,8 @@ async fn record(kind: &'static str, api: Api<DynamicObject>, mut version: String
     use futures::StreamExt;
     loop {
         let Ok(stream) = api.watch(&WatchParams::default().disable_bookmarks().timeout(290), &version).await else {
-            // When the test's runtime ends, its client fails at once, every time: here this can be cancelled.
+            // When the test's runtime ends, its client fails at once, every time. This is a point at which the loop can be
+            // cancelled.
             tokio::task::yield_now().await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
@@ -281,7 +282,7 @@ async fn record(kind: &'static str, api: Api<DynamicObject>, mut version: String
 
 fn revision(kind: &str, object: &DynamicObject, deleted: bool) -> Seen {
     let mut value = serde_json::to_value(object).expect("JSON");
-    // What is listed does not name its kind.
+    // Items of a list do not name their kind.
     value["kind"] = json!(kind);
     Seen {
         version: object.resource_version().and_then(|version| version.parse().ok()).expect("a version is a number"),

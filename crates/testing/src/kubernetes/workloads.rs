@@ -1,5 +1,5 @@
-//! CronJobs, Deployments, Jobs and StatefulSets of a test. Their controllers are the real ones. Each is named by its kind and its
-//! name, such as `Deployment/live`.
+//! The CronJobs, Deployments, Jobs and StatefulSets of a test, with the real controllers. A workload is written as its kind and
+//! name, for example `Deployment/live`.
 
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::{Lab, WorkloadRecorder, eventually};
 
-/// The annotation that is on each workload that an election has.
+/// The annotation of each workload that an election claims.
 pub const ENABLED: &str = "lictor.dev/enabled";
-/// What it had before.
+/// The annotation with what it had before.
 pub const KEPT: &str = "lictor.dev/kept";
-/// Who wrote it last, and the number of that write.
+/// The annotation with who wrote it last, and the number of that write.
 pub const WRITTEN: &str = "lictor.dev/written-by";
 
-/// How the API server serves a kind.
+/// Returns how the API server serves a kind.
 pub fn resource(kind: &str) -> ApiResource {
     let group = match kind {
         "Pod" => "",
@@ -25,22 +25,22 @@ pub fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind))
 }
 
-/// A pod's template. It ends at once when it is deleted.
+/// Returns a template of a pod that ends at once when it is deleted.
 pub fn pod() -> Value {
     pod_with(&json!({}), 1)
 }
 
-/// A pod that takes the whole of its grace period to end.
+/// Returns a template of a pod that needs its whole grace period to end.
 pub fn slow_pod(grace: u32) -> Value {
     pod_with(&json!({"annotations": {"test.lictor.dev/terminate-slowly": "true"}}), grace)
 }
 
-/// A pod that never goes.
+/// Returns a template of a pod that never ends.
 pub fn stuck_pod() -> Value {
     pod_with(&json!({"finalizers": ["test.lictor.dev/stays"]}), 1)
 }
 
-/// A pod that never begins, so that its Job does not end by itself.
+/// Returns a template of a pod that never starts, so that its Job does not end by itself.
 pub fn idle_pod() -> Value {
     pod_with(&json!({"annotations": {"test.lictor.dev/hands-off": "true"}}), 1)
 }
@@ -50,13 +50,13 @@ fn pod_with(metadata: &Value, grace: u32) -> Value {
     json!({"metadata": metadata, "spec": {"containers": containers, "terminationGracePeriodSeconds": grace}})
 }
 
-/// A Job's spec.
+/// Returns a Job's spec.
 pub fn job_spec(mut pod: Value) -> Value {
     pod["spec"]["restartPolicy"] = json!("Never");
     json!({"template": pod})
 }
 
-/// A list for `spec.workloads`, of these.
+/// Returns a list for `spec.workloads`.
 pub fn following(workloads: &[&str]) -> Value {
     let split = |workload: &&str| {
         let (kind, name) = workload.split_once('/').expect("a kind and a name");
@@ -65,7 +65,7 @@ pub fn following(workloads: &[&str]) -> Value {
     workloads.iter().map(split).collect()
 }
 
-/// What a workload has in the field by which it is enabled.
+/// Returns the value of the field that enables a workload.
 pub fn setting(object: &Value) -> &Value {
     match object["kind"].as_str() {
         Some("Deployment" | "StatefulSet") => &object["spec"]["replicas"],
@@ -74,12 +74,12 @@ pub fn setting(object: &Value) -> &Value {
     }
 }
 
-/// An annotation of an object.
+/// Returns an annotation of an object.
 pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][name].as_str()
 }
 
-/// The field managers of an object.
+/// Returns the field managers of an object.
 pub fn managers(object: &Value) -> Vec<&str> {
     let fields = object["metadata"]["managedFields"].as_array();
     fields.into_iter().flatten().filter_map(|entry| entry["manager"].as_str()).collect()
@@ -95,12 +95,12 @@ impl Lab {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind))
     }
 
-    /// Makes a workload with this spec.
+    /// Creates a workload with this spec.
     pub async fn make(&self, workload: &str, spec: Value) -> Value {
         self.create(workload, json!({"metadata": {}, "spec": spec})).await
     }
 
-    /// The same as its owner's controller makes it.
+    /// Creates a workload as its owner's controller does.
     pub async fn make_owned(&self, workload: &str, spec: Value, owner: &Value) -> Value {
         let metadata = &owner["metadata"];
         let owners = json!([{
@@ -117,30 +117,30 @@ impl Lab {
         serde_json::to_value(made).expect("JSON")
     }
 
-    /// Makes a Deployment.
+    /// Creates a Deployment.
     pub async fn deployment(&self, name: &str, replicas: u32, pod: Value) -> Value {
         self.make(&format!("Deployment/{name}"), set_spec(name, replicas, pod)).await
     }
 
-    /// Makes a StatefulSet.
+    /// Creates a StatefulSet.
     pub async fn stateful_set(&self, name: &str, replicas: u32, pod: Value) -> Value {
         let mut spec = set_spec(name, replicas, pod);
         spec["serviceName"] = json!(name);
         self.make(&format!("StatefulSet/{name}"), spec).await
     }
 
-    /// Makes a Job.
+    /// Creates a Job.
     pub async fn job(&self, name: &str, pod: Value) -> Value {
         self.make(&format!("Job/{name}"), job_spec(pod)).await
     }
 
-    /// Makes a CronJob.
+    /// Creates a CronJob.
     pub async fn cron_job(&self, name: &str, schedule: &str, pod: Value) -> Value {
         let spec = json!({"schedule": schedule, "jobTemplate": {"spec": job_spec(pod)}});
         self.make(&format!("CronJob/{name}"), spec).await
     }
 
-    /// The API of a workload's kind, and an object of its name with these fields.
+    /// Returns the API of a workload's kind, and an object with the workload's name and these fields.
     fn named(&self, workload: &str, mut object: Value) -> (Api<DynamicObject>, Value) {
         let (kind, name) = workload.split_once('/').expect("a kind and a name");
         let served = resource(kind);
@@ -150,7 +150,7 @@ impl Lab {
         (self.api_of(kind), object)
     }
 
-    /// A workload as it is now.
+    /// Reads a workload, if it exists.
     pub async fn find(&self, workload: &str) -> Option<Value> {
         let (kind, name) = workload.split_once('/').expect("a kind and a name");
         let found = self.api_of(kind).get_opt(name).await.expect("workloads can be read");
@@ -164,7 +164,7 @@ impl Lab {
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("a workload can be patched");
     }
 
-    /// Sets a workload's number of replicas by way of its scale, as an autoscaler does.
+    /// Sets a workload's number of replicas through its scale, as an autoscaler does.
     pub async fn scale(&self, workload: &str, replicas: u32, manager: &str) {
         let (api, object) = self.named(workload, json!({}));
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -173,7 +173,7 @@ impl Lab {
         api.patch_scale(name, &parameters, &patch).await.expect("a workload can be scaled");
     }
 
-    /// Applies these fields of a workload under another manager's name, server-side.
+    /// Applies these fields of a workload by server-side apply with another field manager.
     pub async fn apply(&self, workload: &str, fields: Value, manager: &str, force: bool) -> Result<Value, String> {
         let (api, object) = self.named(workload, fields);
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -182,7 +182,7 @@ impl Lab {
         applied.map(|applied| serde_json::to_value(applied).expect("JSON")).map_err(|error| error.to_string())
     }
 
-    /// Deletes a workload, and waits until it and what it made are gone.
+    /// Deletes a workload, and waits until it and its dependents are gone.
     pub async fn delete(&self, workload: &str) {
         let (kind, name) = workload.split_once('/').expect("a kind and a name");
         self.api_of(kind).delete(name, &DeleteParams::foreground()).await.expect("a workload can be deleted");
@@ -195,7 +195,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until a workload exists for which this holds; returns it then.
+    /// Waits until a workload exists for which this holds. Returns it.
     pub async fn wait_workload(&self, workload: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("{workload}: {what}"), || async {
             let found = self.find(workload).await.ok_or_else(|| "there is none".to_owned())?;
@@ -204,7 +204,7 @@ impl Lab {
         .await
     }
 
-    /// Waits until a workload is enabled, with this setting: how many replicas, or whether it is suspended.
+    /// Waits until a workload is enabled with this setting: its number of replicas, or whether it is suspended.
     pub async fn wait_enabled(&self, workload: &str, with: Value) {
         self.wait_workload(workload, &format!("enabled with {with}"), |found| {
             annotation(found, ENABLED) == Some("true") && *setting(found) == with
@@ -212,7 +212,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until a workload is disabled, and this is kept: how many replicas it had, or whether it was suspended.
+    /// Waits until a workload is disabled with this kept setting: its number of replicas, or whether it was suspended.
     pub async fn wait_disabled(&self, workload: &str, kept: Value) {
         self.wait_workload(workload, &format!("disabled, {kept} is kept"), |found| {
             annotation(found, ENABLED) == Some("false")
@@ -232,7 +232,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until the status of the election `web` says this of a workload.
+    /// Waits until the status of the election `web` has this state for a workload.
     pub async fn wait_state(&self, workload: &str, state: &str) {
         let (kind, name) = workload.split_once('/').expect("a kind and a name");
         self.wait_status("web", &format!("{workload} is {state}"), |election| {
@@ -245,13 +245,13 @@ impl Lab {
         .await;
     }
 
-    /// Makes a Deployment of one replica that always runs, and waits until it is available.
+    /// Creates a Deployment of one replica that always runs, and waits until it is available.
     pub async fn gate(&self) {
         self.deployment("gate", 1, pod()).await;
         self.wait_available(true).await;
     }
 
-    /// Makes the pod of that Deployment ready or not, and with it the Deployment available or not.
+    /// Makes that Deployment available or not, by making its pod ready or not.
     pub async fn open_gate(&self, open: bool) {
         let pods = self.pods_api().list(&ListParams::default().labels("app=gate")).await.expect("pods can be listed");
         for pod in pods {

@@ -1,4 +1,4 @@
-//! What kubelets, node controllers and people do to the pods and nodes of a test.
+//! What kubelets, node controllers and people do to a test's pods and nodes.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use super::{Lab, PodSpec, eventually};
 
-/// A pod that stays Terminating for the whole of its grace period.
+/// Returns a pod that stays Terminating for its whole grace period.
 pub fn slow() -> PodSpec {
     PodSpec { annotations: json!({"test.lictor.dev/terminate-slowly": "true"}), ..PodSpec::default() }
 }
 
 impl Lab {
-    /// The pod as it is now.
+    /// Reads a pod.
     pub async fn get_pod(&self, name: &str) -> Pod {
         self.pods_api().get(name).await.expect("the pod exists")
     }
 
-    /// Deletes a pod that is made by [`slow`]: it goes on terminating for longer than any test takes.
+    /// Deletes a pod that was created with [`slow`]. It terminates for longer than any test takes.
     pub async fn delete_pod_slowly(&self, pod: &str) {
         let parameters = DeleteParams::default().grace_period(600);
         self.pods_api().delete(pod, &parameters).await.expect("a pod can be deleted");
@@ -32,7 +32,7 @@ impl Lab {
         patched.expect("a pod's status can be patched");
     }
 
-    /// Makes a ready pod at an address that the test chooses.
+    /// Creates a ready pod with this address.
     pub async fn ready_pod_at(&self, name: &str, ip: &str) {
         let spec = PodSpec { annotations: json!({"test.lictor.dev/hands-off": "true"}), ..PodSpec::default() };
         self.pod(name, spec).await;
@@ -41,7 +41,7 @@ impl Lab {
         self.patch_pod_status(name, status).await;
     }
 
-    /// Makes a ready node of this test's own, to which only pods that name it are bound. Returns its name.
+    /// Creates a ready node for this test. The scheduler uses it only for pods that name it. Returns its name.
     pub async fn node(&self, name: &str, labels: Value) -> String {
         let name = format!("{}-{name}", self.namespace);
         let annotations = json!({"test.lictor.dev/hands-off": "true"});
@@ -72,7 +72,7 @@ impl Lab {
         patched.expect("a node can be patched");
     }
 
-    /// Makes ready pods, each bound to one node.
+    /// Creates ready pods, each bound to one node.
     pub async fn ready_pods_on(&self, pods: &[(&str, &str)]) {
         for (pod, node) in pods {
             self.pod(pod, PodSpec { node: Some((*node).into()), ..PodSpec::default() }).await;
@@ -82,7 +82,7 @@ impl Lab {
         }
     }
 
-    /// Waits until a pod has this role label; "": none.
+    /// Waits until a pod has this role label; "" means none.
     pub async fn wait_role(&self, pod: &str, role: &str) {
         eventually(&format!("{pod} has the role {role:?}"), || async {
             let found = self.pods_api().get(pod).await.map_err(|error| error.to_string())?;
@@ -92,7 +92,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until a pod carries nothing that lictor writes by default.
+    /// Waits until nothing is left on a pod that lictor writes by default.
     pub async fn wait_clean(&self, pod: &str) {
         eventually(&format!("nothing of lictor is left on {pod}"), || async {
             let pod = self.pods_api().get(pod).await.map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until the message of a condition with this reason has this text.
+    /// Waits until the message of a condition with this reason contains this text.
     pub async fn wait_message(&self, election: &str, type_: &str, reason: &str, text: &str) {
         self.wait_status(election, &format!("{type_} is {reason}: {text}"), |election| {
             let conditions = election.status.iter().flat_map(|status| &status.conditions);
@@ -113,7 +113,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until the status tells of a leadership of this pod that began for this reason.
+    /// Waits until the status has a leadership of this pod that began for this reason.
     pub async fn wait_reason(&self, leader: &str, reason: &str) {
         self.wait_status("web", &format!("{leader} leads: {reason}"), |election| {
             let newest = election.status.as_ref().and_then(|status| status.history.first());
@@ -122,7 +122,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until the status counts so many candidates, and so many of them eligible.
+    /// Waits until the status has these numbers of eligible candidates and of all.
     pub async fn wait_candidates(&self, eligible: u32, total: u32) {
         self.wait_status("web", &format!("{eligible}/{total} candidates"), |election| {
             let counted = election.status.as_ref().and_then(|status| status.candidates.as_ref());
@@ -131,12 +131,12 @@ impl Lab {
         .await;
     }
 
-    /// The lock as it is now.
+    /// Reads a lock.
     pub async fn lease(&self, name: &str) -> Option<Lease> {
         self.leases_api().get_opt(name).await.expect("Leases can be read")
     }
 
-    /// The term that a lock shows.
+    /// Returns the term that a lock shows.
     pub async fn term(&self, lease: &str) -> i64 {
         let lease = self.lease(lease).await.and_then(|lease| lease.spec).expect("the Lease exists");
         lease.lease_transitions.expect("the Lease shows a term").into()
@@ -159,7 +159,7 @@ impl Lab {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// What the API server says to an election with this spec, which is not kept.
+    /// Returns what the API server says to an election with this spec, without creating it.
     pub fn dry_run(&self, spec: &Value) -> Result<(), String> {
         let object = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": "bad"}, "spec": spec,

@@ -1,4 +1,4 @@
-//! The clock of the machine is set back, by libfaketime, for the operator alone; what only ever counts up stays as it is.
+//! The machine's wall clock is set back for the operator alone, by libfaketime. The monotonic clocks stay as they are.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::super::member::{Member, entry, sessions};
 use super::servers::at_three;
 use super::{TTL, within};
 
-/// The library; from Debian, unpacked beside the other programs that the tests run.
+/// Returns the path of the library. It comes from Debian, and is unpacked beside the other programs of the tests.
 pub fn libfaketime() -> PathBuf {
     let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
     let output = Command::new(tools).arg("libfaketime").output().expect("hack/tools.sh runs");
@@ -20,9 +20,9 @@ pub fn libfaketime() -> PathBuf {
     String::from_utf8(output.stdout).expect("a path").trim().into()
 }
 
-/// Sets the operator's clock off by so much, such as "-1d".
+/// Sets the operator's clock off by this much, for example "-1d".
 fn set(file: &Path, offset: &str) {
-    // In one step: it is read at any time.
+    // The file is replaced in one step, because it is read at any time.
     let new = file.with_extension("new");
     std::fs::write(&new, format!("{offset}\n")).expect("a file can be written");
     std::fs::rename(&new, file).expect("a file can be renamed");
@@ -50,7 +50,7 @@ async fn a_clock_that_is_set_back_or_forth_changes_nothing() {
     let mut before = entry(Consul::shared(), &member.key()).await.expect("the key is there");
     for (offset, days, next) in [("-3d", -3, "c"), ("+2d", 2, "d")] {
         set(&file, offset);
-        // Longer than what was renewed before could last.
+        // This is longer than an earlier renewal could last.
         tokio::time::sleep(TTL).await;
         assert_eq!(entry(Consul::shared(), &member.key()).await.as_ref(), Some(&before), "nothing was done");
         member.lab.ready_pods(&[next]).await;
@@ -62,7 +62,7 @@ async fn a_clock_that_is_set_back_or_forth_changes_nothing() {
         assert!(after["ModifyIndex"].as_u64() > before["ModifyIndex"].as_u64());
         assert_eq!(after["Session"], before["Session"]);
         before = after;
-        // The clock is indeed another one.
+        // The clock really differs.
         let named = format!("\"pod\":\"{leader}\"");
         operator.logs(&named).await;
         let line = operator.log().lines().find(|line| line.contains(&named)).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Consul's disk is full: its servers answer, but can't write anything down, and lose their leader again and again.
+//! Consul's disk is full: its servers answer, but can't write, and lose their leader again and again.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::super::member::Member;
 use super::{Side, TTL, within};
 
-/// Writes until nothing is written any more.
+/// Writes until nothing can be written any more.
 async fn fill(consul: &Consul) {
     let (value, mut failed) = ("x".repeat(400_000), 0);
     while failed < 3 {
@@ -31,7 +31,7 @@ async fn a_full_disk_is_told_and_the_label_comes_off_in_time() {
     let (side, _) = Side::led(member, &["a", "b"]).await;
     fill(&consul).await;
     let began = Instant::now();
-    // Whether Consul gives no answer in time, or a new leader of it does not know the session: both may come first.
+    // Either may come first: Consul does not answer in time, or its new leader does not know the session.
     let demoted =
         eventually("it is demoted", || async { side.recorder.demoted_at().ok_or("it still leads".to_owned()) }).await;
     let took = demoted.saturating_duration_since(began);
@@ -39,7 +39,7 @@ async fn a_full_disk_is_told_and_the_label_comes_off_in_time() {
     let message = side.member.wait_any_trouble().await;
     eprintln!("measured: a full disk, the label is off after {:.1} s, the class says {message}", took.as_secs_f64());
 
-    // Consul does not go on by itself when there is room again: this one begins anew.
+    // Consul does not continue by itself when there is space again, so this one is restarted.
     consul.server(1).kill();
     consul.server(1).start();
     consul.server(1).usable().await;

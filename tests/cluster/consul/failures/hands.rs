@@ -1,4 +1,4 @@
-//! What people do in Consul with two clusters at one lock, and to the node that sessions belong to.
+//! What people do in Consul to the lock of two clusters, and to the node of the sessions.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ async fn at(test: &str, cluster: &str, fields: Value) -> Member {
     Member::new(test, cluster, Consul::shared().address(), fields).await
 }
 
-/// The key is deleted and edited: the other cluster must not lead before the first has demoted.
+/// The key is deleted and edited. The other cluster must not lead before the first has demoted.
 async fn key_between_clusters() {
     let test = "hand-key";
     let (west, east) = two(at(test, "west", json!({})).await, at(test, "east", json!({})).await).await;
@@ -45,7 +45,8 @@ async fn key_between_clusters() {
     kept_their_promises(&[&west, &east]).await;
 }
 
-/// The key is deleted while the operator of the leader's cluster hangs: its tenure lasts, so nobody else may lead yet.
+/// The key is deleted while the operator of the leader's cluster hangs. Its lock is still valid, so no other cluster may lead
+/// yet.
 async fn key_of_a_hanging_cluster() {
     let test = "hand-hangs";
     let (west, east) = two(at(test, "west", json!({})).await, at(test, "east", json!({})).await).await;
@@ -54,7 +55,7 @@ async fn key_of_a_hanging_cluster() {
     let began = Instant::now();
     let message = east.member.lab.wait_condition("web", "Elected", "False", "LockLost").await;
     assert!(message.contains("the lock was lost"), "{message}");
-    // Much longer than it takes to take a lock, and shorter than the tenure.
+    // This is much longer than it takes to acquire a lock, and shorter than the lock's validity.
     tokio::time::sleep(Duration::from_secs(2)).await;
     west.operator.signal("CONT");
     west.member.lab.wait_leader("a").await;
@@ -63,7 +64,7 @@ async fn key_of_a_hanging_cluster() {
     kept_their_promises(&[&west, &east]).await;
 }
 
-/// The node that the sessions belong to is deregistered: they end with it.
+/// The node of the sessions is deregistered, so the sessions end.
 async fn node() {
     let test = "hand-node";
     let member = at(test, "west", json!({"node": {"name": test}})).await;
@@ -86,7 +87,7 @@ async fn node() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
 async fn what_people_do_to_keys_and_nodes_makes_no_two_leaders() {
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
     tokio::join!(key_between_clusters(), key_of_a_hanging_cluster(), node());
 }

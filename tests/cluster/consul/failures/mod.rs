@@ -1,7 +1,7 @@
-//! What goes wrong between lictor and Consul, with real servers: never two leaders, users see why, and the group is right again by
-//! itself within the time that docs/consul.md states.
+//! Failures between lictor and Consul, with real servers. There are never two leaders, users see the reason, and the group
+//! recovers by itself within the time that docs/consul.md states.
 //!
-//! A test's scenarios run side by side where they wait for the same thing: a session's end takes twenty seconds.
+//! Scenarios that wait for the same thing run side by side in one test, because the end of a session takes twenty seconds.
 
 mod clock;
 mod disk;
@@ -20,7 +20,7 @@ pub use self::clock::libfaketime;
 use super::member::{LED_WITHIN, Member, TTL};
 use lictor_testing::kubernetes::{Operator, Recorder};
 
-/// A cluster at work: its operator, and all that its pods showed.
+/// A cluster at work: its operator, and everything that its pods showed.
 struct Side {
     member: Member,
     operator: Operator,
@@ -28,7 +28,7 @@ struct Side {
 }
 
 impl Side {
-    /// With these ready pods, and with no election yet.
+    /// Creates it with these ready pods and without an election.
     async fn new(member: Member, pods: &[&str]) -> Self {
         let recorder = member.lab.record().await;
         let operator = member.operator(&[]);
@@ -36,7 +36,7 @@ impl Side {
         Self { member, operator, recorder }
     }
 
-    /// The same with an election that is led.
+    /// Creates it with an election that has a leader.
     async fn led(member: Member, pods: &[&str]) -> (Self, String) {
         let side = Self::new(member, pods).await;
         side.member.elect(json!({})).await;
@@ -46,14 +46,15 @@ impl Side {
         (side, leader)
     }
 
-    /// Nothing more happens; there were never two leaders, and terms rose. Returns how many leaderships there were.
+    /// Checks that nothing more happens, that there were never two leaders, and that terms rose. Returns the number of
+    /// leaderships.
     async fn kept_its_promises(&self) -> usize {
         self.recorder.catch_up().await;
         self.recorder.assert_promises()
     }
 }
 
-/// Two clusters at one lock, with a pod each: `a` in the west leads, and `b` in the east follows.
+/// Creates two clusters at one lock, with a pod each: `a` in the west leads, and `b` in the east follows.
 async fn two(west: Member, east: Member) -> (Side, Side) {
     let (west, _) = Side::led(west, &["a"]).await;
     let east = Side::new(east, &["b"]).await;
@@ -62,7 +63,7 @@ async fn two(west: Member, east: Member) -> (Side, Side) {
     (west, east)
 }
 
-/// There were never two leaders in both together, and terms rose.
+/// Checks that there were never two leaders in all clusters together, and that terms rose.
 async fn kept_their_promises(sides: &[&Side]) -> usize {
     for side in sides {
         side.recorder.catch_up().await;
@@ -71,7 +72,7 @@ async fn kept_their_promises(sides: &[&Side]) -> usize {
     Recorder::assert_joint_promises(&recorders)
 }
 
-/// Since `began`, no longer than the documents state. What was measured is shown by `--nocapture`.
+/// Checks that no more time has passed since `began` than the documents state. `--nocapture` shows the time.
 fn within(what: &str, began: Instant) {
     let took = began.elapsed();
     eprintln!("measured: {what}: {:.1} s of {} s", took.as_secs_f64(), LED_WITHIN.as_secs());

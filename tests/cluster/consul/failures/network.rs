@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::member::{Member, sessions};
 use super::{Side, kept_their_promises, two, within};
 
-/// The west's way to Consul can be spoilt; the east's can't.
+/// Creates two clusters. A proxy can disturb the west's connections to Consul, but not the east's.
 async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, Side) {
     let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
     let west = Member::new(test, "west", &format!("http://{}", proxy.address()), json!({})).await;
@@ -18,7 +18,7 @@ async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, 
     (proxy, west, east)
 }
 
-/// Spoils the west's way for good: it demotes before the east takes over, and follows when its way is free again.
+/// Cuts the west off. It demotes before the east takes over, and follows when its connection works again.
 async fn cut(toxiproxy: &Toxiproxy, test: &str, toxic: Option<Value>) {
     let (proxy, west, east) = west_by_proxy(toxiproxy, test).await;
     let began = Instant::now();
@@ -52,13 +52,13 @@ async fn cut(toxiproxy: &Toxiproxy, test: &str, toxic: Option<Value>) {
 #[ignore = "slow: waits for sessions to end"]
 async fn a_cluster_that_is_cut_off_from_consul_demotes_before_another_takes_over() {
     let toxiproxy = Toxiproxy::start();
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
     let toxic = |type_: &str, stream: &str, attributes: Value| {
         Some(json!({"type": type_, "stream": stream, "attributes": attributes}))
     };
-    // What is sent is lost; what is answered is lost: then Consul hears each renewal; an answer breaks off in its header, and the
-    // connection is closed or reset.
+    // Either requests are lost; or answers are lost, so that Consul still gets each renewal; or an answer breaks off in its
+    // header, and the connection is closed or reset.
     tokio::join!(
         cut(&toxiproxy, "net-cut", None),
         cut(&toxiproxy, "net-to", toxic("timeout", "upstream", json!({"timeout": 0}))),
@@ -69,12 +69,12 @@ async fn a_cluster_that_is_cut_off_from_consul_demotes_before_another_takes_over
     );
 }
 
-/// Two thirds of a second more for each answer: nobody is demoted, and a failover still works.
+/// Delays each answer by two thirds of a second. No leader is demoted, and a failover still works.
 async fn slow(toxiproxy: &Toxiproxy, test: &str) {
     let (proxy, west, east) = west_by_proxy(toxiproxy, test).await;
     let session = sessions(Consul::shared(), &west.member).await;
     proxy.toxic(json!({"type": "latency", "stream": "downstream", "attributes": {"latency": 660}})).await;
-    // Longer than what was renewed before could last.
+    // This is longer than an earlier renewal could last.
     tokio::time::sleep(super::TTL + Duration::from_secs(2)).await;
     assert_eq!(west.recorder.demoted_at(), None, "nobody was demoted");
     assert_eq!(sessions(Consul::shared(), &west.member).await, session);

@@ -1,4 +1,4 @@
-//! Consul's state is put back to an earlier snapshot: its indexes, locks and sessions with it.
+//! Consul's state is put back to an earlier snapshot, with its indexes, locks and sessions.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::member::{Member, entry, sessions_of};
 use super::{Side, kept_their_promises, two, within};
 
-/// Saves Consul's state; the file is gone when this has been dropped.
+/// A snapshot of Consul's state. Dropping it deletes the file.
 struct Snapshot(PathBuf);
 
 impl Snapshot {
@@ -31,7 +31,7 @@ impl Drop for Snapshot {
     }
 }
 
-/// The term that the leader carries.
+/// Returns the term that the leader carries.
 async fn term(side: &Side, leader: &str) -> i64 {
     let pod = side.member.lab.get_pod(leader).await;
     pod.metadata
@@ -40,7 +40,7 @@ async fn term(side: &Side, leader: &str) -> i64 {
         .expect("a leader carries its term")
 }
 
-/// Waits until the lock says that this pod leads, in a term that its pod carries.
+/// Waits until the lock names this pod, with the term that the pod carries.
 async fn settled(consul: &Consul, side: &Side, leader: &str) {
     eventually("the lock and the pod agree", || async {
         let found = entry(consul, &side.member.key()).await.unwrap_or_default();
@@ -52,7 +52,7 @@ async fn settled(consul: &Consul, side: &Side, leader: &str) {
     .await;
 }
 
-/// Kills the leader, and has another in its place; returns that.
+/// Kills the leader, and creates a pod that takes its place. Returns the new leader.
 async fn failover(side: &Side, leader: &str, name: &str) -> String {
     side.member.lab.ready_pods(&[name]).await;
     side.member.lab.kill_pod(leader).await;
@@ -61,7 +61,7 @@ async fn failover(side: &Side, leader: &str, name: &str) -> String {
     next
 }
 
-/// One cluster: the election goes on, and terms still rise.
+/// With one cluster, the election continues, and terms still rise.
 async fn one_cluster(consul: &Consul) {
     let before_all = Snapshot::save(consul, "before");
     let member = Member::new("rewound-one", "west", consul.address(), json!({})).await;
@@ -71,7 +71,7 @@ async fn one_cluster(consul: &Consul) {
         leader = failover(&side, &leader, name).await;
     }
 
-    // An older record, of a pod that is gone: who leads by its label goes on.
+    // An older record of a pod that is gone. The pod with the leader label continues to lead.
     let highest = term(&side, &leader).await;
     earlier.restore(consul);
     let began = Instant::now();
@@ -81,7 +81,7 @@ async fn one_cluster(consul: &Consul) {
     assert_eq!(side.recorder.demoted_at().map(|_| side.recorder.leaders_since_first().last().copied()), Some(Some(1)));
     leader = failover(&side, &leader, "f").await;
 
-    // No record, and no session.
+    // Neither a record nor a session.
     let highest = term(&side, &leader).await;
     before_all.restore(consul);
     let began = Instant::now();
@@ -112,7 +112,7 @@ async fn one_cluster(consul: &Consul) {
     side.kept_its_promises().await;
 }
 
-/// Two clusters, back to before all locks: neither leads beside the other.
+/// With two clusters and a state before all locks, neither leads beside the other.
 async fn two_clusters_without_locks(consul: &Consul) {
     let before_all = Snapshot::save(consul, "before-two");
     let (west, east) = two(
@@ -127,7 +127,7 @@ async fn two_clusters_without_locks(consul: &Consul) {
         };
         before_all.restore(consul);
         let began = Instant::now();
-        // Each notices by itself that its session is gone, sooner or later.
+        // Each notices by itself that its session is gone.
         eventually("one of them leads", || async {
             let holder = holder().await?;
             let roles = [west.member.lab.roles().await, east.member.lab.roles().await].concat();
@@ -144,14 +144,14 @@ async fn two_clusters_without_locks(consul: &Consul) {
     }
 }
 
-/// Two clusters, back to the other's lock: that one leads, or its session expires.
+/// With two clusters and a state in which the other has the lock, that one leads, or its session expires.
 async fn two_clusters(consul: &Consul) {
     let (west, east) = two(
         Member::new("rewound-two", "west", consul.address(), json!({})).await,
         Member::new("rewound-two", "east", consul.address(), json!({})).await,
     )
     .await;
-    // The lock is the west's in the snapshot, and the east's afterwards.
+    // The west has the lock in the snapshot, and the east afterwards.
     let wests = Snapshot::save(consul, "wests");
     west.member.lab.kill_pod("a").await;
     east.member.lab.wait_leader("b").await;
@@ -159,7 +159,7 @@ async fn two_clusters(consul: &Consul) {
     west.member.wait_led_elsewhere("east", "b").await;
     east.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
 
-    // The west is there: it is its lock again.
+    // The west is there: it has its lock again.
     wests.restore(consul);
     let began = Instant::now();
     west.member.lab.wait_leader("c").await;
@@ -167,7 +167,7 @@ async fn two_clusters(consul: &Consul) {
     east.member.wait_led_elsewhere("west", "c").await;
     kept_their_promises(&[&west, &east]).await;
 
-    // The west is gone when its lock is back.
+    // The west is gone when it has its lock again.
     west.member.lab.kill_pod("c").await;
     east.member.lab.wait_leader("b").await;
     east.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
@@ -184,7 +184,7 @@ async fn two_clusters(consul: &Consul) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
 async fn when_consul_is_put_back_to_an_earlier_state_terms_rise_and_no_two_lead() {
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let all = [Consul::start(Kind::Dev), Consul::start(Kind::Dev), Consul::start(Kind::Dev)];
     let _ = Cluster::shared();
     tokio::join!(one_cluster(&all[0]), two_clusters(&all[1]), two_clusters_without_locks(&all[2]));

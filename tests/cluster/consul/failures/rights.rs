@@ -1,4 +1,4 @@
-//! Tokens that are revoked, and such that hide the keys.
+//! Tokens that are revoked, and tokens that may not read the keys.
 
 use std::time::Instant;
 
@@ -12,13 +12,13 @@ use super::super::member::{Member, entry, sessions_of};
 use super::servers::at_three;
 use super::{Side, TTL, within};
 
-/// Makes a token with these rules; its secret, and what it is revoked by.
+/// Creates a token with these rules. Returns its secret and its accessor.
 fn token(consul: &Consul, name: &str, rules: &str) -> (String, String) {
     consul.cli(&["acl", "policy", "create", &format!("-name={name}"), &format!("-rules={rules}")]);
     token_of(consul, name)
 }
 
-/// Another token of a policy that there is.
+/// Creates another token with an existing policy.
 fn token_of(consul: &Consul, policy: &str) -> (String, String) {
     let token = consul.cli(&["acl", "token", "create", &format!("-policy-name={policy}"), "-format=json"]);
     let token: serde_json::Value = serde_json::from_str(&token).expect("a token");
@@ -30,7 +30,7 @@ fn revoke(consul: &Consul, accessor: &str) {
     consul.cli(&["acl", "token", "delete", "-accessor-id", accessor]);
 }
 
-/// The rights on the sessions' node, and those on the keys.
+/// Returns the rules for the sessions' node and for the keys.
 fn rules(member: &str, keys: &str) -> String {
     format!(
         "session \"lictor-{member}\" {{ policy = \"write\" }}\nnode \"lictor-{member}\" {{ policy = \"write\" }}\n{keys}"
@@ -41,14 +41,14 @@ fn keys(member: &str) -> String {
     format!("key_prefix \"{member}-\" {{ policy = \"write\" }}")
 }
 
-/// The class gets another token.
+/// Gives the class another token.
 async fn give(member: &Member, token: &str) {
     let secrets: Api<Secret> = Api::namespaced(member.lab.client.clone(), &member.lab.namespace);
     let patch = Patch::Merge(json!({"stringData": {"token": token}}));
     secrets.patch("token", &PatchParams::default(), &patch).await.expect("a Secret can be patched");
 }
 
-/// A token that is revoked, and replaced in time; and then not in time.
+/// Revokes a token, and replaces it in time, and then not in time.
 async fn revoked(consul: &Consul) {
     let test = "right-gone";
     let (first, accessor) = token(consul, test, &rules(test, &keys(test)));
@@ -60,7 +60,7 @@ async fn revoked(consul: &Consul) {
     let before = entry(consul, &side.member.key()).await;
 
     revoke(consul, &accessor);
-    // What hangs at Consul may go on for a while; the next renewal does not.
+    // A request that waits at Consul may go on for a while. The next renewal fails.
     let message = side.member.wait_class("False", "TokenUnknown").await;
     assert!(message.contains("the token is unknown to Consul"), "{message}");
     give(&side.member, &second).await;
@@ -84,7 +84,7 @@ async fn revoked(consul: &Consul) {
     side.kept_its_promises().await;
 }
 
-/// A token that loses its rights on the keys: Consul then shows none, and says nothing of rights.
+/// Takes a token's rights on the keys away. Consul then shows no keys, and does not mention the rights.
 async fn hidden(consul: &Consul) {
     let test = "right-keys";
     let (first, _) = token(consul, test, &rules(test, &keys(test)));
@@ -96,7 +96,7 @@ async fn hidden(consul: &Consul) {
         consul.cli(&["acl", "policy", "update", &format!("-name={test}"), &format!("-rules={rules}")]);
     };
     update(rules(test, ""));
-    // The watch shows no key when it is answered next. Whether the lock is still held can't be known any more.
+    // The next answer to the watch has no keys. From then on the operator can't know whether it still holds the lock.
     let rule = format!("key_prefix \"{}\" {{ policy = \"write\" }}", side.member.key());
     side.member.lab.wait_message("web", "Elected", "HandoverFails", &rule).await;
     let note = side.member.lab.wait_event("LeaderElection", "web", "NoLeader").await;
@@ -119,7 +119,7 @@ async fn hidden(consul: &Consul) {
 #[ignore = "slow: waits for sessions to end"]
 async fn a_revoked_token_is_replaced_without_losing_the_leader_and_hidden_keys_are_no_deleted_locks() {
     let consul = Consul::start(Kind::Three);
-    // Its start holds this thread up.
+    // Starting it blocks this thread.
     let _ = Cluster::shared();
     tokio::join!(revoked(&consul), hidden(&consul));
 }

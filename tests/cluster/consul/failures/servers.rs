@@ -1,4 +1,4 @@
-//! Consul's servers: away at the start, going away, coming back; three of them losing their leader, and their quorum.
+//! Consul's servers: they are away at the start, go away, and come back; three of them lose their leader, and their quorum.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::super::member::Member;
 use super::{Side, TTL, within};
 
-/// A cluster whose class names one of three servers. `token`: another one than that with all rights.
+/// Creates a cluster whose class names one of three servers. `token` replaces the one with all rights.
 pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token: Option<&str>) -> Member {
     let fields = json!({
         "tls": {"caSecretRef": {"name": "ca"}, "certSecretRef": {"name": "client"}, "serverName": "server.dc1.consul"},
@@ -38,7 +38,7 @@ pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token
     member
 }
 
-/// Without Consul at the start nobody leads until it comes.
+/// Without Consul at the start, no pod leads until Consul comes.
 async fn away_at_the_start(consul: &Consul) {
     let member = Member::new("fail-start", "west", consul.address(), json!({})).await;
     consul.server(1).kill();
@@ -59,7 +59,7 @@ async fn away_at_the_start(consul: &Consul) {
     side.member.wait_class("True", "Answers").await;
     side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
 
-    // An operator that starts while Consul is away finds a leader of its predecessor, whose tenure it does not know.
+    // An operator that starts without Consul finds its predecessor's leader, and does not know until when its lock is valid.
     consul.server(1).pause();
     let began = Instant::now();
     side.operator.signal("KILL");
@@ -75,7 +75,7 @@ async fn away_at_the_start(consul: &Consul) {
     side.kept_its_promises().await;
 }
 
-/// The leader is demoted in time, or kept, as the user chose.
+/// The leader is demoted in time, or keeps its label, as the user chose.
 async fn going_away(consul: &Consul) {
     let (demoted, leader) =
         Side::led(Member::new("fail-away", "west", consul.address(), json!({})).await, &["a", "b"]).await;
@@ -83,7 +83,7 @@ async fn going_away(consul: &Consul) {
         Side::led(Member::new("fail-kept", "west", consul.address(), json!({})).await, &["a", "b"]).await;
     kept.member.elect(json!({"whenStoreIsLost": "Keep"})).await;
 
-    // It hangs, and goes on with all that it knew.
+    // Consul hangs, and continues with everything that it knew.
     consul.server(1).pause();
     let began = Instant::now();
     demoted.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
@@ -102,7 +102,7 @@ async fn going_away(consul: &Consul) {
     demoted.member.wait_class("True", "Answers").await;
     demoted.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
 
-    // It dies, and forgets all: sessions, locks and indexes begin anew.
+    // Consul dies and forgets everything: sessions, locks and indexes start again.
     consul.server(1).kill();
     demoted.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
     consul.server(1).start();
@@ -123,7 +123,7 @@ async fn going_away(consul: &Consul) {
     assert_eq!(counts, BTreeSet::from([1]));
 }
 
-/// They lose their leader, and then their quorum.
+/// The servers lose their leader, and then their quorum.
 async fn servers_that_agree_on_nothing(consul: &Consul) {
     let first = consul.leader().await;
     let asked = consul.servers().iter().find(|server| !std::ptr::eq(*server, first)).expect("there are three");
@@ -135,7 +135,7 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
     consul.leader().await;
     assert_eq!(side.recorder.demoted_at(), None, "another leads Consul long before the tenure ends");
     eprintln!("measured: Consul's servers have another leader after {:.1} s", began.elapsed().as_secs_f64());
-    // All works with the new one: a failover needs a transaction.
+    // The new leader works: a failover needs a transaction.
     side.member.lab.kill_pod(&leader).await;
     let next = if leader == "a" { "b" } else { "a" };
     side.member.lab.wait_leader(next).await;
@@ -163,7 +163,7 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
 async fn without_consul_nobody_leads_for_long_unless_the_user_chose_so() {
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let (late, leaving, three) = (Consul::start(Kind::Dev), Consul::start(Kind::Dev), Consul::start(Kind::Three));
     let _ = Cluster::shared();
     tokio::join!(away_at_the_start(&late), going_away(&leaving), servers_that_agree_on_nothing(&three));

@@ -1,5 +1,5 @@
-//! Consul answers, but with 429, 503 or 500. Its own limits make it do so; where a request must be answered otherwise than it went,
-//! a stub stands before it. The 500 of servers without a quorum is in [`servers`](super::servers).
+//! Consul answers with 429, 503 or 500. Its own limits cause that. A stub in front of it changes answers to requests that were
+//! carried out. The 500 of servers without a quorum is in [`servers`](super::servers).
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -26,7 +26,7 @@ async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
         let session = sessions(consul, &side.member).await;
         consul.server(1).configure(&format!("limits {{ {limit} }}\n"));
         let began = Instant::now();
-        // Consul counts a connection when it is made, and lictor has its own already.
+        // Consul counts a connection when it is opened, and lictor has open ones already.
         proxy.disable().await;
         proxy.enable().await;
         let message = side.member.wait_class("False", reason).await;
@@ -51,10 +51,10 @@ async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
     side.kept_its_promises().await;
 }
 
-/// How the next transaction is answered: with which status, and whether it is carried out.
+/// The answer to the next transaction: its status, and whether the transaction is carried out.
 type Rule = Arc<Mutex<Option<(u16, bool)>>>;
 
-/// Stands before Consul, and answers a transaction as a test says.
+/// A stub in front of Consul that answers a transaction as a test says.
 struct Stub {
     address: String,
     next: Rule,
@@ -109,7 +109,7 @@ async fn pass(State(behind): State<Behind>, request: Request) -> Response {
     builder.body(Body::from(sent.bytes().await.unwrap_or_default())).expect("an answer")
 }
 
-/// A failover's transaction is refused, or is carried out and its answer says that it may not have been.
+/// A failover's transaction is refused; or it is carried out, and the answer says that it may not have been.
 async fn answers() {
     let stub = Stub::start(Consul::shared().address()).await;
     let member = Member::new("answers", "west", &stub.address, json!({})).await;
@@ -137,7 +137,7 @@ async fn answers() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
 async fn what_consul_answers_with_429_503_and_500_is_tried_again_or_demotes_in_time() {
-    // Their start holds this thread up.
+    // Starting them blocks this thread.
     let (consul, toxiproxy) = (Consul::start(Kind::Dev), Toxiproxy::start());
     let _ = (Consul::shared(), Cluster::shared());
     tokio::join!(limits(&consul, &toxiproxy), answers());

@@ -1,8 +1,8 @@
-//! Each way to break a promise once, on small records made by hand; and what is no breach.
+//! Breaks each promise once, on small records made by hand, and shows what is no breach.
 
 use super::*;
 
-/// A revision of a pod for each of these: name, role, and term, or none.
+/// Makes a revision of a pod for each of these: name, role, and term, if it has one.
 fn record(seen: &[(&str, &str, Option<i64>)]) -> Vec<Revision> {
     let began = Instant::now();
     let revision = |(at, (pod, role, term)): (u64, &(&str, &str, Option<i64>))| Revision {
@@ -20,7 +20,7 @@ fn record(seen: &[(&str, &str, Option<i64>)]) -> Vec<Revision> {
     (1..).zip(seen).map(revision).collect()
 }
 
-/// How many leaderships there were, or what was wrong.
+/// Returns the number of leaderships, or what is wrong.
 fn judged(revisions: &[Revision], by_hand: &[u64]) -> Result<usize, String> {
     std::panic::catch_unwind(|| promises(revisions, by_hand, &[]))
         .map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "no text".into()))
@@ -37,14 +37,14 @@ fn handovers_in_order_break_nothing() {
         ("b", "follower", Some(1)),
         ("a", "follower", Some(2)),
         ("b", "leader", Some(2)),
-        // A label that is put back under its own term is the same leadership.
+        // A label that is restored under its own term is the same leadership.
         ("b", "", Some(2)),
         ("b", "leader", Some(2)),
-        // So is one whose lock was written anew.
+        // So is one whose lock was written again.
         ("b", "leader", Some(3)),
     ]);
     assert_eq!(judged(&revisions, &[]), Ok(2));
-    // Another election begins with terms of its own.
+    // Another election has its own terms.
     let mut other = record(&[("a", "leader", Some(1))]).remove(0);
     (other.version, other.election) = (9, Some("other".into()));
     revisions.push(Revision { deleted: true, version: 8, ..revisions[6].clone() });
@@ -56,7 +56,7 @@ fn handovers_in_order_break_nothing() {
 fn two_leaders_at_one_revision_are_one_too_many() {
     let two = [("a", "leader", Some(1)), ("b", "leader", Some(2)), ("a", "follower", Some(2))];
     assert!(broken(&two).starts_with("two leaders at version 2"));
-    // One that the test wrote by hand does not count, until its pod is seen again.
+    // A label that the test wrote by hand does not count, until the pod's next revision.
     assert_eq!(judged(&record(&two), &[2]), Ok(1));
     let again = [("a", "leader", Some(1)), ("b", "leader", Some(2)), ("b", "leader", Some(2))];
     assert!(judged(&record(&again), &[2]).expect_err("a breach").starts_with("two leaders at version 3"));
@@ -69,7 +69,7 @@ fn two_leaders_in_several_namespaces_are_one_too_many() {
     assert!(judged(&revisions, &[]).expect_err("a breach").starts_with("two leaders at version 2"));
 }
 
-/// One revision of a pod; without a term it does not lead.
+/// Makes a revision of a pod. Without a term it does not lead.
 fn shows(version: u64, pod: &str, term: Option<i64>) -> Revision {
     Revision {
         version,
@@ -124,7 +124,7 @@ fn nobody_leads_for_as_long_as_somebody_could() {
         ("b", "leader", Some(2)),
     ];
     assert_eq!(longest_vacancy(&record(&seen)), Duration::from_secs(2));
-    // It lasts, also if nobody leads in the end.
+    // The time counts even if nobody leads in the end.
     assert_eq!(longest_vacancy(&record(&seen[..4])), Duration::from_secs(1));
     let spoil: [fn(&mut Revision); 3] = [|pod| pod.ready = false, |pod| pod.leaving = true, |pod| pod.deleted = true];
     for spoil in spoil {

@@ -1,11 +1,11 @@
-//! Each way to break a promise once, on small records made by hand; and what is no breach.
+//! Breaks each promise once, on small records made by hand, and shows what is no breach.
 
 use super::*;
 
 const WEST: usize = 0;
 const EAST: usize = 1;
 
-/// What happens, in order.
+/// A sequence of revisions.
 #[derive(Default)]
 struct Story(Vec<(usize, Seen)>);
 
@@ -19,14 +19,14 @@ impl Story {
         self
     }
 
-    /// A Deployment that an election has.
+    /// Adds a Deployment that an election claims.
     fn deployment(&mut self, side: usize, replicas: u32, term: &str) -> &mut Self {
         let annotations = json!({ENABLED: (replicas > 0).to_string(), "lictor.dev/term": term});
         let object = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}});
         self.see(side, "Deployment/live", object, false)
     }
 
-    /// A pod of it.
+    /// Adds one of its pods.
     fn pod(&mut self, side: usize, phase: &str, deleted: bool) -> &mut Self {
         let object = json!({"metadata": {"ownerReferences": [{"name": "live"}]}, "status": {"phase": phase}});
         self.see(side, "Pod/live-0", object, deleted)
@@ -56,7 +56,7 @@ fn what_is_enabled_in_both_is_a_breach() {
     assert!(story.broken().starts_with("enabled in several clusters at 2"));
     assert_eq!(never_both_enabled(&story.0, &(2..3)), Ok(()), "at this version it was excepted");
     never_both_enabled(&story.0, &(3..9)).expect_err("at another one");
-    // Another kind of workload is one, too, and its end is no disabling of the first.
+    // Another kind of workload counts, too, and its end does not disable the first one.
     let mut story = Story::default();
     let claimed = json!({"annotations": {ENABLED: "true", "lictor.dev/term": "2"}});
     story.deployment(WEST, 2, "1");
@@ -93,7 +93,7 @@ fn pods_that_run_in_both_are_a_breach_from_a_version_on() {
     story.pod(WEST, "Running", false).pod(EAST, "Pending", false);
     assert!(never_both_run(&story.0, 2).expect_err("a breach").starts_with("pods in several clusters at 2"));
     assert_eq!(never_both_run(&story.0, 3), Ok(()));
-    // What has ended runs no more.
+    // A pod that has ended does not run.
     for (phase, deleted) in [("Succeeded", false), ("Failed", false), ("Running", true)] {
         let mut story = Story::default();
         story.pod(WEST, "Running", false).pod(WEST, phase, deleted).pod(EAST, "Running", false);

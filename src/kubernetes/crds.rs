@@ -1,4 +1,4 @@
-//! The definitions of the kinds, as they are installed in the cluster.
+//! The CRDs as they are installed in the cluster.
 
 use std::time::Duration;
 
@@ -8,41 +8,41 @@ use kube::{Api, Client, ResourceExt};
 use lictor_core::Failure;
 
 use super::{failure, within};
-use crate::api::{VERSION_ANNOTATION, definitions};
+use crate::api::{VERSION_ANNOTATION, crds};
 
 const RESOURCE: &str = "customresourcedefinitions";
 
-/// A definition in the cluster, beside the one that this program has.
+/// The state of an installed CRD, compared with this program's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It is not there.
+    /// It is not installed.
     Missing,
-    /// Of an older lictor: the API server drops the fields that it does not know.
+    /// It is of an older lictor. The API server drops the fields that it does not know.
     Older(String),
-    /// Of this version or a newer one.
+    /// It is of this version or of a newer one.
     Current,
 }
 
-/// The definitions of the kinds in a cluster.
-pub struct Definitions {
+/// The CRDs in a cluster.
+pub struct Crds {
     api: Api<CustomResourceDefinition>,
     timeout: Duration,
 }
 
-impl Definitions {
-    /// `timeout` bounds each request.
+impl Crds {
+    /// Creates it. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { api: Api::all(client), timeout }
     }
 
-    /// Each by its name.
+    /// Returns the state of each CRD, with its name.
     ///
     /// # Errors
-    /// Why they can't be read.
+    /// Returns why they can't be read.
     pub async fn installed(&self) -> Result<Vec<(String, Installed)>, Failure> {
         let mut all = Vec::new();
-        for definition in definitions() {
-            let name = definition.name_any();
+        for crd in crds() {
+            let name = crd.name_any();
             let found = within(self.timeout, self.api.get_opt(&name)).await;
             let found = found.map_err(|error| failure("get", RESOURCE, &error))?;
             all.push((name, found.as_ref().map_or(Installed::Missing, compared)));
@@ -50,16 +50,16 @@ impl Definitions {
         Ok(all)
     }
 
-    /// Installs them, or renews those that are there, and tells their names. The fields are `field_manager`'s then.
+    /// Installs the CRDs, or renews those that exist. Returns their names. `field_manager` owns the fields afterwards.
     ///
     /// # Errors
-    /// Why one can't be written.
+    /// Returns why one can't be written.
     pub async fn apply(&self, field_manager: &str) -> Result<Vec<String>, Failure> {
         let mut names = Vec::new();
-        for definition in definitions() {
-            let name = definition.name_any();
+        for crd in crds() {
+            let name = crd.name_any();
             let parameters = PatchParams::apply(field_manager).force();
-            let patch = Patch::Apply(&definition);
+            let patch = Patch::Apply(&crd);
             let applied = within(self.timeout, self.api.patch(&name, &parameters, &patch)).await;
             applied.map_err(|error| failure("patch", RESOURCE, &error))?;
             names.push(name);
@@ -67,14 +67,14 @@ impl Definitions {
         Ok(names)
     }
 
-    /// Those that the API server does not serve yet.
+    /// Returns the names of the CRDs that the API server does not serve yet.
     ///
     /// # Errors
-    /// Why they can't be read.
+    /// Returns why they can't be read.
     pub async fn unserved(&self) -> Result<Vec<String>, Failure> {
         let mut names = Vec::new();
-        for definition in definitions() {
-            let name = definition.name_any();
+        for crd in crds() {
+            let name = crd.name_any();
             let found = within(self.timeout, self.api.get_opt(&name)).await;
             let found = found.map_err(|error| failure("get", RESOURCE, &error))?;
             let conditions = found.and_then(|found| found.status).and_then(|status| status.conditions);
@@ -88,13 +88,13 @@ impl Definitions {
         Ok(names)
     }
 
-    /// Deletes them, and with them all objects of these kinds.
+    /// Deletes the CRDs, and with them all objects of these kinds.
     ///
     /// # Errors
-    /// Why one can't be deleted.
+    /// Returns why one can't be deleted.
     pub async fn delete(&self) -> Result<(), Failure> {
-        for definition in definitions() {
-            let name = definition.name_any();
+        for crd in crds() {
+            let name = crd.name_any();
             match within(self.timeout, self.api.delete(&name, &DeleteParams::default())).await {
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 deleted => {
@@ -106,7 +106,7 @@ impl Definitions {
     }
 }
 
-/// Definitions of before there was the annotation are older than all that have it.
+/// Compares an installed CRD with this program's. CRDs without the annotation are older than all that have it.
 fn compared(found: &CustomResourceDefinition) -> Installed {
     let version = found.annotations().get(VERSION_ANNOTATION).map_or("0.0.0", String::as_str);
     if numbers(version) < numbers(env!("CARGO_PKG_VERSION")) {
@@ -130,8 +130,8 @@ mod tests {
         assert!(numbers("0.1.9-rc.1") < numbers("0.2.0"));
         assert_eq!(numbers("1.2.3-rc.1"), numbers("1.2.3"));
         assert!(numbers("anything") < numbers("0.0.1"));
-        assert!(definitions().iter().all(|definition| compared(definition) == Installed::Current));
-        let mut old = definitions()[0].clone();
+        assert!(crds().iter().all(|crd| compared(crd) == Installed::Current));
+        let mut old = crds()[0].clone();
         old.annotations_mut().clear();
         assert_eq!(compared(&old), Installed::Older("0.0.0".into()));
     }
