@@ -16,7 +16,7 @@ use lictor_core::{Deletions, Election, Locks, Node, PodCache, StoreId, WorkloadI
 
 use self::naming::Naming;
 use super::entry::{Entry, Surroundings};
-use super::names::{ElectionId, ElectionName, Namespace};
+use super::names::{Coverage, ElectionId, ElectionName, Namespace};
 use crate::api::Classes;
 use crate::kubernetes::WorkloadObject;
 
@@ -154,7 +154,8 @@ impl Index {
         }
     }
 
-    fn scoped(&self, scope: Option<&str>) -> impl Iterator<Item = (&Namespace, &Content)> {
-        self.namespaces.iter().filter(move |(namespace, _)| scope.is_none_or(|scope| *scope == ***namespace))
+    /// What is known of the namespaces that a list covers.
+    fn covered(&self, coverage: Coverage) -> impl Iterator<Item = (&Namespace, &Content)> {
+        self.namespaces.iter().filter(move |(namespace, _)| coverage.includes(namespace))
     }
 }

@@ -262,11 +262,11 @@ impl Controller {
             Input::Records(event) => {
                 match &event {
                     StoreEvent::All(scope, ..) if scope.store == StoreId::leases() => {
-                        self.sync.listed("leases", scope.namespace.clone());
+                        self.sync.listed("leases", scope.namespace.clone().into());
                     }
                     StoreEvent::Rewound(scope, _) if scope.store == StoreId::leases() => return self.begin_anew(),
                     StoreEvent::Broken(scope, failure) if scope.store == StoreId::leases() => {
-                        self.sync.broken("leases", scope.namespace.clone(), failure);
+                        self.sync.broken("leases", scope.namespace.clone().into(), failure);
                     }
                     _ => {}
                 }
