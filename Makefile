@@ -70,7 +70,7 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@# With --all-targets, Cargo leaves out what `cargo test` does not run by itself.
 	cargo clippy --workspace --test model --test simulation --test torture --test node --locked -- -D warnings
-	cargo test --quiet --locked --package lictor --test architecture
+	cargo test --quiet --locked --package lictor --test architecture --test pages
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
 	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }
 	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other CRDs: make fix'; exit 1; }

@@ -1,10 +1,12 @@
 //! Every directory of `examples/`, applied as it is except for Consul's address, in a control plane with one operator that has
 //! only the rights that docs/operating.md and docs/workloads.md name.
 
+mod migration;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
@@ -14,7 +16,15 @@ use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
 /// The examples that a test below is about.
-const TESTED: [&str; 5] = ["service", "consul", "cronjob-between-clusters", "cold-standby", "job-for-each-term"];
+const TESTED: [&str; 7] = [
+    "service",
+    "consul",
+    "cronjob-between-clusters",
+    "cold-standby",
+    "stateful-cold-standby",
+    "job-for-each-term",
+    "migration",
+];
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 /// The placeholder for an address in the classes.
 const ADDRESS: &str = "http://consul.example:8500";
@@ -66,7 +76,14 @@ async fn each_example_does_what_it_says() {
     cluster.install_crds();
     let kubeconfig = kubeconfig_with(cluster, &[rights_of_operating(), role_of_workloads()]);
     let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &[]);
-    tokio::join!(pods(cluster), cron_job(cluster), cold_standby(cluster), job(cluster));
+    tokio::join!(
+        pods(cluster),
+        cron_job(cluster),
+        cold_standby(cluster),
+        stateful_cold_standby(cluster),
+        job(cluster),
+        migration::all(cluster)
+    );
 }
 
 /// A kubeconfig that is deleted with the test.
@@ -125,19 +142,24 @@ fn role_of_workloads() -> Value {
     serde_yaml::from_str(role).expect("it is YAML")
 }
 
+/// Waits until a Service reaches this pod and no other.
+async fn reaches(lab: &Lab, service: &str, pod: &str) {
+    let selector = format!("kubernetes.io/service-name={service}");
+    let output = "-ojsonpath={.items[*].endpoints[*].targetRef.name}";
+    eventually(&format!("{service} reaches {pod} alone"), || async {
+        let reached = lab.try_kubectl(&["get", "endpointslices", "-l", &selector, output], None)?;
+        if reached == pod { Ok(()) } else { Err(reached) }
+    })
+    .await;
+}
+
 /// Tests `service`, and `consul` applied over it.
 async fn pods(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "pods").await;
     apply_example(&lab, "service");
     lab.wait_candidates(3, 3).await;
     let leader = lab.wait_any_leader().await;
-    eventually("the Service reaches the leader alone", || async {
-        let output = "-ojsonpath={.items[*].endpoints[*].targetRef.name}";
-        let reached = ["get", "endpointslices", "-l", "kubernetes.io/service-name=web-leader", output];
-        let reached = lab.try_kubectl(&reached, None)?;
-        if reached == leader { Ok(()) } else { Err(reached) }
-    })
-    .await;
+    reaches(&lab, "web-leader", &leader).await;
     apply_example(&lab, "consul");
     lab.wait_status("web", "its lock has moved", |election| {
         let status = election.status.as_ref();
@@ -173,6 +195,17 @@ async fn cold_standby(cluster: &'static Cluster) {
     .await;
 }
 
+async fn stateful_cold_standby(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "stateful").await;
+    apply_example(&lab, "stateful-cold-standby");
+    let election = follows(&lab, "archive").await;
+    let workloads = election.status.and_then(|status| status.workloads).expect("the status tells of workloads");
+    assert_eq!(workloads.wind_down_seconds, 15, "as the example says");
+    let archive = api::<StatefulSet>(&lab).get("archive").await.expect("it is there");
+    assert_eq!(archive.spec.as_ref().and_then(|spec| spec.replicas), Some(2));
+    assert_eq!(written(&archive, "lictor.dev/enabled"), Some("true"));
+}
+
 async fn job(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "job").await;
     apply_example(&lab, "job-for-each-term");
@@ -204,7 +237,7 @@ fn the_examples_share_one_class() {
         let text = std::fs::read_to_string(directory(example).join("class.yaml")).expect("it has a class");
         serde_yaml::from_str(&text).expect("it is YAML")
     };
-    for example in ["cronjob-between-clusters", "cold-standby"] {
+    for example in ["cronjob-between-clusters", "cold-standby", "stateful-cold-standby"] {
         assert_eq!(class(example), class("consul"), "{example}");
     }
 }

@@ -1,0 +1,167 @@
+//! The pages for users say what the program says: docs/troubleshooting.md has each reason that a condition, an Event or
+//! `status.history` can have, and no other. README.md lists each page, and what SECURITY.md and CONTRIBUTING.md link to is there.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Words in `src/controller` and `src/api/resolve` that are written like reasons and are none: the actions of Events, and values of
+/// Kubernetes.
+const NO_REASONS: [&str; 12] = [
+    "Accept",
+    "Demote",
+    "Disable",
+    "Elect",
+    "Enable",
+    "Pod",
+    "Promote",
+    "Relabel",
+    "Release",
+    "Restore",
+    "RestoreLock",
+    "True",
+];
+
+#[test]
+fn each_reason_of_conditions_and_events_is_on_the_page() {
+    let mut code: BTreeSet<_> = sources("src/controller").iter().chain(&sources("src/api")).flat_map(reasons).collect();
+    for word in NO_REASONS {
+        assert!(code.remove(word), "{word} is in the code no more");
+    }
+    assert!(code.len() > 50, "{code:?}");
+    let sections =
+        ["Accepted", "Elected", "StoreReachable", "WorkloadsFollow", "Paused", "Ready of a class", "Events"];
+    same(&sections.into_iter().flat_map(on_the_page).collect(), &code);
+}
+
+#[test]
+fn each_reason_of_the_history_is_on_the_page() {
+    let command = read("crates/core/src/command.rs");
+    let (_, word) = command.split_once("fn word(self)").expect("a reason has a word");
+    let code: BTreeSet<_> = words(word.split("\n    }\n").next().unwrap()).into_iter().collect();
+    assert!(code.len() > 20, "{code:?}");
+    same(&on_the_page("History").into_iter().collect(), &code);
+}
+
+#[test]
+fn every_page_is_in_the_table_of_the_readme() {
+    let readme = read("README.md");
+    let pages = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+    let pages = pages.map(|name| format!("docs/{}", name.into_string().unwrap()));
+    let missing: Vec<_> = pages
+        .chain(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned))
+        .filter(|page| !readme.lines().any(|line| line.starts_with("| [") && line.contains(&format!("]({page})"))))
+        .collect();
+    assert!(missing.is_empty(), "README.md, \"All pages\", lacks {missing:#?}");
+}
+
+#[test]
+fn every_example_is_in_a_page() {
+    let pages: Vec<_> = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let pages = pages.iter().chain([&root().join("README.md")]).map(|page| std::fs::read_to_string(page).unwrap());
+    let pages = pages.collect::<String>();
+    let mut found = 0;
+    for example in directories("examples").into_iter().chain(directories("examples/migration")) {
+        found += 1;
+        assert!(pages.contains(&example), "no page names {example}");
+    }
+    assert!(found > 8, "{found} examples");
+}
+
+#[test]
+fn links_beside_the_readme_lead_somewhere() {
+    for page in ["CONTRIBUTING.md", "SECURITY.md"] {
+        let text = read(page);
+        let links: Vec<_> = text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect();
+        assert!(!links.is_empty(), "{page}");
+        for link in links.into_iter().filter(|link| !link.starts_with("http")) {
+            assert!(root().join(link.split('#').next().unwrap()).exists(), "{page}: {link}");
+        }
+    }
+}
+
+fn same(page: &BTreeSet<String>, code: &BTreeSet<String>) {
+    let missing: Vec<_> = code.difference(page).collect();
+    assert!(missing.is_empty(), "docs/troubleshooting.md lacks these reasons: {missing:?}");
+    let unknown: Vec<_> = page.difference(code).collect();
+    assert!(unknown.is_empty(), "the code has no such reasons, docs/troubleshooting.md has: {unknown:?}");
+}
+
+/// The reasons in the first column of the tables of a section.
+fn on_the_page(section: &str) -> Vec<String> {
+    let page = read("docs/troubleshooting.md");
+    let (_, page) = page.split_once("\n## By reason\n").expect("the page has reasons");
+    let section = page.split("\n### ").find(|text| text.starts_with(&format!("{section}\n")));
+    let rows = section.expect("the page has this section").lines().filter_map(|line| line.strip_prefix("| "));
+    let cells = rows.map(|row| row.split(" | ").next().unwrap());
+    let found: Vec<_> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    assert!(!found.is_empty());
+    found
+}
+
+/// What may be a reason in a source file: of the API the refusals, which are not the only words that it writes so.
+fn reasons((path, text): &(String, String)) -> Vec<String> {
+    if path.starts_with("src/api/") && !text.contains("Refusal {") { Vec::new() } else { words(text) }
+}
+
+/// The string literals of a source that are one word in camel case, comments and unit tests left out.
+fn words(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let (mut found, mut characters) = (Vec::new(), source.chars().peekable());
+    while let Some(c) = characters.next() {
+        match c {
+            '/' if characters.peek() == Some(&'/') => while characters.next().is_some_and(|c| c != '\n') {},
+            // A quotation mark as a character is no string's beginning.
+            '\'' if characters.peek() == Some(&'"') => drop(characters.nth(1)),
+            '"' => {
+                let mut literal = String::new();
+                while let Some(c) = characters.next().filter(|c| *c != '"') {
+                    literal.push(c);
+                    if c == '\\' {
+                        literal.extend(characters.next());
+                    }
+                }
+                found.push(literal);
+            }
+            _ => {}
+        }
+    }
+    found.retain(|word| {
+        word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.contains(|c: char| c.is_ascii_lowercase())
+            && word.chars().all(|c| c.is_ascii_alphanumeric())
+    });
+    found
+}
+
+/// The source files below a directory, by path, without those of tests.
+fn sources(top: &str) -> Vec<(String, String)> {
+    let (mut found, mut waiting) = (Vec::new(), vec![root().join(top)]);
+    while let Some(directory) = waiting.pop() {
+        for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !name.ends_with("tests.rs") {
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// The directories in a directory, that of the migrations left out: it has one for each.
+fn directories(top: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(top)).unwrap().map(|entry| entry.unwrap().path());
+    let names = entries.filter(|path| path.is_dir()).map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
+    names.filter(|name| name != "migration").map(|name| format!("{top}/{name}")).collect()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
