@@ -30,8 +30,7 @@ fn each_reason_of_conditions_and_events_is_on_the_page() {
         assert!(code.remove(word), "{word} is in the code no more");
     }
     assert!(code.len() > 50, "{code:?}");
-    let sections =
-        ["Accepted", "Elected", "StoreReachable", "WorkloadsFollow", "Paused", "Ready of a class", "Events"];
+    let sections = ["Accepted", "Elected", "StoreReachable", "WorkloadsFollow", "Paused", "Ready of a class", "Events"];
     same(&sections.into_iter().flat_map(on_the_page).collect(), &code);
 }
 
@@ -59,7 +58,8 @@ fn every_page_is_in_the_table_of_the_readme() {
 #[test]
 fn every_example_is_in_a_page() {
     let pages: Vec<_> = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let pages = pages.iter().chain([&root().join("README.md")]).map(|page| std::fs::read_to_string(page).unwrap());
+    let readme = root().join("README.md");
+    let pages = pages.iter().chain([&readme]).map(|page| std::fs::read_to_string(page).unwrap());
     let pages = pages.collect::<String>();
     let mut found = 0;
     for example in directories("examples").into_iter().chain(directories("examples/migration")) {

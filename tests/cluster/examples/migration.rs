@@ -17,7 +17,12 @@ pub(super) async fn all(cluster: &'static Cluster) {
     let all = std::fs::read_dir(directory("migration")).expect("migrations can be listed");
     let all = all.map(|entry| entry.expect("migrations can be listed").file_name().into_string().expect("a name"));
     assert_eq!(all.collect::<BTreeSet<_>>(), TESTED.map(str::to_owned).into(), "each has its test");
-    tokio::join!(leader_elector(cluster), consul_lock(cluster), labelling_script(cluster), statefulset_ordinal(cluster));
+    tokio::join!(
+        leader_elector(cluster),
+        consul_lock(cluster),
+        labelling_script(cluster),
+        statefulset_ordinal(cluster)
+    );
 }
 
 /// The name of the pod that leads.
@@ -39,7 +44,8 @@ async fn leads(lab: &Lab, name: &str) -> String {
 async fn leader_elector(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "sidecar").await;
     // The lock of a sidecar that keeps it in a Lease by the same name: the page says that it has to go first.
-    let lease = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: worker}\nspec: {holderIdentity: worker-0}\n";
+    let lease =
+        "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: worker}\nspec: {holderIdentity: worker-0}\n";
     lab.try_kubectl(&["apply", "-f", "-"], Some(lease)).expect("a Lease can be made");
     apply_example(&lab, "migration/leader-elector");
     lab.wait_condition("worker", "Elected", "False", "LockNotOurs").await;
