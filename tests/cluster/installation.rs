@@ -187,10 +187,7 @@ async fn missing_or_older_crds_are_reported_and_renewed() {
     operator.logs("the CRD is of an older lictor").await;
     operator.acts().await;
     let said = text(&run(&lab, "check", &[]).await);
-    assert!(
-        said.contains("leaderelections.lictor.dev is of lictor 0.0.9") && said.contains("1 of these"),
-        "{said}"
-    );
+    assert!(said.contains("leaderelections.lictor.dev is of lictor 0.0.9") && said.contains("1 of these"), "{said}");
     apply();
     let output = run(&lab, "check", &[]).await;
     assert!(output.status.success(), "{}", text(&output));
