@@ -16,7 +16,7 @@ use lictor_core::{Deletions, Election, Locks, Node, PodCache, StoreId, WorkloadI
 
 use self::naming::Naming;
 use super::entry::{Entry, Surroundings};
-use super::names::{ElectionId, ElectionName, Namespace};
+use super::names::{Coverage, ElectionId, ElectionName, Namespace};
 use crate::api::Classes;
 use crate::kubernetes::WorkloadObject;
 
@@ -45,7 +45,7 @@ struct Content {
 }
 
 /// One election, with what is known around it.
-pub(super) struct Group<'a> {
+pub(super) struct Found<'a> {
     pub(super) entry: &'a mut Entry,
     /// What there is in its namespace.
     pub(super) around: Surroundings<'a>,
@@ -130,11 +130,11 @@ impl Index {
     }
 
     /// An election and what is known around it.
-    pub(super) fn group(&mut self, election: &ElectionName) -> Option<Group<'_>> {
+    pub(super) fn find(&mut self, election: &ElectionName) -> Option<Found<'_>> {
         let Self { namespaces, nodes, locks, .. } = self;
         let Content { pods, elections, workloads, .. } = namespaces.get_mut(&election.namespace)?;
         let around = Surroundings { pods, workloads };
-        Some(Group { entry: elections.get_mut(&election.name)?, around, nodes, locks })
+        Some(Found { entry: elections.get_mut(&election.name)?, around, nodes, locks })
     }
 
     fn named(&self, election: &ElectionName) -> Option<&Entry> {
@@ -154,7 +154,8 @@ impl Index {
         }
     }
 
-    fn scoped(&self, scope: Option<&str>) -> impl Iterator<Item = (&Namespace, &Content)> {
-        self.namespaces.iter().filter(move |(namespace, _)| scope.is_none_or(|scope| *scope == ***namespace))
+    /// What is known of the namespaces that a list covers.
+    fn covered(&self, coverage: Coverage) -> impl Iterator<Item = (&Namespace, &Content)> {
+        self.namespaces.iter().filter(move |(namespace, _)| coverage.includes(namespace))
     }
 }

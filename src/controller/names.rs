@@ -1,4 +1,4 @@
-//! Whose something is: a namespace, an election by name, an election by name and uid.
+//! Whose something is: a namespace, an election by name, an election by name and uid; and what a watch covers.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,6 +9,10 @@ use lictor_core::Uid;
 /// A namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(String);
+
+/// What a watch covers: one namespace, or the whole cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Coverage(Option<Namespace>);
 
 /// An election by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +36,27 @@ impl Namespace {
     /// The election of this name in it.
     pub fn election(&self, name: impl Into<String>) -> ElectionName {
         ElectionName { namespace: self.clone(), name: name.into() }
+    }
+}
+
+impl Coverage {
+    /// The whole cluster.
+    pub(super) const CLUSTER: Self = Self(None);
+
+    /// The namespace's name, or a star.
+    pub(super) fn name(&self) -> &str {
+        self.0.as_deref().unwrap_or("*")
+    }
+
+    /// Whether it includes a namespace.
+    pub(super) fn includes(&self, namespace: &Namespace) -> bool {
+        self.0.as_ref().is_none_or(|covered| covered == namespace)
+    }
+}
+
+impl From<Option<String>> for Coverage {
+    fn from(scope: Option<String>) -> Self {
+        Self(scope.map(Namespace))
     }
 }
 

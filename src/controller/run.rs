@@ -262,11 +262,11 @@ impl Controller {
             Input::Records(event) => {
                 match &event {
                     StoreEvent::All(scope, ..) if scope.store == StoreId::leases() => {
-                        self.sync.listed("leases", scope.namespace.clone());
+                        self.sync.listed("leases", scope.namespace.clone().into());
                     }
                     StoreEvent::Rewound(scope, _) if scope.store == StoreId::leases() => return self.begin_anew(),
                     StoreEvent::Broken(scope, failure) if scope.store == StoreId::leases() => {
-                        self.sync.broken("leases", scope.namespace.clone(), failure);
+                        self.sync.broken("leases", scope.namespace.clone().into(), failure);
                     }
                     _ => {}
                 }
@@ -411,21 +411,21 @@ impl Controller {
         let (purpose, operator_id) = (self.purpose, self.operator_id.as_str());
         let circumstances = Circumstances { purpose, draining, operator_id, moment };
         let mut again = Soonest::default();
-        let Some((mut group, neighbours_care)) = accept(&mut self.index, election) else { return };
+        let Some((mut found, neighbours_care)) = accept(&mut self.index, election) else { return };
         let known = (&mut self.watches, &self.shared, &self.consul);
-        let Some(aim) = desire(&mut group, circumstances, known, &self.executor, &mut again) else {
+        let Some(aim) = desire(&mut found, circumstances, known, &self.executor, &mut again) else {
             return self.look_again(election, &again);
         };
-        let output = step(&mut group, &aim, &self.watches, &self.shared, &mut self.begun, moment);
-        execute(&mut group, output, &self.executor, moment);
-        if group.entry.decisions.is_withdrawn() && circumstances.ends(&group.entry.object) {
-            withdraw(group.entry, &self.executor, moment, &mut again);
+        let output = step(&mut found, &aim, &self.watches, &self.shared, &mut self.begun, moment);
+        execute(&mut found, output, &self.executor, moment);
+        if found.entry.decisions.is_withdrawn() && circumstances.ends(&found.entry.object) {
+            withdraw(found.entry, &self.executor, moment, &mut again);
             return self.look_again(election, &again);
         }
-        again.add(group.entry.election().and_then(Election::wake));
+        again.add(found.entry.election().and_then(Election::wake));
         let probes = (&self.http, &self.sender);
-        follow(&mut group, aim.desired, probes, &self.executor, moment, &mut again);
-        report(&mut group, aim.desired, &self.metrics, &self.executor, self.lease_duration, moment, &mut again);
+        follow(&mut found, aim.desired, probes, &self.executor, moment, &mut again);
+        report(&mut found, aim.desired, &self.metrics, &self.executor, self.lease_duration, moment, &mut again);
         self.look_again(election, &again);
         if neighbours_care {
             self.index.mark_neighbours(election);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::Failure;
 
-use super::names::Namespace;
+use super::names::{Coverage, Namespace};
 use crate::kubernetes::{Change, Namespaces, WatchFailure};
 use crate::telemetry::{Health, Metrics};
 
@@ -12,8 +12,8 @@ use crate::telemetry::{Health, Metrics};
 /// the classes only the built-in one is served.
 const OPTIONAL: [&str; 2] = ["nodes", "electionclasses"];
 
-/// A list: of which resource, and of which namespace, if not of the whole cluster.
-type List = (&'static str, Option<String>);
+/// A list: of which resource, and of what.
+type List = (&'static str, Coverage);
 
 /// What is known of the watches. It tells whether the operator is ready, and counts failures.
 pub(super) struct Sync {
@@ -42,39 +42,39 @@ impl Sync {
 
     /// Whether all is known of a namespace. What is missing in one namespace does not keep the others waiting.
     pub(super) fn knows(&self, namespace: &Namespace) -> bool {
-        !self.missing.iter().any(|(_, scope)| scope.as_deref().is_none_or(|scope| *scope == **namespace))
+        !self.missing.iter().any(|(_, coverage)| coverage.includes(namespace))
     }
 
     /// Notes what a change tells of its watch.
     pub(super) fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
         match change {
-            Change::All(scope, ..) => self.listed(resource, scope.clone()),
+            Change::All(scope, ..) => self.listed(resource, scope.clone().into()),
             Change::Broken(scope, failure) => {
                 if matches!(failure, WatchFailure::Forbidden(_)) && OPTIONAL.contains(&resource) {
-                    self.missing.remove(&(resource, scope.clone()));
+                    self.missing.remove(&(resource, scope.clone().into()));
                 }
-                self.broken(resource, scope.clone(), &failure.clone().into());
+                self.broken(resource, scope.clone().into(), &failure.clone().into());
             }
             Change::Applied(_) | Change::Deleted(_) | Change::Rewound(_) => {}
         }
     }
 
     /// A list has arrived.
-    pub(super) fn listed(&mut self, resource: &'static str, scope: Option<String>) {
-        let list = (resource, scope);
+    pub(super) fn listed(&mut self, resource: &'static str, coverage: Coverage) {
+        let list = (resource, coverage);
         self.missing.remove(&list);
         if self.broken.remove(&list).is_some() {
-            tracing::info!(resource, namespace = list.1.as_deref().unwrap_or("*"), "the watch works again");
+            tracing::info!(resource, namespace = list.1.name(), "the watch works again");
         }
         self.tell();
     }
 
     /// A watch does not work.
-    pub(super) fn broken(&mut self, resource: &'static str, scope: Option<String>, failure: &Failure) {
+    pub(super) fn broken(&mut self, resource: &'static str, coverage: Coverage, failure: &Failure) {
         self.metrics.count_watch_failure(resource);
-        let list = (resource, scope);
+        let list = (resource, coverage);
         if self.broken.get(&list).map(String::as_str) != Some(failure.text()) {
-            tracing::warn!(resource, namespace = list.1.as_deref().unwrap_or("*"), "{}", failure.text());
+            tracing::warn!(resource, namespace = list.1.name(), "{}", failure.text());
             self.broken.insert(list, failure.text().into());
         }
         self.tell();
@@ -88,11 +88,11 @@ impl Sync {
 }
 
 /// What has to be listed before anything is decided.
-fn first_lists(namespaces: &Namespaces) -> BTreeSet<(&'static str, Option<String>)> {
+fn first_lists(namespaces: &Namespaces) -> BTreeSet<List> {
     let scopes = namespaces.scopes();
     let lists = scopes
         .iter()
-        .flat_map(|scope| ["pods", "leaderelections", "leases"].map(|resource| (resource, scope.clone())))
-        .chain([("nodes", None), ("electionclasses", None)]);
+        .flat_map(|scope| ["pods", "leaderelections", "leases"].map(|resource| (resource, scope.clone().into())))
+        .chain(["nodes", "electionclasses"].map(|resource| (resource, Coverage::CLUSTER)));
     lists.collect()
 }

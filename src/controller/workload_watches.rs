@@ -7,7 +7,7 @@ use lictor_core::{Failure, WorkloadKind};
 use tokio::sync::mpsc;
 
 use super::input::{Input, forward};
-use super::names::Namespace;
+use super::names::{Coverage, Namespace};
 use crate::kubernetes::{Change, Namespaces, WatchFailure, WorkloadObject, watch_workloads};
 
 /// The watches that have begun, and what they lack.
@@ -16,8 +16,8 @@ pub(super) struct WorkloadWatches {
     namespaces: Namespaces,
     sender: mpsc::UnboundedSender<Input>,
     begun: BTreeSet<WorkloadKind>,
-    missing: BTreeSet<(WorkloadKind, Option<String>)>,
-    forbidden: BTreeMap<(WorkloadKind, Option<String>), Failure>,
+    missing: BTreeSet<(WorkloadKind, Coverage)>,
+    forbidden: BTreeMap<(WorkloadKind, Coverage), Failure>,
 }
 
 impl WorkloadWatches {
@@ -30,7 +30,7 @@ impl WorkloadWatches {
     pub(super) fn begin(&mut self, kinds: BTreeSet<WorkloadKind>) {
         for kind in kinds {
             if self.begun.insert(kind) {
-                self.missing.extend(self.namespaces.scopes().into_iter().map(|scope| (kind, scope)));
+                self.missing.extend(self.namespaces.scopes().into_iter().map(|scope| (kind, Coverage::from(scope))));
                 let changes = watch_workloads(&self.client, &self.namespaces, kind);
                 let inputs = futures::StreamExt::map(changes, move |change| Input::Workloads(kind, change));
                 forward(&self.sender, inputs);
@@ -42,12 +42,12 @@ impl WorkloadWatches {
     pub(super) fn observe(&mut self, kind: WorkloadKind, change: &Change<WorkloadObject>) -> bool {
         match change {
             Change::All(scope, ..) => {
-                let what = (kind, scope.clone());
+                let what = (kind, scope.clone().into());
                 let known = self.forbidden.remove(&what).is_some();
                 self.missing.remove(&what) || known
             }
             Change::Broken(scope, WatchFailure::Forbidden(failure)) => {
-                let what = (kind, scope.clone());
+                let what = (kind, scope.clone().into());
                 let known = self.forbidden.insert(what.clone(), failure.clone()).is_none();
                 self.missing.remove(&what) || known
             }
@@ -60,14 +60,14 @@ impl WorkloadWatches {
 
     /// Whether the workloads of a kind are known in a namespace, as far as there is a right to it.
     pub(super) fn knows(&self, kind: WorkloadKind, namespace: &Namespace) -> bool {
-        let in_scope = |scope: &Option<String>| scope.as_deref().is_none_or(|scope| scope == &**namespace);
-        self.begun.contains(&kind) && !self.missing.iter().any(|(missing, scope)| *missing == kind && in_scope(scope))
+        self.begun.contains(&kind)
+            && !self.missing.iter().any(|(missing, coverage)| *missing == kind && coverage.includes(namespace))
     }
 
     /// Why this operator can't see the workloads of a kind in a namespace.
     pub(super) fn forbidden(&self, kind: WorkloadKind, namespace: &Namespace) -> Option<&Failure> {
-        let in_scope = |scope: &Option<String>| scope.as_deref().is_none_or(|scope| scope == &**namespace);
-        let found = self.forbidden.iter().find(|((forbidden, scope), _)| *forbidden == kind && in_scope(scope));
+        let found =
+            self.forbidden.iter().find(|((forbidden, coverage), _)| *forbidden == kind && coverage.includes(namespace));
         found.map(|(_, failure)| failure)
     }
 }

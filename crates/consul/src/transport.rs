@@ -10,7 +10,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Certificate, Identity, Method, StatusCode, Url};
 
-use super::{Settings, SettingsError};
+use super::settings::{Settings, SettingsError};
 
 /// Carries requests to Consul.
 pub trait Transport: Send + Sync {

@@ -121,3 +121,31 @@ pub(crate) fn deregister(object: &ElectionObject, executor: &Executor) {
         executor.register(object.id().clone(), spec.key.clone(), None, nobody);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn a_failure_is_told_once_and_each_pause_is_longer_up_to_a_limit() {
+        let mut registered = Registered::default();
+        let nobody = Registration { service: "web".into(), leader: None };
+        let failure = || Failure::Unknown("no answer".into());
+        assert_eq!(registered.take(nobody.clone(), Err(failure()), at(0)), Some(failure()));
+        assert_eq!(registered.not_before, at(500));
+        assert_eq!(registered.take(nobody.clone(), Err(failure()), at(500)), None);
+        assert_eq!(registered.not_before, at(1500));
+        for _ in 0..9 {
+            registered.take(nobody.clone(), Err(failure()), at(0));
+        }
+        assert_eq!(registered.not_before, at(30_000));
+        assert_eq!(registered.take(nobody.clone(), Ok(true), at(0)), None);
+        assert_eq!(registered.known, Some(nobody.clone()));
+        assert_eq!(registered.take(nobody, Err(failure()), at(0)), Some(failure()), "it is told anew");
+        assert_eq!(registered.not_before, at(500));
+    }
+}

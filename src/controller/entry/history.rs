@@ -61,3 +61,36 @@ impl History {
         self.told = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_goes_on_from_what_the_status_tells() {
+        let change = |term| HistoryEntry { term, ..HistoryEntry::default() };
+        let terms =
+            |history: &History| history.told().map(|told| told.iter().map(|change| change.term).collect::<Vec<_>>());
+        let mut history = History::default();
+        assert_eq!(terms(&history), None);
+        history.add(change(3), || vec![change(2), change(1)]);
+        history.add(change(4), || unreachable!("it is known"));
+        assert_eq!(terms(&history), Some(vec![4, 3, 2, 1]));
+        for term in 5..20 {
+            history.add(change(term), Vec::new);
+        }
+        assert_eq!(terms(&history), Some((10..20).rev().collect()));
+        history.forget();
+        assert_eq!((terms(&history), history.transitions()), (None, 17));
+    }
+
+    #[test]
+    fn a_defect_is_told_again_only_if_it_was_put_right() {
+        let pods = |uids: &[&str]| uids.iter().map(|uid| Uid((*uid).into())).collect::<BTreeSet<_>>();
+        let mut history = History::default();
+        assert_eq!(history.renew_defects(pods(&["a"])), pods(&["a"]));
+        assert_eq!(history.renew_defects(pods(&["a", "b"])), pods(&["b"]));
+        assert_eq!(history.renew_defects(pods(&["b"])), pods(&[]));
+        assert_eq!(history.renew_defects(pods(&["a", "b"])), pods(&["a"]));
+    }
+}

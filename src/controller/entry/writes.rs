@@ -174,4 +174,23 @@ mod tests {
         assert!(writes.may_write_metadata(at(0)));
         assert_eq!(writes.status.not_before, at(500));
     }
+
+    #[test]
+    fn what_is_not_important_waits_for_a_second_and_no_longer() {
+        let mut writes = OwnWrites::default();
+        assert_eq!(writes.status_waits(true, at(0)), None);
+        assert_eq!(writes.status_waits(false, at(0)), Some(at(1000)));
+        assert_eq!(writes.status_waits(false, at(900)), Some(at(1000)), "it waits no longer for what is new");
+        assert_eq!(writes.status_waits(false, at(1000)), None);
+        let (status, _permit) = writes.begin_status();
+        assert_eq!(writes.status_waits(false, at(1000)), Some(at(2000)), "each begins anew");
+
+        // After a failure even what is important waits.
+        assert!(writes.end(status).unwrap().failed(at(1000)));
+        assert_eq!(writes.status_waits(true, at(1000)), Some(at(2000)));
+        assert!(!writes.may_write_status(at(1400)) && writes.may_write_status(at(1500)));
+        assert_eq!(writes.status_waits(true, at(2000)), None);
+        writes.forget();
+        assert_eq!(writes.status_waits(false, at(2000)), Some(at(3000)));
+    }
 }

@@ -48,7 +48,7 @@ impl Index {
             Change::All(scope, version, elections) => {
                 let present: BTreeSet<Uid> = elections.iter().map(|(_, uid, _)| uid.clone()).collect();
                 let mut gone = Vec::new();
-                for (_, content) in self.scoped(scope.as_deref()) {
+                for (_, content) in self.covered(scope.into()) {
                     let known = content
                         .elections
                         .values()

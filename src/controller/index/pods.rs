@@ -15,7 +15,7 @@ impl Index {
             Change::Deleted((namespace, pod)) => self.remove_pod(&namespace.into(), &pod.name, &pod.uid, pod.version),
             Change::All(scope, version, pods) => {
                 let present: BTreeSet<&Uid> = pods.iter().map(|(_, pod)| &pod.uid).collect();
-                let known = self.scoped(scope.as_deref()).flat_map(|(namespace, content)| {
+                let known = self.covered(scope.into()).flat_map(|(namespace, content)| {
                     let gone = content.pods.iter().filter(|pod| pod.version <= version && !present.contains(&pod.uid));
                     gone.map(|pod| (namespace.clone(), pod.name.clone(), pod.uid.clone()))
                 });

@@ -18,7 +18,7 @@ impl Index {
             }
             Change::All(scope, version, objects) => {
                 let present: BTreeSet<&Uid> = objects.iter().map(|object| &object.uid).collect();
-                let known = self.scoped(scope.as_deref()).flat_map(|(_, content)| content.workloads.values());
+                let known = self.covered(scope.into()).flat_map(|(_, content)| content.workloads.values());
                 let gone = known.filter(|object| {
                     object.id.kind == kind && object.version <= version && !present.contains(&object.uid)
                 });

@@ -1,13 +1,13 @@
 //! The first step: whether an election has to give way to another one.
 
-use crate::controller::index::{Group, Index};
+use crate::controller::index::{Found, Index};
 use crate::controller::names::ElectionName;
 
 /// Finds an election, and looks whether an older one is in its way. Returns it with what is known around it, and whether its
 /// neighbours have to be looked at, too.
-pub(crate) fn accept<'a>(index: &'a mut Index, election: &ElectionName) -> Option<(Group<'a>, bool)> {
+pub(crate) fn accept<'a>(index: &'a mut Index, election: &ElectionName) -> Option<(Found<'a>, bool)> {
     let conflict = index.conflict(election);
-    let group = index.group(election)?;
-    let neighbours_care = group.entry.object.give_way(conflict);
-    Some((group, neighbours_care))
+    let found = index.find(election)?;
+    let neighbours_care = found.entry.object.give_way(conflict);
+    Some((found, neighbours_care))
 }

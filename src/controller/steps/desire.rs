@@ -6,7 +6,7 @@ use super::metadata::write_metadata;
 use crate::controller::consul::ConsulStores;
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
-use crate::controller::index::Group;
+use crate::controller::index::Found;
 use crate::controller::object::ElectionObject;
 use crate::controller::parameters::Purpose;
 use crate::controller::timers::{Moment, Soonest};
@@ -16,7 +16,7 @@ use crate::controller::workload_watches::WorkloadWatches;
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
     pub(crate) purpose: Purpose,
-    /// It stops.
+    /// Whether the operator stops.
     pub(crate) draining: bool,
     pub(crate) operator_id: &'a str,
     pub(crate) moment: Moment,
@@ -58,13 +58,13 @@ impl Circumstances<'_> {
 
 /// Finds out what is wanted; `None`: nothing is decided now.
 pub(crate) fn desire(
-    group: &mut Group<'_>,
+    found: &mut Found<'_>,
     circumstances: Circumstances<'_>,
     (watches, shared, consul): (&mut WorkloadWatches, &SharedStores, &ConsulStores),
     executor: &Executor,
     again: &mut Soonest,
 ) -> Option<Aim> {
-    let Group { entry, locks, .. } = group;
+    let Found { entry, locks, .. } = found;
     let Circumstances { draining, operator_id, moment, .. } = circumstances;
     let held = held_lock(locks, &entry.object, operator_id);
     let Some(desired) = circumstances.desired(&entry.object, held.as_ref()) else {

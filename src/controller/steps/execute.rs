@@ -4,12 +4,12 @@ use lictor_core::{Output, Pod};
 
 use crate::controller::announce::{announce, announce_defects};
 use crate::controller::executor::{Executor, Requester};
-use crate::controller::index::Group;
+use crate::controller::index::Found;
 use crate::controller::timers::Moment;
 
 /// Tells what there is to tell, and sends the requests.
-pub(crate) fn execute(group: &mut Group<'_>, output: Output, executor: &Executor, moment: Moment) {
-    let Group { entry, around, .. } = group;
+pub(crate) fn execute(found: &mut Found<'_>, output: Output, executor: &Executor, moment: Moment) {
+    let Found { entry, around, .. } = found;
     let Output { requests, announcements, stores } = output;
     let candidates: Vec<&Pod> = entry.members.candidates().filter_map(|pod| around.pods.get(pod)).collect();
     announce_defects(entry, &candidates, executor);

@@ -6,20 +6,20 @@ use tokio::sync::mpsc;
 
 use crate::controller::entry::{Entry, Probed};
 use crate::controller::executor::Executor;
-use crate::controller::index::Group;
+use crate::controller::index::Found;
 use crate::controller::input::Input;
 use crate::controller::timers::{Moment, Soonest};
 
 /// Sees to what follows the leader.
 pub(crate) fn follow(
-    group: &mut Group<'_>,
+    found: &mut Found<'_>,
     desired: Desired,
     (http, inputs): (&reqwest::Client, &mpsc::UnboundedSender<Input>),
     executor: &Executor,
     Moment { now, .. }: Moment,
     again: &mut Soonest,
 ) {
-    let Group { entry, around, .. } = group;
+    let Found { entry, around, .. } = found;
     let probed = probed(entry, around.pods).filter(|_| desired == Desired::Run);
     entry.probing.follow(probed, entry.object.id(), http, inputs);
     if desired == Desired::Run

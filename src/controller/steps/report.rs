@@ -8,7 +8,7 @@ use crate::api::{LeaderElectionStatus, Refusal};
 use crate::controller::announce::announce_refusal;
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
-use crate::controller::index::Group;
+use crate::controller::index::Found;
 use crate::controller::status::{is_undecided, status};
 use crate::controller::timers::{Moment, Soonest};
 use crate::controller::wording::holder_name;
@@ -16,7 +16,7 @@ use crate::telemetry::{ElectionFigures, Metrics};
 
 /// Renews the metrics, and writes the status if it differs and nothing is written.
 pub(crate) fn report(
-    group: &mut Group<'_>,
+    found: &mut Found<'_>,
     desired: Desired,
     metrics: &Metrics,
     executor: &Executor,
@@ -24,7 +24,7 @@ pub(crate) fn report(
     moment: Moment,
     again: &mut Soonest,
 ) {
-    let Group { entry, around, nodes, .. } = group;
+    let Found { entry, around, nodes, .. } = found;
     let candidates = entry.members.candidates().filter_map(|pod| around.pods.get(pod));
     let node = |pod: &Pod| pod.node.as_ref().and_then(|node| nodes.get(node));
     let candidates: Vec<(&Pod, Option<&Node>)> = candidates.map(|pod| (pod, node(pod))).collect();

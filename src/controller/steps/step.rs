@@ -3,20 +3,20 @@
 use lictor_core::{Known, Output, Pod, SharedStores};
 
 use super::desire::Aim;
-use crate::controller::index::Group;
+use crate::controller::index::Found;
 use crate::controller::timers::Moment;
 use crate::controller::workload_watches::WorkloadWatches;
 
 /// Takes a step of the election. `begun`: how often any election was begun to be decided.
 pub(crate) fn step(
-    group: &mut Group<'_>,
+    found: &mut Found<'_>,
     aim: &Aim,
     watches: &WorkloadWatches,
     shared: &SharedStores,
     begun: &mut u64,
     Moment { now, wall }: Moment,
 ) -> Output {
-    let Group { entry, around, nodes, locks } = group;
+    let Found { entry, around, nodes, locks } = found;
     let &Aim { desired, ref key, tenure } = aim;
     entry.workloads.look(&entry.object, *around, watches, desired, wall);
     let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();

@@ -20,7 +20,7 @@ use super::world::{ELECTION, spec};
 pub const TTL: Duration = Duration::from_secs(15);
 /// How long the pods of a Deployment may take to end.
 pub const WIND_DOWN: Duration = Duration::from_secs(6);
-/// How long the first answers of the store are awaited (`src/controller/shared.rs`).
+/// How long the first answers of the store are awaited (`SharedStores`).
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const PARAMETERS: SessionParameters = SessionParameters { ttl: TTL };

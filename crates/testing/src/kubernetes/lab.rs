@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use lictor::api::LeaderElection;
 use serde_json::{Value, json};
 
-use super::{Cluster, Operator, Recorder, eventually};
+use super::{Cluster, Operator, Recorder, eventually, is_ready};
 
 /// The duration of the operator's Lease, unless a test sets another one.
 pub const LEASE: Duration = Duration::from_secs(3);
@@ -311,12 +311,6 @@ impl Lab {
         let all: Vec<&str> = ["-n", self.namespace.as_str()].iter().chain(arguments).copied().collect();
         self.cluster.try_kubectl(&all, input)
     }
-}
-
-/// Returns whether a pod's condition Ready is true.
-pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 fn merge(into: &mut Value, from: &Value) {

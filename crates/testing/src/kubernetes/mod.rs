@@ -12,10 +12,10 @@ pub mod workloads;
 mod world;
 
 pub use cluster::Cluster;
-pub use lab::{LEASE, Lab, PodSpec, is_ready};
+pub use lab::{LEASE, Lab, PodSpec};
 pub use operator::Operator;
 pub use proxy::{Answered, Asked, Proxy};
-pub use recorder::{Recorder, Revision};
+pub use recorder::{Recorder, Revision, is_ready};
 pub use silence::{hanging_webhook, silent_server};
 pub use user::User;
 pub use workload_recorder::{Seen, WorkloadRecorder};

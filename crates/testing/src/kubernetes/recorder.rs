@@ -14,7 +14,7 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::{eventually, is_ready};
+use super::eventually;
 
 /// What one revision of one pod showed.
 #[derive(Clone, Debug)]
@@ -251,4 +251,10 @@ fn revision(pod: &Pod, deleted: bool) -> Revision {
         deleted,
         at: Instant::now(),
     }
+}
+
+/// Whether a pod's condition Ready is true.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

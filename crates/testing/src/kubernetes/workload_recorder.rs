@@ -14,8 +14,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::eventually;
 use super::workloads::{ENABLED, WRITTEN, annotation, idle_pod, job_spec, pod, resource, setting};
+use super::{Lab, eventually};
 
 const KINDS: [&str; 5] = ["CronJob", "Deployment", "Job", "Pod", "StatefulSet"];
 
@@ -80,6 +80,13 @@ pub struct WorkloadRecorder {
     namespace: String,
     seen: Arc<Mutex<Vec<Seen>>>,
     tasks: Vec<JoinHandle<()>>,
+}
+
+impl Lab {
+    /// Records every revision of the workloads and of their pods from now on.
+    pub async fn record_workloads(&self) -> WorkloadRecorder {
+        WorkloadRecorder::start(self.client.clone(), &self.namespace).await
+    }
 }
 
 impl WorkloadRecorder {

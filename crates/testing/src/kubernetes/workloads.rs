@@ -6,7 +6,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{Lab, WorkloadRecorder, eventually};
+use super::{Lab, eventually};
 
 /// The annotation of each workload that an election claims.
 pub const ENABLED: &str = "lictor.dev/enabled";
@@ -86,11 +86,6 @@ pub fn managers(object: &Value) -> Vec<&str> {
 }
 
 impl Lab {
-    /// Records every revision of the workloads and of their pods from now on.
-    pub async fn record_workloads(&self) -> WorkloadRecorder {
-        WorkloadRecorder::start(self.client.clone(), &self.namespace).await
-    }
-
     pub fn api_of(&self, kind: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind))
     }
