@@ -37,7 +37,7 @@ main() {
   check_programs
   make_work_directory
 
-  next 'building lictor and the programs of the demo (the first time about 10 min on two cores)'
+  next 'building lictor and the programs of the demo (the first time 10 to 12 min on two cores)'
   build_all
   if [ "$store" = consul ]; then
     show_consul

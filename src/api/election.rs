@@ -416,7 +416,7 @@ pub struct LeaderElectionStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub term: Option<i64>,
 
-    /// The number of pods that the selector matches.
+    /// The number of candidates: of pods that the selector matches, or 1 if the cluster itself is the candidate.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub candidates: Option<CandidateCount>,
 
@@ -446,7 +446,8 @@ pub struct LeaderElectionStatus {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Leader {
-    /// The name of the leader: the pod's, or the cluster's if the cluster itself is the leader.
+    /// The name of the leader: the pod's, or the cluster's if the cluster itself is the leader. Absent if a program that is not lictor
+    /// holds the lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The pod's name. Absent if the cluster itself is the leader, or a program that is not lictor holds the lock.
@@ -455,7 +456,8 @@ pub struct Leader {
     /// The pod's uid.
     #[serde(rename = "podUID", default, skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// The name of the leader's cluster: the consul.clusterName of its class. Absent if only one cluster can use the lock.
+    /// The name of the leader's cluster: the consul.clusterName of its class. Absent if only one cluster can use
+    /// the lock, or a program that is not lictor holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_name: Option<String>,
     /// The session that holds the lock, and what is known of it. Present only if it is not lictor's own.
