@@ -20,6 +20,12 @@ impl Election {
         }
         if view.desired == Desired::Freeze {
             let held = self.record().and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
+            if self.situation == Situation::HandingOver
+                && let Some(record) = self.record()
+            {
+                // The handover is over, and no other one begins. Without a record of its own, labels are still being taken off.
+                self.situation = if record.holder.is_some() { Situation::Led } else { Situation::Vacant };
+            }
             self.leader = self.leader.take().or(held);
             return false;
         }

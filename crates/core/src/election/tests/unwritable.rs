@@ -435,4 +435,17 @@ fn what_went_wrong_in_a_handover_is_over_when_it_is_complete() {
     lab.desired = Desired::Freeze;
     let all = run_with(&mut lab, A_MINUTE, |_, _| None);
     assert_eq!((lab.leader(), lab.election.failure()), (Some("p1"), None), "{all:#?}");
+    assert_eq!(*lab.election.situation(), Situation::Led);
+}
+
+#[test]
+fn a_paused_election_that_has_lost_its_lock_is_handing_over_as_long_as_the_label_is_there() {
+    let mut lab = shared(1);
+    lab.desired = Desired::Freeze;
+    lab.store(|version| Stored::Held(version, rival()));
+    let all = run_with(&mut lab, Duration::from_secs(1), |_, _| {
+        Some(Outcome::PodWritten(PodOutcome::Failed(Failure::Unknown("no answer".into()))))
+    });
+    assert!(lab.shows_leader("p0"), "{all:#?}");
+    assert_eq!(*lab.election.situation(), Situation::HandingOver);
 }
