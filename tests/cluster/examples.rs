@@ -14,7 +14,8 @@ use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
 /// Those that a test below is about.
-const TESTED: [&str; 5] = ["service", "consul", "cronjob-between-clusters", "cold-standby", "job-for-each-term"];
+const TESTED: [&str; 6] =
+    ["service", "consul", "cronjob-between-clusters", "cold-standby", "job-for-each-term", "know"];
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 /// What the classes have in the place of an address.
 const ADDRESS: &str = "http://consul.example:8500";
@@ -29,7 +30,10 @@ fn apply_example(lab: &Lab, example: &str) {
     let path = path.to_str().expect("the path is text");
     lab.try_kubectl(&["apply", "--dry-run=server", "-f", path], None).unwrap_or_else(|error| panic!("{error}"));
     let entries = std::fs::read_dir(path).expect("it can be listed");
-    let files: BTreeSet<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
+    // As kubectl does, which does not look into the directories below.
+    let files = entries.map(|entry| entry.expect("it can be listed").path());
+    let files: BTreeSet<_> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect();
     let texts = files.iter().map(|file| std::fs::read_to_string(file).expect("a file can be read"));
     let text = texts.collect::<Vec<_>>().join("\n---\n").replace(ADDRESS, Consul::shared().address());
     lab.try_kubectl(&["apply", "-f", "-"], Some(&text)).unwrap_or_else(|error| panic!("{error}"));
@@ -66,7 +70,7 @@ async fn each_example_does_what_it_says() {
     cluster.install_definitions();
     let kubeconfig = kubeconfig_with(cluster, &[rights_of_operating(), role_of_workloads()]);
     let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &[]);
-    tokio::join!(pods(cluster), cron_job(cluster), cold_standby(cluster), job(cluster));
+    tokio::join!(pods(cluster), cron_job(cluster), cold_standby(cluster), job(cluster), know(cluster));
 }
 
 /// A kubeconfig that goes with the test.
@@ -131,13 +135,7 @@ async fn pods(cluster: &'static Cluster) {
     apply_example(&lab, "service");
     lab.wait_candidates(3, 3).await;
     let leader = lab.wait_any_leader().await;
-    eventually("the Service reaches the leader alone", || async {
-        let output = "-ojsonpath={.items[*].endpoints[*].targetRef.name}";
-        let reached = ["get", "endpointslices", "-l", "kubernetes.io/service-name=web-leader", output];
-        let reached = lab.try_kubectl(&reached, None)?;
-        if reached == leader { Ok(()) } else { Err(reached) }
-    })
-    .await;
+    reaches(&lab, "web-leader", &leader).await;
     apply_example(&lab, "consul");
     lab.wait_status("web", "its lock has moved", |election| {
         let status = election.status.as_ref();
@@ -146,6 +144,25 @@ async fn pods(cluster: &'static Cluster) {
     })
     .await;
     lab.wait_any_leader().await;
+}
+
+/// Waits until a Service reaches this pod alone.
+async fn reaches(lab: &Lab, service: &str, pod: &str) {
+    eventually("the Service reaches the leader alone", || async {
+        let output = "-ojsonpath={.items[*].endpoints[*].targetRef.name}";
+        let service = format!("kubernetes.io/service-name={service}");
+        let reached = lab.try_kubectl(&["get", "endpointslices", "-l", &service, output], None)?;
+        if reached == pod { Ok(()) } else { Err(reached) }
+    })
+    .await;
+}
+
+/// What the pods read is tested in tests/examples.rs, and on real nodes.
+async fn know(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "know").await;
+    apply_example(&lab, "know");
+    let leader = lab.wait_any_leader().await;
+    reaches(&lab, "know-leader", &leader).await;
 }
 
 async fn cron_job(cluster: &'static Cluster) {
