@@ -80,7 +80,7 @@ computes() {
   part model optimised --test model -- --nocapture || status=1
   LICTOR_SEEDS=$seeds part simulation optimised --test simulation -- --nocapture || status=1
   part units dev --lib --bins -- || status=1
-  part programs dev --test architecture --test cli --test inputs --test scenarios --test decisions -- || status=1
+  part programs dev --test architecture --test cli --test examples --test inputs --test scenarios --test decisions -- || status=1
   part chart dev --test chart -- || status=1
   return "$status"
 }
