@@ -24,7 +24,7 @@ changed() {
 }
 
 # Kubelet does not change the files of a pod that is being deleted: SIGTERM is how it learns that it leads no longer.
-trap 'changed ""; exit' TERM
+trap 'changed ""; exit 0' TERM
 before=unknown
 while :; do
   term=$(leading_term)
