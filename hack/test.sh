@@ -90,7 +90,7 @@ computes() {
   LICTOR_SEEDS=$seeds part simulation optimised --test simulation -- --nocapture || status=1
   part units dev --lib --bins -- || status=1
   part documents documented || status=1
-  part programs dev --test architecture --test pages --test cli --test inputs --test scenarios --test decisions -- || status=1
+  part programs dev --test architecture --test pages --test cli --test examples --test inputs --test scenarios --test decisions -- || status=1
   part chart dev --test chart -- || status=1
   return "$status"
 }

@@ -16,7 +16,7 @@ use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
 /// The examples that a test below is about.
-const TESTED: [&str; 7] = [
+const TESTED: [&str; 8] = [
     "service",
     "consul",
     "cronjob-between-clusters",
@@ -24,6 +24,7 @@ const TESTED: [&str; 7] = [
     "stateful-cold-standby",
     "job-for-each-term",
     "migration",
+    "know",
 ];
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 /// The placeholder for an address in the classes.
@@ -39,7 +40,10 @@ fn apply_example(lab: &Lab, example: &str) {
     let path = path.to_str().expect("the path is text");
     lab.try_kubectl(&["apply", "--dry-run=server", "-f", path], None).unwrap_or_else(|error| panic!("{error}"));
     let entries = std::fs::read_dir(path).expect("it can be listed");
-    let files: BTreeSet<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
+    // As kubectl does, which does not look into the directories below.
+    let files = entries.map(|entry| entry.expect("it can be listed").path());
+    let files: BTreeSet<_> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect();
     let texts = files.iter().map(|file| std::fs::read_to_string(file).expect("a file can be read"));
     let text = texts.collect::<Vec<_>>().join("\n---\n").replace(ADDRESS, Consul::shared().address());
     lab.try_kubectl(&["apply", "-f", "-"], Some(&text)).unwrap_or_else(|error| panic!("{error}"));
@@ -82,7 +86,8 @@ async fn each_example_does_what_it_says() {
         cold_standby(cluster),
         stateful_cold_standby(cluster),
         job(cluster),
-        migration::all(cluster)
+        migration::all(cluster),
+        know(cluster)
     );
 }
 
@@ -168,6 +173,14 @@ async fn pods(cluster: &'static Cluster) {
     })
     .await;
     lab.wait_any_leader().await;
+}
+
+/// What the pods read is tested in tests/examples.rs, and on real nodes.
+async fn know(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "know").await;
+    apply_example(&lab, "know");
+    let leader = lab.wait_any_leader().await;
+    reaches(&lab, "know-leader", &leader).await;
 }
 
 async fn cron_job(cluster: &'static Cluster) {

@@ -6,18 +6,20 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use lictor_testing::kubernetes::{Recorder, Revision};
 use serde_json::{Value, json};
 
 use crate::caller::Caller;
-use crate::eventually;
 use crate::nodes::Nodes;
+use crate::{eventually, files};
 
 /// How long everything must work before each measurement. Then kube-proxy has no change pending that would delay the next one.
 const CALM: Duration = Duration::from_millis(1500);
 /// The program of each pod: a server that answers with the pod's name.
-const PROGRAM: &str = "/bin/web";
+pub const PROGRAM: &str = "/bin/web";
+/// On a pod that may not lead.
+const NEVER: &str = "lictor.dev/never-leader";
 
 /// A namespace with three pods, a Service `leader`, and its client.
 pub struct Group<'a> {
@@ -34,7 +36,7 @@ pub struct Leader {
     pub pod: String,
     pub uid: String,
     pub term: Option<i64>,
-    since: Instant,
+    pub since: Instant,
 }
 
 /// The measurements of one failover.
@@ -60,6 +62,7 @@ impl<'a> Group<'a> {
         let mut container = json!({
             "name": "web", "image": "web:node", "imagePullPolicy": "Never", "command": ["/bin/web"],
             "resources": {"requests": {"cpu": "200m", "memory": "16Mi"}},
+            "volumeMounts": [{"name": "podinfo", "mountPath": files::MOUNTED}],
         });
         if probed {
             container["readinessProbe"] = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 3});
@@ -71,7 +74,7 @@ impl<'a> Group<'a> {
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": name}, "spec": {
                 "replicas": 3, "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": {
-                    "terminationGracePeriodSeconds": 5, "containers": [container],
+                    "terminationGracePeriodSeconds": 5, "containers": [container], "volumes": [files::volume()],
                     "topologySpreadConstraints": [{
                         "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
                         "labelSelector": {"matchLabels": labels}}],
@@ -172,10 +175,16 @@ impl<'a> Group<'a> {
         self.api().delete(pod, parameters).await.expect("a pod can be deleted");
     }
 
+    /// Says that a pod may lead, or may not.
+    pub async fn may_lead(&self, pod: &str, may: bool) {
+        let patch =
+            Patch::Merge(json!({"metadata": {"annotations": {NEVER: if may { Value::Null } else { json!("true") }}}}));
+        self.api().patch(pod, &PatchParams::default(), &patch).await.expect("a pod can be annotated");
+    }
+
     /// Makes a pod on this node the leader, and waits until everything works.
     pub async fn led_on(&self, node: &str) -> Leader {
         let elsewhere = format!("spec.nodeName!={node}");
-        let never = "lictor.dev/never-leader";
         self.nodes.kubectl(&[
             "annotate",
             "pods",
@@ -184,10 +193,10 @@ impl<'a> Group<'a> {
             "--field-selector",
             &elsewhere,
             "--overwrite",
-            &format!("{never}=true"),
+            &format!("{NEVER}=true"),
         ]);
         self.leader_on(node).await;
-        self.nodes.kubectl(&["annotate", "pods", "-n", self.name, "--all", &format!("{never}-")]);
+        self.nodes.kubectl(&["annotate", "pods", "-n", self.name, "--all", &format!("{NEVER}-")]);
         self.calm(3).await
     }
 

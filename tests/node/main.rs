@@ -11,6 +11,7 @@
 mod caller;
 mod consul;
 mod figures;
+mod files;
 mod group;
 mod nodes;
 mod release;
@@ -55,6 +56,8 @@ async fn an_installation_on_real_nodes() {
     kube_proxy_alone(&nodes, &web, &mut figures).await;
 
     let release = installs(&nodes, &web, &deep, &mut figures).await;
+    files::follow_the_label(&web, &mut figures).await;
+    files::stay_in_a_pod_that_is_deleted(&deep, &mut figures).await;
     pods_fail(&web, &deep, &mut figures).await;
     hangs(&web, &deep, &mut figures).await;
     operator_fails(&release, &web, &mut figures).await;
