@@ -10,6 +10,8 @@ use tokio::time::{Instant, sleep};
 
 /// What is late, arrives within so many milliseconds.
 const LATEST: usize = 20_000;
+/// The same after that, where nobody waits for it any more: its sender has given up, or is no more.
+const LEFT_BEHIND: usize = 60_000;
 /// Who waits no longer for one way is still in time.
 const PROMPT: usize = 1_000;
 
@@ -30,13 +32,16 @@ pub struct Weather {
     pub twice: usize,
     /// Answered with an error, whether or not they were carried out.
     pub errors: usize,
+    /// The watches that bring nothing: of these resources.
+    pub silent: &'static [&'static str],
 }
 
 impl Weather {
     /// Whether requests are carried out, and answered, within a second or two.
     pub fn lets_through(&self) -> bool {
-        let Self { requests_cut, answers_cut, refused, slow, late, twice: _, errors: _ } = *self;
-        !requests_cut && !answers_cut && !refused && slow <= PROMPT && late == 0
+        let Self { requests_cut, answers_cut, refused, slow, late, twice: _, errors: _, silent } = *self;
+        // Who does not hear of its pods does not know whom to demote.
+        !requests_cut && !answers_cut && !refused && slow <= PROMPT && late == 0 && !silent.contains(&"pods")
     }
 
     /// Whether nothing is wrong, but that requests may be carried out once more.
@@ -89,7 +94,12 @@ impl Link {
 
     /// How long it takes until everything that is on the way has arrived; none: something is wrong, so that is not known.
     pub fn clears(&self) -> Option<Duration> {
-        self.weather().is_prompt().then(|| self.arrives.lock().unwrap().saturating_duration_since(Instant::now()))
+        self.weather().is_prompt().then(|| self.under_way())
+    }
+
+    /// How long it takes until what is on the way has arrived, if nothing is cut.
+    pub fn under_way(&self) -> Duration {
+        self.arrives.lock().unwrap().saturating_duration_since(Instant::now())
     }
 
     async fn take(&self, time: Duration) {
@@ -136,6 +146,9 @@ impl Link {
             link.take(link.delay()).await;
             if link.percent(link.weather().late) {
                 link.take(link.lateness()).await;
+                if sender.is_closed() {
+                    sleep(Duration::from_millis(u64::try_from(link.below(LEFT_BEHIND)).unwrap_or(0))).await;
+                }
             }
             // What waits for a dead connection, is sent again when it lives, or given up.
             if !link.open(|weather| weather.requests_cut).await {
@@ -175,8 +188,9 @@ impl Link {
     }
 
     /// Something that a server tells on its own: it takes its time, and nothing is left out.
-    pub async fn bring(&self) {
+    pub async fn bring(&self, resource: &str) {
         sleep(self.delay()).await;
-        let _ = self.changed.subscribe().wait_for(|weather| !weather.answers_cut).await;
+        let comes = |weather: &Weather| !weather.answers_cut && !weather.silent.contains(&resource);
+        let _ = self.changed.subscribe().wait_for(comes).await;
     }
 }
