@@ -1,13 +1,27 @@
 //! Kubernetes' own controllers.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use lictor_testing::Prng;
+use serde_json::json;
 
-use crate::judge::WORKLOAD;
+use crate::judge::{Judge, WORKLOAD};
+use crate::log::Log;
+use crate::process::EPOCH;
 use crate::servers::api::ApiServer;
 use crate::world::{GRACE, NAMESPACE};
+
+/// A CronJob that starts something in each minute, where the workload runs.
+pub const CRON_JOB: &str = "report";
+/// How often it does, in milliseconds.
+const PERIOD: u64 = 60_000;
+/// How long its controller may act by what it saw before, in milliseconds.
+const HEARS_WITHIN: usize = 2_000;
+/// How soon what belonged to an object that is gone is deleted, in milliseconds.
+const COLLECTS_WITHIN: usize = 3_000;
 
 /// The controller of the Deployment, whose pods take up to their grace period to end.
 pub async fn run_deployment(api: Arc<ApiServer>, mut prng: Prng) {
@@ -33,5 +47,59 @@ pub async fn run_deployment(api: Arc<ApiServer>, mut prng: Prng) {
             let wanted = deployment["spec"]["replicas"].clone();
             deployment["status"]["replicas"] = wanted;
         });
+    }
+}
+
+/// The controller of the CronJob: it starts the last tick that was not started yet.
+pub async fn run_cron_job(api: Arc<ApiServer>, mut prng: Prng, judge: Arc<Mutex<Judge>>, log: Log, cluster: usize) {
+    // What it acts by, and since when there is something else.
+    let (mut heard, mut changed) = (true, None::<u64>);
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let Some(object) = api.get("cronjobs", NAMESPACE, CRON_JOB) else { return };
+        let (now, suspended) = (log.now(), object["spec"]["suspend"] == true);
+        if suspended != heard {
+            let hears = *changed.get_or_insert_with(|| now + u64::try_from(prng.below(HEARS_WITHIN)).unwrap_or(0));
+            if now >= hears {
+                (heard, changed) = (suspended, None);
+            }
+        } else {
+            changed = None;
+        }
+        let due = now / PERIOD * PERIOD;
+        let last = object["status"]["lastScheduleTime"].as_str().and_then(|time| time.parse::<Timestamp>().ok());
+        let last = last.map_or(0, |time| u64::try_from(time.as_millisecond() - EPOCH).unwrap_or(0));
+        if heard || last >= due {
+            continue;
+        }
+        let time = Timestamp::from_millisecond(EPOCH + i64::try_from(due).unwrap_or(0)).unwrap_or_default();
+        api.edit("cronjobs", NAMESPACE, CRON_JOB, |cron_job| {
+            cron_job["status"]["lastScheduleTime"] = json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        });
+        judge.lock().unwrap().start_tick(cluster, due);
+    }
+}
+
+/// The garbage collector: deletes the Leases of elections that are gone.
+pub async fn collect_garbage(api: Arc<ApiServer>, mut prng: Prng, log: Log) {
+    let mut orphans = BTreeMap::<String, u64>::new();
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let elections = api.all("leaderelections");
+        let lives = |uid: &serde_json::Value| elections.iter().any(|election| election["metadata"]["uid"] == *uid);
+        for lease in api.all("leases") {
+            let Some(name) = lease["metadata"]["name"].as_str() else { continue };
+            let owner = &lease["metadata"]["ownerReferences"][0]["uid"];
+            if owner.is_null() || lives(owner) {
+                orphans.remove(name);
+                continue;
+            }
+            let now = log.now();
+            let within = u64::try_from(prng.below(COLLECTS_WITHIN)).unwrap_or(0);
+            if *orphans.entry(name.into()).or_insert(now + within) <= now {
+                orphans.remove(name);
+                api.remove("leases", NAMESPACE, name);
+            }
+        }
     }
 }

@@ -6,7 +6,9 @@ use lictor_testing::Prng;
 use serde_json::json;
 
 use crate::excuse::Loss;
+use crate::judge::WORKLOAD;
 use crate::servers::link::{Link, Weather};
+use crate::users::{LEASES, SCOPES};
 use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World, sessions_of};
 
 /// Something that goes wrong at a moment, and is over some time later. All times are in milliseconds.
@@ -56,7 +58,24 @@ pub enum What {
     LeaseByHand,
     /// The key with a lock is edited or deleted.
     KeyByHand,
+    /// Watches of a replica bring nothing.
+    Silence,
+    /// Of an election: which pods it selects, and how they are marked.
+    Scope,
+    /// The name of its lock.
+    Key,
+    /// Who may lead, and how soon.
+    Rules,
+    Paused,
+    /// It is deleted, and made again by the same name.
+    Withdrawn,
+    /// What has to be available where the workloads run.
+    Unavailable,
 }
+
+/// The resources whose watches fall silent together.
+const WATCHES: [&[&str]; 5] =
+    [&["pods"], &["nodes"], &["leases"], &["leaderelections"], &["deployments", "cronjobs", "jobs", "statefulsets"]];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -83,7 +102,7 @@ const TROUBLES: [Trouble; 9] = [
     Trouble::Errors,
 ];
 
-const KINDS: [What; 21] = [
+const KINDS: [What; 28] = [
     What::Kill,
     What::Stop,
     What::Terminate,
@@ -105,6 +124,40 @@ const KINDS: [What; 21] = [
     What::NoTermByHand,
     What::LeaseByHand,
     What::KeyByHand,
+    What::Silence,
+    What::Scope,
+    What::Key,
+    What::Rules,
+    What::Paused,
+    What::Withdrawn,
+    What::Unavailable,
+];
+
+/// What makes operators act by views of the past.
+const OUTDATED: [What; 11] = [
+    What::Silence,
+    What::Silence,
+    What::Scope,
+    What::Key,
+    What::Withdrawn,
+    What::Withdrawn,
+    What::Stop,
+    What::Kill,
+    What::NodeLost,
+    What::Deletion,
+    What::Api(Trouble::Late),
+];
+
+/// What moves the workloads in order from one cluster to the other.
+const HANDED_ON: [What; 8] = [
+    What::Unavailable,
+    What::Unavailable,
+    What::Unavailable,
+    What::Silence,
+    What::Terminate,
+    What::Kill,
+    What::Api(Trouble::Late),
+    What::Api(Trouble::Late),
 ];
 
 /// What hurts no operator and no API server: then the promise between clusters holds without an exception.
@@ -134,9 +187,11 @@ const LATE: [What; 7] = [
 /// The faults of a seed, in order. Every seed has a mixture of its own and leaves many kinds out, so that long chains of the
 /// others come up (Groce and others, "Swarm testing", 2012).
 pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
-    let base: &[What] = match prng.below(10) {
+    let base: &[What] = match prng.below(14) {
         0..4 => &HARMLESS,
         4..7 => &LATE,
+        7..9 => &OUTDATED,
+        9..11 => &HANDED_ON,
         _ => &KINDS,
     };
     let share = [30, 50, 80][prng.below(3)];
@@ -150,7 +205,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
         }
         let mut what = prng.pick(&kinds).copied().unwrap_or(What::Unready);
         if let What::Api(trouble) | What::Consul(trouble) | What::ConsulOfAll(trouble) = &mut what {
-            let late = base == LATE && prng.percent(70);
+            let late = (base == LATE || base == HANDED_ON) && prng.percent(70);
             *trouble = prng.pick(&TROUBLES).copied().filter(|_| !late).unwrap_or(Trouble::Late);
         }
         let longest = [1_500, 8_000, 45_000][prng.below(3)];
@@ -181,6 +236,9 @@ impl fmt::Display for Fault {
             What::Compaction | What::LeaseByHand | What::SessionEnds | What::ConsulOfAll(_) => {
                 write!(f, "of {cluster}")
             }
+            What::Scope | What::Key | What::Rules | What::Unavailable => write!(f, "in {cluster}"),
+            What::Paused | What::Withdrawn => write!(f, "of {cluster}/{}", self.app()),
+            What::Silence => write!(f, "of {cluster}/o{replica}, of {:?}", self.watches()),
             What::Kill | What::Stop | What::Terminate | What::WallClock | What::Api(_) | What::Consul(_) => {
                 write!(f, "of {cluster}/o{replica}")
             }
@@ -209,6 +267,10 @@ impl Fault {
             What::LeaseByHand => self.spoil_lease(world),
             What::KeyByHand => self.spoil_key(world),
             What::Compaction => world.clusters[cluster].api.compact(),
+            What::Silence => self.silence(world, self.watches()),
+            What::Scope | What::Key | What::Rules | What::Paused => self.respecify(world, true),
+            What::Withdrawn => self.withdraw(world),
+            What::Unavailable => world.clusters[cluster].set_available(false),
             _ => self.touch(world, true),
         }
     }
@@ -223,7 +285,15 @@ impl Fault {
             }
             What::Stop => world.freeze(cluster, replica, false),
             What::Api(_) | What::Consul(_) | What::ConsulOfAll(_) => self.make_trouble(world, false),
-            What::WallClock | What::ConsulLeader | What::SessionEnds | What::Compaction | What::LeaseByHand => {}
+            What::WallClock
+            | What::ConsulLeader
+            | What::SessionEnds
+            | What::Compaction
+            | What::LeaseByHand
+            | What::Withdrawn => {}
+            What::Silence => self.silence(world, &[]),
+            What::Scope | What::Key | What::Rules | What::Paused => self.respecify(world, false),
+            What::Unavailable => world.clusters[cluster].set_available(true),
             // Where nobody held the lock, what is there is somebody else's, and left alone.
             What::KeyByHand => rob(world, || world.consul.clear(&key())),
             _ => self.touch(world, false),
@@ -239,15 +309,16 @@ impl Fault {
 
     fn spoil_lease(&self, world: &World) {
         let api = &world.clusters[self.cluster].api;
-        if api.get("leases", NAMESPACE, "web").is_none() {
+        let Some(lease) = LEASES.into_iter().find(|lease| api.get("leases", NAMESPACE, lease).is_some()) else {
             return;
-        }
+        };
         // What is not written anywhere else, nobody can know any more.
-        world.judge.lock().unwrap().forget_term(self.cluster, world.clusters[self.cluster].known_term("web"));
+        let known = world.clusters[self.cluster].known_term("web");
+        world.judge.lock().unwrap().forget(self.cluster, known);
         match self.number % 3 {
-            0 => api.remove("leases", NAMESPACE, "web"),
-            1 => api.edit("leases", NAMESPACE, "web", |lease| lease["spec"]["holderIdentity"] = json!("web-9")),
-            _ => api.edit("leases", NAMESPACE, "web", |lease| {
+            0 => api.remove("leases", NAMESPACE, lease),
+            1 => api.edit("leases", NAMESPACE, lease, |lease| lease["spec"]["holderIdentity"] = json!("web-9")),
+            _ => api.edit("leases", NAMESPACE, lease, |lease| {
                 lease["metadata"]["annotations"]["lictor.dev/record"] = json!("{\"term\": 5, \"holder\"");
             }),
         }
@@ -255,6 +326,10 @@ impl Fault {
 
     fn spoil_key(&self, world: &World) {
         rob(world, || world.consul.spoil(&key(), self.number.is_multiple_of(2)));
+    }
+
+    fn leader_label(&self, world: &World) -> (&'static str, &'static str) {
+        world.clusters[self.cluster].users.leader_label(self.app())
     }
 
     fn make_trouble(&self, world: &World, begins: bool) {
@@ -268,6 +343,45 @@ impl Fault {
         for link in links {
             link.change(|weather| change(weather, trouble, begins));
         }
+    }
+
+    /// The app whose election it is about: that of the workloads seldom.
+    fn app(&self) -> &str {
+        let of_pods = self.pod.split('-').next().unwrap_or_default();
+        if self.what == What::Paused && self.number.is_multiple_of(4) { WORKLOAD } else { of_pods }
+    }
+
+    fn watches(&self) -> &'static [&'static str] {
+        WATCHES[self.number % WATCHES.len()]
+    }
+
+    fn silence(&self, world: &World, of: &'static [&'static str]) {
+        world.clusters[self.cluster].replicas[self.replica].to_api.change(|weather| weather.silent = of);
+    }
+
+    /// Somebody changes the spec of an election. Some changes stay.
+    fn respecify(&self, world: &World, begins: bool) {
+        let (users, number) = (&world.clusters[self.cluster].users, self.number);
+        match self.what {
+            What::Scope => {
+                let scope = if begins { number } else { number / SCOPES } % SCOPES;
+                users.change("web", |spec| spec.scope = scope);
+            }
+            What::Key if begins || number.is_multiple_of(2) => users.change("web", |spec| spec.renamed = !spec.renamed),
+            What::Rules => users.change("web", |spec| spec.rules = if begins { 1 + number % 3 } else { 0 }),
+            What::Paused => users.change(self.app(), |spec| spec.paused = begins),
+            _ => {}
+        }
+    }
+
+    /// Somebody deletes an election, sometimes together with a change of all that can be changed.
+    fn withdraw(&self, world: &World) {
+        let users = &world.clusters[self.cluster].users;
+        if self.number.is_multiple_of(2) {
+            let scope = self.number / 2 % SCOPES;
+            users.change("web", |spec| (spec.scope, spec.renamed) = (scope, !spec.renamed));
+        }
+        users.delete(self.app(), self.at + self.lasts);
     }
 
     /// What happens to a pod.
@@ -288,16 +402,21 @@ impl Fault {
             }
             What::Relabelled => {
                 let app = if begins { "other" } else { pod.split('-').next().unwrap_or_default() };
-                cluster.edit_pod(pod, |pod| pod["metadata"]["labels"]["app"] = json!(app));
+                // By which it may be selected.
+                let labels: &[&str] = [&["app"][..], &["tier"], &["app", "tier"]][self.number % 3];
+                cluster
+                    .edit_pod(pod, |pod| labels.iter().for_each(|label| pod["metadata"]["labels"][label] = json!(app)));
             }
             What::NodeLost => cluster.set_lost(&format!("n{}", self.number % 2), begins),
             What::Excluded => annotate(world, self, "lictor.dev/never-leader", begins.then_some("true")),
             What::Priority => annotate(world, self, "lictor.dev/priority", begins.then_some("10")),
             What::LeaderByHand if begins => {
-                cluster.edit_pod(pod, |pod| pod["metadata"]["labels"]["role"] = json!("leader"));
+                let (key, value) = self.leader_label(world);
+                cluster.edit_pod(pod, |pod| pod["metadata"]["labels"][key] = json!(value));
             }
             What::NoRoleByHand if begins => {
-                cluster.edit_pod(pod, |pod| take_off(&mut pod["metadata"]["labels"], "role"));
+                let (key, _) = self.leader_label(world);
+                cluster.edit_pod(pod, |pod| take_off(&mut pod["metadata"]["labels"], key));
             }
             What::NoTermByHand if begins => annotate(world, self, "lictor.dev/term", None),
             _ => {}

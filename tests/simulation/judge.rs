@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::excuse::{Condition, Excuse, Loss};
 use crate::log::Log;
 use crate::servers::api::Change;
+use crate::users::{ACTIVE, LEASES, ROLE};
 
 /// A group: of one cluster, or of both together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,14 +26,29 @@ pub const WORKLOAD: &str = "live";
 const SHARED: &str = "db";
 /// How long what a cluster disables may take to end, as docs/workloads.md says: the pods' grace period, and the controllers' 5 s.
 pub const WINDS_DOWN: u64 = crate::world::GRACE * 1_000 + 5_000;
+/// How long nobody may know which ticks a cluster has started that lost its lock: as long as it may have been silent before that, and
+/// until the other cluster has waited for what it left.
+const SILENT: u64 = 60_000;
+/// How long a CronJob's controller may start something after the lock was lost: until it has heard that it is suspended.
+const SETTLES: u64 = 5_000;
 
 pub struct Judge {
     log: Log,
     /// The pods that show the leader's label, by cluster and name.
     leaders: BTreeMap<(usize, String), Leader>,
     /// Leaders' labels that a person wrote, by the pods' uids.
-    by_hand: BTreeSet<String>,
+    by_hand: BTreeSet<(String, &'static str)>,
     terms: BTreeMap<Group, (Term, String)>,
+    /// By cluster: the leader's label of the group whose spec changes.
+    label: [&'static str; 2],
+    /// By cluster: whether a person did away with its lock, which alone knows what was written under earlier specs.
+    forgotten: [bool; 2],
+    /// Ticks of the CronJob that were started, and where.
+    ticks: BTreeMap<u64, usize>,
+    /// When a lock was lost.
+    losses: Vec<u64>,
+    /// Whether a machine's wall clock has jumped: then nobody knows when a minute is full.
+    jumped: bool,
     /// By cluster.
     workload: [Workload; 2],
     excuses: [Excuse; 2],
@@ -47,6 +63,8 @@ pub struct Judge {
 struct Leader {
     uid: String,
     term: Term,
+    /// The keys of the leaders' labels that it shows.
+    labels: Vec<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +86,11 @@ pub struct Figures {
     pub excused_for: u64,
     /// How long was judged between the clusters, the time above included.
     pub judged_for: u64,
+    /// How many ticks were started, and how many of these in another cluster than the one before.
+    pub ticks: u64,
+    pub ticks_handed_on: u64,
+    /// How many elections were deleted.
+    pub deletions: u64,
 }
 
 impl Judge {
@@ -77,6 +100,11 @@ impl Judge {
             leaders: BTreeMap::new(),
             by_hand: BTreeSet::new(),
             terms: BTreeMap::new(),
+            label: [ROLE.0; 2],
+            forgotten: [false; 2],
+            ticks: BTreeMap::new(),
+            losses: Vec::new(),
+            jumped: false,
             workload: [Workload::default(); 2],
             excuses: [Excuse::default(), Excuse::default()],
             told: BTreeSet::new(),
@@ -99,7 +127,13 @@ impl Judge {
         if let Some(wrong) = self.excuses[cluster].lose(how, self.log.now()) {
             self.fail(wrong);
         }
+        self.losses.push(self.log.now());
         self.pass();
+    }
+
+    /// The wall clock of a machine jumped.
+    pub fn jump(&mut self) {
+        self.jumped = true;
     }
 
     /// Whether all of a cluster's replicas could act or stand by for long.
@@ -108,7 +142,8 @@ impl Judge {
     }
 
     /// A person did away with the lock of a cluster's group: its terms go on from what is still known.
-    pub fn forget_term(&mut self, cluster: usize, known: Term) {
+    pub fn forget(&mut self, cluster: usize, known: Term) {
+        self.forgotten[cluster] = true;
         for (group, (term, leader)) in &mut self.terms {
             if group.cluster == Some(cluster) && *term > known {
                 (*term, *leader) = (known, String::new());
@@ -122,6 +157,7 @@ impl Judge {
             "deployments" => self.see_workload(cluster, change),
             "pods" => self.see_pod(cluster, change),
             "leases" => self.see_claim(cluster, change),
+            "leaderelections" => self.see_election(cluster, change),
             _ => {}
         }
         self.pass();
@@ -154,38 +190,83 @@ impl Judge {
         let object = change.after.as_ref().or(change.before.as_ref()).unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (name, uid) = (text(&object["metadata"]["name"]), text(&object["metadata"]["uid"]));
-        let leads = |object: &Option<Value>| {
-            object.as_ref().is_some_and(|object| object["metadata"]["labels"]["role"] == "leader")
-        };
-        let (led, leads) = (leads(&change.before), leads(&change.after));
-        if change.by_hand && leads && !led {
-            self.by_hand.insert(uid.clone());
-        } else if !change.by_hand || !leads {
-            self.by_hand.remove(&uid);
-        }
-        let term = text(&object["metadata"]["annotations"]["lictor.dev/term"]).parse().map(Term).unwrap_or_default();
         let app = name.split('-').next().unwrap_or_default().to_owned();
+        let (before, labels) = (leaders_labels(&change.before), leaders_labels(&change.after));
+        for key in [ROLE.0, ACTIVE.0] {
+            // What the operator leaves there, it has made its own; but it knows nothing of the labels of other specs.
+            let owned = !change.by_hand && key == self.label_of(&app, cluster);
+            if !labels.contains(&key) || owned {
+                self.by_hand.remove(&(uid.clone(), key));
+            } else if change.by_hand && !before.contains(&key) {
+                self.by_hand.insert((uid.clone(), key));
+            }
+        }
+        let leads = labels.iter().any(|key| !self.by_hand.contains(&(uid.clone(), key)));
+        let term = text(&object["metadata"]["annotations"]["lictor.dev/term"]).parse().map(Term).unwrap_or_default();
         let key = (cluster, name);
         // A person who takes the term off makes no leader an older one.
         let term = self.leaders.get(&key).filter(|_| change.by_hand).map_or(term, |leader| leader.term);
-        if leads {
-            self.leaders.insert(key, Leader { uid: uid.clone(), term })
-        } else {
+        if labels.is_empty() {
             self.leaders.remove(&key)
+        } else {
+            self.leaders.insert(key, Leader { uid: uid.clone(), term, labels })
         };
         if change.by_hand || !leads {
             return;
         }
-        let shown = self.shown(&app);
-        if !invariants::at_most_one(shown.iter().map(|(of, _)| *of == cluster)) {
+        if !self.has_one(&app, cluster) {
             return self.fail(format!("two leaders of {app} in one cluster"));
         }
+        let label = self.label_of(&app, cluster);
         let group = Group { cluster: (app != SHARED).then_some(cluster), app };
-        self.check_term(group, cluster, term, uid);
+        // What is left of an earlier spec that is forgotten begins no term.
+        if !self.forgotten[cluster]
+            || self.leaders.values().any(|leader| leader.uid == uid && leader.labels.contains(&label))
+        {
+            self.check_term(group, cluster, term, uid);
+        }
+    }
+
+    /// An election is changed, or gone. Then none of its leaders' labels is left.
+    fn see_election(&mut self, cluster: usize, change: &Change) {
+        let object = change.after.as_ref().or(change.before.as_ref()).unwrap();
+        let app = object["metadata"]["name"].as_str().unwrap_or_default();
+        if app == LEASES[0] {
+            let active = object["spec"]["leader"]["labels"][ACTIVE.0] == ACTIVE.1;
+            self.label[cluster] = if active { ACTIVE.0 } else { ROLE.0 };
+        }
+        if change.after.is_some() {
+            return;
+        }
+        self.figures.deletions += 1;
+        let group = Group { app: app.into(), cluster: Some(cluster) };
+        self.terms.remove(&group);
+        let left: Vec<String> =
+            self.shown(app).iter().filter(|(of, _)| *of == cluster).map(|(_, l)| l.uid.clone()).collect();
+        if !left.is_empty() && !(app == LEASES[0] && self.forgotten[cluster]) {
+            self.fail(format!("{app} is gone, and {left:?} still show a leader's label"));
+        }
+    }
+
+    /// The controller of a CronJob starts what is due.
+    pub fn start_tick(&mut self, cluster: usize, due: u64) {
+        let now = self.log.now();
+        self.log.note(|| format!("{} starts the tick {due}", crate::world::CLUSTERS[cluster]));
+        self.figures.ticks += 1;
+        let before = self.ticks.values().next_back().copied();
+        self.figures.ticks_handed_on += u64::from(before.is_some_and(|before| before != cluster));
+        let twice = self.ticks.insert(due, cluster).is_some();
+        let lost = self.losses.iter().any(|lost| (due..=due + SILENT).contains(&(lost + SETTLES)));
+        let unsure = lost || self.jumped || self.excuses.iter().any(|excuse| excuse.was_excused(SILENT, now));
+        if twice && !unsure {
+            self.fail(format!("the tick {due} is started twice"));
+        }
     }
 
     fn see_workload(&mut self, cluster: usize, change: &Change) {
-        let Some(object) = &change.after else { return };
+        let Some(object) = change.after.as_ref().filter(|object| object["metadata"]["name"] == WORKLOAD) else {
+            return;
+        };
         let some = |of: &str| object[of]["replicas"].as_u64().is_some_and(|replicas| replicas > 0);
         let (now, Workload { enabled, runs }) = (self.log.now(), self.workload[cluster]);
         self.workload[cluster] = Workload {
@@ -209,19 +290,51 @@ impl Judge {
             let enabled = self.workload.iter().enumerate().filter(|(_, workload)| workload.enabled.is_some());
             return enabled.map(|(cluster, _)| format!("{cluster}/{WORKLOAD}")).collect();
         }
-        let of_group = |(cluster, pod): &(usize, String)| {
-            pod.starts_with(&group.app) && group.cluster.is_none_or(|only| only == *cluster)
+        let leads = |(cluster, pod): &(usize, String), leader: &Leader| {
+            let label = self.label_of(&group.app, *cluster);
+            let of_group = pod.starts_with(&group.app) && group.cluster.is_none_or(|only| only == *cluster);
+            of_group && leader.labels.contains(&label)
         };
-        self.leaders.keys().filter(|key| of_group(key)).map(|(cluster, pod)| format!("{cluster}/{pod}")).collect()
+        let leaders = self.leaders.iter().filter(|(key, leader)| leads(key, leader));
+        leaders.map(|((cluster, pod), _)| format!("{cluster}/{pod}")).collect()
+    }
+
+    /// The key of the leader's label that the present spec of an app has.
+    fn label_of(&self, app: &str, cluster: usize) -> &'static str {
+        if app == LEASES[0] { self.label[cluster] } else { ROLE.0 }
     }
 
     /// The leaders of an app whose labels no person wrote, and their clusters.
     fn shown(&self, app: &str) -> Vec<(usize, &Leader)> {
-        let leaders = self
-            .leaders
-            .iter()
-            .filter(|((_, pod), leader)| pod.starts_with(app) && !self.by_hand.contains(&leader.uid));
+        let leaders =
+            self.leaders.iter().filter(|((_, pod), leader)| pod.starts_with(app) && !self.own(leader).is_empty());
         leaders.map(|((cluster, _), leader)| (*cluster, leader)).collect()
+    }
+
+    /// The labels that no person wrote.
+    fn own(&self, leader: &Leader) -> Vec<&'static str> {
+        let by_hand = |key: &&'static str| self.by_hand.contains(&(leader.uid.clone(), *key));
+        leader.labels.iter().copied().filter(|key| !by_hand(key)).collect()
+    }
+
+    /// Not even the labels of an earlier spec may show a second leader. Only where a person did away with the record that knew of that
+    /// spec, the labels are judged one by one.
+    fn has_one(&self, app: &str, cluster: usize) -> bool {
+        let shown: Vec<Vec<&str>> =
+            self.shown(app).iter().filter(|(of, _)| *of == cluster).map(|(_, leader)| self.own(leader)).collect();
+        let of = |key: &str| invariants::at_most_one(shown.iter().map(|labels| labels.contains(&key)));
+        let one_by_one = app == LEASES[0] && self.forgotten[cluster];
+        if one_by_one { of(ROLE.0) && of(ACTIVE.0) } else { invariants::at_most_one(shown.iter().map(|_| true)) }
+    }
+
+    /// The pods that show a leader's label of an earlier spec, though all is settled.
+    pub fn leftovers(&self) -> Vec<String> {
+        let left = |(cluster, pod): &(usize, String), leader: &Leader| {
+            let label = pod.split('-').next().map_or(ROLE.0, |app| self.label_of(app, *cluster));
+            !self.forgotten[*cluster] && self.own(leader).iter().any(|key| *key != label)
+        };
+        let pods = self.leaders.iter().filter(|(key, leader)| left(key, leader));
+        pods.map(|((cluster, pod), _)| format!("{cluster}/{pod}")).collect()
     }
 
     fn check_shared_pods(&mut self) {
@@ -267,4 +380,11 @@ impl Judge {
             self.fail(format!("{uid} leads {} in term {term}, and before it was {before:?}", group.app));
         }
     }
+}
+
+/// The keys of the leaders' labels that a pod shows.
+fn leaders_labels(pod: &Option<Value>) -> Vec<&'static str> {
+    let Some(pod) = pod else { return Vec::new() };
+    let shown = [ROLE, ACTIVE].into_iter().filter(|(key, value)| pod["metadata"]["labels"][key] == *value);
+    shown.map(|(key, _)| key).collect()
 }

@@ -17,6 +17,7 @@ mod process;
 mod run;
 mod servers;
 mod totals;
+mod users;
 mod words;
 mod world;
 

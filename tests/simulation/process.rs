@@ -9,8 +9,8 @@ use lictor::process::Process;
 use lictor_core::{Instant, Timestamp};
 use tokio::task::AbortHandle;
 
-/// When all simulations begin, by the wall clocks.
-const EPOCH: i64 = 1_800_000_000_000;
+/// When all simulations begin, by the wall clocks, in milliseconds: a full minute.
+pub const EPOCH: i64 = 1_800_000_000_000;
 
 pub struct Simulated {
     begun: tokio::time::Instant,

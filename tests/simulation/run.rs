@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::faults::{Fault, plan};
 use crate::judge::{Figures, WORKLOAD};
 use crate::log::Log;
-use crate::world::{CLUSTERS, NAMESPACE, REPLICAS, World};
+use crate::world::{APPS, CLUSTERS, NAMESPACE, REPLICAS, World};
 
 /// How long things go wrong.
 const FAULTS_UNTIL: u64 = 180_000;
@@ -126,7 +126,17 @@ async fn calm(world: &mut World) -> (Option<String>, u64) {
     if let Some(since) = vacant {
         return (Some(format!("a leader was lost again {} ms after all was well", since - begun)), recovery);
     }
-    (fail_over(world).await, recovery)
+    (untidy(world).or(fail_over(world).await), recovery)
+}
+
+/// What is left over of earlier specs.
+fn untidy(world: &World) -> Option<String> {
+    let leftovers = world.judge.lock().unwrap().leftovers();
+    if !leftovers.is_empty() {
+        return Some(format!("{leftovers:?} show a leader's label of an earlier spec"));
+    }
+    let users = world.clusters.iter().map(|cluster| &cluster.users);
+    users.flat_map(|users| APPS.map(|app| users.untidy(app))).flatten().next()
 }
 
 fn at(milliseconds: u64) -> Instant {

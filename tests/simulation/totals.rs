@@ -26,13 +26,17 @@ pub struct Totals {
 impl Totals {
     /// One more.
     pub fn add(&mut self, report: &Report) {
-        let Figures { revisions, leaderships, excused, excused_for, judged_for } = report.figures;
+        let Figures { revisions, leaderships, excused, excused_for, judged_for, ticks, ticks_handed_on, deletions } =
+            report.figures;
         self.faults += report.faults;
         self.figures.revisions += revisions;
         self.figures.leaderships += leaderships;
         self.figures.excused += excused;
         self.figures.excused_for += excused_for;
         self.figures.judged_for += judged_for;
+        self.figures.ticks += ticks;
+        self.figures.ticks_handed_on += ticks_handed_on;
+        self.figures.deletions += deletions;
         self.recovery = self.recovery.max(report.recovery);
     }
 
@@ -61,11 +65,13 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures { revisions, leaderships, excused, excused_for, judged_for } = self.figures;
+        let Figures { revisions, leaderships, excused, excused_for, judged_for, ticks, ticks_handed_on, deletions } =
+            self.figures;
         let share = self.excused_share();
         write!(
             f,
-            "{} faults, {revisions} revisions of pods, {leaderships} leaderships; judged between clusters for {:.1} simulated hours, of \
+            "{} faults, {revisions} revisions of pods, {leaderships} leaderships, {deletions} elections deleted, {ticks} ticks, \
+             {ticks_handed_on} of them after one in the other cluster; judged between clusters for {:.1} simulated hours, of \
              which a cluster was excused for {:.1} ({}.{} %); {excused} times two led and were excused; longest recovery {:.1} s",
             self.faults,
             hours(judged_for),
@@ -89,8 +95,16 @@ mod tests {
     use super::*;
 
     fn totals() -> Totals {
-        let figures =
-            Figures { revisions: 5_000, leaderships: 1_000, excused: 1, excused_for: 0, judged_for: 25_000_000 };
+        let figures = Figures {
+            revisions: 5_000,
+            leaderships: 1_000,
+            excused: 1,
+            excused_for: 0,
+            judged_for: 25_000_000,
+            ticks: 300,
+            ticks_handed_on: 30,
+            deletions: 30,
+        };
         Totals { faults: 3_000, figures, recovery: 0 }
     }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::controllers::run_deployment;
+use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment};
 use crate::excuse::{Condition, Loss};
 use crate::judge::{Group, Judge, WORKLOAD};
 use crate::log::Log;
@@ -24,6 +24,7 @@ use crate::servers::api::ApiServer;
 use crate::servers::client::{Listener, connect, kubernetes};
 use crate::servers::consul::Consul;
 use crate::servers::link::{Link, Weather};
+use crate::users::{NEEDED, Users};
 use crate::words;
 
 pub const CLUSTERS: [&str; 2] = ["west", "east"];
@@ -50,6 +51,7 @@ pub struct World {
 
 pub struct Cluster {
     pub api: Arc<ApiServer>,
+    pub users: Arc<Users>,
     pub replicas: Vec<Replica>,
 }
 
@@ -99,10 +101,10 @@ impl World {
         let mut clusters = Vec::new();
         for (number, name) in CLUSTERS.into_iter().enumerate() {
             let api = ApiServer::new(name);
-            let (judge, told) = (judge.clone(), log.clone());
+            let (sees, told) = (judge.clone(), log.clone());
             api.observe(move |change| {
                 told.note_some(|| words::change(name, change));
-                judge.lock().unwrap().see(number, change);
+                sees.lock().unwrap().see(number, change);
             });
             let replicas = (0..REPLICAS).map(|replica| {
                 let seed = seed.wrapping_mul(31) + u64::try_from(number * 16 + replica * 4).unwrap_or(0);
@@ -115,10 +117,15 @@ impl World {
                     running: None,
                 }
             });
-            let cluster = Cluster { api, replicas: replicas.collect() };
-            cluster.furnish(name);
-            tokio::spawn(run_deployment(cluster.api.clone(), Prng::new(seed + 7)));
-            clusters.push(cluster);
+            let replicas = replicas.collect();
+            furnish(&api, name);
+            let users = Users::new(api.clone(), log.clone(), name);
+            tokio::spawn(users.clone().go_on());
+            tokio::spawn(run_deployment(api.clone(), Prng::new(seed + 7)));
+            let prng = |of: u64| Prng::new(seed.wrapping_mul(31) + 8 * of + u64::try_from(number).unwrap_or(0));
+            tokio::spawn(run_cron_job(api.clone(), prng(1), judge.clone(), log.clone(), number));
+            tokio::spawn(collect_garbage(api.clone(), prng(2), log.clone()));
+            clusters.push(Cluster { api, users, replicas });
         }
         tokio::spawn(watch_over(judge.clone(), consul.clone()));
         Self { log, judge, consul, clusters, begun: Instant::now() }
@@ -224,6 +231,7 @@ impl World {
         if let Some(running) = &replica.running {
             self.log.note(|| format!("the wall clock of {} jumps by {by} ms", replica.name));
             running.process.jump(by);
+            self.judge.lock().unwrap().jump();
         }
     }
 
@@ -237,6 +245,8 @@ impl World {
                 replica.to_consul.change(|weather| *weather = Weather::default());
                 self.start(cluster, number);
             }
+            self.clusters[cluster].users.settle();
+            self.clusters[cluster].set_available(true);
         }
     }
 
@@ -281,55 +291,71 @@ async fn watch_over(judge: Arc<Mutex<Judge>>, consul: Arc<Consul>) {
     }
 }
 
-impl Cluster {
-    fn furnish(&self, cluster: &str) {
-        for node in 0..NODES {
-            self.api.edit("nodes", "", &format!("n{node}"), |node| {
-                node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-            });
-        }
-        self.api.edit("electionclasses", "", "consul", |class| {
-            class["spec"] = json!({
-                "controller": CONTROLLER,
-                "consul": {"address": "http://consul.example:8500", "clusterName": cluster},
-            });
+/// Makes what an API server has at the beginning.
+fn furnish(api: &ApiServer, cluster: &str) {
+    for node in 0..NODES {
+        api.edit("nodes", "", &format!("n{node}"), |node| {
+            node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
         });
-        self.api.edit("deployments", NAMESPACE, WORKLOAD, |deployment| {
+    }
+    api.edit("electionclasses", "", "consul", |class| {
+        class["spec"] = json!({
+            "controller": CONTROLLER,
+            "consul": {"address": "http://consul.example:8500", "clusterName": cluster},
+        });
+    });
+    for (name, replicas) in [(WORKLOAD, 0), (NEEDED, 1)] {
+        api.edit("deployments", NAMESPACE, name, |deployment| {
             deployment["spec"] = json!({
-                "replicas": 0,
-                "selector": {"matchLabels": {"app": WORKLOAD}},
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
                 "template": {"spec": {"terminationGracePeriodSeconds": GRACE}},
             });
         });
-        self.api.edit("leaderelections", NAMESPACE, WORKLOAD, |election| {
-            let workload = json!({"kind": "Deployment", "name": WORKLOAD, "replicas": 2});
-            election["spec"] = json!({"className": "consul", "workloads": [workload]});
+    }
+    set_available(api, true);
+    api.edit("cronjobs", NAMESPACE, CRON_JOB, |cron_job| {
+        cron_job["spec"] = json!({
+            "schedule": "* * * * *", "suspend": true,
+            "jobTemplate": {"spec": {"template": {"spec": {"containers": []}}}},
         });
-        for app in APPS {
-            for pod in 0..PODS {
-                self.create_pod(&format!("{app}-{pod}"));
-            }
-            self.api.edit("leaderelections", NAMESPACE, app, |election| {
-                election["spec"] = json!({"selector": {"matchLabels": {"app": app}}});
-                if app == "db" {
-                    election["spec"]["className"] = json!("consul");
-                }
-            });
-        }
+    });
+    for app in APPS {
+        (0..PODS).for_each(|pod| create_pod(api, &format!("{app}-{pod}")));
+    }
+}
+
+/// A pod that is ready.
+fn create_pod(api: &ApiServer, name: &str) {
+    let app = name.split('-').next().unwrap_or_default();
+    let node = usize::from(name.ends_with('1')) % NODES;
+    api.edit("pods", NAMESPACE, name, |pod| {
+        pod["metadata"]["labels"] = json!({"app": app, "tier": app});
+        pod["spec"] = json!({"nodeName": format!("n{node}"), "containers": []});
+        pod["status"] = json!({
+            "phase": "Running", "podIP": "10.0.0.1",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        });
+    });
+}
+
+/// Whether the Deployment is available that has to be where the workloads run.
+fn set_available(api: &ApiServer, available: bool) {
+    let status = if available { "True" } else { "False" };
+    api.edit("deployments", NAMESPACE, NEEDED, |deployment| {
+        deployment["status"] = json!({"replicas": 1, "conditions": [{"type": "Available", "status": status}]});
+    });
+}
+
+impl Cluster {
+    /// Makes a pod that is ready.
+    pub fn create_pod(&self, name: &str) {
+        create_pod(&self.api, name);
     }
 
-    /// A pod that is ready.
-    pub fn create_pod(&self, name: &str) {
-        let app = name.split('-').next().unwrap_or_default();
-        let node = usize::from(name.ends_with('1')) % NODES;
-        self.api.edit("pods", NAMESPACE, name, |pod| {
-            pod["metadata"]["labels"] = json!({"app": app});
-            pod["spec"] = json!({"nodeName": format!("n{node}"), "containers": []});
-            pod["status"] = json!({
-                "phase": "Running", "podIP": "10.0.0.1",
-                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-            });
-        });
+    /// Whether the Deployment is available that has to be where the workloads run.
+    pub fn set_available(&self, available: bool) {
+        set_available(&self.api, available);
     }
 
     /// The highest term that pods or the status of an election tell of.

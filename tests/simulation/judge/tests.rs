@@ -78,6 +78,30 @@ impl Case {
         self
     }
 
+    /// A user changes how the leader of "web" is labelled.
+    fn relabel(&mut self, cluster: usize, (key, value): (&str, &str)) -> &mut Self {
+        let election = json!({"metadata": {"name": "web"}, "spec": {"leader": {"labels": {key: value}}}});
+        self.see(cluster, "leaderelections", Some(election), true);
+        self
+    }
+
+    /// An election is gone.
+    fn withdraw(&mut self, cluster: usize, app: &str) {
+        let before = Some(json!({"metadata": {"name": app}}));
+        let change = Change { version: 1, resource: "leaderelections".into(), before, after: None, by_hand: false };
+        self.judge.see(cluster, &change);
+    }
+
+    /// A pod by its labels.
+    fn labelled(&mut self, cluster: usize, name: &str, labels: &[(&str, &str)], term: u64) -> &mut Self {
+        let mut pod = pod(cluster, name, "", term);
+        for (key, value) in labels {
+            pod["metadata"]["labels"][key] = json!(value);
+        }
+        self.see(cluster, "pods", Some(pod), false);
+        self
+    }
+
     fn verdict(&self) -> &str {
         self.judge.verdict.as_deref().unwrap_or_default()
     }
@@ -182,7 +206,7 @@ async fn a_term_rises_with_each_leader() {
     // What nobody can know any more.
     let mut case = Case::new().await;
     case.pod(WEST, "web-0", "leader", 3).pod(WEST, "web-0", "follower", 3);
-    case.judge.forget_term(WEST, Term(1));
+    case.judge.forget(WEST, Term(1));
     case.pod(WEST, "web-1", "leader", 2);
     assert_eq!(case.verdict(), "");
     case.pod(WEST, "web-1", "follower", 2).pod(WEST, "web-0", "leader", 2);
@@ -233,4 +257,72 @@ async fn an_operator_that_could_renew_keeps_its_locks() {
     let mut case = Case::new().await;
     case.judge.lose(WEST, Loss::Expired);
     assert!(case.verdict().contains("a session has ended"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_label_of_an_earlier_spec_counts_too_unless_nobody_can_know_of_it() {
+    for forgotten in [false, true] {
+        let mut case = Case::new().await;
+        if forgotten {
+            case.judge.forget(WEST, Term(1));
+        }
+        case.pod(WEST, "web-0", "leader", 1).relabel(WEST, ACTIVE);
+        assert_eq!(case.judge.leaders(&Group { app: "web".into(), cluster: Some(WEST) }), Vec::<String>::new());
+        case.labelled(WEST, "web-1", &[ACTIVE], 2);
+        assert_eq!(case.verdict(), if forgotten { "" } else { "two leaders of web in one cluster" });
+        assert_eq!(case.judge.leftovers(), if forgotten { vec![] } else { vec!["0/web-0".to_owned()] });
+        case.labelled(WEST, "web-2", &[ACTIVE], 3);
+        assert_eq!(case.verdict(), "two leaders of web in one cluster");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_of_another_spec_that_a_person_wrote_is_nobodys_breach() {
+    let mut case = Case::new().await;
+    case.relabel(WEST, ACTIVE).labelled(WEST, "web-0", &[ACTIVE], 1).pod_by_hand(WEST, "web-1", "leader", 1);
+    // The operator writes something else to it.
+    case.pod(WEST, "web-1", "leader", 2).labelled(WEST, "web-0", &[ACTIVE], 1);
+    assert_eq!((case.verdict(), case.judge.leftovers()), ("", vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_election_that_is_gone_has_left_no_leader() {
+    for app in ["web", "db"] {
+        let mut case = Case::new().await;
+        case.pod(WEST, &format!("{app}-0"), "leader", 1).withdraw(EAST, app);
+        assert_eq!(case.verdict(), "", "it is the other cluster's");
+        case.withdraw(WEST, app);
+        assert!(case.verdict().contains("still show a leader's label"), "{}", case.verdict());
+        // What a person did away with, nobody knows.
+        let mut case = Case::new().await;
+        case.pod(WEST, &format!("{app}-0"), "leader", 1).judge.forget(WEST, Term(1));
+        case.withdraw(WEST, app);
+        assert_eq!(case.verdict().is_empty(), app == "web");
+    }
+    // Terms begin anew with another election.
+    let mut case = Case::new().await;
+    case.pod(WEST, "web-0", "leader", 7).pod(WEST, "web-0", "follower", 7).withdraw(WEST, "web");
+    case.pod(WEST, "web-1", "leader", 1);
+    assert_eq!((case.verdict(), case.judge.figures.deletions), ("", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_is_started_once_unless_a_lock_was_lost_or_a_clock_has_jumped() {
+    for (lost, jumped) in [(false, false), (true, false), (false, true)] {
+        let mut case = Case::new().await;
+        case.judge.start_tick(WEST, 0);
+        let due = case.judge.log.now() / 60_000 * 60_000;
+        case.judge.start_tick(WEST, due);
+        if lost {
+            case.judge.lose(WEST, Loss::Deleted);
+        }
+        if jumped {
+            case.judge.jump();
+        }
+        case.wait(30).await;
+        case.judge.start_tick(EAST, due);
+        let expected = if lost || jumped { "".to_owned() } else { format!("the tick {due} is started twice") };
+        assert_eq!(case.verdict(), expected);
+        assert_eq!((case.judge.figures.ticks, case.judge.figures.ticks_handed_on), (3, 1));
+    }
 }

@@ -23,7 +23,7 @@ const KINDS: [(&str, &str, &str); 12] = [
 ];
 
 /// Whose status is written by itself.
-const WITH_STATUS: [&str; 4] = ["pods", "leaderelections", "electionclasses", "deployments"];
+const WITH_STATUS: [&str; 5] = ["pods", "leaderelections", "electionclasses", "deployments", "cronjobs"];
 
 /// Resource, namespace, name.
 type Name = (String, String, String);
@@ -125,6 +125,20 @@ impl ApiServer {
         self.tell(state);
     }
 
+    /// Deletes an object as a user does: it waits for its finalizers.
+    pub fn delete(&self, resource: &str, namespace: &str, name: &str) {
+        let mut state = self.lock();
+        let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
+        drop(state.delete(&key, |_| None));
+        self.tell(state);
+    }
+
+    /// The objects of a resource.
+    pub fn all(&self, resource: &str) -> Vec<Value> {
+        let state = self.lock();
+        state.objects.iter().filter(|((of, ..), _)| of == resource).map(|(_, object)| object.clone()).collect()
+    }
+
     /// Changes with every write.
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
@@ -166,7 +180,9 @@ impl ApiServer {
             ("POST", None) => state.create(&target, body),
             ("PATCH", Some(_)) => state.patch(&target, &body, request.applies),
             ("PUT", Some(_)) => state.replace(&target, body),
-            ("DELETE", Some(_)) => state.delete(&target, &body),
+            ("DELETE", Some(_)) => state
+                .delete(&target.key(), |present| precondition(&target, present, &body["preconditions"]))
+                .unwrap_or_else(|| target.missing()),
             _ => refused(405, "MethodNotAllowed", "not served"),
         };
         self.tell(state);
@@ -196,6 +212,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// What is watched.
+    pub fn resource(&self) -> &str {
+        &self.filter.resource
+    }
+
     /// The next events, of which there is at least one; none at the end.
     pub async fn next(&mut self) -> Option<Vec<Value>> {
         loop {
@@ -468,27 +489,30 @@ impl State {
         Answer::Whole(200, self.put(&target.key(), object, false))
     }
 
-    fn delete(&mut self, target: &Target, body: &Value) -> Answer {
-        let key = target.key();
-        let Some(present) = self.objects.get(&key).cloned() else { return target.missing() };
-        if let Some(refusal) = precondition(target, &present, &body["preconditions"]) {
-            return refusal;
+    /// Deletes an object, unless something speaks against it; none: it is not there.
+    fn delete(&mut self, key: &Name, refusal: impl FnOnce(&Value) -> Option<Answer>) -> Option<Answer> {
+        let present = self.objects.get(key).cloned()?;
+        if let Some(refusal) = refusal(&present) {
+            return Some(refusal);
         }
         if present["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty()) {
             let mut object = present;
+            if object["metadata"]["deletionTimestamp"].is_string() {
+                return Some(Answer::Whole(200, object));
+            }
             let generation = object["metadata"]["generation"].as_i64().unwrap_or(1);
             object["metadata"]["generation"] = json!(generation + 1);
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:01Z");
-            return Answer::Whole(200, self.put(&key, object, false));
+            return Some(Answer::Whole(200, self.put(key, object, false)));
         }
-        self.take_away(&key, false);
+        self.take_away(key, false);
         if key.0 == "pods" {
             let mut object = present;
             object["metadata"]["resourceVersion"] = json!(self.version.to_string());
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:01Z");
-            return Answer::Whole(200, object);
+            return Some(Answer::Whole(200, object));
         }
-        Answer::Whole(200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
+        Some(Answer::Whole(200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})))
     }
 }
 

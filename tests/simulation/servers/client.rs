@@ -88,7 +88,7 @@ fn stream(mut watch: api::Watch, seconds: u64, link: Arc<Link>) -> Answered {
     tokio::spawn(async move {
         let told = async {
             while let Some(events) = watch.next().await {
-                link.bring().await;
+                link.bring(watch.resource()).await;
                 for event in events {
                     let frame = http_body::Frame::data(Bytes::from(format!("{event}\n")));
                     if sender.send(Ok(frame)).is_err() {

@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 
 /// What is late, arrives within so many milliseconds.
-const LATEST: usize = 20_000;
+const LATEST: usize = 60_000;
 /// Who waits no longer for one way is still in time.
 const PROMPT: usize = 1_000;
 
@@ -30,13 +30,16 @@ pub struct Weather {
     pub twice: usize,
     /// Answered with an error, whether or not they were carried out.
     pub errors: usize,
+    /// The watches that bring nothing: of these resources.
+    pub silent: &'static [&'static str],
 }
 
 impl Weather {
     /// Whether requests are carried out, and answered, within a second or two.
     pub fn lets_through(&self) -> bool {
-        let Self { requests_cut, answers_cut, refused, slow, late, twice: _, errors: _ } = *self;
-        !requests_cut && !answers_cut && !refused && slow <= PROMPT && late == 0
+        let Self { requests_cut, answers_cut, refused, slow, late, twice: _, errors: _, silent } = *self;
+        // Who does not hear of its pods does not know whom to demote.
+        !requests_cut && !answers_cut && !refused && slow <= PROMPT && late == 0 && !silent.contains(&"pods")
     }
 
     /// Whether nothing is wrong, but that requests may be carried out once more.
@@ -175,8 +178,9 @@ impl Link {
     }
 
     /// Something that a server tells on its own: it takes its time, and nothing is left out.
-    pub async fn bring(&self) {
+    pub async fn bring(&self, resource: &str) {
         sleep(self.delay()).await;
-        let _ = self.changed.subscribe().wait_for(|weather| !weather.answers_cut).await;
+        let comes = |weather: &Weather| !weather.answers_cut && !weather.silent.contains(&resource);
+        let _ = self.changed.subscribe().wait_for(comes).await;
     }
 }
