@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use lictor_core::{
-    Desired, ELECTION_ANNOTATION, HandoverOrder, Holder, Instant, Keeping, Key, Legacy, PRIORITY_ANNOTATION, Pod,
-    Rival, Setting, Stored, TERM_ANNOTATION, Tenure, Term, Timestamp, Uid, Wish, Workload, WorkloadId, WorkloadKind,
+    Desired, ELECTION_ANNOTATION, HandoverOrder, Holder, Instant, Key, Legacy, PRIORITY_ANNOTATION, Pod, Rival,
+    Setting, Stored, TERM_ANNOTATION, Tenure, Term, Timestamp, Uid, Wish, Workload, WorkloadId, WorkloadKind,
 };
 
 use super::world::{ELECTION, World, record, scope};
 
 /// All that may happen: the subject, what may be said of it, and what that means. Several things are said with `, ` between them.
-pub const FORMS: [(&str, &str, &str); 34] = [
+pub const FORMS: [(&str, &str, &str); 33] = [
     ("pod", "pod NAME: ready | not ready", "its condition; a new pod is made, with app=web"),
     ("pod", "pod NAME: LABEL=VALUE | LABEL=-", "somebody sets or takes off a label"),
     ("pod", "pod NAME: term N", "its annotation says that it was written in that term of the election"),
@@ -30,9 +30,8 @@ pub const FORMS: [(&str, &str, &str); 34] = [
     ("election", "election: deleted | made anew", "another one is made by the same name"),
     ("store", "store: Consul", "locks are shared with others"),
     ("store", "store: tenure N s", "for so long what is held is surely this cluster's own"),
-    ("store", "store: grace N s | silence N s", "the TTL; how long a lock is kept whose holder is silent"),
+    ("store", "store: TTL N s | silence N s", "of the sessions; how long a lock is kept whose holder is silent"),
     ("store", "store: snapshot | put back", "its state is kept; it is put back to that, versions too"),
-    ("store", "store: nobody else leads for N s", "goes with what was put back"),
     ("workload", "workload KIND/NAME: runs | suspended | N replicas", "somebody sets that; a new workload is made"),
     ("workload", "workload KIND/NAME: remains | ended", "something of it runs, or has ended"),
     ("workload", "workload KIND/NAME: last tick N s", "when its schedule was due last"),
@@ -172,13 +171,11 @@ impl World {
     pub fn store_is(&mut self, parts: &[&str]) -> Option<()> {
         let now = self.now;
         for part in parts {
-            let keeping = &mut self.keeping;
             match words(part).as_slice() {
-                ["Consul"] => *keeping = Keeping { shared: true, ..Keeping::ALONE },
-                ["tenure", number, "s"] => keeping.tenure = Tenure::Until(now + seconds(number)?),
-                ["grace", number, "s"] => keeping.grace = seconds(number)?,
-                ["silence", number, "s"] => keeping.silence = seconds(number)?,
-                ["nobody", "else", "leads", "for", number, "s"] => keeping.not_before = now + seconds(number)?,
+                ["Consul"] => self.tenure = Tenure::Unknown,
+                ["tenure", number, "s"] => self.tenure = Tenure::Until(now + seconds(number)?),
+                ["TTL", number, "s"] => self.ttl = seconds(number)?,
+                ["silence", number, "s"] => self.silence = seconds(number)?,
                 ["snapshot"] => self.save(),
                 ["put", "back"] => self.put_back(),
                 _ => return None,

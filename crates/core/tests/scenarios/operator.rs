@@ -1,10 +1,10 @@
-//! One operator: the real core with caches of its own, fed as the controller feeds it.
+//! One operator: the real decisions of a group, with caches of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::{
-    Announcement, Command, Desired, Effects, Election, Instant, Key, Node, OpId, Outcome, Pod, Situation, Stored, Uid,
-    Version, View,
+    Command, Desired, Instant, Known, Locks, Node, OpId, Outcome, Output, Pod, Replica, Request, Situation, Uid,
+    WhenLost,
 };
 
 use super::world::{ELECTION, Spec, World};
@@ -21,12 +21,12 @@ pub struct Operator {
     pub leaves: bool,
     pub blind: BTreeSet<&'static str>,
     pods: BTreeMap<String, Pod>,
-    locks: BTreeMap<Key, (Version, Stored)>,
+    locks: Locks,
     spec: Spec,
-    group: Option<(Key, Uid, Election)>,
+    group: Option<(Uid, Replica)>,
     begun: u64,
-    /// How often the store was put back, as far as it knows.
-    rewound: u32,
+    /// When the store was put back, as far as it knows.
+    rewound: Option<Instant>,
     told: String,
 }
 
@@ -42,20 +42,22 @@ pub struct Held {
 impl Operator {
     pub fn new(name: &str, world: &mut World) -> Self {
         world.started += 1;
-        Self {
+        let mut operator = Self {
             name: name.into(),
             start: world.started,
             paused: false,
             leaves: false,
             blind: BTreeSet::new(),
             pods: world.pods.clone(),
-            locks: world.locks.clone(),
+            locks: Locks::default(),
             spec: world.election.clone(),
             group: None,
             begun: 0,
             rewound: world.rewound,
             told: describe(&Situation::Starting, ""),
-        }
+        };
+        operator.see_locks(world);
+        operator
     }
 
     /// Its watches bring what is there now.
@@ -68,63 +70,67 @@ impl Operator {
             self.pods.clone_from(&world.pods);
         }
         if sees("locks") {
-            if self.rewound != world.rewound {
-                // What was decided under versions that are given anew, is decided anew.
-                (self.rewound, self.group) = (world.rewound, None);
-            }
-            for (key, (version, stored)) in &world.locks {
-                if let Some((own, _, election)) = &mut self.group
-                    && own == key
-                {
-                    election.observe(*version, stored.clone());
-                }
-            }
-            self.locks.clone_from(&world.locks);
+            self.see_locks(world);
         }
     }
 
-    /// One step; returns the election that the commands are for, too.
-    pub fn step(&mut self, world: &World) -> (Uid, Vec<(OpId, Command)>, Vec<Announcement>) {
+    fn see_locks(&mut self, world: &World) {
+        if self.rewound != world.rewound {
+            // What was decided under versions that are given anew, is decided anew.
+            self.rewound = world.rewound;
+            self.locks = Locks::default();
+            if let Some((_, replica)) = &mut self.group {
+                replica.forget();
+            }
+        }
+        for (key, (version, stored)) in &world.locks {
+            if self.locks.put(key, *version, stored).is_some()
+                && let Some((_, replica)) = &mut self.group
+            {
+                replica.observe(key, *version, stored);
+            }
+        }
+    }
+
+    /// One step; returns the election that the requests are for, too.
+    pub fn step(&mut self, world: &World) -> (Uid, Output) {
         self.observe(world);
         let Spec { uid, key, .. } = &self.spec;
-        if self.group.as_ref().is_some_and(|(known, of, _)| known != key || of != uid) {
-            self.group = None;
-        }
-        let (begun, locks, start) = (&mut self.begun, &self.locks, self.start);
-        let (_, _, election) = self.group.get_or_insert_with(|| {
-            *begun += 1;
-            let stored = locks.get(key).cloned().unwrap_or((Version(0), Stored::Absent));
-            let elector = format!("{}#{start}", self.name);
-            let election = Election::new(ELECTION.into(), uid.clone(), elector, Some(stored), OpId(*begun << 32));
-            (key.clone(), uid.clone(), election)
-        });
-        let own = |stored: &Stored| stored.written().is_some_and(|record| record.election == *uid);
-        let strays = self.locks.iter().filter(|(other, (_, stored))| *other != key && own(stored));
-        let strays: Vec<(Key, Stored)> = strays.map(|(key, (_, stored))| (key.clone(), stored.clone())).collect();
+        self.group.take_if(|(of, _)| of != uid);
+        let operator_id = format!("{}#{}", self.name, self.start);
+        let new = || (uid.clone(), Replica::new(ELECTION.into(), uid.clone(), operator_id));
+        let (_, replica) = self.group.get_or_insert_with(new);
         let pods: Vec<&Pod> = self.pods.values().collect();
         let nodes = BTreeMap::from([("n".to_owned(), Node::default())]);
-        let Effects { requests, announcements } = election.step(&View {
-            now: world.now,
+        let known = Known {
             wall: world.wall(),
             generation: self.spec.generation,
             desired: if self.leaves { Desired::Leave } else { self.spec.desired },
-            key,
-            scope: &self.spec.scope,
-            rules: &self.spec.rules,
-            order: self.spec.order,
-            failover_delay: self.spec.failover_delay,
-            status_term: lictor_core::Term(0),
-            cluster: None,
+            spec: Some(lictor_core::Spec {
+                scope: &self.spec.scope,
+                rules: &self.spec.rules,
+                order: self.spec.order,
+                failover_delay: self.spec.failover_delay,
+                when_lost: WhenLost::Demote,
+                ttl: world.ttl,
+                silence: world.silence,
+            }),
             workloads: Some(&world.workloads),
-            jobs: &[],
             wind_down: self.spec.wind_down,
             pods: &pods,
             nodes: &nodes,
-            probe_failed: None,
-            strays: &strays,
-            keeping: world.keeping,
-        });
-        (uid.clone(), requests, announcements)
+            tenure: Some(world.tenure),
+            rewound: self.rewound,
+            ..Known::new(world.now, key, &self.locks)
+        };
+        let output = replica.step(&known, &mut self.begun);
+        (uid.clone(), output)
+    }
+
+    /// Whether a request is still to be sent when its turn comes.
+    pub fn may_send(&self, request: &Request, now: Instant) -> bool {
+        let (_, replica) = self.group.as_ref().expect("it has asked for something");
+        !request.command.promotes() || replica.may_send(request, now)
     }
 
     /// Takes the outcome of a command that it sent for the election of this uid. What was written or read is in its caches, too.
@@ -134,16 +140,16 @@ impl Operator {
                 self.pods.insert(pod.name.clone(), pod.clone());
             }
         }
-        if let Some((_, uid, group)) = &mut self.group
+        if let Some((uid, replica)) = &mut self.group
             && uid == election
         {
-            group.take(op, outcome, now);
+            replica.take(op, outcome, now);
         }
     }
 
     /// What it takes the election to be about, if that is not what it told last.
     pub fn tell(&mut self, now: Instant) -> Option<String> {
-        let (_, _, election) = self.group.as_ref()?;
+        let election = self.group.as_ref()?.1.election()?;
         let leader = election.leader().map(|(term, holder, _)| format!("{} in term {term}", holder.uid));
         let leader = leader.unwrap_or("nobody".into());
         let waits = election.workloads_wait(now).map(|until| format!(", workloads wait until {}", seconds(until)));

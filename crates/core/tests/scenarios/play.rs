@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lictor_core::{Command, Failure, OpId, Outcome, RecordOutcome, Uid};
+use lictor_core::{Failure, Outcome, Output, RecordOutcome, Request, Uid};
 
 use super::inputs::{FORMS, seconds};
 use super::operator::{Held, Operator, WATCHES};
@@ -180,12 +180,12 @@ impl Stage {
                 if self.operators[at].paused {
                     continue;
                 }
-                let (election, requests, announcements) = self.operators[at].step(&self.world);
+                let (election, Output { requests, announcements, .. }) = self.operators[at].step(&self.world);
                 rests &= requests.is_empty() && announcements.is_empty();
                 let name = &self.operators[at].name;
                 self.came.extend(announcements.iter().map(|announcement| format!("{name}> announce {announcement}")));
-                for (op, command) in requests {
-                    self.asks(at, &election, op, &command)?;
+                for request in requests {
+                    self.asks(at, &election, &request)?;
                 }
             }
             if rests {
@@ -200,7 +200,9 @@ impl Stage {
     }
 
     /// A command is carried out and answered, unless something else is to become of it.
-    fn asks(&mut self, at: usize, election: &Uid, op: OpId, command: &Command) -> Result<(), String> {
+    fn asks(&mut self, at: usize, election: &Uid, request: &Request) -> Result<(), String> {
+        let Request { op, command, .. } = request;
+        let op = *op;
         let words = command.to_string();
         let operator = &self.operators[at];
         let fate = self.fates.iter().position(|(begin, _)| words.starts_with(begin));
@@ -213,6 +215,9 @@ impl Stage {
         }
         let lost = || Failure::Unknown("no answer".into());
         let outcome = match fate.as_deref() {
+            _ if !self.operators[at].may_send(request, self.world.now) => {
+                Some(command.failed(Failure::Refused("it is not wanted any more".into())))
+            }
             Some("held up") => None,
             Some("lost" | "timed out") => Some(command.failed(lost())),
             Some("refused") => Some(command.failed(Failure::Refused("not allowed".into()))),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lictor_core::invariants::{at_most_one_leader, term_rises};
 use lictor_core::{
-    Command, Desired, ElectionRead, HandoverOrder, Instant, Keeping, Key, Marking, Markings, Outcome, Pod, PodOutcome,
-    Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version, Workload,
+    Command, Desired, ElectionRead, HandoverOrder, Instant, Key, Marking, Markings, Outcome, Pod, PodOutcome, Record,
+    RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Tenure, Term, Timestamp, Uid, Version, Workload,
     WorkloadOutcome, WritePod, WriteWorkload,
 };
 
@@ -36,14 +36,19 @@ pub struct World {
     pub pods: BTreeMap<String, Pod>,
     pub locks: BTreeMap<Key, (Version, Stored)>,
     pub election: Spec,
-    pub keeping: Keeping,
+    /// Until when what is held in the lock's store is surely this cluster's own.
+    pub tenure: Tenure,
+    /// The sessions' TTL.
+    pub ttl: Duration,
+    /// How long a lock is kept whose holder is silent.
+    pub silence: Duration,
     pub workloads: Vec<Workload>,
     /// How many operators were started: from the first on, each change of the election is a generation of its own.
     pub started: u64,
     /// The last leadership that began.
     pub led: Option<(Uid, Term)>,
-    /// How often the store was put back.
-    pub rewound: u32,
+    /// When the store was last put back.
+    pub rewound: Option<Instant>,
     revision: u64,
     index: u64,
     snapshot: (BTreeMap<Key, (Version, Stored)>, u64),
@@ -67,11 +72,13 @@ impl World {
             pods: BTreeMap::new(),
             locks: BTreeMap::new(),
             election,
-            keeping: Keeping::ALONE,
+            tenure: Tenure::Unlimited,
+            ttl: Duration::ZERO,
+            silence: Duration::ZERO,
             workloads: Vec::new(),
             started: 0,
             led: None,
-            rewound: 0,
+            rewound: None,
             revision: 0,
             index: FIRST_INDEX,
             snapshot: (BTreeMap::new(), FIRST_INDEX),
@@ -113,7 +120,7 @@ impl World {
     /// Puts the store back: its versions are given again.
     pub fn put_back(&mut self) {
         (self.locks, self.index) = self.snapshot.clone();
-        self.rewound += 1;
+        self.rewound = Some(self.now);
     }
 
     /// Carries a command out.
@@ -215,7 +222,9 @@ impl World {
         let runs = self.workloads.iter().find(|w| w.runs() && w.claim.as_ref().is_some_and(|claim| claim.enabled));
         let shows = leader.map(|pod| pod.name.clone()).or(runs.map(|workload| workload.id.to_string()));
         match shows {
-            Some(name) if self.keeping.shared => Err(format!("the lock is {what} while {name} shows a leader")),
+            Some(name) if self.tenure != Tenure::Unlimited => {
+                Err(format!("the lock is {what} while {name} shows a leader"))
+            }
             _ => Ok(()),
         }
     }
