@@ -8,7 +8,7 @@
 //!
 //! What is left out: an operator decides after everything that it takes, and sees the last of several changes of an object; nobody
 //! but the operators writes labels or the record; the spec does not change, so that `ReadElection` and `ListLocks` have the same
-//! answer at any time, and get it at once. `tests/decisions` has all this, at random.
+//! answer at any time, and get it at once. `tests/simulation` has all this, at random.
 
 mod calm;
 mod server;
@@ -22,7 +22,7 @@ use stateright::{Model, Property};
 
 use super::explore::Memo;
 use super::identity::Known;
-use super::operator::{Operator, holder, uid};
+use super::operator::{Operator, uid};
 use super::rules::{Counted, Rule, Seen};
 use super::world::{Preconditions, World, spec};
 
@@ -151,7 +151,7 @@ impl Cluster {
         let key = (state.operators[number].exact(), input.key());
         let (operator, requests) = self.memo.get(key, || {
             let mut operator = state.operators[number].value.clone();
-            input.reach(&mut operator, number, !self.lacks(Rule::AnswersShown));
+            input.reach(&mut operator, !self.lacks(Rule::AnswersShown));
             let requests = Self::decide(&mut operator, number);
             (Arc::new(Known::new(operator)), requests)
         });
@@ -164,7 +164,7 @@ impl Cluster {
         // What begins anew sees what it likes before it decides anything.
         let mut due = if operator.awake { operator.step() } else { Vec::new() };
         while !due.is_empty() {
-            for (op, command) in std::mem::take(&mut due) {
+            for lictor_core::Request { op, command, .. } in std::mem::take(&mut due) {
                 let constant = match &command {
                     Command::ReadElection => {
                         Some(Outcome::ElectionRead(Ok(ElectionRead::Present { uid: uid(), generation: 1 })))
@@ -236,12 +236,12 @@ impl Input {
         hasher.finish()
     }
 
-    fn reach(&self, operator: &mut Operator, number: usize, shows: bool) {
+    fn reach(&self, operator: &mut Operator, shows: bool) {
         match self {
             Self::Pod(slot, pod, next) => operator.see(*slot, pod.as_ref().map(|pod| &pod.value), *next),
             Self::Record(record) => operator.see_record(record.0, &record.1),
-            Self::Time => operator.wake(number),
-            Self::Probe => operator.probe_failed = operator.election.record().and_then(holder).cloned(),
+            Self::Time => operator.wake(),
+            Self::Probe => operator.probe_failed = operator.named().cloned(),
             Self::Outcome(op, command, outcome) => operator.take(*op, command, outcome.clone(), shows),
         }
     }
@@ -286,17 +286,13 @@ impl Model for Cluster {
             if left.crashes > 0 && operator.awake {
                 actions.push(Action::Crashes(number));
             }
-            if left.probes > 0
-                && operator.awake
-                && operator.probe_failed.is_none()
-                && operator.election.record().and_then(holder).is_some()
-            {
+            if left.probes > 0 && operator.awake && operator.probe_failed.is_none() && operator.named().is_some() {
                 actions.push(Action::ProbeFails(number));
             }
-            if !operator.awake || operator.election.wake().is_some() {
+            if !operator.awake || operator.due().is_some() {
                 actions.push(Action::Wakes(number));
             }
-            if operator.record.0 < world.record.0 {
+            if operator.seen < world.record.0 {
                 actions.push(Action::SeesRecord(number));
             }
             actions.extend(
@@ -443,7 +439,7 @@ fn lags(state: &State, number: usize, slot: usize) -> bool {
 /// The only lock is the present one.
 fn locks(operator: &Operator) -> Vec<(lictor_core::Key, Stored)> {
     let (_, key, _) = spec();
-    vec![(key.clone(), operator.record.1.clone())]
+    vec![(key.clone(), operator.lock())]
 }
 
 /// What an operator is told that gives up waiting.

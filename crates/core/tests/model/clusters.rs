@@ -18,7 +18,7 @@ mod told;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lictor_core::{Command, Outcome, Record, Term, Version, Workload};
+use lictor_core::{self as core, Command, Outcome, Record, Term, Version, Workload};
 use stateright::{Model, Property};
 
 use super::explore::Memo;
@@ -203,7 +203,10 @@ impl Clusters {
             request.sent.awaited
                 && matches!(
                     request.sent.ask,
-                    Ask::Core(_, Command::ListPods { .. } | Command::ReadPod { .. } | Command::ReadWorkloads { .. })
+                    Ask::Core(core::Request {
+                        command: Command::ListPods { .. } | Command::ReadPod { .. } | Command::ReadWorkloads { .. },
+                        ..
+                    })
                 )
         };
         for number in 0..2 {
@@ -339,9 +342,12 @@ impl Model for Clusters {
             }
             Action::CarriedOut(at) => {
                 let request = state.requests.remove(at);
-                let clock = state.clusters[request.cluster].member.as_ref().map(|member| member.now);
-                let over = clock.is_some_and(|now| request.sent.awaited && !request.sent.until.lasts(now));
-                let answer = if request.sent.promotes && over && !self.lacks(Rule::SentInTenure) {
+                let member = state.clusters[request.cluster].member.as_ref().filter(|_| request.sent.awaited);
+                let may_send = match (&request.sent.ask, member) {
+                    (Ask::Core(core), Some(member)) if request.sent.promotes() => member.may_send(core),
+                    _ => true,
+                };
+                let answer = if !may_send && !self.lacks(Rule::SentInTenure) {
                     self.seen.count(Counted::TooLate);
                     Answer::Core(request.sent.refused()?)
                 } else {

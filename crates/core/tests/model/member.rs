@@ -1,15 +1,14 @@
-//! The operator of one of several clusters: the real core, the real life of a session, and between them what the controller does.
+//! The operator of one of several clusters: the real decisions of a group, the real life of a session, and what is known of the store.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Desired, Election, ElectionRead, Failure, FoundSession, HandoverOrder, Instant, Keeping, Key, NotEligible,
-    OpId, Outcome, Pod, PodOutcome, RecordOutcome, Rules, Scope, SessionCommand, SessionLife, SessionParameters,
-    Setting, StoreId, Stored, Tenure, Term, Timestamp, Uid, Version, View, WhenLost, Wish, Workload, WorkloadId,
-    WorkloadKind,
+    Command, ElectionRead, Failure, FoundSession, HandoverOrder, Instant, Key, Knowledge, Known, Locks, NotEligible,
+    OpId, Outcome, Pod, PodOutcome, RecordOutcome, Replica, Request, Rules, Scope, SessionCommand, SessionLife,
+    SessionParameters, Setting, SharedStores, Spec, StoreId, Stored, Tenure, Uid, Version, WhenLost, Wish, Workload,
+    WorkloadId, WorkloadKind,
 };
 
 use super::clusters::NAMES;
@@ -20,8 +19,6 @@ use super::world::{ELECTION, spec};
 pub const TTL: Duration = Duration::from_secs(15);
 /// How long the pods of a Deployment may take to end.
 pub const WIND_DOWN: Duration = Duration::from_secs(6);
-/// How long the first answers of the store are awaited (`SharedStores`).
-const PATIENCE: Duration = Duration::from_secs(5);
 
 const PARAMETERS: SessionParameters = SessionParameters { ttl: TTL };
 
@@ -29,7 +26,10 @@ const PARAMETERS: SessionParameters = SessionParameters { ttl: TTL };
 #[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 pub struct Member {
     number: usize,
-    pub election: Election,
+    replica: Replica,
+    begun: u64,
+    locks: Locks,
+    stores: SharedStores,
     life: SessionLife,
     /// A request for the session is under way.
     asking: bool,
@@ -39,7 +39,6 @@ pub struct Member {
     /// The version of the lock that was shown last.
     pub seen: Version,
     pub now: Instant,
-    started: Instant,
     margin: bool,
     from_sending: bool,
     shows: bool,
@@ -49,7 +48,7 @@ pub struct Member {
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// A request of the core, with the number under which its outcome comes back; nobody waits for 0.
-    Core(OpId, Command),
+    Core(Request),
     Session(SessionCommand),
 }
 
@@ -63,10 +62,6 @@ pub struct Sent {
     pub session: Option<u32>,
     /// When it was sent, by its sender's clock.
     pub at: Instant,
-    /// The tenure under which it was decided.
-    pub until: Tenure,
-    /// Whether it shows that this cluster leads.
-    pub promotes: bool,
     /// It was carried out, and this is on its way.
     pub answer: Option<Answer>,
 }
@@ -117,12 +112,16 @@ impl Member {
         available: bool,
         off: &[Rule],
     ) -> Self {
-        let first = OpId(u64::from(start) << 32);
         // The clocks of two processes have nothing in common.
         let now = Instant::after_origin(Duration::from_secs(1000));
+        let mut stores = SharedStores::default();
+        stores.add(key().store, now);
         Self {
             number,
-            election: Election::new(ELECTION.into(), uid(number), elector(number, start), None, first),
+            replica: Replica::new(ELECTION.into(), uid(number), elector(number, start)),
+            begun: start.into(),
+            locks: Locks::default(),
+            stores,
             life: SessionLife::new(NAMES[number], PARAMETERS),
             asking: false,
             pod,
@@ -130,7 +129,6 @@ impl Member {
             available,
             seen: Version::default(),
             now,
-            started: now,
             margin: !off.contains(&Rule::Margin),
             from_sending: !off.contains(&Rule::FromSending),
             shows: !off.contains(&Rule::AnswersShown),
@@ -141,8 +139,8 @@ impl Member {
         match input {
             Input::Time(length) => self.now = self.now + *length,
             Input::Lock(version, stored) => {
-                self.seen = self.seen.max(*version);
-                self.election.observe(*version, stored.clone());
+                self.see_lock(*version, stored);
+                self.stores.list(&key().store);
             }
             Input::Pod(pod) => self.pod.clone_from(pod),
             Input::Workload(workload, available) => (self.workload, self.available) = (workload.clone(), *available),
@@ -159,8 +157,8 @@ impl Member {
         let now = self.now;
         let since = if self.from_sending { sent.at } else { now };
         match (&sent.ask, answer) {
-            (Ask::Core(op, command), Answer::Core(outcome)) => self.take_outcome(*op, command, outcome.clone()),
-            (Ask::Core(op, command), _) => self.take_outcome(*op, command, unknown(command)),
+            (Ask::Core(request), Answer::Core(outcome)) => self.take_outcome(request, outcome.clone()),
+            (Ask::Core(request), _) => self.take_outcome(request, unknown(&request.command)),
             (Ask::Session(ask), answer) => {
                 self.asking = false;
                 match (ask, answer) {
@@ -179,18 +177,30 @@ impl Member {
         }
     }
 
-    fn take_outcome(&mut self, op: OpId, command: &Command, outcome: Outcome) {
-        match (&outcome, command) {
+    fn take_outcome(&mut self, request: &Request, outcome: Outcome) {
+        match (&outcome, &request.command) {
             (Outcome::PodWritten(PodOutcome::Written(pod)), _) if self.shows => self.show(pod),
             (Outcome::PodRead(Ok(Some(pod))), _) => self.show(pod),
             (Outcome::PodsListed(Ok(pods)), _) => pods.iter().for_each(|pod| self.show(pod)),
             (Outcome::RecordWritten(RecordOutcome::Written(version)), Command::WriteRecord { record, .. }) => {
-                self.seen = self.seen.max(*version);
-                self.election.observe(*version, Stored::Record(*version, record.clone().at(*version)));
+                self.see_lock(*version, &Stored::Record(*version, record.clone().at(*version)));
             }
             _ => {}
         }
-        self.election.take(op, outcome, self.now);
+        self.replica.take(request.op, outcome, self.now);
+    }
+
+    fn see_lock(&mut self, version: Version, stored: &Stored) {
+        let key = key();
+        self.seen = self.seen.max(version);
+        if self.locks.put(&key, version, stored).is_some() {
+            self.replica.observe(&key, version, stored);
+        }
+    }
+
+    /// Whether a request is still to be sent when its turn comes.
+    pub fn may_send(&self, request: &Request) -> bool {
+        self.replica.may_send(request, self.now)
     }
 
     fn show(&mut self, pod: &Pod) {
@@ -226,73 +236,60 @@ impl Member {
                 asks.push(Ask::Session(next));
             }
         }
-        let tenure = match self.tenure() {
-            Tenure::Unknown if self.now < self.started + PATIENCE => None,
-            Tenure::Unknown => Some(Tenure::Lapsed),
-            known => Some(known),
+        let store = key().store;
+        self.stores.hold(&store, self.tenure(), self.now);
+        let tenure = match self.stores.knowledge(&store, self.now) {
+            Knowledge::Full(tenure) => Some(Some(tenure)),
+            Knowledge::Nothing => Some(None),
+            Knowledge::Awaited(_) => None,
         };
         if let Some(tenure) = tenure {
             let mut due = self.step(tenure);
             while !due.is_empty() {
-                for (op, command) in std::mem::take(&mut due) {
-                    if let Command::ReadElection = command {
+                for request in std::mem::take(&mut due) {
+                    if let Command::ReadElection = request.command {
                         let uid = uid(self.number);
                         let read = Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation: 1 }));
-                        self.election.take(op, read, self.now);
+                        self.replica.take(request.op, read, self.now);
                         due.extend(self.step(tenure));
                     } else {
-                        asks.push(Ask::Core(op, command));
+                        asks.push(Ask::Core(request));
                     }
                 }
             }
         }
         let session = self.life.id().and_then(|id| id.parse().ok());
-        let until = tenure.unwrap_or(Tenure::Lapsed);
-        asks.into_iter()
-            .map(|ask| {
-                let promotes = matches!(&ask, Ask::Core(_, command) if command.promotes());
-                let at = if matches!(ask, Ask::Session(_)) { self.now } else { Instant::default() };
-                // Only of what shows that this cluster leads.
-                let until = if promotes { until } else { Tenure::Unlimited };
-                Sent { ask, awaited: true, session, at, until, promotes, answer: None }
-            })
-            .collect()
+        let sent = |ask: Ask| {
+            let at = if matches!(ask, Ask::Session(_)) { self.now } else { Instant::default() };
+            Sent { ask, awaited: true, session, at, answer: None }
+        };
+        asks.into_iter().map(sent).collect()
     }
 
-    fn step(&mut self, tenure: Tenure) -> Vec<(OpId, Command)> {
+    fn step(&mut self, tenure: Option<Tenure>) -> Vec<Request> {
         let (scope, rules, key) = (Scope::default(), Rules::default(), key());
         let pods: Vec<&Pod> = self.pod.iter().collect();
         let fitness = if self.available { Ok(()) } else { Err(NotEligible::Unavailable) };
         let workloads: Vec<Workload> = self.workload.iter().cloned().collect();
-        let view = View {
-            now: self.now,
-            wall: Timestamp(0),
-            generation: 1,
-            desired: Desired::Run,
-            key: &key,
+        let spec = Spec {
             scope: if self.workload.is_some() { &scope } else { spec().0 },
             rules: &rules,
             order: HandoverOrder::DemoteFirst,
             failover_delay: Duration::ZERO,
-            status_term: Term(0),
+            when_lost: WhenLost::Demote,
+            ttl: TTL,
+            silence: 2 * TTL,
+        };
+        let known = Known {
+            spec: Some(spec),
             cluster: self.workload.is_some().then_some(fitness),
             workloads: Some(&workloads),
-            jobs: &[],
             wind_down: if self.workload.is_some() { u32::try_from(WIND_DOWN.as_secs()).unwrap_or(u32::MAX) } else { 0 },
             pods: &pods,
-            nodes: &BTreeMap::new(),
-            probe_failed: None,
-            strays: &[],
-            keeping: Keeping {
-                shared: true,
-                tenure,
-                when_lost: WhenLost::Demote,
-                silence: 2 * TTL,
-                grace: TTL,
-                not_before: Instant::default(),
-            },
+            tenure,
+            ..Known::new(self.now, &key, &self.locks)
         };
-        self.election.step(&view).requests
+        self.replica.step(&known, &mut self.begun).requests
     }
 }
 
@@ -300,8 +297,8 @@ impl Sent {
     pub fn to_store(&self) -> bool {
         match &self.ask {
             Ask::Session(_) => true,
-            Ask::Core(_, command) => !matches!(
-                command,
+            Ask::Core(request) => !matches!(
+                request.command,
                 Command::ListPods { .. }
                     | Command::ReadPod { .. }
                     | Command::WritePod(_)
@@ -311,8 +308,20 @@ impl Sent {
         }
     }
 
+    pub fn command(&self) -> Option<&Command> {
+        match &self.ask {
+            Ask::Core(request) => Some(&request.command),
+            Ask::Session(_) => None,
+        }
+    }
+
+    /// Whether it shows that this cluster leads.
+    pub fn promotes(&self) -> bool {
+        self.command().is_some_and(Command::promotes)
+    }
+
     pub fn writes_record(&self) -> bool {
-        matches!(&self.ask, Ask::Core(_, Command::WriteRecord { .. } | Command::ReleaseRecord { .. }))
+        matches!(self.command(), Some(Command::WriteRecord { .. } | Command::ReleaseRecord { .. }))
     }
 
     pub fn writes_to_store(&self) -> bool {
@@ -320,30 +329,28 @@ impl Sent {
     }
 
     pub fn writes(&self) -> bool {
-        self.writes_record() || matches!(&self.ask, Ask::Core(_, Command::WritePod(_) | Command::WriteWorkload(_)))
+        self.writes_record() || matches!(self.command(), Some(Command::WritePod(_) | Command::WriteWorkload(_)))
     }
 
     /// What the executor answers that does not send it any more.
     pub fn refused(&self) -> Option<Outcome> {
-        let Ask::Core(_, command) = &self.ask else { return None };
-        Some(command.failed(Failure::Refused("the tenure is over".into())))
+        Some(self.command()?.failed(Failure::Refused("it may not be sent any more".into())))
     }
 
     /// Nobody waits for it any more.
     pub fn forgotten(&self) -> Self {
         let mut ask = self.ask.clone();
-        if let Ask::Core(op, _) = &mut ask {
-            *op = OpId(0);
+        if let Ask::Core(request) = &mut ask {
+            (request.op, request.tenure, request.urgent) = (OpId(0), Tenure::Unlimited, false);
         }
-        let (at, until) = (Instant::default(), Tenure::Unlimited);
-        Self { ask, awaited: false, at, until, answer: None, ..self.clone() }
+        Self { ask, awaited: false, at: Instant::default(), answer: None, ..self.clone() }
     }
 }
 
 impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.ask {
-            Ask::Core(_, command) => command.fmt(f),
+            Ask::Core(request) => request.command.fmt(f),
             Ask::Session(SessionCommand::LookUp) => f.write_str("look up session"),
             Ask::Session(SessionCommand::Create) => f.write_str("make session"),
             Ask::Session(SessionCommand::Renew(id)) => write!(f, "renew session {id}"),

@@ -1,11 +1,11 @@
-//! One operator of a cluster: the real core with caches of its own, fed as the controller feeds it.
+//! One operator of a cluster: the real decisions of a group, with caches of its own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Desired, Election, HandoverOrder, Instant, Keeping, OpId, Outcome, Pod, PodOutcome, Record, RecordOutcome,
-    Stored, Term, Timestamp, Uid, Version, View,
+    Command, HandoverOrder, Instant, Known, Locks, Outcome, Pod, PodOutcome, Record, RecordOutcome, Replica, Request,
+    Spec, Stored, Uid, Version, WhenLost,
 };
 
 use super::identity::elector;
@@ -13,13 +13,14 @@ use super::world::{self, ELECTION};
 
 #[derive(Clone, Debug)]
 pub struct Operator {
-    pub election: Election,
+    replica: Replica,
     /// What it knows of the pods, by slot.
     pub pods: BTreeMap<usize, Pod>,
     /// Of each slot the first pod that is not known to be gone.
     pub first: Vec<u32>,
-    /// The lock, as its watch or an answer showed it last.
-    pub record: (Version, Stored),
+    locks: Locks,
+    /// Up to which version its watch or an answer has shown the lock.
+    pub seen: Version,
     pub now: Instant,
     pub probe_failed: Option<Uid>,
     /// Whom the record named that it replaced last.
@@ -27,6 +28,8 @@ pub struct Operator {
     /// Whether it has decided anything since it was started.
     pub awake: bool,
     start: u32,
+    /// How often it has begun to decide; no two starts give the same numbers to requests.
+    begun: u64,
     /// As a user may wish who prefers two leaders to none.
     promotes_first: bool,
 }
@@ -39,25 +42,35 @@ impl Operator {
         record: (Version, Stored),
         promotes_first: bool,
     ) -> Self {
+        Self::of_start(number, 1, pods, first, promotes_first).knowing(record)
+    }
+
+    fn of_start(number: usize, start: u32, pods: BTreeMap<usize, Pod>, first: Vec<u32>, promotes_first: bool) -> Self {
         Self {
-            election: election(number, 1, &record),
+            replica: Replica::new(ELECTION.into(), uid(), elector(number, start)),
             pods,
             first,
-            record,
+            locks: Locks::default(),
+            seen: Version::default(),
             now: Instant::default(),
             probe_failed: None,
             replaced: None,
             awake: false,
-            start: 1,
+            start,
+            begun: start.into(),
             promotes_first,
         }
     }
 
+    fn knowing(mut self, (at, stored): (Version, Stored)) -> Self {
+        self.see_record(at, &stored);
+        self
+    }
+
     /// It crashed, or was another one's turn to act for a while. What it knows of the world may be as old as it was.
     pub fn start_anew(&self, number: usize) -> Self {
-        let start = self.start + 1;
-        let Self { pods, first, record, .. } = self.clone();
-        Self { start, ..Self::new(number, pods, first, record, self.promotes_first) }
+        let Self { pods, first, .. } = self.clone();
+        Self::of_start(number, self.start + 1, pods, first, self.promotes_first).knowing((self.seen, self.lock()))
     }
 
     pub fn put_pod(&mut self, pod: &Pod) {
@@ -88,14 +101,35 @@ impl Operator {
     }
 
     pub fn see_record(&mut self, at: Version, stored: &Stored) {
-        if self.record.0 < at {
-            self.record = (at, stored.clone());
+        let (_, key, _) = world::spec();
+        self.seen = self.seen.max(at);
+        if self.locks.put(key, at, stored).is_some() {
+            self.replica.observe(key, at, stored);
         }
-        self.election.observe(at, stored.clone());
+    }
+
+    /// The lock, as it was shown last.
+    pub fn lock(&self) -> Stored {
+        self.locks.get(world::spec().1).map_or(Stored::Absent, |(_, stored)| stored.clone())
+    }
+
+    /// Whom the record names by which it decides.
+    pub fn named(&self) -> Option<&Uid> {
+        holder(self.replica.election()?.record()?)
+    }
+
+    /// Whether it is in the middle of a handover.
+    pub fn is_busy(&self) -> bool {
+        self.replica.election().is_some_and(lictor_core::Election::is_busy)
+    }
+
+    /// When its next step is due if nothing else happens.
+    pub fn due(&self) -> Option<Instant> {
+        self.replica.election()?.wake()
     }
 
     /// Takes an outcome; what was read or written is known before.
-    pub fn take(&mut self, op: OpId, command: &Command, outcome: Outcome, shows: bool) {
+    pub fn take(&mut self, op: lictor_core::OpId, command: &Command, outcome: Outcome, shows: bool) {
         match &outcome {
             _ if !shows => {}
             Outcome::PodWritten(PodOutcome::Written(pod)) => self.put_pod(pod),
@@ -108,62 +142,47 @@ impl Operator {
             }
             _ => {}
         }
-        self.election.take(op, outcome, self.now);
+        self.replica.take(op, outcome, self.now);
     }
 
     /// One step: what is to be carried out.
-    pub fn step(&mut self) -> Vec<(OpId, Command)> {
+    pub fn step(&mut self) -> Vec<Request> {
         let (scope, key, rules) = world::spec();
-        if self.probe_failed.is_some()
-            && self.election.record().is_some_and(|r| holder(r) != self.probe_failed.as_ref())
-        {
+        if self.probe_failed.is_some() && self.named() != self.probe_failed.as_ref() {
             self.probe_failed = None;
         }
         let pods: Vec<&Pod> = self.pods.values().collect();
-        let view = View {
-            now: self.now,
-            wall: Timestamp(0),
-            generation: 1,
-            desired: Desired::Run,
-            key,
+        let order = if self.promotes_first { HandoverOrder::PromoteFirst } else { HandoverOrder::DemoteFirst };
+        let spec = Spec {
             scope,
             rules,
-            order: if self.promotes_first { HandoverOrder::PromoteFirst } else { HandoverOrder::DemoteFirst },
+            order,
             failover_delay: Duration::ZERO,
-            status_term: Term(0),
-            cluster: None,
-            workloads: Some(&[]),
-            jobs: &[],
-            wind_down: 0,
-            pods: &pods,
-            nodes: &BTreeMap::new(),
-            probe_failed: self.probe_failed.as_ref(),
-            strays: &[],
-            keeping: Keeping::ALONE,
+            when_lost: WhenLost::Demote,
+            ttl: Duration::ZERO,
+            silence: Duration::ZERO,
         };
-        let before = self.election.record().and_then(holder).cloned();
-        let requests = self.election.step(&view).requests;
-        if requests.iter().any(|(_, command)| matches!(command, Command::WriteRecord { .. })) {
+        let known = Known {
+            spec: Some(spec),
+            pods: &pods,
+            probe_failed: self.probe_failed.as_ref(),
+            ..Known::new(self.now, key, &self.locks)
+        };
+        let before = self.named().cloned();
+        let requests = self.replica.step(&known, &mut self.begun).requests;
+        if requests.iter().any(|request| matches!(request.command, Command::WriteRecord { .. })) {
             self.replaced = before;
         }
         requests
     }
 
     /// Time goes on until it wakes.
-    pub fn wake(&mut self, number: usize) {
-        if !self.awake {
-            self.election = election(number, self.start, &self.record);
-            self.awake = true;
-        }
-        if let Some(until) = self.election.wake() {
+    pub fn wake(&mut self) {
+        self.awake = true;
+        if let Some(until) = self.due() {
             self.now = self.now.max(until);
         }
     }
-}
-
-fn election(number: usize, start: u32, record: &(Version, Stored)) -> Election {
-    let first = OpId(u64::from(start) << 32);
-    Election::new(ELECTION.into(), uid(), elector(number, start), Some(record.clone()), first)
 }
 
 pub fn holder(record: &Record) -> Option<&Uid> {

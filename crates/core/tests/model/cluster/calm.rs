@@ -12,8 +12,8 @@ impl Cluster {
             && (0..2).all(|number| {
                 let operator = &state.operators[number];
                 operator.awake
-                    && operator.election.wake().is_none()
-                    && operator.record.0 == state.world.record.0
+                    && operator.due().is_none()
+                    && operator.seen == state.world.record.0
                     && (0..self.pods).all(|slot| !lags(state, number, slot))
             })
     }

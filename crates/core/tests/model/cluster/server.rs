@@ -15,8 +15,8 @@ impl Cluster {
         let checks = self.checks();
         let operator = &state.operators[request.operator].value;
         let outcome = match &request.command {
-            Command::ReadRecord { .. } if self.lacks(Rule::Confirmation) && operator.election.is_busy() => {
-                Outcome::RecordRead(Ok(operator.record.1.clone()))
+            Command::ReadRecord { .. } if self.lacks(Rule::Confirmation) && operator.is_busy() => {
+                Outcome::RecordRead(Ok(operator.lock()))
             }
             Command::ReadRecord { .. } => Outcome::RecordRead(Ok(world.record.1.clone())),
             Command::WriteRecord { expected, record, .. } => {

@@ -91,7 +91,7 @@ impl Clusters {
                 return Answer::Renewed(lives);
             }
             Ask::Session(SessionCommand::Wait(_)) => return Answer::Nothing,
-            Ask::Core(_, command) => match command {
+            Ask::Core(request) => match &request.command {
                 Command::ReadRecord { .. } => Outcome::RecordRead(Ok(stored)),
                 Command::ListLocks => {
                     let own = stored.written().is_some().then_some((key(), stored));
@@ -181,17 +181,15 @@ impl Clusters {
     pub(super) fn tidy(state: &mut State) {
         let State { requests, store, clusters, .. } = state;
         requests.retain(|request| {
-            let useful = match &request.sent.ask {
-                Ask::Core(_, Command::WriteRecord { expected, .. }) => {
+            let useful = match request.sent.command() {
+                Some(Command::WriteRecord { expected, .. }) => {
                     let there = store.written.as_ref().map(|_| store.version);
                     let session = store.sessions[request.cluster].as_ref().map(|session| session.number);
                     there == *expected && session.is_some() && session == request.sent.session
                 }
-                Ask::Core(_, Command::ReleaseRecord { version, .. }) => store.version == *version,
-                Ask::Core(_, Command::WritePod(write)) => {
-                    clusters[request.cluster].world.allows(CHECKS, write).is_none()
-                }
-                Ask::Core(_, Command::WriteWorkload(write)) => {
+                Some(Command::ReleaseRecord { version, .. }) => store.version == *version,
+                Some(Command::WritePod(write)) => clusters[request.cluster].world.allows(CHECKS, write).is_none(),
+                Some(Command::WriteWorkload(write)) => {
                     clusters[request.cluster].workload.as_ref().is_some_and(|w| w.version == write.version)
                 }
                 _ => false,

@@ -58,7 +58,7 @@ impl Clusters {
             && state.requests.iter().all(|request| {
                 let limit = if request.sent.answer.is_some() { 3 } else { self.delay };
                 !request.sent.awaited
-                    || (request.sent.promotes && state.now < request.at + self.queue)
+                    || (request.sent.promotes() && state.now < request.at + self.queue)
                     || (request.sent.to_store() && state.now < request.at + limit)
             })
     }
