@@ -17,7 +17,7 @@ use crate::world::{GRACE, NAMESPACE};
 /// A CronJob that starts something in each minute, where the workload runs.
 pub const CRON_JOB: &str = "report";
 /// How often it does, in milliseconds.
-const PERIOD: u64 = 60_000;
+pub const PERIOD: u64 = 60_000;
 /// How long its controller may act by what it saw before, in milliseconds.
 const HEARS_WITHIN: usize = 2_000;
 /// How soon what belonged to an object that is gone is deleted, in milliseconds.

@@ -5,6 +5,7 @@ use std::fmt;
 use lictor_testing::Prng;
 use serde_json::json;
 
+use crate::controllers::PERIOD;
 use crate::excuse::Loss;
 use crate::judge::WORKLOAD;
 use crate::servers::link::{Link, Weather};
@@ -203,6 +204,10 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
         if at >= until {
             return faults;
         }
+        if base == HANDED_ON && prng.percent(30) {
+            faults.extend(chain(prng, at).into_iter().filter(|fault| fault.at + fault.lasts < until));
+            continue;
+        }
         let mut what = prng.pick(&kinds).copied().unwrap_or(What::Unready);
         if let What::Api(trouble) | What::Consul(trouble) | What::ConsulOfAll(trouble) = &mut what {
             let late = (base == LATE || base == HANDED_ON) && prng.percent(70);
@@ -220,6 +225,29 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             number: prng.below(1_000),
         });
     }
+}
+
+/// Faults that seldom meet by chance: a cluster gives the workloads away when a tick is due that its operators do not hear of; or
+/// operators are killed that have just got them, and leave behind what lets them run.
+fn chain(prng: &mut Prng, at: u64) -> Vec<Fault> {
+    let (cluster, of_workloads) = (prng.below(CLUSTERS.len()), WATCHES.len() - 1);
+    let fault = |at: u64, lasts: u64, what: What, cluster: usize, replica: usize| {
+        let pod = format!("{}-0", APPS[0]);
+        Fault { at, lasts, what, cluster, replica, pod, number: of_workloads }
+    };
+    let of_all =
+        |at: u64, lasts: u64, what: What| (0..REPLICAS).map(move |replica| fault(at, lasts, what, cluster, replica));
+    if prng.percent(50) {
+        let gives_away = (at / PERIOD + 1) * PERIOD - draw(prng, 2_500);
+        let silence = of_all(gives_away - 500, 10_000, What::Silence);
+        return silence.chain([fault(gives_away, 20_000, What::Unavailable, cluster, 0)]).collect();
+    }
+    let (killed, gives_away) = (at + 1_000 + draw(prng, 6_000), at + 18_000 + draw(prng, 20_000));
+    of_all(at, 8_000, What::Api(Trouble::Late))
+        .chain(of_all(killed, 500, What::Kill))
+        .chain([fault(at, 15_000, What::Unavailable, 1 - cluster, 0)])
+        .chain([fault(gives_away, 30_000, What::Unavailable, cluster, 0)])
+        .collect()
 }
 
 fn draw(prng: &mut Prng, below: u64) -> u64 {

@@ -9,7 +9,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 
 /// What is late, arrives within so many milliseconds.
-const LATEST: usize = 60_000;
+const LATEST: usize = 20_000;
+/// The same after that, where nobody waits for it any more: its sender has given up, or is no more.
+const LEFT_BEHIND: usize = 60_000;
 /// Who waits no longer for one way is still in time.
 const PROMPT: usize = 1_000;
 
@@ -139,6 +141,9 @@ impl Link {
             link.take(link.delay()).await;
             if link.percent(link.weather().late) {
                 link.take(link.lateness()).await;
+                if sender.is_closed() {
+                    sleep(Duration::from_millis(u64::try_from(link.below(LEFT_BEHIND)).unwrap_or(0))).await;
+                }
             }
             // What waits for a dead connection, is sent again when it lives, or given up.
             if !link.open(|weather| weather.requests_cut).await {
