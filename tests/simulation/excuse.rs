@@ -29,8 +29,8 @@ const RENEWS: u64 = TTL / 3 + 5_000;
 pub struct Condition {
     /// As it names itself in the operator's Lease; none: it does not run, is stopped, or was asked to end.
     pub identity: Option<String>,
-    /// Whether what it sends to the API server is carried out at once.
-    pub reaches_api: bool,
+    /// From when on what it sends to the API server is carried out at once; none: something is wrong with its way there.
+    pub reaches_api: Option<u64>,
     /// From when on it hears of what happens in Consul at once; none: something is wrong with its way there.
     pub hears_consul: Option<u64>,
 }
@@ -88,8 +88,8 @@ impl Excuse {
     pub fn replica(&mut self, number: usize, condition: Condition, now: u64) {
         let replica = &mut self.replicas[number];
         let same = replica.condition.identity == condition.identity;
-        let able = condition.identity.is_some() && condition.reaches_api;
-        replica.able = able.then(|| replica.able.filter(|_| same).unwrap_or(now));
+        let able = condition.reaches_api.filter(|_| condition.identity.is_some());
+        replica.able = able.map(|from| replica.able.filter(|_| same).unwrap_or(from.max(now)));
         replica.hears = condition.hears_consul.map(|from| replica.hears.unwrap_or(from));
         replica.condition = condition;
         self.pass(now);

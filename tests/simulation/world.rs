@@ -82,10 +82,11 @@ impl Replica {
     /// What of it matters for what is promised.
     fn condition(&self, now: u64) -> Condition {
         let acts = self.running.as_ref().is_some_and(|running| !running.ends && !running.is_stopped);
+        let from = |after: Duration| now + u64::try_from(after.as_millis()).unwrap_or(0);
         Condition {
             identity: acts.then(|| self.identity()),
-            reaches_api: self.to_api.weather().lets_through(),
-            hears_consul: self.to_consul.clears().map(|after| now + u64::try_from(after.as_millis()).unwrap_or(0)),
+            reaches_api: self.to_api.weather().lets_through().then(|| from(self.to_api.under_way())),
+            hears_consul: self.to_consul.clears().map(from),
         }
     }
 }

@@ -9,7 +9,7 @@ const LONG: u64 = 100_000;
 const DESTROYED: Loss = Loss::Destroyed { renewed: 0 };
 
 fn condition(identity: &str, reaches_api: bool, hears_consul: bool) -> Condition {
-    let hears_consul = hears_consul.then_some(0);
+    let (reaches_api, hears_consul) = (reaches_api.then_some(0), hears_consul.then_some(0));
     Condition { identity: (!identity.is_empty()).then(|| identity.to_owned()), reaches_api, hears_consul }
 }
 

@@ -45,7 +45,7 @@ impl Case {
 
     fn replica(&mut self, cluster: usize, replica: usize, runs: bool) {
         let identity = runs.then(|| identity(cluster, replica));
-        self.judge.replica(cluster, replica, Condition { identity, reaches_api: true, hears_consul: Some(0) });
+        self.judge.replica(cluster, replica, Condition { identity, reaches_api: Some(0), hears_consul: Some(0) });
     }
 
     /// All operators of a cluster are killed, and Consul gives its lock away.

@@ -94,7 +94,12 @@ impl Link {
 
     /// How long it takes until everything that is on the way has arrived; none: something is wrong, so that is not known.
     pub fn clears(&self) -> Option<Duration> {
-        self.weather().is_prompt().then(|| self.arrives.lock().unwrap().saturating_duration_since(Instant::now()))
+        self.weather().is_prompt().then(|| self.under_way())
+    }
+
+    /// How long it takes until what is on the way has arrived, if nothing is cut.
+    pub fn under_way(&self) -> Duration {
+        self.arrives.lock().unwrap().saturating_duration_since(Instant::now())
     }
 
     async fn take(&self, time: Duration) {
