@@ -75,8 +75,8 @@ pub enum What {
 }
 
 /// The resources whose watches fall silent together.
-const WATCHES: [&[&str]; 5] =
-    [&["pods"], &["nodes"], &["leases"], &["leaderelections"], &["deployments", "cronjobs", "jobs", "statefulsets"]];
+const WATCHES: [&[&str]; 6] =
+    [&["pods"], &["nodes"], &["leases"], &["leaderelections"], &["deployments", "statefulsets"], &["cronjobs", "jobs"]];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -230,10 +230,10 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
 /// Faults that seldom meet by chance: a cluster gives the workloads away when a tick is due that its operators do not hear of; or
 /// operators are killed that have just got them, and leave behind what lets them run.
 fn chain(prng: &mut Prng, at: u64) -> Vec<Fault> {
-    let (cluster, of_workloads) = (prng.below(CLUSTERS.len()), WATCHES.len() - 1);
+    let (cluster, of_cron_jobs) = (prng.below(CLUSTERS.len()), WATCHES.len() - 1);
     let fault = |at: u64, lasts: u64, what: What, cluster: usize, replica: usize| {
         let pod = format!("{}-0", APPS[0]);
-        Fault { at, lasts, what, cluster, replica, pod, number: of_workloads }
+        Fault { at, lasts, what, cluster, replica, pod, number: of_cron_jobs }
     };
     let of_all =
         |at: u64, lasts: u64, what: What| (0..REPLICAS).map(move |replica| fault(at, lasts, what, cluster, replica));
@@ -242,10 +242,11 @@ fn chain(prng: &mut Prng, at: u64) -> Vec<Fault> {
         let silence = of_all(gives_away - 500, 10_000, What::Silence);
         return silence.chain([fault(gives_away, 20_000, What::Unavailable, cluster, 0)]).collect();
     }
-    let (killed, gives_away) = (at + 1_000 + draw(prng, 6_000), at + 18_000 + draw(prng, 20_000));
-    of_all(at, 8_000, What::Api(Trouble::Late))
+    let killed = at + 2_000 + draw(prng, 14_000);
+    let gives_away = killed + draw(prng, 14_000);
+    of_all(at, 18_000, What::Api(Trouble::Late))
         .chain(of_all(killed, 500, What::Kill))
-        .chain([fault(at, 15_000, What::Unavailable, 1 - cluster, 0)])
+        .chain([fault(at, 22_000, What::Unavailable, 1 - cluster, 0)])
         .chain([fault(gives_away, 30_000, What::Unavailable, cluster, 0)])
         .collect()
 }

@@ -29,6 +29,8 @@ pub const WINDS_DOWN: u64 = crate::world::GRACE * 1_000 + 5_000;
 /// How long nobody may know which ticks a cluster has started that lost its lock: as long as it may have been silent before that, and
 /// until the other cluster has waited for what it left.
 const SILENT: u64 = 60_000;
+/// So many requests of one replica in a second have no other cause than that it repeats them without a pause.
+const RESTLESS: u64 = 1_000;
 /// How long a CronJob's controller may start something after the lock was lost: until it has heard that it is suspended.
 const SETTLES: u64 = 5_000;
 
@@ -55,6 +57,8 @@ pub struct Judge {
     /// Two that lead in both clusters and were excused, by app: they are counted once.
     told: BTreeSet<String>,
     judged_until: u64,
+    /// By replica: a second, and how many requests it has sent in it.
+    requests: BTreeMap<String, (u64, u64)>,
     pub verdict: Option<String>,
     pub figures: Figures,
 }
@@ -109,6 +113,7 @@ impl Judge {
             excuses: [Excuse::default(), Excuse::default()],
             told: BTreeSet::new(),
             judged_until: 0,
+            requests: BTreeMap::new(),
             verdict: None,
             figures: Figures::default(),
         }
@@ -129,6 +134,16 @@ impl Judge {
         }
         self.losses.push(self.log.now());
         self.pass();
+    }
+
+    /// A replica sends a request.
+    pub fn request(&mut self, replica: &str) {
+        let second = self.log.now() / 1_000;
+        let (of, count) = self.requests.entry(replica.into()).or_default();
+        (*of, *count) = if *of == second { (second, *count + 1) } else { (second, 1) };
+        if *count > RESTLESS {
+            self.fail(format!("{replica} goes on and on"));
+        }
     }
 
     /// The wall clock of a machine jumped.

@@ -87,7 +87,9 @@ async fn happen(world: &mut World, faults: &[Fault], done: &mut u64) -> Option<S
 }
 
 async fn wait_until(world: &World, at: u64) {
-    sleep(Duration::from_millis(at.saturating_sub(world.log.now()))).await;
+    while world.log.now() < at && world.judge.lock().unwrap().verdict.is_none() {
+        sleep(Duration::from_millis((at - world.log.now()).min(500))).await;
+    }
 }
 
 fn verdict(world: &World) -> Option<String> {

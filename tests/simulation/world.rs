@@ -154,7 +154,9 @@ impl World {
         let process = Simulated::new(replica.rate, begun);
         let (stop, stopping) = watch::channel(false);
         let told = identity.clone();
+        let judge = self.judge.clone();
         let listener: Listener = Arc::new(move |method, path, body, status| {
+            judge.lock().unwrap().request(&told);
             log.note_some(|| words::request(&told, method, path, body, status));
         });
         let client = kubernetes(api, replica.to_api.clone(), listener.clone());

@@ -326,3 +326,15 @@ async fn a_tick_is_started_once_unless_a_lock_was_lost_or_a_clock_has_jumped() {
         assert_eq!((case.judge.figures.ticks, case.judge.figures.ticks_handed_on), (3, 1));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_repeats_its_requests_without_a_pause_is_noticed() {
+    let mut case = Case::new().await;
+    for _ in 0..3 {
+        (0..RESTLESS).for_each(|_| case.judge.request("west/o0#1"));
+        case.wait(1).await;
+    }
+    assert_eq!(case.verdict(), "");
+    (0..=RESTLESS).for_each(|_| case.judge.request("west/o0#1"));
+    assert_eq!(case.verdict(), "west/o0#1 goes on and on");
+}

@@ -8,7 +8,7 @@
 //!
 //! What is left out: an operator decides after everything that it takes, and sees the last of several changes of an object; nobody
 //! but the operators writes labels or the record; the spec does not change, so that `ReadElection` and `ListLocks` have the same
-//! answer at any time, and get it at once. `tests/simulation` has all this, at random.
+//! answer at any time, and get it at once. `tests/decisions` and `tests/simulation` have all this, at random.
 
 mod calm;
 mod server;
