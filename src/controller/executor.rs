@@ -317,7 +317,7 @@ impl Executor {
             Owner { namespace: id.election.namespace.to_string(), name: id.election.name.clone(), uid: id.uid.clone() };
         let written = self.stores.get(&key.store)?.write(key, &owner, expected, record).await;
         if let RecordOutcome::Written(version) = &written {
-            self.show(key, *version, Stored::Record(*version, record.clone().at(*version)));
+            self.show(key, *version, Stored::Ours(*version, record.clone().at(*version)));
         }
         Ok(written)
     }

@@ -271,7 +271,9 @@ impl Controller {
                     _ => {}
                 }
                 match &event {
-                    StoreEvent::Tenure(store, tenure) => self.metrics.store_held(store, tenure.lasts(monotonic())),
+                    StoreEvent::LockValidity(store, validity) => {
+                        self.metrics.store_held(store, validity.lasts(monotonic()))
+                    }
                     StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
                         self.metrics.count_watch_failure("consul");
                     }
@@ -367,7 +369,7 @@ impl Controller {
         match event {
             StoreEvent::All(scope, ..) => self.shared.list(&scope.store),
             StoreEvent::Rewound(scope, _) => self.shared.rewind(&scope.store, monotonic()),
-            StoreEvent::Tenure(store, tenure) => self.shared.hold(store, *tenure, monotonic()),
+            StoreEvent::LockValidity(store, validity) => self.shared.hold(store, *validity, monotonic()),
             StoreEvent::Changed(..) | StoreEvent::Broken(..) => {}
         }
     }

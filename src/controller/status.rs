@@ -176,7 +176,7 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
 
 /// The leader in another cluster; or the session of a program that is no lictor.
 fn leader_elsewhere(rival: &Rival) -> Leader {
-    let Rival { cluster, holder, since, session, term: _, legacy: _ } = rival;
+    let Rival { cluster, holder, since, session, term: _, drain_obligation: _ } = rival;
     Leader {
         cluster_name: cluster.clone(),
         session: cluster.is_none().then(|| session.clone()),

@@ -660,7 +660,7 @@ mod tests {
         }
     }
     #[tokio::test]
-    async fn nothing_is_resumed_when_the_tenure_has_ended_meanwhile() {
+    async fn nothing_is_resumed_when_the_validity_has_ended_meanwhile() {
         let (workloads, requests) = server(vec![(200, job("e")), (200, job("e"))]).await;
         let write = WriteWorkload {
             id: id(WorkloadKind::CronJob, "nightly"),

@@ -223,7 +223,7 @@ fn stored(lease: &Lease) -> Stored {
             if record.holder.as_ref().and_then(|holder| holder.pod.as_ref()) == holder.as_ref()
                 && record.term == shown_term =>
         {
-            Stored::Record(version, record)
+            Stored::Ours(version, record)
         }
         Some(record) => Stored::Damaged(version, record.term.raised_by_hint(shown_term)),
         None => Stored::Damaged(version, shown_term),

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 
 pub use self::consul::{ConsulParameters, ConsulStore, Home, Layout, Role, SessionKeeper, SessionSettings, Sessions};
 pub use self::lease::LeaseStore;
-use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Tenure, Uid, Version};
+use lictor_core::{Failure, Key, LockValidity, Record, RecordOutcome, StoreId, Stored, Uid, Version};
 
 /// The election that owns a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum StoreEvent {
     /// The watch of this scope does not work at present, and is tried again.
     Broken(StoreScope, Failure),
     /// Until when the locks that this cluster holds in the store are valid.
-    Tenure(StoreId, Tenure),
+    LockValidity(StoreId, LockValidity),
 }
 
 /// The scope of a watch.

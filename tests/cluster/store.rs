@@ -94,7 +94,7 @@ async fn a_write_without_an_answer_is_unknown_and_counts_only_against_its_versio
         assert!(matches!(outcome, RecordOutcome::Failed(Failure::Unknown(_))), "{outcome:?}");
     }
     let stored = leases.store.read(&key).await;
-    assert_eq!(stored, Ok(Stored::Record(first, record(&owner, 1, Some("a")))));
+    assert_eq!(stored, Ok(Stored::Ours(first, record(&owner, 1, Some("a")))));
     let statuses: Vec<u16> = proxy.deliver_late().await.iter().map(|answer| answer.status).collect();
     assert!(statuses[0] == 200 && statuses[1..].iter().all(|status| *status == 409), "{statuses:?}");
     let stored = leases.store.read(&key).await.expect("it can be read");

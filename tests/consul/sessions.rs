@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lictor::store::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use lictor_consul::{Bound, Client, LOCK_FLAGS, NewSession, Session, Settings, Transaction, TxnOp};
-use lictor_core::{Failure, Instant, Tenure};
+use lictor_core::{Failure, Instant, LockValidity};
 use lictor_testing::consul::{Consul, Kind, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -58,7 +58,8 @@ impl Keeper {
 
     /// Waits until the locks of all sessions are valid. Returns the IDs.
     async fn ids(&self) -> Vec<String> {
-        let all = self.until("all sessions are there", |sessions| matches!(sessions.tenure, Tenure::Until(_))).await;
+        let all =
+            self.until("all sessions are there", |sessions| matches!(sessions.validity, LockValidity::Until(_))).await;
         assert_eq!(all.failure, None);
         all.ids.into_iter().map(|id| id.expect("there is one")).collect()
     }
@@ -136,7 +137,7 @@ async fn a_standby_does_nothing_until_it_acts() {
     assert_eq!(two.sessions.borrow().ids, [None]);
 
     one.role.send(Role::Standby).unwrap();
-    one.until("it is put down", |sessions| sessions.tenure == Tenure::Unknown && sessions.ids == [None]).await;
+    one.until("it is put down", |sessions| sessions.validity == LockValidity::Unknown && sessions.ids == [None]).await;
     two.role.send(Role::Acting).unwrap();
     assert_eq!(two.ids().await, ids);
     // Only the keeper that acts destroys sessions.
@@ -158,7 +159,7 @@ async fn of_several_sessions_of_a_name_the_oldest_is_kept_with_its_own_times() {
 
     let keeper = Keeper::start(&client, settings("several", 1), Role::Acting);
     assert_eq!(keeper.ids().await, oldest);
-    let Tenure::Until(deadline) = keeper.sessions.borrow().tenure else { panic!("it is there") };
+    let LockValidity::Until(deadline) = keeper.sessions.borrow().validity else { panic!("it is there") };
     assert!(deadline.since(clock()) > Duration::from_secs(14), "20 s less a fifth");
     eventually("the younger one is destroyed", || async {
         let ids = ids_there(&client, "several").await;
@@ -179,9 +180,9 @@ async fn what_is_destroyed_is_replaced() {
     assert!(matches!(client.transact(&[lock]).await, Transaction::Applied(_)));
 
     client.destroy(&before[0]).await.unwrap();
-    let lost = keeper.until("the loss is noticed", |sessions| sessions.tenures[0] == Tenure::Ended).await;
-    assert_eq!(lost.tenure, Tenure::Ended);
-    assert!(matches!(lost.tenures[1], Tenure::Until(_)), "the other one is as it was");
+    let lost = keeper.until("the loss is noticed", |sessions| sessions.validities[0] == LockValidity::Ended).await;
+    assert_eq!(lost.validity, LockValidity::Ended);
+    assert!(matches!(lost.validities[1], LockValidity::Until(_)), "the other one is as it was");
     let after = keeper.ids().await;
     assert_ne!(after[0], before[0]);
     assert_eq!(after[1], before[1]);
@@ -203,7 +204,8 @@ async fn two_replicas_that_lose_their_session_at_one_moment_use_one_in_its_place
     for round in 0..20 {
         // The other keeper has not destroyed what one of them relied on.
         let new = |sessions: &Sessions| {
-            matches!(sessions.tenure, Tenure::Until(_)) && sessions.ids[0].as_ref().is_some_and(|id| *id != last)
+            matches!(sessions.validity, LockValidity::Until(_))
+                && sessions.ids[0].as_ref().is_some_and(|id| *id != last)
         };
         let [one, other] = [0, 1].map(|number: usize| keepers[number].until("there is one", new));
         let (one, other) = tokio::join!(one, other);
@@ -232,13 +234,13 @@ async fn consul_is_away_at_the_beginning_and_comes_back_empty() {
     consul.server(1).kill();
     let keeper = Keeper::start(&client, settings("away", 1), Role::Acting);
     let failing = keeper.until("that is told", |sessions| sessions.failure.is_some()).await;
-    assert_eq!((failing.tenure, failing.ids.as_slice()), (Tenure::Unknown, [None].as_slice()));
+    assert_eq!((failing.validity, failing.ids.as_slice()), (LockValidity::Unknown, [None].as_slice()));
     assert!(matches!(failing.failure, Some(Failure::Refused(_))));
     consul.server(1).restart().await;
     let before = keeper.ids().await;
     // The server loses everything: the session and the node.
     consul.server(1).restart().await;
-    keeper.until("the loss is noticed", |sessions| sessions.tenure == Tenure::Ended).await;
+    keeper.until("the loss is noticed", |sessions| sessions.validity == LockValidity::Ended).await;
     assert_ne!(keeper.ids().await, before);
     keeper.leave().await;
 }
@@ -257,20 +259,20 @@ async fn sessions_outlive_the_leader_of_three_servers() {
     let end = tokio::time::Instant::now() + TTL * 2;
     while tokio::time::timeout_at(end, sessions.changed()).await.is_ok() {
         let now = sessions.borrow_and_update().clone();
-        assert!(matches!(now.tenure, Tenure::Until(_)), "{now:?}");
+        assert!(matches!(now.validity, LockValidity::Until(_)), "{now:?}");
     }
     assert_eq!(keeper.ids().await, ids);
     keeper.leave().await;
 }
 
 #[tokio::test]
-async fn tenure_lapses_in_time_when_consul_hangs() {
+async fn validity_lapses_in_time_when_consul_hangs() {
     let consul = Consul::start(Kind::Dev);
     let keeper = Keeper::start(&ours::client(&consul), settings("hangs", 2), Role::Acting);
     let ids = keeper.ids().await;
     consul.server(1).pause();
-    let Tenure::Until(deadline) = keeper.sessions.borrow().tenure else { panic!("it is there") };
-    let lapsed = keeper.until("it lapses", |sessions| sessions.tenure == Tenure::Lapsed).await;
+    let LockValidity::Until(deadline) = keeper.sessions.borrow().validity else { panic!("it is there") };
+    let lapsed = keeper.until("it lapses", |sessions| sessions.validity == LockValidity::Lapsed).await;
     let late = clock().since(deadline);
     assert!(clock() >= deadline && late < Duration::from_secs(2), "{late:?} late");
     assert!(matches!(lapsed.failure, Some(Failure::Unknown(_))), "{lapsed:?}");
@@ -347,7 +349,7 @@ async fn a_token_without_rights_gets_them() {
     keeper.ids().await;
     client.set_token(Some("00000000-0000-0000-0000-00000000dead")).unwrap();
     let failing = keeper.until("that is told", |sessions| sessions.failure.is_some()).await;
-    assert!(matches!(failing.tenure, Tenure::Until(_)), "it is still there");
+    assert!(matches!(failing.validity, LockValidity::Until(_)), "it is still there");
     client.set_token(consul.variable("HTTP_TOKEN")).unwrap();
     keeper.mended().await;
     keeper.leave().await;

@@ -11,7 +11,7 @@ use lictor::store::{
     ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
 };
 use lictor_consul::{Bound, Error, LOCK_FLAGS, NewSession, Renewal, Transaction, TxnOp};
-use lictor_core::{Instant, Key, StoreId, Stored, Tenure};
+use lictor_core::{Instant, Key, LockValidity, StoreId, Stored};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::watch::Sender;
@@ -157,8 +157,8 @@ fn nonsense_after_a_write_is_not_taken_for_done_or_refused() {
 
 /// Makes a store that works until its sessions are dropped.
 fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
-    let tenure = Tenure::Unlimited;
-    let sessions = Sessions { ids: vec![Some(SESSION.into())], tenures: vec![tenure], tenure, failure: None };
+    let validity = LockValidity::Unlimited;
+    let sessions = Sessions { ids: vec![Some(SESSION.into())], validities: vec![validity], validity, failure: None };
     let (kept, sessions) = tokio::sync::watch::channel(sessions);
     let parameters = ConsulParameters {
         id: StoreId("consul/gold".into()),
@@ -235,7 +235,7 @@ fn whatever_is_in_a_key_the_locks_beside_it_are_seen_and_the_watch_goes_on() {
                 Some(_) => continue,
                 None => return Err(TestCaseError::fail("the watch has ended")),
             };
-            prop_assert!(matches!(told, Some(Stored::Record(..))), "{told:?}");
+            prop_assert!(matches!(told, Some(Stored::Ours(..))), "{told:?}");
             seen += 1;
         }
         Ok(())
@@ -256,7 +256,7 @@ fn a_lock_that_somebody_wrote_to_leaves_terms_for_others() {
         lab.server.always(Answer { status: 200, headers, body: json!([entry]).to_string().into_bytes() });
         let stored = store.read(&key).await.map_err(|failure| TestCaseError::fail(format!("{failure:?}")))?;
         let term = match &stored {
-            Stored::Held(_, rival) => rival.term.0,
+            Stored::HeldByOther(_, rival) => rival.term.0,
             stored => stored.written().map_or(0, |record| record.term.0),
         };
         prop_assert!(term < i64::MAX - 1_000_000, "{stored:?}");
@@ -283,20 +283,23 @@ fn nonsense_does_not_end_whoever_keeps_the_sessions() {
         let (keeper, mut sessions) = SessionKeeper::new(lab.server.consul(), settings.clone(), clock);
         let suspicion = keeper.suspicion();
         let (role, acting) = tokio::sync::watch::channel(Role::Acting);
-        let keeping = tokio::spawn(keeper.run(acting));
+        let policy = tokio::spawn(keeper.run(acting));
         // It reports each new state, and sends nothing while it waits for its back-off by this clock.
-        while asked.load(Ordering::Relaxed) < given && !keeping.is_finished() {
+        while asked.load(Ordering::Relaxed) < given && !policy.is_finished() {
             let changed = tokio::time::timeout(Duration::from_millis(20), sessions.changed()).await;
-            let Sessions { ids, tenures, .. } = sessions.borrow_and_update().clone();
-            for (id, tenure) in ids.iter().zip(tenures) {
-                prop_assert!(id.is_some() || !matches!(tenure, Tenure::Until(_)), "{tenure:?} without a session");
+            let Sessions { ids, validities, .. } = sessions.borrow_and_update().clone();
+            for (id, validity) in ids.iter().zip(validities) {
+                prop_assert!(
+                    id.is_some() || !matches!(validity, LockValidity::Until(_)),
+                    "{validity:?} without a session"
+                );
             }
             if changed.is_err() {
                 break;
             }
             suspicion.notify_one();
         }
-        prop_assert!(!keeping.is_finished(), "it has ended: {:?}", keeping.await);
+        prop_assert!(!policy.is_finished(), "it has ended: {:?}", policy.await);
         drop(role);
         Ok(())
     });

@@ -57,7 +57,7 @@ fn only_a_record_that_agrees_with_what_the_lease_shows_is_believed() {
             || !metadata["ownerReferences"].is_null();
         let shown = spec["leaseTransitions"].as_i64().unwrap_or(0);
         match stored {
-            Stored::Record(version, record) => {
+            Stored::Ours(version, record) => {
                 prop_assert_eq!(version, Version(12));
                 prop_assert_eq!(record.term, Term(shown));
                 let holder = record.holder.and_then(|holder| holder.pod);
@@ -79,7 +79,7 @@ fn the_lock_as_it_is_written_is_read_as_a_record() {
     lab.server.always(Answer::json(200, objects::lease("web", &objects::record().to_string()).to_string()));
     lab.check(1, &Just(()), async |()| {
         let read = store.read(&Key::lease("shop", "web")).await;
-        prop_assert!(matches!(read, Ok(Stored::Record(..))), "{read:?}");
+        prop_assert!(matches!(read, Ok(Stored::Ours(..))), "{read:?}");
         Ok(())
     });
 }

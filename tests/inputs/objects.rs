@@ -102,7 +102,7 @@ pub fn class(name: &str) -> Value {
 
 pub fn record() -> Value {
     json!({
-        "term": 7, "holder": {"pod": "a", "uid": "uid of a", "node": "n", "ip": "10.0.0.1"}, "elector": "lictor.dev/operator#me",
+        "term": 7, "holder": {"pod": "a", "uid": "uid of a", "node": "n", "ip": "10.0.0.1"}, "operatorId": "lictor.dev/operator#me",
         "since": 1_700_000_000_000_i64, "election": "uid of web", "generation": 3,
         "scope": {
             "selector": {"matchLabels": {"app": "web"}}, "leader": {"labels": {"role": "leader"}},
@@ -112,7 +112,7 @@ pub fn record() -> Value {
             "selector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["a"]}]},
             "leader": {"labels": {"active": "true"}, "annotations": {"a": "b"}}, "follower": {},
         }],
-        "legacy": {"windDownSeconds": 30, "waitsSeconds": 5, "ticks": {"report": 1_700_000_000_000_i64}},
+        "drainObligation": {"windDownSeconds": 30, "waitsSeconds": 5, "ticks": {"report": 1_700_000_000_000_i64}},
     })
 }
 

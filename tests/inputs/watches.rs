@@ -191,7 +191,7 @@ fn locks_are_seen_beside_one_with_an_odd_record() {
         };
         prop_assert_eq!(scope.store, StoreId::leases());
         let good = all.iter().find(|(key, ..)| key.name == "good").map(|(.., stored)| stored);
-        prop_assert!(matches!(good, Some(Stored::Record(..))), "{good:?}");
+        prop_assert!(matches!(good, Some(Stored::Ours(..))), "{good:?}");
         prop_assert!(all.iter().any(|(key, ..)| key.name == "odd"));
         Ok(())
     });

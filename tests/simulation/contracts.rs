@@ -11,7 +11,7 @@ use lictor::store::{
     ConsulParameters, ConsulStore, Home, Layout, LeaseStore, LockStore, Owner, Role, SessionKeeper, SessionSettings,
 };
 use lictor_consul::Settings;
-use lictor_core::{Key, StoreId, Tenure, Uid};
+use lictor_core::{Key, LockValidity, StoreId, Uid};
 use lictor_testing::contract::World;
 use serde_json::json;
 use tokio::sync::watch;
@@ -100,7 +100,7 @@ impl InConsul {
         let (keeper, mut sessions) = SessionKeeper::new(client.clone(), settings, monotonic);
         let suspicion = keeper.suspicion();
         tokio::spawn(keeper.run(roles));
-        sessions.wait_for(|sessions| matches!(sessions.tenure, Tenure::Until(_))).await.unwrap();
+        sessions.wait_for(|sessions| matches!(sessions.validity, LockValidity::Until(_))).await.unwrap();
         let parameters = ConsulParameters {
             id: StoreId("consul/test".into()),
             client,

@@ -44,7 +44,7 @@ use super::step::{Ops, Step};
 use super::timers::{Timer, Timers};
 use super::view::{Desired, Situation, View};
 use super::{
-    Announcement, Command, Failure, Holder, Instant, Markings, OpId, Pod, Record, Scope, Stored, Tenure, Term,
+    Announcement, Command, Failure, Holder, Instant, LockValidity, Markings, OpId, Pod, Record, Scope, Stored, Term,
     Timestamp, Uid, Version, WorkloadId,
 };
 
@@ -244,12 +244,12 @@ impl Election {
         self.lingers = view.desired == Desired::Leave && self.workloads.lets_run(Target::Await, step);
         self.terms.learn(&self.lock, &self.id, view);
         self.lock.learn(&self.id.uid);
-        self.unconfirmed = view.keeping.tenure != Tenure::Ended && !view.keeping.tenure.lasts(view.now);
+        self.unconfirmed = view.policy.validity != LockValidity::Ended && !view.policy.validity.lasts(view.now);
         self.rivals.note(&self.lock, view.now);
         self.obligations.note(&self.lock, view);
         if let Some(unheld) = self.unheld(step) {
-            if view.now < view.keeping.not_before {
-                step.wake_at(Timer::StoreRewound, view.keeping.not_before);
+            if view.now < view.policy.not_before {
+                step.wake_at(Timer::StoreRewound, view.policy.not_before);
             }
             self.stand_down(unheld, step);
             if !self.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {

@@ -554,11 +554,11 @@ pub(super) fn not_a_conflict(pod: &Pod) -> Failure {
 /// Whether a lock names nobody, and was written for this generation of the election or a later one.
 pub(super) fn is_emptied(lock: &Stored, generation: i64) -> bool {
     match lock {
-        Stored::Absent | Stored::Foreign(_) | Stored::Held(..) | Stored::Free(_, None, _) => true,
+        Stored::Absent | Stored::Foreign(_) | Stored::HeldByOther(..) | Stored::Free(_, None, _) => true,
         Stored::Damaged(..) => false,
         // Nobody holds it, and whoever has an older view of the election sees that it is of a later one.
         Stored::Free(_, Some(record), _) => record.generation >= generation,
-        Stored::Record(_, record) => record.holder.is_none() && record.generation >= generation,
+        Stored::Ours(_, record) => record.holder.is_none() && record.generation >= generation,
     }
 }
 

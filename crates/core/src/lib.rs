@@ -11,6 +11,7 @@ mod handover;
 mod identity;
 mod ids;
 pub mod invariants;
+mod lock_validity;
 mod locks;
 mod marking;
 mod members;
@@ -25,7 +26,6 @@ mod selector;
 mod session;
 mod shared_stores;
 mod step;
-mod tenure;
 mod time;
 mod timers;
 mod view;
@@ -41,6 +41,7 @@ pub use deletions::Deletions;
 pub use election::Election;
 pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
 pub use ids::{Key, OpId, StoreId, Term, Uid, Version};
+pub use lock_validity::LockValidity;
 pub use locks::Locks;
 pub use marking::{ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION};
 pub use members::{Concern, Members, Membership, PodCache};
@@ -53,10 +54,9 @@ pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
 pub use step::Effects;
-pub use tenure::Tenure;
 pub use time::{Instant, Timestamp};
-pub use view::{Desired, HandoverOrder, Keeping, Situation, View, WhenLost};
+pub use view::{Desired, HandoverOrder, LockPolicy, Situation, View, WhenLost};
 pub use workload::{
-    Claim as WorkloadClaim, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Legacy, Setting, TEMPLATE_ANNOTATION,
-    WRITTEN_ANNOTATION, Wish, Workload, WorkloadId, WorkloadKind, WriteWorkload,
+    Claim as WorkloadClaim, DrainObligation, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Setting,
+    TEMPLATE_ANNOTATION, WRITTEN_ANNOTATION, Wish, Workload, WorkloadId, WorkloadKind, WriteWorkload,
 };

@@ -84,15 +84,15 @@ mod tests {
             term: Term(1),
             term_by_version: false,
             holder: None,
-            elector: "lictor#a".into(),
+            operator_id: "lictor#a".into(),
             since: Timestamp(0),
             election: Uid(election.into()),
             generation: 1,
             scope: Scope::default(),
             former: vec![],
-            legacy: None,
+            drain_obligation: None,
         };
-        Stored::Record(Version(version), record)
+        Stored::Ours(Version(version), record)
     }
 
     #[test]

@@ -196,13 +196,13 @@ mod tests {
             term: Term(1),
             term_by_version: false,
             holder: Some(Holder { pod: Some("p".into()), uid: Uid(holder.into()), node: None, ip: None }),
-            elector: "lictor#a".into(),
+            operator_id: "lictor#a".into(),
             since: Timestamp(0),
             election: Uid("e".into()),
             generation: 1,
             scope: scope(app),
             former: former.iter().map(|app| scope(app)).collect(),
-            legacy: None,
+            drain_obligation: None,
         }
     }
 

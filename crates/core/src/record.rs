@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Legacy, Markings, Selector, Term, Timestamp, Uid, Version};
+use super::{DrainObligation, Markings, Selector, Term, Timestamp, Uid, Version};
 
 /// The record, as it is kept in the store. It is only ever written by compare-and-swap on the version last read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +18,8 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
     /// The operator replica that wrote it, unique for each start of a process.
-    pub elector: String,
-    /// Since when the holder leads, by the elector's clock: for people.
+    pub operator_id: String,
+    /// Since when the holder leads, by the operator_id's clock: for people.
     pub since: Timestamp,
     /// The uid of the election that it was written for.
     pub election: Uid,
@@ -32,7 +32,7 @@ pub struct Record {
     pub former: Vec<Scope>,
     /// What workloads that run only where the leader is, need of whoever comes next; none: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub legacy: Option<Legacy>,
+    pub drain_obligation: Option<DrainObligation>,
 }
 
 impl Record {
@@ -121,7 +121,7 @@ pub struct Rival {
     /// How it holds the lock: by which session. Of one that is no lictor it is a text for people, which has the session's id.
     pub session: String,
     /// What its workloads need of whoever comes next.
-    pub legacy: Option<Legacy>,
+    pub drain_obligation: Option<DrainObligation>,
 }
 
 /// What the store has under a key.
@@ -129,13 +129,13 @@ pub struct Rival {
 pub enum Stored {
     /// Nothing.
     Absent,
-    /// A record that this cluster holds.
-    Record(Version, Record),
+    /// This cluster holds it, by this record.
+    Ours(Version, Record),
     /// A lock that nobody holds, and everybody may take at this version; what this cluster wrote there last, if it is still there;
     /// and what the workloads of another cluster that held it last, need of whoever comes next.
-    Free(Version, Option<Record>, Option<Legacy>),
+    Free(Version, Option<Record>, Option<DrainObligation>),
     /// Somebody else holds it, and has it until they let go.
-    Held(Version, Rival),
+    HeldByOther(Version, Rival),
     /// A record of this project that somebody edited: it names no holder that could be trusted. The term is a hint.
     Damaged(Version, Term),
     /// Something that this project did not write and must not touch; the text says what.
@@ -146,24 +146,26 @@ impl Stored {
     /// The version, where there is one that can be replaced.
     pub fn version(&self) -> Option<Version> {
         match self {
-            Self::Absent | Self::Foreign(_) | Self::Held(..) => None,
-            Self::Record(version, _) | Self::Free(version, ..) | Self::Damaged(version, _) => Some(*version),
+            Self::Absent | Self::Foreign(_) | Self::HeldByOther(..) => None,
+            Self::Ours(version, _) | Self::Free(version, ..) | Self::Damaged(version, _) => Some(*version),
         }
     }
 
     /// The record, where there is a sound one that this cluster holds.
     pub fn record(&self) -> Option<&Record> {
         match self {
-            Self::Record(_, record) => Some(record),
-            Self::Absent | Self::Free(..) | Self::Held(..) | Self::Damaged(..) | Self::Foreign(_) => None,
+            Self::Ours(_, record) => Some(record),
+            Self::Absent | Self::Free(..) | Self::HeldByOther(..) | Self::Damaged(..) | Self::Foreign(_) => None,
         }
     }
 
     /// The same without this cluster's record, which can't be true.
     pub(super) fn disbelieved(self) -> Self {
         match self {
-            Self::Record(version, record) => Self::Damaged(version, record.term),
-            Self::Free(version, Some(record), legacy) => Self::Free(version, None, record.legacy.or(legacy)),
+            Self::Ours(version, record) => Self::Damaged(version, record.term),
+            Self::Free(version, Some(record), obligation) => {
+                Self::Free(version, None, record.drain_obligation.or(obligation))
+            }
             other => other,
         }
     }
@@ -171,8 +173,10 @@ impl Stored {
     /// What this cluster wrote last, whether or not it still holds the lock.
     pub fn written(&self) -> Option<&Record> {
         match self {
-            Self::Record(_, record) | Self::Free(_, Some(record), _) => Some(record),
-            Self::Absent | Self::Free(_, None, _) | Self::Held(..) | Self::Damaged(..) | Self::Foreign(_) => None,
+            Self::Ours(_, record) | Self::Free(_, Some(record), _) => Some(record),
+            Self::Absent | Self::Free(_, None, _) | Self::HeldByOther(..) | Self::Damaged(..) | Self::Foreign(_) => {
+                None
+            }
         }
     }
 }
@@ -193,13 +197,13 @@ mod tests {
             term: Term(7),
             term_by_version: true,
             holder: None,
-            elector: String::new(),
+            operator_id: String::new(),
             since: Timestamp(0),
             election: Uid::default(),
             generation: 1,
             scope,
             former,
-            legacy: None,
+            drain_obligation: None,
         }
     }
 

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::{
-    Announcement, Command, Desired, Effects, Election, HandoverOrder, Instant, JobPlan, Keeping, Key, Locks, Node,
-    NotEligible, OpId, Outcome, Pod, Rules, Scope, Situation, StoreId, Stored, Tenure, Term, Timestamp, Uid, Version,
-    View, WhenLost, Workload,
+    Announcement, Command, Desired, Effects, Election, HandoverOrder, Instant, JobPlan, Key, LockPolicy, LockValidity,
+    Locks, Node, NotEligible, OpId, Outcome, Pod, Rules, Scope, Situation, StoreId, Stored, Term, Timestamp, Uid,
+    Version, View, WhenLost, Workload,
 };
 
 /// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
@@ -80,7 +80,7 @@ pub struct Known<'a> {
     /// All locks that were seen.
     pub locks: &'a Locks,
     /// Until when what is held in the lock's store may be relied on; none: nothing is known of that store.
-    pub tenure: Option<Tenure>,
+    pub validity: Option<LockValidity>,
     /// When that store was last seen to be put back to an earlier state.
     pub rewound: Option<Instant>,
 }
@@ -105,7 +105,7 @@ impl<'a> Known<'a> {
             nodes: &NO_NODES,
             probe_failed: None,
             locks,
-            tenure: Some(Tenure::Unlimited),
+            validity: Some(LockValidity::Unlimited),
             rewound: None,
         }
     }
@@ -130,7 +130,7 @@ pub struct Request {
     /// What is to be done.
     pub command: Command,
     /// Until when the lock may be relied on, if this makes a pod or a workload lead. All else may be done at any time.
-    pub tenure: Tenure,
+    pub validity: LockValidity,
     /// Whether it goes before others. Only a write to a pod that leads nobody astray can wait.
     pub urgent: bool,
 }
@@ -138,7 +138,7 @@ pub struct Request {
 impl Request {
     /// Whether it may still be sent: what makes a pod or a workload lead, only while the lock is surely held.
     pub fn may_be_sent(&self, now: Instant) -> bool {
-        self.tenure.lasts(now)
+        self.validity.lasts(now)
     }
 }
 
@@ -233,7 +233,7 @@ impl Replica {
             nodes,
             probe_failed,
             strays: &strays,
-            keeping: keeping(known),
+            policy: policy(known),
         };
         let Effects { requests, announcements } = election.step(&view);
         // Most steps write to no pod.
@@ -241,9 +241,9 @@ impl Replica {
         let can_wait = |uid: &Uid| by_uid.get(uid).is_some_and(|pod| !election.may_lead(pod, view.scope));
         let request = |(op, command): (OpId, Command)| {
             let leads = command.promotes();
-            let tenure = if leads { view.keeping.tenure } else { Tenure::Unlimited };
+            let validity = if leads { view.policy.validity } else { LockValidity::Unlimited };
             let urgent = leads || !matches!(&command, Command::WritePod(write) if can_wait(&write.uid));
-            Request { op, command, tenure, urgent }
+            Request { op, command, validity, urgent }
         };
         let mut stores = BTreeSet::from([StoreId::leases(), key.store.clone()]);
         stores.extend(strays.iter().map(|(key, _)| key.store.clone()));
@@ -251,10 +251,10 @@ impl Replica {
     }
 
     fn decide(&mut self, known: &Known<'_>, begun: &mut u64) -> &mut Election {
-        let &Known { key, locks, tenure, .. } = known;
+        let &Known { key, locks, validity, .. } = known;
         self.deciding.take_if(|(of, _)| of != key);
         let (_, election) = self.deciding.get_or_insert_with(|| {
-            let stored = tenure.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Stored::Absent)));
+            let stored = validity.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Stored::Absent)));
             *begun += 1;
             let (name, uid, operator_id) = (self.name.clone(), self.uid.clone(), self.operator_id.clone());
             let election = Election::new(name, uid, operator_id, stored, OpId(*begun << 32));
@@ -264,13 +264,13 @@ impl Replica {
     }
 }
 
-fn keeping(known: &Known<'_>) -> Keeping {
+fn policy(known: &Known<'_>) -> LockPolicy {
     let ttl = known.spec.map(|spec| spec.ttl).unwrap_or_default();
-    match known.tenure {
-        Some(Tenure::Unlimited) => Keeping::ALONE,
-        tenure => Keeping {
+    match known.validity {
+        Some(LockValidity::Unlimited) => LockPolicy::ALONE,
+        validity => LockPolicy {
             shared: true,
-            tenure: tenure.unwrap_or(Tenure::Lapsed),
+            validity: validity.unwrap_or(LockValidity::Lapsed),
             when_lost: known.spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
             silence: known.spec.map(|spec| spec.silence).unwrap_or_default(),
             grace: ttl,

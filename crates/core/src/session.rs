@@ -3,12 +3,12 @@
 //!
 //! Its owner counts from the moment at which the last renewal that succeeded was *sent*: Consul began to count later. Consul
 //! itself waits twice as long before it ends a session (`agent/consul/session_ttl.go`), which nothing in here relies on. A
-//! session that was found has no tenure until it is renewed: when its last renewal was, is not known.
+//! session that was found has no lock validity until it is renewed: when its last renewal was, is not known.
 
 use std::time::Duration;
 
 use super::backoff::{Backoff, seed_of};
-use super::{Instant, Tenure};
+use super::{Instant, LockValidity};
 
 /// The lengths of a session's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct SessionLife {
     /// The ID of the last one, to know it again among several.
     last: Option<String>,
     /// What is known while none is renewed: that there was none, or that the last one ended.
-    without: Tenure,
+    without: LockValidity,
     /// It seems to be gone: whether it is, is found out by a renewal.
     suspected: bool,
     /// What became of the last renewal is not known: see [`renewal_failed`](Self::renewal_failed).
@@ -109,7 +109,7 @@ impl SessionLife {
             seed,
             state: State::Unknown,
             last: None,
-            without: Tenure::Unknown,
+            without: LockValidity::Unknown,
             suspected: false,
             doubtful: false,
             renewals: 0,
@@ -141,10 +141,10 @@ impl SessionLife {
     }
 
     /// How long its owner may rely on it.
-    pub fn tenure(&self, now: Instant) -> Tenure {
+    pub fn validity(&self, now: Instant) -> LockValidity {
         match self.deadline() {
-            Some(deadline) if now < deadline => Tenure::Until(deadline),
-            Some(_) => Tenure::Lapsed,
+            Some(deadline) if now < deadline => LockValidity::Until(deadline),
+            Some(_) => LockValidity::Lapsed,
             None => self.without,
         }
     }
@@ -171,7 +171,7 @@ impl SessionLife {
         if found.is_empty() {
             self.state = State::Absent;
             // One that another replica kept meanwhile has ended, too.
-            self.without = if self.last.is_some() { Tenure::Ended } else { Tenure::Lapsed };
+            self.without = if self.last.is_some() { LockValidity::Ended } else { LockValidity::Lapsed };
             return vec![];
         }
         self.adopt(found.remove(0));
@@ -259,7 +259,7 @@ impl SessionLife {
     pub fn lost(&mut self, id: &str, now: Instant) {
         if self.id() == Some(id) {
             self.state = State::Unknown;
-            (self.without, self.doubtful) = (Tenure::Ended, false);
+            (self.without, self.doubtful) = (LockValidity::Ended, false);
             self.succeeded(now);
         }
     }
@@ -267,7 +267,7 @@ impl SessionLife {
     /// Somebody else looks after it from now on. What is known grows old, but for the ID.
     pub fn put_down(&mut self, now: Instant) {
         self.state = State::Unknown;
-        (self.without, self.doubtful) = (Tenure::Unknown, false);
+        (self.without, self.doubtful) = (LockValidity::Unknown, false);
         self.succeeded(now);
     }
 
@@ -287,8 +287,8 @@ impl SessionLife {
         self.backoff.delay(now);
         let until = self.backoff.waits(now).unwrap_or(now);
         let most = self.parameters.retry();
-        self.not_before = match self.tenure(now) {
-            Tenure::Until(_) => until.min(now + most + self.jitter(most)),
+        self.not_before = match self.validity(now) {
+            LockValidity::Until(_) => until.min(now + most + self.jitter(most)),
             // Nothing hurries, but nobody leads meanwhile.
             _ => until.min(now + Self::LONGEST_RETRY),
         };
@@ -355,11 +355,11 @@ mod tests {
         };
         let mut life = begun();
         assert_eq!(life.created_among("a", vec![found("b", 2), found("a", 1)], at(0), at(1)), [found("b", 2)]);
-        assert_eq!(life.tenure(at(1)), made().tenure(at(1)));
+        assert_eq!(life.validity(at(1)), made().validity(at(1)));
         let mut life = begun();
         assert_eq!(life.created_among("b", vec![found("b", 2), found("a", 1)], at(0), at(1)), [found("b", 2)]);
         assert_eq!(life.next(at(1)), renew("a"));
-        assert!(!life.tenure(at(1)).lasts(at(1)));
+        assert!(!life.validity(at(1)).lasts(at(1)));
     }
 
     #[test]
@@ -401,13 +401,13 @@ mod tests {
     fn it_is_looked_up_before_it_is_made() {
         let mut life = life();
         assert_eq!(life.next(at(1)), SessionCommand::LookUp);
-        assert_eq!(life.tenure(at(1)), Tenure::Unknown);
+        assert_eq!(life.validity(at(1)), LockValidity::Unknown);
         life.looked_up(vec![], at(2));
         assert_eq!(life.next(at(2)), SessionCommand::Create);
-        assert_eq!(life.tenure(at(2)), Tenure::Lapsed);
+        assert_eq!(life.validity(at(2)), LockValidity::Lapsed);
         life.created("a".into(), PARAMETERS.ttl, at(2), at(4));
         assert_eq!(life.id(), Some("a"));
-        assert_eq!(life.tenure(at(4)), Tenure::Until(at(14)));
+        assert_eq!(life.validity(at(4)), LockValidity::Until(at(14)));
         assert_eq!(life.next(at(4)), SessionCommand::Wait(at(7)));
         assert_eq!(life.next(at(7)), renew("a"));
     }
@@ -417,12 +417,12 @@ mod tests {
         let mut life = life();
         life.looked_up(vec![found("a", 1)], at(0));
         assert_eq!(life.id(), Some("a"));
-        assert_eq!(life.tenure(at(0)), Tenure::Unknown);
+        assert_eq!(life.validity(at(0)), LockValidity::Unknown);
         assert_eq!(life.next(at(0)), renew("a"));
         life.renewal_failed("a", true, at(1));
-        assert_eq!(life.tenure(at(60)), Tenure::Unknown);
+        assert_eq!(life.validity(at(60)), LockValidity::Unknown);
         life.renewed("a", PARAMETERS.ttl, at(61), at(62));
-        assert_eq!(life.tenure(at(62)), Tenure::Until(at(73)));
+        assert_eq!(life.validity(at(62)), LockValidity::Until(at(73)));
     }
 
     #[test]
@@ -437,11 +437,11 @@ mod tests {
     fn the_one_that_was_used_before_is_adopted_again() {
         let mut life = made();
         life.put_down(at(3));
-        assert_eq!((life.tenure(at(3)), life.next(at(3))), (Tenure::Unknown, SessionCommand::LookUp));
+        assert_eq!((life.validity(at(3)), life.next(at(3))), (LockValidity::Unknown, SessionCommand::LookUp));
         let others = life.looked_up(vec![found("x", 1), found("a", 7)], at(4));
         assert_eq!(life.id(), Some("a"));
         assert_eq!(others, [found("x", 1)]);
-        assert_eq!(life.tenure(at(4)), Tenure::Unknown);
+        assert_eq!(life.validity(at(4)), LockValidity::Unknown);
     }
 
     #[test]
@@ -449,27 +449,27 @@ mod tests {
         let mut life = made();
         life.put_down(at(3));
         life.looked_up(vec![found("x", 8)], at(4));
-        assert_eq!((life.id(), life.tenure(at(4))), (Some("x"), Tenure::Unknown));
+        assert_eq!((life.id(), life.validity(at(4))), (Some("x"), LockValidity::Unknown));
     }
 
     #[test]
-    fn tenure_ends_a_margin_before_the_ttl_counted_from_the_sending() {
+    fn validity_ends_a_margin_before_the_ttl_counted_from_the_sending() {
         let mut life = made();
         life.renewed("a", PARAMETERS.ttl, at(5), at(9));
-        assert_eq!(life.tenure(at(16)), Tenure::Until(at(17)));
-        assert_eq!(life.tenure(at(17)), Tenure::Lapsed);
+        assert_eq!(life.validity(at(16)), LockValidity::Until(at(17)));
+        assert_eq!(life.validity(at(17)), LockValidity::Lapsed);
         assert_eq!(life.next(at(17)), renew("a"));
     }
 
     #[test]
     fn a_late_answer_counts_from_its_sending() {
         let mut life = made();
-        assert_eq!(life.tenure(at(12)), Tenure::Lapsed);
+        assert_eq!(life.validity(at(12)), LockValidity::Lapsed);
         // Sent in time, answered after the deadline: good up to its own deadline, which may have passed, too.
         life.renewed("a", PARAMETERS.ttl, at(5), at(13));
-        assert_eq!(life.tenure(at(13)), Tenure::Until(at(17)));
+        assert_eq!(life.validity(at(13)), LockValidity::Until(at(17)));
         life.renewed("a", PARAMETERS.ttl, at(6), at(40));
-        assert_eq!(life.tenure(at(40)), Tenure::Lapsed);
+        assert_eq!(life.validity(at(40)), LockValidity::Lapsed);
         assert_eq!(life.next(at(40)), renew("a"));
     }
 
@@ -478,14 +478,14 @@ mod tests {
         let mut life = made();
         life.renewed("a", PARAMETERS.ttl, at(6), at(6));
         life.renewed("a", Duration::from_secs(90), at(5), at(7));
-        assert_eq!(life.tenure(at(7)), Tenure::Until(at(18)));
+        assert_eq!(life.validity(at(7)), LockValidity::Until(at(18)));
     }
 
     #[test]
     fn a_lost_answer_is_no_renewal() {
         let mut life = made();
         life.renewal_failed("a", true, at(8));
-        assert_eq!(life.tenure(at(8)), Tenure::Until(at(12)));
+        assert_eq!(life.validity(at(8)), LockValidity::Until(at(12)));
         assert_eq!(life.id(), Some("a"));
         assert_eq!(waits(&life, at(8)), milliseconds(8100));
     }
@@ -513,7 +513,7 @@ mod tests {
     fn while_nothing_is_answered_nothing_is_renewed() {
         let mut life = made();
         life.renewal_failed("a", false, at(6));
-        assert_eq!((life.id(), life.tenure(at(6))), (Some("a"), Tenure::Until(at(12))));
+        assert_eq!((life.id(), life.validity(at(6))), (Some("a"), LockValidity::Until(at(12))));
         assert_eq!(life.next(at(7)), SessionCommand::LookUp);
         life.look_up_failed(at(8));
         assert_eq!(waits(&life, at(8)), milliseconds(8200));
@@ -532,13 +532,13 @@ mod tests {
     fn one_that_is_lost_is_lost_at_once() {
         let mut life = made();
         life.lost("a", at(5));
-        assert_eq!((life.id(), life.tenure(at(5))), (None, Tenure::Ended));
+        assert_eq!((life.id(), life.validity(at(5))), (None, LockValidity::Ended));
         assert_eq!(life.next(at(5)), SessionCommand::LookUp);
         // It was not, after all; still, what was said has been said.
         life.looked_up(vec![found("a", 1)], at(6));
-        assert_eq!((life.id(), life.tenure(at(6))), (Some("a"), Tenure::Ended));
+        assert_eq!((life.id(), life.validity(at(6))), (Some("a"), LockValidity::Ended));
         life.renewed("a", PARAMETERS.ttl, at(6), at(6));
-        assert_eq!(life.tenure(at(6)), Tenure::Until(at(18)));
+        assert_eq!(life.validity(at(6)), LockValidity::Until(at(18)));
     }
 
     #[test]
@@ -548,7 +548,7 @@ mod tests {
         life.create_failed(false, at(1));
         assert_eq!(life.next(at(2)), SessionCommand::LookUp);
         life.looked_up(vec![found("a", 3)], at(2));
-        assert_eq!((life.id(), life.tenure(at(2))), (Some("a"), Tenure::Lapsed));
+        assert_eq!((life.id(), life.validity(at(2))), (Some("a"), LockValidity::Lapsed));
         assert_eq!(life.next(at(2)), renew("a"));
     }
 
@@ -566,11 +566,11 @@ mod tests {
         let mut life = life();
         life.looked_up(vec![FoundSession { ttl: Duration::from_secs(60), ..found("a", 1) }], at(0));
         life.renewed("a", Duration::from_secs(60), at(0), at(0));
-        assert_eq!(life.tenure(at(0)), Tenure::Until(at(48)));
+        assert_eq!(life.validity(at(0)), LockValidity::Until(at(48)));
         assert_eq!(life.next(at(0)), SessionCommand::Wait(at(20)));
         // Consul made it longer.
         life.renewed("a", Duration::from_secs(90), at(20), at(20));
-        assert_eq!(life.tenure(at(20)), Tenure::Until(at(92)));
+        assert_eq!(life.validity(at(20)), LockValidity::Until(at(92)));
     }
 
     #[test]
@@ -581,7 +581,7 @@ mod tests {
         life.lost("b", at(9));
         assert_eq!(life.looked_up(vec![found("b", 1)], at(9)), []);
         life.look_up_failed(at(9));
-        assert_eq!((life.id(), life.tenure(at(9))), (Some("a"), Tenure::Until(at(12))));
+        assert_eq!((life.id(), life.validity(at(9))), (Some("a"), LockValidity::Until(at(12))));
         assert_eq!(life.next(at(9)), renew("a"));
     }
 

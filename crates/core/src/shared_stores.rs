@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{Instant, StoreId, Tenure};
+use crate::{Instant, LockValidity, StoreId};
 
 /// C3: how long a store's first answers are awaited by an operator that begins to act, before what was held there counts as lost. Its
 /// predecessor renewed until a moment that it does not know.
@@ -17,7 +17,7 @@ pub struct SharedStores(BTreeMap<StoreId, State>);
 struct State {
     /// Whether its locks were listed.
     listed: bool,
-    tenure: Option<Tenure>,
+    validity: Option<LockValidity>,
     /// Since when its answers are awaited.
     since: Instant,
     /// What its elections were decided by last: whether its locks were listed, and whether what is held there surely lasts, or is
@@ -31,7 +31,7 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     /// Its locks, and how long they are surely held.
-    Full(Tenure),
+    Full(LockValidity),
     /// Nothing yet, and it is awaited until this moment.
     Awaited(Instant),
     /// Nothing.
@@ -43,7 +43,7 @@ impl SharedStores {
     pub fn add(&mut self, id: StoreId, now: Instant) {
         self.0.entry(id).or_insert(State {
             listed: false,
-            tenure: None,
+            validity: None,
             since: now,
             decided: (false, None),
             rewound: None,
@@ -54,7 +54,7 @@ impl SharedStores {
     pub fn await_anew(&mut self, now: Instant) {
         for state in self.0.values_mut() {
             state.since = now;
-            state.tenure = state.tenure.filter(|tenure| tenure.lasts(now));
+            state.validity = state.validity.filter(|validity| validity.lasts(now));
         }
     }
 
@@ -73,20 +73,21 @@ impl SharedStores {
     }
 
     /// A store's watch tells until when what is held there may be relied on.
-    pub fn hold(&mut self, id: &StoreId, tenure: Tenure, now: Instant) {
+    pub fn hold(&mut self, id: &StoreId, validity: LockValidity, now: Instant) {
         if let Some(state) = self.0.get_mut(id) {
             // A new client or another certificate takes nothing away: what is sure until a moment, is sure until then.
-            let still = state.tenure.filter(|known| tenure == Tenure::Unknown && known.lasts(now));
-            state.tenure = still.or((tenure != Tenure::Unknown).then_some(tenure));
+            let still = state.validity.filter(|known| validity == LockValidity::Unknown && known.lasts(now));
+            state.validity = still.or((validity != LockValidity::Unknown).then_some(validity));
         }
     }
 
-    /// The stores whose elections are to be decided anew: more or less is known than when this was asked last, or a tenure has
+    /// The stores whose elections are to be decided anew: more or less is known than when this was asked last, or a lock validity has
     /// ended since. Whoever keeps the sessions tells of that end, too, but perhaps too late.
     pub fn changed(&mut self, now: Instant) -> Vec<StoreId> {
         let mut changed = Vec::new();
         for (id, state) in &mut self.0 {
-            let known = (state.listed, state.tenure.map(|tenure| (tenure.lasts(now), tenure == Tenure::Ended)));
+            let known =
+                (state.listed, state.validity.map(|validity| (validity.lasts(now), validity == LockValidity::Ended)));
             if std::mem::replace(&mut state.decided, known) != known {
                 changed.push(id.clone());
             }
@@ -99,10 +100,10 @@ impl SharedStores {
         self.0.get(id)?.rewound
     }
 
-    /// When the next tenure ends, unless it is renewed before.
+    /// When the next lock validity ends, unless it is renewed before.
     pub fn next_end(&self, now: Instant) -> Option<Instant> {
-        let ends = self.0.values().filter_map(|state| match state.tenure {
-            Some(Tenure::Until(end)) if now < end => Some(end),
+        let ends = self.0.values().filter_map(|state| match state.validity {
+            Some(LockValidity::Until(end)) if now < end => Some(end),
             _ => None,
         });
         ends.min()
@@ -111,10 +112,10 @@ impl SharedStores {
     /// What is known of a store; one that is not shared is known by its locks alone.
     pub fn knowledge(&self, id: &StoreId, now: Instant) -> Knowledge {
         if *id == StoreId::leases() || *id == StoreId::default() {
-            return Knowledge::Full(Tenure::Unlimited);
+            return Knowledge::Full(LockValidity::Unlimited);
         }
         match self.0.get(id) {
-            Some(State { listed: true, tenure: Some(tenure), .. }) => Knowledge::Full(*tenure),
+            Some(State { listed: true, validity: Some(validity), .. }) => Knowledge::Full(*validity),
             Some(State { since, .. }) if now < *since + PATIENCE => Knowledge::Awaited(*since + PATIENCE),
             _ => Knowledge::Nothing,
         }
@@ -133,8 +134,8 @@ mod tests {
         StoreId("consul/a".into())
     }
 
-    fn tells(stores: &mut SharedStores, tenure: Tenure) {
-        stores.hold(&store(), tenure, at(0));
+    fn tells(stores: &mut SharedStores, validity: LockValidity) {
+        stores.hold(&store(), validity, at(0));
     }
 
     fn lists(stores: &mut SharedStores) {
@@ -142,24 +143,24 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_tenure_is_noticed_whoever_tells_of_it() {
+    fn the_end_of_a_validity_is_noticed_whoever_tells_of_it() {
         let mut stores = SharedStores::default();
         stores.add(store(), at(0));
         lists(&mut stores);
-        tells(&mut stores, Tenure::Until(at(8)));
+        tells(&mut stores, LockValidity::Until(at(8)));
         assert_eq!(stores.changed(at(1)), [store()]);
         assert_eq!((stores.changed(at(7)), stores.next_end(at(7))), (vec![], Some(at(8))));
         assert_eq!((stores.changed(at(8)), stores.next_end(at(8))), (vec![store()], None));
         assert_eq!(stores.changed(at(9)), []);
 
         // Told late, or at that very moment, it is the same.
-        tells(&mut stores, Tenure::Until(at(18)));
+        tells(&mut stores, LockValidity::Until(at(18)));
         assert_eq!(stores.changed(at(10)), [store()]);
-        tells(&mut stores, Tenure::Lapsed);
+        tells(&mut stores, LockValidity::Lapsed);
         assert_eq!(stores.changed(at(18)), [store()]);
-        tells(&mut stores, Tenure::Until(at(30)));
+        tells(&mut stores, LockValidity::Until(at(30)));
         assert_eq!(stores.changed(at(20)), [store()]);
-        tells(&mut stores, Tenure::Until(at(33)));
+        tells(&mut stores, LockValidity::Until(at(33)));
         assert_eq!(stores.changed(at(31)), []);
     }
 
@@ -167,11 +168,11 @@ mod tests {
     fn locks_that_are_listed_after_the_session_is_known_are_noticed() {
         let mut stores = SharedStores::default();
         stores.add(store(), at(0));
-        tells(&mut stores, Tenure::Until(at(18)));
+        tells(&mut stores, LockValidity::Until(at(18)));
         assert_eq!(stores.changed(at(10)), [store()]);
         assert_eq!(stores.knowledge(&store(), at(10)), Knowledge::Nothing);
         lists(&mut stores);
         assert_eq!(stores.changed(at(10)), [store()]);
-        assert_eq!(stores.knowledge(&store(), at(10)), Knowledge::Full(Tenure::Until(at(18))));
+        assert_eq!(stores.knowledge(&store(), at(10)), Knowledge::Full(LockValidity::Until(at(18))));
     }
 }

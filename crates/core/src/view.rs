@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{
-    Instant, JobPlan, Key, Node, NotEligible, Pod, Rival, Rules, Scope, Stored, Tenure, Term, Timestamp, Uid, Workload,
+    Instant, JobPlan, Key, LockValidity, Node, NotEligible, Pod, Rival, Rules, Scope, Stored, Term, Timestamp, Uid,
+    Workload,
 };
 
 /// What is known of the world around an election when it takes a step.
@@ -46,16 +47,16 @@ pub struct View<'a> {
     /// Locks that this election holds under other keys than its present one.
     pub strays: &'a [(Key, Stored)],
     /// How its lock is kept.
-    pub keeping: Keeping,
+    pub policy: LockPolicy,
 }
 
 /// How a lock is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeping {
+pub struct LockPolicy {
     /// Whether others may take it when this cluster lets go. The terms are then the store's own versions.
     pub shared: bool,
     /// How long what is held is surely this cluster's own.
-    pub tenure: Tenure,
+    pub validity: LockValidity,
     /// What becomes of the leader when it is not.
     pub when_lost: WhenLost,
     /// How long a lock is kept at most whose holder went silent.
@@ -67,11 +68,11 @@ pub struct Keeping {
     pub not_before: Instant,
 }
 
-impl Keeping {
+impl LockPolicy {
     /// By compare-and-swap alone, in a store that only this cluster writes to.
     pub const ALONE: Self = Self {
         shared: false,
-        tenure: Tenure::Unlimited,
+        validity: LockValidity::Unlimited,
         when_lost: WhenLost::Demote,
         silence: Duration::ZERO,
         grace: Duration::ZERO,
@@ -94,16 +95,7 @@ impl View<'_> {
     pub(crate) fn of<'b>(&'b self, pods: &'b [&'b Pod], strays: &'b [(Key, Stored)]) -> View<'b> {
         let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
         let &View {
-            failover_delay,
-            status_term,
-            probe_failed,
-            keeping,
-            cluster,
-            workloads,
-            jobs,
-            wind_down,
-            nodes,
-            ..
+            failover_delay, status_term, probe_failed, policy, cluster, workloads, jobs, wind_down, nodes, ..
         } = self;
         View {
             now,
@@ -124,7 +116,7 @@ impl View<'_> {
             nodes,
             probe_failed,
             strays,
-            keeping,
+            policy,
         }
     }
 }

@@ -147,15 +147,15 @@ impl Display for Record {
         if !self.former.is_empty() {
             write!(f, ", {} former", self.former.len())?;
         }
-        if let Some(legacy) = &self.legacy {
-            write!(f, ", {} s to wind down", legacy.wind_down_seconds)?;
-            if legacy.ended {
+        if let Some(obligation) = &self.drain_obligation {
+            write!(f, ", {} s to wind down", obligation.wind_down_seconds)?;
+            if obligation.ended {
                 f.write_str(" and ended")?;
             }
-            if legacy.waits_seconds > 0 {
-                write!(f, ", waits {} s", legacy.waits_seconds)?;
+            if obligation.waits_seconds > 0 {
+                write!(f, ", waits {} s", obligation.waits_seconds)?;
             }
-            for (name, tick) in &legacy.ticks {
+            for (name, tick) in &obligation.ticks {
                 write!(f, ", {name} up to tick {}", tick.0)?;
             }
         }
@@ -175,9 +175,9 @@ impl Display for Stored {
         let at = |f: &mut Formatter<'_>, what: &str, version: Version| write!(f, "{what} at {version}");
         match self {
             Self::Absent => f.write_str("no record"),
-            Self::Record(version, record) => write!(f, "record at {version}: {record}"),
+            Self::Ours(version, record) => write!(f, "record at {version}: {record}"),
             Self::Free(version, ..) => at(f, "free", *version),
-            Self::Held(version, rival) => write!(f, "held at {version}: {rival}"),
+            Self::HeldByOther(version, rival) => write!(f, "held at {version}: {rival}"),
             Self::Damaged(version, _) => at(f, "damaged", *version),
             Self::Foreign(what) => write!(f, "foreign: {what}"),
         }
@@ -207,8 +207,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Key, Legacy, OpId, PodPatch, Reason, Scope, Term, Timestamp, Transition, Uid, WorkloadClaim, WorkloadId,
-        WorkloadKind,
+        DrainObligation, Key, OpId, PodPatch, Reason, Scope, Term, Timestamp, Transition, Uid, WorkloadClaim,
+        WorkloadId, WorkloadKind,
     };
 
     fn record() -> Record {
@@ -216,13 +216,13 @@ mod tests {
             term: Term(7),
             term_by_version: false,
             holder: Some(holder()),
-            elector: "me".into(),
+            operator_id: "me".into(),
             since: Timestamp(0),
             election: Uid("e".into()),
             generation: 3,
             scope: Scope::default(),
             former: Vec::new(),
-            legacy: None,
+            drain_obligation: None,
         }
     }
 
@@ -238,18 +238,22 @@ mod tests {
     #[test]
     fn records() {
         assert_eq!(record().to_string(), "uid-a in term 7, for e generation 3");
-        let legacy = Legacy { wind_down_seconds: 30, ended: true, waits_seconds: 5, ..Legacy::default() };
+        let obligation =
+            DrainObligation { wind_down_seconds: 30, ended: true, waits_seconds: 5, ..DrainObligation::default() };
         let all = Record {
             holder: None,
             term_by_version: true,
             former: vec![Scope::default()],
-            legacy: Some(legacy.clone()),
+            drain_obligation: Some(obligation.clone()),
             ..record()
         };
         let words =
             "nobody in term 7 or its version, for e generation 3, 1 former, 30 s to wind down and ended, waits 5 s";
         assert_eq!(all.to_string(), words);
-        let runs = Record { legacy: Some(Legacy { ended: false, waits_seconds: 0, ..legacy }), ..record() };
+        let runs = Record {
+            drain_obligation: Some(DrainObligation { ended: false, waits_seconds: 0, ..obligation }),
+            ..record()
+        };
         assert_eq!(runs.to_string(), "uid-a in term 7, for e generation 3, 30 s to wind down");
     }
 
@@ -259,10 +263,10 @@ mod tests {
             |cluster: Option<&str>| Rival { cluster: cluster.map(Into::into), term: Term(9), ..Rival::default() };
         for (stored, words) in [
             (Stored::Absent, "no record"),
-            (Stored::Record(Version(4), record()), "record at 4: uid-a in term 7, for e generation 3"),
+            (Stored::Ours(Version(4), record()), "record at 4: uid-a in term 7, for e generation 3"),
             (Stored::Free(Version(4), None, None), "free at 4"),
-            (Stored::Held(Version(4), rival(Some("east"))), "held at 4: nobody in term 9, by east"),
-            (Stored::Held(Version(4), rival(None)), "held at 4: nobody in term 9, by no lictor"),
+            (Stored::HeldByOther(Version(4), rival(Some("east"))), "held at 4: nobody in term 9, by east"),
+            (Stored::HeldByOther(Version(4), rival(None)), "held at 4: nobody in term 9, by no lictor"),
             (Stored::Damaged(Version(4), Term(1)), "damaged at 4"),
             (Stored::Foreign("theirs".into()), "foreign: theirs"),
         ] {

@@ -229,7 +229,7 @@ impl WriteWorkload {
 /// What a holder's workloads need of whoever comes after it: part of the lock's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Legacy {
+pub struct DrainObligation {
     /// How long what runs under the record may take to end after its holder's deadline, in seconds.
     pub wind_down_seconds: u32,
     /// All of it has ended: the lock was let go of in order.
@@ -321,7 +321,9 @@ mod tests {
 
     #[test]
     fn a_legacy_without_a_wait_does_not_mention_one() {
-        let text = |waits_seconds| serde_json::to_string(&Legacy { waits_seconds, ..Legacy::default() }).unwrap();
+        let text = |waits_seconds| {
+            serde_json::to_string(&DrainObligation { waits_seconds, ..DrainObligation::default() }).unwrap()
+        };
         assert_eq!(text(0), r#"{"windDownSeconds":0}"#);
         assert_eq!(text(5), r#"{"windDownSeconds":0,"waitsSeconds":5}"#);
     }

@@ -69,13 +69,13 @@ pub fn record(owner: &Owner, term: i64, pod: Option<&str>) -> Record {
             node: Some("node".into()),
             ip: Some("10.0.0.1".into()),
         }),
-        elector: "lictor.dev/operator#test".into(),
+        operator_id: "lictor.dev/operator#test".into(),
         since: Timestamp(1_700_000_000_123),
         election: owner.uid.clone(),
         generation: 3,
         scope: scope("web"),
         former: vec![scope("old")],
-        legacy: None,
+        drain_obligation: None,
     }
 }
 
@@ -109,7 +109,7 @@ impl<'a, W: World> Lock<'a, W> {
     }
 
     async fn holds(&self, version: Version, term: i64, pod: Option<&str>) {
-        assert_eq!(self.read().await, Stored::Record(version, record(&self.owner, term, pod)));
+        assert_eq!(self.read().await, Stored::Ours(version, record(&self.owner, term, pod)));
     }
 }
 
@@ -186,13 +186,13 @@ pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
     let empty = Record {
         holder: None,
         former: Vec::new(),
-        legacy: None,
+        drain_obligation: None,
         scope: Scope::default(),
-        elector: String::new(),
+        operator_id: String::new(),
         ..record(&lock.owner, 0, None)
     };
     let written = version(&world.store().write(&lock.key, &lock.owner, Some(at), &empty).await);
-    assert_eq!(lock.read().await, Stored::Record(written, empty));
+    assert_eq!(lock.read().await, Stored::Ours(written, empty));
 }
 
 async fn next(watch: &mut BoxStream<'static, StoreEvent>) -> StoreEvent {
@@ -200,7 +200,7 @@ async fn next(watch: &mut BoxStream<'static, StoreEvent>) -> StoreEvent {
         let event = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
         match event.expect("the watch tells something").expect("the watch goes on") {
             // This is about the holder's validity, not about the locks.
-            StoreEvent::Tenure(..) => {}
+            StoreEvent::LockValidity(..) => {}
             event => return event,
         }
     }
@@ -216,7 +216,7 @@ pub async fn a_watch_tells_what_there_is_and_every_change_in_the_end(world: &imp
     let StoreEvent::All(scope, at, all) = told else { panic!("not a list first: {told:?}") };
     assert!(scope.contains(&lock.key), "{scope:?}");
     assert!(at >= first, "{at}");
-    assert_eq!(all, [(lock.key.clone(), first, Stored::Record(first, record(&lock.owner, 1, Some("a"))))]);
+    assert_eq!(all, [(lock.key.clone(), first, Stored::Ours(first, record(&lock.owner, 1, Some("a"))))]);
 
     let second = version(&lock.write(Some(first), 2, None).await);
     let third = version(&lock.write(Some(second), 3, Some("b")).await);
@@ -239,7 +239,7 @@ pub async fn a_watch_tells_what_there_is_and_every_change_in_the_end(world: &imp
         }
     }
     assert!(versions.is_sorted_by(|one, other| one < other), "{versions:?}");
-    assert_eq!(other_told, Some((created, Stored::Record(created, record(&other.owner, 1, Some("y"))))));
+    assert_eq!(other_told, Some((created, Stored::Ours(created, record(&other.owner, 1, Some("y"))))));
 }
 
 pub async fn what_somebody_else_made_is_left_alone(world: &impl World) {

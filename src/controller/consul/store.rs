@@ -102,7 +102,7 @@ impl Store {
         };
         let locks = ConsulStore::new(parameters, sessions.clone());
         let (heard, watched) = mpsc::unbounded_channel();
-        // Not by way of this task, which may wait for a server: what is told of the tenure must not be late.
+        // Not by way of this task, which may wait for a server: what is told of the lock validity must not be late.
         let forwarder = spawn(forward(locks.watch(), heard, context.inputs.clone()));
         context.stores.insert(id.clone(), Arc::new(locks));
         tracing::info!(class = class_of(id), address = made.settings.address, "keeps locks in Consul");
@@ -130,7 +130,7 @@ async fn forward(
     while let Some(event) = events.next().await {
         let failure = match &event {
             StoreEvent::Broken(_, failure) => Some(Some(failure.text().to_owned())),
-            StoreEvent::Tenure(..) => None,
+            StoreEvent::LockValidity(..) => None,
             StoreEvent::All(..) | StoreEvent::Rewound(..) | StoreEvent::Changed(..) => Some(None),
         };
         let gone = failure.is_some_and(|failure| heard.send(failure).is_err());

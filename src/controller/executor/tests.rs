@@ -7,7 +7,7 @@ use http::{Method, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
 use lictor_core::{
-    ClaimState, Instant, OpId, PodChange, PodOutcome, PodPatch, Setting, Tenure, Term, Uid, WorkloadClaim,
+    ClaimState, Instant, LockValidity, OpId, PodChange, PodOutcome, PodPatch, Setting, Term, Uid, WorkloadClaim,
     WorkloadKind, WritePod,
 };
 use tokio::sync::Semaphore;
@@ -26,8 +26,8 @@ struct Lab {
     answers: Arc<Semaphore>,
 }
 
-fn request((op, command): (u64, Command), tenure: Tenure, class: Class) -> Request {
-    Request { op: OpId(op), command, tenure, urgent: class == Class::Urgent }
+fn request((op, command): (u64, Command), validity: LockValidity, class: Class) -> Request {
+    Request { op: OpId(op), command, validity, urgent: class == Class::Urgent }
 }
 
 impl Lab {
@@ -57,7 +57,7 @@ impl Lab {
     }
 
     fn perform(&self, namespace: &str, class: Class, command: (u64, Command)) -> Option<Grant> {
-        self.executor.perform(requester(namespace), request(command, Tenure::Unlimited, class))
+        self.executor.perform(requester(namespace), request(command, LockValidity::Unlimited, class))
     }
 
     fn asked(&self) -> usize {
@@ -198,9 +198,9 @@ async fn a_promotion_that_is_taken_back_while_it_waits_is_not_sent() {
 }
 
 #[tokio::test]
-async fn nobody_is_promoted_after_the_tenure() {
+async fn nobody_is_promoted_after_the_validity() {
     let mut lab = Lab::new(false);
-    let grant = lab.executor.perform(requester("a"), request(promotion(1), Tenure::Lapsed, Class::Urgent));
+    let grant = lab.executor.perform(requester("a"), request(promotion(1), LockValidity::Lapsed, Class::Urgent));
     assert!(matches!(
         lab.told().await,
         Input::Outcome(_, _, Outcome::PodWritten(PodOutcome::Failed(Failure::Refused(_))))

@@ -34,7 +34,7 @@ impl Index {
                     self.put_record(&key, version, &stored);
                 }
             }
-            StoreEvent::Tenure(..) | StoreEvent::Broken(..) => {}
+            StoreEvent::LockValidity(..) | StoreEvent::Broken(..) => {}
         }
     }
 

@@ -50,13 +50,13 @@ fn record() -> Record {
         term: Term(1),
         term_by_version: false,
         holder: None,
-        elector: "lictor#a".into(),
+        operator_id: "lictor#a".into(),
         since: Timestamp(0),
         election: Uid("e".into()),
         generation: 1,
         scope: lictor_core::Scope::default(),
         former: Vec::new(),
-        legacy: None,
+        drain_obligation: None,
     }
 }
 
@@ -143,7 +143,7 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
     index.apply_elections(listed(10, vec![election(5)]));
     let key = Key::lease("n", "web");
     let scope = StoreScope { store: StoreId::leases(), namespace: None };
-    let stored = |version| Stored::Record(Version(version), record());
+    let stored = |version| Stored::Ours(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(11), vec![(key.clone(), Version(11), stored(11))]));
     let entry = index.entries().next().unwrap();
     entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
@@ -175,7 +175,7 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     index.apply_pods(Change::Deleted(("n".into(), pod("web-1", "b", 910))), Instant::default());
     let key = Key::lease("n", "web");
     let scope = StoreScope { store: StoreId::leases(), namespace: None };
-    let stored = |version| Stored::Record(Version(version), record());
+    let stored = |version| Stored::Ours(Version(version), record());
     index.apply_records(StoreEvent::All(scope.clone(), Version(900), vec![(key.clone(), Version(870), stored(870))]));
     let entry = index.entries().next().unwrap();
     entry.decisions.reach(Term(9));

@@ -90,7 +90,10 @@ fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instan
         return told(false, "Contested", message);
     }
     if let Some(names) = among(WorkloadState::Waiting) {
-        let seconds = group.record().and_then(|record| record.legacy.as_ref()).map_or(0, |legacy| legacy.waits_seconds);
+        let seconds = group
+            .record()
+            .and_then(|record| record.drain_obligation.as_ref())
+            .map_or(0, |obligation| obligation.waits_seconds);
         let message = format!(
             "{names}: enabled at most {seconds} s after the lock was lost by the other cluster, which had not let go of it: what \
              runs there may take so long to end"

@@ -1,6 +1,6 @@
 //! The second step: what is wanted of an election, and by which lock it is decided.
 
-use lictor_core::{Desired, Key, Knowledge, Locks, SharedStores, Stored, Tenure, WorkloadKind};
+use lictor_core::{Desired, Key, Knowledge, LockValidity, Locks, SharedStores, Stored, WorkloadKind};
 
 use super::metadata::write_metadata;
 use crate::controller::consul::ConsulStores;
@@ -28,7 +28,7 @@ pub(crate) struct Aim {
     /// Where its lock is.
     pub(crate) key: Key,
     /// How long what is held there may be relied on; none: nothing is known of that store.
-    pub(crate) tenure: Option<Tenure>,
+    pub(crate) validity: Option<LockValidity>,
 }
 
 impl Circumstances<'_> {
@@ -92,15 +92,15 @@ pub(crate) fn desire(
         Desired::Freeze | Desired::Refuse if draining && consul.releases_on_stop(&key.store) => Desired::Leave,
         desired => desired,
     };
-    let tenure = match shared.knowledge(&key.store, moment.now) {
-        Knowledge::Full(tenure) => Some(tenure),
+    let validity = match shared.knowledge(&key.store, moment.now) {
+        Knowledge::Full(validity) => Some(validity),
         Knowledge::Nothing => None,
         Knowledge::Awaited(until) => {
             again.add(until);
             return None;
         }
     };
-    Some(Aim { desired, key, tenure })
+    Some(Aim { desired, key, validity })
 }
 
 /// Whether the Deployment that must be available is not known yet.
@@ -112,7 +112,8 @@ fn deployment_is_unseen(entry: &Entry, watches: &WorkloadWatches) -> bool {
 /// A lock of this election that this lictor wrote.
 fn held_lock(locks: &Locks, object: &ElectionObject, operator_id: &str) -> Option<Key> {
     let controller = |operator_id: &str| operator_id.split('#').next().map(str::to_owned);
-    let own =
-        |stored: &Stored| stored.written().is_some_and(|record| controller(&record.elector) == controller(operator_id));
+    let own = |stored: &Stored| {
+        stored.written().is_some_and(|record| controller(&record.operator_id) == controller(operator_id))
+    };
     locks.of(&object.id().uid).find(|(_, stored)| own(stored)).map(|(key, _)| key.clone())
 }

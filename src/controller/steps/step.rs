@@ -17,7 +17,7 @@ pub(crate) fn step(
     Moment { now, wall }: Moment,
 ) -> Output {
     let Found { entry, around, nodes, locks } = found;
-    let &Aim { desired, ref key, tenure } = aim;
+    let &Aim { desired, ref key, validity } = aim;
     entry.workloads.look(&entry.object, *around, watches, desired, wall);
     let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();
     let known = Known {
@@ -36,7 +36,7 @@ pub(crate) fn step(
         nodes,
         probe_failed: entry.probing.failed(),
         locks,
-        tenure,
+        validity,
         rewound: shared.rewound(&key.store),
     };
     entry.decisions.step(&known, begun)

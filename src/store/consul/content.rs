@@ -72,11 +72,11 @@ impl Layout {
         let content = self.content(lock, beside);
         match &lock.session {
             Some(session) if own.contains(session) => match content {
-                Some(content) if lock.flags == LOCK_FLAGS => Stored::Record(version, content.record.at(version)),
+                Some(content) if lock.flags == LOCK_FLAGS => Stored::Ours(version, content.record.at(version)),
                 // The key's index is higher than every term that the lock had.
                 _ => Stored::Damaged(version, Term(i64::try_from(version.0).unwrap_or(i64::MAX))),
             },
-            Some(session) => Stored::Held(
+            Some(session) => Stored::HeldByOther(
                 version,
                 match content {
                     Some(Content { cluster, record, .. }) => {
@@ -87,7 +87,7 @@ impl Layout {
                             since: record.holder.is_some().then_some(record.since),
                             holder: record.holder,
                             session: session.clone(),
-                            legacy: record.legacy,
+                            drain_obligation: record.drain_obligation,
                         }
                     }
                     None => Rival { session: describe(session), ..Rival::default() },
@@ -97,7 +97,7 @@ impl Layout {
                 Some(content) if content.cluster == cluster => {
                     Stored::Free(version, Some(content.record.at(version)), None)
                 }
-                Some(content) => Stored::Free(version, None, content.record.legacy),
+                Some(content) => Stored::Free(version, None, content.record.drain_obligation),
                 // A program that uses Consul's own library released it: it has that library's flags.
                 None if lock.flags == LOCK_FLAGS => Stored::Free(version, None, None),
                 None => Stored::Foreign(format!(

@@ -12,7 +12,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use lictor_consul::{Bound, Client, Error, NewSession, Renewal, Session};
-use lictor_core::{Failure, FoundSession, Instant, SessionCommand, SessionLife, SessionParameters, Tenure};
+use lictor_core::{Failure, FoundSession, Instant, LockValidity, SessionCommand, SessionLife, SessionParameters};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -70,9 +70,9 @@ pub struct Sessions {
     /// Their IDs, by their numbers. `None` means that there is none at present.
     pub ids: Vec<Option<String>>,
     /// Until when the locks of each session are valid.
-    pub tenures: Vec<Tenure>,
+    pub validities: Vec<LockValidity>,
     /// Until when the locks of all sessions are valid.
-    pub tenure: Tenure,
+    pub validity: LockValidity,
     /// The present problem.
     pub failure: Option<Failure>,
 }
@@ -200,7 +200,7 @@ impl SessionKeeper {
         for index in 0..self.each.len() {
             let kept = &mut self.each[index];
             // Wakes up in time to publish that a validity has ended.
-            if let Tenure::Until(deadline) = kept.life.tenure(now) {
+            if let LockValidity::Until(deadline) = kept.life.validity(now) {
                 again = again.min(deadline);
             }
             if kept.busy {
@@ -412,11 +412,11 @@ impl SessionSettings {
 }
 
 fn view(each: &[Kept], now: Instant) -> Sessions {
-    let tenures: Vec<_> = each.iter().map(|kept| kept.life.tenure(now)).collect();
+    let validities: Vec<_> = each.iter().map(|kept| kept.life.validity(now)).collect();
     Sessions {
         ids: each.iter().map(|kept| kept.life.id().map(str::to_owned)).collect(),
-        tenure: tenures.iter().copied().min().unwrap_or(Tenure::Unknown),
-        tenures,
+        validity: validities.iter().copied().min().unwrap_or(LockValidity::Unknown),
+        validities,
         failure: each.iter().find_map(|kept| kept.failure.clone()),
     }
 }

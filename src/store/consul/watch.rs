@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::Stream;
 use futures::channel::mpsc;
 use lictor_consul::Entry;
-use lictor_core::{Stored, Tenure, Version};
+use lictor_core::{LockValidity, Stored, Version};
 use tokio::time::Instant;
 
 use super::content::{find, key};
@@ -200,11 +200,11 @@ impl Watch {
                         // The keeper is gone, and so is the listener.
                         return learning.await;
                     }
-                    let Sessions { tenure, ids, .. } = self.sessions.borrow_and_update().clone();
-                    self.unheard |= !self.is_own(&ids) || tenure == Tenure::Unknown;
+                    let Sessions { validity, ids, .. } = self.sessions.borrow_and_update().clone();
+                    self.unheard |= !self.is_own(&ids) || validity == LockValidity::Unknown;
                     // With another session, the locks have to be reported before their validity.
-                    if self.is_own(&ids) || !matches!(tenure, Tenure::Until(_) | Tenure::Unlimited) {
-                        self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), tenure));
+                    if self.is_own(&ids) || !matches!(validity, LockValidity::Until(_) | LockValidity::Unlimited) {
+                        self.tell(StoreEvent::LockValidity(self.store.parameters.id.clone(), validity));
                     }
                 }
             }
@@ -236,9 +236,9 @@ impl Watch {
     }
 
     async fn take_present(&mut self, sessions: &Sessions) {
-        let tenure = sessions.tenure;
+        let validity = sessions.validity;
         let own: Vec<String> = sessions.ids.iter().flatten().cloned().collect();
-        if tenure == Tenure::Unknown {
+        if validity == LockValidity::Unknown {
             // The sessions are not looked up yet, or another replica keeps them: their locks would be taken for another
             // cluster's.
             self.own = None;
@@ -255,7 +255,7 @@ impl Watch {
         // What was received meanwhile is newer. The locks of another session have to be reported before their validity.
         let now = self.sessions.borrow().clone();
         if now.ids == sessions.ids {
-            self.tell(StoreEvent::Tenure(self.store.parameters.id.clone(), now.tenure));
+            self.tell(StoreEvent::LockValidity(self.store.parameters.id.clone(), now.validity));
         } else {
             self.unheard = true;
         }
@@ -303,8 +303,8 @@ mod tests {
     }
 
     fn kept(seconds: u64) -> Sessions {
-        let tenure = Tenure::Until(Instant::after_origin(Duration::from_secs(seconds)));
-        Sessions { ids: vec![Some("near".into())], tenures: vec![tenure], tenure, failure: None }
+        let validity = LockValidity::Until(Instant::after_origin(Duration::from_secs(seconds)));
+        Sessions { ids: vec![Some("near".into())], validities: vec![validity], validity, failure: None }
     }
 
     fn of(may_tell: &Arc<Semaphore>) -> ConsulParameters {
@@ -323,22 +323,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_that_ends_while_the_locks_are_read_is_told_last() {
         let may_tell = Arc::new(Semaphore::new(0));
-        let with = |tenure| Sessions { tenure, ..kept(10) };
-        let (sessions, receiver) = tokio::sync::watch::channel(with(Tenure::Unknown));
+        let with = |validity| Sessions { validity, ..kept(10) };
+        let (sessions, receiver) = tokio::sync::watch::channel(with(LockValidity::Unknown));
         let mut events = std::pin::pin!(watch(ConsulStore::new(of(&may_tell), receiver)));
-        let tenure = |tenure| Some(StoreEvent::Tenure(StoreId("consul/a".into()), tenure));
-        assert_eq!(events.next().await, tenure(Tenure::Unknown));
+        let validity = |validity| Some(StoreEvent::LockValidity(StoreId("consul/a".into()), validity));
+        assert_eq!(events.next().await, validity(LockValidity::Unknown));
         // The keys are listed meanwhile. Then this cluster's session is found, and the watch asks who holds the lock.
         let hangs = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
         assert!(hangs.is_err(), "{hangs:?}");
         sessions.send(kept(10)).unwrap();
         let hangs = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
         assert!(hangs.is_err(), "{hangs:?}");
-        sessions.send(with(Tenure::Ended)).unwrap();
-        assert_eq!(events.next().await, tenure(Tenure::Ended));
+        sessions.send(with(LockValidity::Ended)).unwrap();
+        assert_eq!(events.next().await, validity(LockValidity::Ended));
         may_tell.add_permits(1);
         assert!(matches!(events.next().await, Some(StoreEvent::All(..))));
-        assert_eq!(events.next().await, tenure(Tenure::Ended));
+        assert_eq!(events.next().await, validity(LockValidity::Ended));
     }
 
     #[tokio::test(start_paused = true)]
@@ -347,17 +347,17 @@ mod tests {
         let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
         let parameters = of(&may_tell);
         let mut events = std::pin::pin!(watch(ConsulStore::new(parameters, receiver)));
-        let tenure = |seconds| StoreEvent::Tenure(StoreId("consul/a".into()), kept(seconds).tenure);
-        assert_eq!(events.next().await, Some(tenure(10)));
+        let validity = |seconds| StoreEvent::LockValidity(StoreId("consul/a".into()), kept(seconds).validity);
+        assert_eq!(events.next().await, Some(validity(10)));
         for seconds in [20, 30] {
             tokio::time::sleep(Duration::from_millis(100)).await;
             sessions.send(kept(seconds)).unwrap();
             let told = tokio::time::timeout(Duration::from_secs(1), events.next()).await;
-            assert_eq!(told, Ok(Some(tenure(seconds))), "it hangs on the session of somebody else");
+            assert_eq!(told, Ok(Some(validity(seconds))), "it hangs on the session of somebody else");
         }
         may_tell.add_permits(1);
         let Some(StoreEvent::All(_, _, all)) = events.next().await else { panic!("the locks are told") };
-        let Stored::Held(_, rival) = &all[0].2 else { panic!("{all:?}") };
+        let Stored::HeldByOther(_, rival) = &all[0].2 else { panic!("{all:?}") };
         assert!(rival.session.contains("theirs"), "{rival:?}");
     }
 }

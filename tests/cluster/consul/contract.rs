@@ -10,7 +10,7 @@ use lictor::store::{
     ConsulParameters, ConsulStore, Home, Layout, LockStore, Owner, Role, SessionKeeper, SessionSettings,
 };
 use lictor_consul::{Client, Settings};
-use lictor_core::{Key, StoreId, Tenure, Uid};
+use lictor_core::{Key, LockValidity, StoreId, Uid};
 use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::contract::World;
 use lictor_testing::kubernetes::eventually;
@@ -48,9 +48,9 @@ impl InConsul {
         let suspicion = keeper.suspicion();
         tokio::spawn(keeper.run(roles));
         eventually("there is a session", || async {
-            match sessions.borrow().tenure {
-                Tenure::Until(_) => Ok(()),
-                tenure => Err(format!("{tenure:?}")),
+            match sessions.borrow().validity {
+                LockValidity::Until(_) => Ok(()),
+                validity => Err(format!("{validity:?}")),
             }
         })
         .await;

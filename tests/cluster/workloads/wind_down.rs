@@ -68,7 +68,7 @@ async fn the_lock_is_kept_until_pods_that_end_slowly_are_gone() {
     let (west, east) = two("wl-slow", slow_pod(8)).await;
     west.member.lab.wait_status("web", "the time to end is told", |found| wind_down(found) == Some(13)).await;
     let before = entry(Consul::shared(), &west.member.key()).await.expect("the key is there");
-    assert_eq!(before["Value"]["legacy"]["windDownSeconds"], 13, "{before}");
+    assert_eq!(before["Value"]["drainObligation"]["windDownSeconds"], 13, "{before}");
     let from = east.recorder.catch_up().await;
     west.member.lab.open_gate(false).await;
     west.member.lab.wait_state("Deployment/live", "WindingDown").await;
@@ -93,7 +93,7 @@ async fn an_operator_that_releases_at_its_end_waits_for_pods_that_end_slowly() {
     let status = west.operator.stop().await;
     assert!(status.success(), "{status}: {}", west.operator.log());
     let lock = entry(Consul::shared(), &west.member.key()).await.expect("the key is there");
-    let next = lock["Value"]["cluster"] == "east" || lock["Value"]["legacy"]["ended"] == true;
+    let next = lock["Value"]["cluster"] == "east" || lock["Value"]["drainObligation"]["ended"] == true;
     assert!(next, "all had ended when it did: {lock}");
     east.member.lab.wait_enabled("Deployment/live", json!(1)).await;
     never_both(&west, &east).await;

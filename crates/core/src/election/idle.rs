@@ -60,16 +60,18 @@ impl Election {
         {
             return self.idle_behind_record(stored.version(), step);
         }
-        if let (Stored::Held(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
+        if let (Stored::HeldByOther(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
             return false;
         }
         if self.clear_strays(step) {
             return false;
         }
         match (view.desired, &stored) {
-            (Desired::Withdraw, Stored::Held(..) | Stored::Free(_, None, _)) => self.withdraw(&Stored::Absent, step),
+            (Desired::Withdraw, Stored::HeldByOther(..) | Stored::Free(_, None, _)) => {
+                self.withdraw(&Stored::Absent, step)
+            }
             (Desired::Withdraw, _) => self.withdraw(&stored, step),
-            (_, Stored::Absent | Stored::Free(..)) if view.keeping.shared => {
+            (_, Stored::Absent | Stored::Free(..)) if view.policy.shared => {
                 self.take_lock(&stored, step);
                 false
             }
@@ -103,7 +105,7 @@ impl Election {
         }
         self.situation = Situation::Foreign(what);
         self.reconcile(Target::Follow, step);
-        if view.keeping.shared {
+        if view.policy.shared {
             // The store's watch shows all keys.
             return false;
         }

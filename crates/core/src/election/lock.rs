@@ -153,7 +153,7 @@ impl Lock {
     /// Learns from the record of this election what is written on pods. A tidied record says that nothing is left of what was written
     /// before.
     pub(super) fn learn(&mut self, election: &Uid) {
-        let Some(Stored::Record(_, record)) = &self.stored else { return };
+        let Some(Stored::Ours(_, record)) = &self.stored else { return };
         if record.election != *election {
             return;
         }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::lock::Lock;
 use crate::identity::Identity;
 use crate::view::View;
-use crate::{Instant, Legacy, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
+use crate::{DrainObligation, Instant, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
 
 /// What is known of other clusters' workloads, and for how long they have to be waited for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Obligations {
     /// Of the cluster that holds the lock.
-    rival: Option<Legacy>,
+    rival: Option<DrainObligation>,
     left: Option<Left>,
     /// Since when this process knows of a record of its own, whose holder may have to wait.
     waits_since: Option<Instant>,
@@ -22,7 +22,7 @@ pub(super) struct Obligations {
 struct Left {
     /// The version of the lock that is free; none: it has vanished.
     version: Option<Version>,
-    legacy: Legacy,
+    obligation: DrainObligation,
     at: Instant,
     wall: Timestamp,
 }
@@ -36,29 +36,29 @@ impl Obligations {
         } else {
             self.waits_since = None;
         }
-        let rewound = view.now < view.keeping.not_before;
-        let leave = |version, legacy: Option<Legacy>, at: Instant| {
+        let rewound = view.now < view.policy.not_before;
+        let leave = |version, obligation: Option<DrainObligation>, at: Instant| {
             // In a store that was put back, the record may be of long before the last holder.
-            let mut legacy = if rewound { legacy.unwrap_or_default() } else { legacy? };
+            let mut obligation = if rewound { obligation.unwrap_or_default() } else { obligation? };
             if rewound {
-                (legacy.ended, legacy.waits_seconds) = (false, 0);
-                legacy.wind_down_seconds = legacy.wind_down_seconds.max(view.wind_down);
+                (obligation.ended, obligation.waits_seconds) = (false, 0);
+                obligation.wind_down_seconds = obligation.wind_down_seconds.max(view.wind_down);
             }
-            Some(Left { version, legacy, at: at.max(view.keeping.not_before), wall: view.wall })
+            Some(Left { version, obligation, at: at.max(view.policy.not_before), wall: view.wall })
         };
         match lock.stored() {
-            Some(Stored::Held(_, rival)) => (self.rival, self.left) = (rival.legacy.clone(), None),
-            Some(Stored::Free(version, None, legacy)) => {
+            Some(Stored::HeldByOther(_, rival)) => (self.rival, self.left) = (rival.drain_obligation.clone(), None),
+            Some(Stored::Free(version, None, obligation)) => {
                 // At another version somebody had it meanwhile, unnoticed.
                 if self.left.as_ref().is_none_or(|left| left.version != Some(*version)) {
-                    let legacy = legacy.clone().or_else(|| self.rival.take());
-                    self.left = leave(Some(*version), legacy, view.now).or(self.left.take());
+                    let obligation = obligation.clone().or_else(|| self.rival.take());
+                    self.left = leave(Some(*version), obligation, view.now).or(self.left.take());
                 }
             }
             Some(Stored::Absent) => {
-                if let Some(legacy) = self.rival.take() {
+                if let Some(obligation) = self.rival.take() {
                     // It hears of that as late as may be, and disables only then.
-                    self.left = leave(None, Some(legacy), view.now + view.keeping.grace);
+                    self.left = leave(None, Some(obligation), view.now + view.policy.grace);
                 } else if rewound && self.left.is_none() {
                     self.left = leave(None, None, view.now);
                 }
@@ -66,10 +66,11 @@ impl Obligations {
             Some(Stored::Free(version, Some(own), _)) => {
                 self.rival = None;
                 if self.left.as_ref().is_none_or(|left| left.version != Some(*version)) {
-                    self.left = if rewound { leave(Some(*version), own.legacy.clone(), view.now) } else { None };
+                    self.left =
+                        if rewound { leave(Some(*version), own.drain_obligation.clone(), view.now) } else { None };
                 }
             }
-            Some(Stored::Record(..) | Stored::Damaged(..) | Stored::Foreign(_)) | None => {}
+            Some(Stored::Ours(..) | Stored::Damaged(..) | Stored::Foreign(_)) | None => {}
         }
     }
 
@@ -82,21 +83,26 @@ impl Obligations {
         let (since, waits) = if let Some(left) = &self.left {
             (left.at, left.waits())
         } else {
-            (self.waits_since.unwrap_or(now), own?.legacy.as_ref()?.waits_seconds)
+            (self.waits_since.unwrap_or(now), own?.drain_obligation.as_ref()?.waits_seconds)
         };
         Some(since + seconds(waits)).filter(|_| waits > 0)
     }
 
     /// What the record says for whoever comes next; none: there are no workloads. `own`: the record that this cluster holds;
     /// `replaced`: the one that is replaced.
-    pub(super) fn to_record(&self, replaced: Option<&Record>, own: Option<&Record>, view: &View) -> Option<Legacy> {
-        if !view.keeping.shared {
+    pub(super) fn to_record(
+        &self,
+        replaced: Option<&Record>,
+        own: Option<&Record>,
+        view: &View,
+    ) -> Option<DrainObligation> {
+        if !view.policy.shared {
             return None;
         }
-        let before = replaced.and_then(|record| record.legacy.as_ref());
+        let before = replaced.and_then(|record| record.drain_obligation.as_ref());
         let Some(workloads) = view.workloads else {
             // Something may run all the same, as the record before said.
-            return before.map(|before| Legacy { ended: false, ..before.clone() });
+            return before.map(|before| DrainObligation { ended: false, ..before.clone() });
         };
         if workloads.is_empty() && view.jobs.is_empty() {
             return None;
@@ -108,53 +114,60 @@ impl Obligations {
         // What was waited for once, is over for whoever comes next, too.
         let over = self.waits_until(own, view.now).is_some_and(|until| until <= view.now);
         let waits = if over { 0 } else { waits };
-        Some(Legacy { wind_down_seconds: view.wind_down, ended: false, waits_seconds: waits, ticks })
+        Some(DrainObligation { wind_down_seconds: view.wind_down, ended: false, waits_seconds: waits, ticks })
     }
 
     /// W3: the record that this cluster holds, as it is when all has ended here; none: it says so already.
     pub(super) fn ended(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
-        let mut legacy = own.legacy.clone().filter(|legacy| !legacy.ended).or_else(|| {
-            let none = own.legacy.is_none();
+        let mut obligation = own.drain_obligation.clone().filter(|obligation| !obligation.ended).or_else(|| {
+            let none = own.drain_obligation.is_none();
             self.to_record(Some(own), Some(own), view).filter(|_| none)
         })?;
         for workload in view.workloads.into_iter().flatten() {
             if let Some(tick) = workload.last_tick {
-                let known = legacy.ticks.entry(workload.id.name.clone()).or_insert(tick);
+                let known = obligation.ticks.entry(workload.id.name.clone()).or_insert(tick);
                 *known = (*known).max(tick);
             }
         }
-        legacy.ended = true;
+        obligation.ended = true;
         // What others left before goes on to end, whoever has the lock.
         let left = self.wait(Some(own), view.now).map(|until| until.since(view.now).as_millis().div_ceil(1000));
-        legacy.waits_seconds = left.and_then(|left| left.try_into().ok()).unwrap_or_default();
-        Some(with_legacy(own, Some(legacy), id))
+        obligation.waits_seconds = left.and_then(|left| left.try_into().ok()).unwrap_or_default();
+        Some(with_obligation(own, Some(obligation), id))
     }
 
     /// While this cluster leads: the record that says for how long what is about to be enabled may take to end; none: the present
     /// one says so already.
     pub(super) fn announced(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
         let wanted = self.to_record(Some(own), Some(own), view);
-        let told = |legacy: &Option<Legacy>| {
-            legacy.as_ref().map(|legacy| (legacy.wind_down_seconds, legacy.ended, legacy.waits_seconds))
+        let told = |obligation: &Option<DrainObligation>| {
+            obligation
+                .as_ref()
+                .map(|obligation| (obligation.wind_down_seconds, obligation.ended, obligation.waits_seconds))
         };
-        (told(&wanted) != told(&own.legacy)).then(|| with_legacy(own, wanted, id))
+        (told(&wanted) != told(&own.drain_obligation)).then(|| with_obligation(own, wanted, id))
     }
 }
 
 /// The same record, in the same term.
-fn with_legacy(record: &Record, legacy: Option<Legacy>, id: &Identity) -> Record {
-    Record { legacy, term_by_version: false, elector: id.operator_id.clone(), ..record.clone() }
+fn with_obligation(record: &Record, obligation: Option<DrainObligation>, id: &Identity) -> Record {
+    Record {
+        drain_obligation: obligation,
+        term_by_version: false,
+        operator_id: id.operator_id.clone(),
+        ..record.clone()
+    }
 }
 
 impl Left {
     /// Whether whoever left it had nothing running: it let go of the lock in order, or still had to wait itself.
     fn is_idle(&self) -> bool {
-        self.legacy.ended || self.legacy.waits_seconds > 0
+        self.obligation.ended || self.obligation.waits_seconds > 0
     }
 
     /// How long nothing may be enabled after that, in seconds.
     fn waits(&self) -> u32 {
-        if self.is_idle() { self.legacy.waits_seconds } else { self.legacy.wind_down_seconds }
+        if self.is_idle() { self.obligation.waits_seconds } else { self.obligation.wind_down_seconds }
     }
 
     /// W6: up to which tick of a CronJob's schedule another cluster has started Jobs.
@@ -162,9 +175,9 @@ impl Left {
         if workload.id.kind != WorkloadKind::CronJob {
             return None;
         }
-        let known = self.legacy.ticks.get(&workload.id.name).copied();
+        let known = self.obligation.ticks.get(&workload.id.name).copied();
         // A holder that went silent was heard of at least so long ago, and its CronJobs ran then. By this machine's own clock.
-        let silence = i64::try_from(view.keeping.silence.as_millis()).unwrap_or(i64::MAX);
+        let silence = i64::try_from(view.policy.silence.as_millis()).unwrap_or(i64::MAX);
         let heard = Timestamp(self.wall.0.saturating_sub(silence));
         let tick = if self.is_idle() { known? } else { known.map_or(heard, |known| known.max(heard)) };
         Some((workload.id.name.clone(), tick))

@@ -48,7 +48,7 @@ impl Election {
             (Phase::WriteUnknown(Some(expected), intent), Outcome::RecordRead(read)) if expected == op => {
                 self.take_read(read, now);
                 match self.lock.stored() {
-                    Some(Stored::Record(version, record)) if *record == intent.record.clone().at(*version) => {
+                    Some(Stored::Ours(version, record)) if *record == intent.record.clone().at(*version) => {
                         self.begin(*version, *intent)
                     }
                     _ => Phase::Idle,

@@ -24,17 +24,17 @@ impl Election {
             }
             _ => {}
         }
-        let lost = if view.keeping.shared { self.lock.last() } else { None };
+        let lost = if view.policy.shared { self.lock.last() } else { None };
         let replaced = stored.written().or(lost).cloned();
         let target = candidate.map(|candidate| candidate.holder(&self.id.uid));
         let holder = target.as_ref().map(|(holder, _)| holder.clone());
         let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
         let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
         let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
-        record.legacy = self.obligations.to_record(replaced.as_ref(), self.lock.record(), view);
+        record.drain_obligation = self.obligations.to_record(replaced.as_ref(), self.lock.record(), view);
         if candidate.is_some() {
             record.term = self.terms.highest().next();
-            record.term_by_version = view.keeping.shared;
+            record.term_by_version = view.policy.shared;
         }
         for (_, stray) in view.strays {
             let scopes = stray.record().into_iter().flat_map(Record::scopes);
@@ -65,7 +65,7 @@ impl Election {
                 former: Vec::new(),
                 term_by_version: false,
                 generation: step.view.generation,
-                elector: self.id.operator_id.clone(),
+                operator_id: self.id.operator_id.clone(),
                 ..record.clone()
             };
             self.amend(record, version, tidied, step);
@@ -111,13 +111,13 @@ impl Election {
             term: self.terms.highest(),
             term_by_version: false,
             holder,
-            elector: self.id.operator_id.clone(),
+            operator_id: self.id.operator_id.clone(),
             since,
             election: self.id.uid.clone(),
             generation: view.generation,
             scope: view.scope.clone(),
             former: Vec::new(),
-            legacy: replaced.and_then(|record| record.legacy.clone()),
+            drain_obligation: replaced.and_then(|record| record.drain_obligation.clone()),
         };
         match replaced {
             Some(replaced) => record.add_former(replaced.scopes()),
@@ -130,7 +130,7 @@ impl Election {
         match written {
             RecordOutcome::Written(version) => {
                 self.backoff.reset();
-                let stored = Stored::Record(version, intent.record.clone().at(version));
+                let stored = Stored::Ours(version, intent.record.clone().at(version));
                 if self.lock.take_written(version, stored) { self.begin(version, *intent) } else { Phase::Idle }
             }
             RecordOutcome::Conflict => {

@@ -18,13 +18,13 @@ impl Rivals {
     pub(super) fn note(&mut self, lock: &Lock, now: Instant) {
         match lock.stored() {
             // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
-            Some(Stored::Held(_, rival))
+            Some(Stored::HeldByOther(_, rival))
                 if rival.cluster.is_none()
                     && self.led_by.as_ref().is_some_and(|session| rival.session.contains(session.as_str())) =>
             {
                 self.vanished = None;
             }
-            Some(Stored::Held(_, rival)) => {
+            Some(Stored::HeldByOther(_, rival)) => {
                 let leads = rival.holder.is_some().then(|| rival.session.clone());
                 (self.led_by, self.vanished) = (leads, None);
             }
@@ -37,6 +37,6 @@ impl Rivals {
 
     /// Until when the lock is not taken, because the other cluster may not know yet that it has vanished.
     pub(super) fn vanished_until(&self, view: &View) -> Option<Instant> {
-        self.vanished.map(|since| since + view.keeping.grace)
+        self.vanished.map(|since| since + view.policy.grace)
     }
 }

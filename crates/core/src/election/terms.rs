@@ -46,8 +46,8 @@ impl Terms {
         let recorded = written.map_or(Term::default(), |record| record.term);
         let mut sure = self.highest.max(recorded);
         // A lock that moves here from another store may have come too far for this one: that is for its user to know.
-        let only_source = sure == Term::default() && lock.stored().is_some() && !view.keeping.shared;
-        if view.status_term.is_credible(view.keeping.shared) || only_source {
+        let only_source = sure == Term::default() && lock.stored().is_some() && !view.policy.shared;
+        if view.status_term.is_credible(view.policy.shared) || only_source {
             sure = sure.max(view.status_term);
         }
         let mut highest = sure;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 mod handovers;
 mod keys;
-mod legacy;
+mod obligations;
 mod odd_input;
 mod promotions;
 mod steering;
@@ -19,9 +19,9 @@ mod workloads;
 
 use super::*;
 use crate::{
-    ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Keeping, Key, Marking, Markings, Node, NotEligible,
-    Outcome, PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife,
-    SessionParameters, TERM_ANNOTATION, Tenure, WhenLost, Workload, WorkloadOutcome,
+    ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Key, LockPolicy, LockValidity, Marking, Markings, Node,
+    NotEligible, Outcome, PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector,
+    SessionLife, SessionParameters, TERM_ANNOTATION, WhenLost, Workload, WorkloadOutcome,
 };
 
 /// What follows from a step, one thing at a time.
@@ -67,7 +67,7 @@ struct Lab {
     /// What a fresh listing of the locks shows.
     locks: Vec<(Key, Stored)>,
     stored: Stored,
-    keeping: Keeping,
+    policy: LockPolicy,
     cluster: Option<Result<(), NotEligible>>,
     workloads: Option<Vec<Workload>>,
     jobs: Vec<JobPlan>,
@@ -122,7 +122,7 @@ impl Lab {
             strays: Vec::new(),
             locks: Vec::new(),
             stored: Stored::Absent,
-            keeping: Keeping::ALONE,
+            policy: LockPolicy::ALONE,
             cluster: None,
             workloads: Some(Vec::new()),
             jobs: Vec::new(),
@@ -235,7 +235,7 @@ impl Lab {
             nodes: &self.nodes,
             probe_failed: self.probe_failed.as_ref(),
             strays: &self.strays,
-            keeping: self.keeping,
+            policy: self.policy,
         };
         let effects = self.election.step(&view);
         for (op, command) in &effects.requests {
@@ -282,7 +282,7 @@ impl Lab {
             Command::ReadRecord { .. } => Outcome::RecordRead(Ok(self.stored.clone())),
             Command::WriteRecord { expected, record, .. } if self.stored.version() == *expected => {
                 let version = self.next_version();
-                self.stored = Stored::Record(version, record.clone().at(version));
+                self.stored = Stored::Ours(version, record.clone().at(version));
                 Outcome::RecordWritten(RecordOutcome::Written(version))
             }
             Command::WriteRecord { .. } => Outcome::RecordWritten(RecordOutcome::Conflict),
@@ -569,10 +569,10 @@ fn while_the_record_can_not_be_read_its_write_is_not_repeated() {
 fn a_record_that_is_not_the_one_whose_write_is_unknown_is_somebody_elses() {
     let mut lab = Lab::led(2);
     lab.unready("p0");
-    let other = Record { elector: "other".into(), ..lab.record() };
+    let other = Record { operator_id: "other".into(), ..lab.record() };
     lab.instead("WriteRecord", Outcome::RecordWritten(RecordOutcome::Failed(Failure::Unknown("no answer".into()))));
     lab.run();
-    lab.store(|version| Stored::Record(version, other));
+    lab.store(|version| Stored::Ours(version, other));
     lab.now = lab.now + Duration::from_secs(1);
     let all = lab.run();
     assert_eq!(all[..3], ["ReadRecord", "ListPods", "WriteRecord 2 p1"], "{all:#?}");
@@ -719,7 +719,7 @@ fn a_failed_probe_moves_the_leadership_if_there_is_anywhere_to_go() {
 fn a_view_that_is_older_than_the_record_does_nothing() {
     let mut lab = Lab::led(2);
     let newer = Record { generation: 2, ..lab.record() };
-    lab.store(|version| Stored::Record(version, newer));
+    lab.store(|version| Stored::Ours(version, newer));
     lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
     lab.unready("p0");
     assert_eq!(lab.run(), ["ReadElection"]);
@@ -732,7 +732,7 @@ fn a_view_that_is_older_than_the_record_does_nothing() {
 fn a_record_of_a_generation_that_never_was_is_not_believed() {
     let mut lab = Lab::led(2);
     let edited = Record { generation: 9, ..lab.record() };
-    lab.store(|version| Stored::Record(version, edited));
+    lab.store(|version| Stored::Ours(version, edited));
     assert_eq!(
         lab.run(),
         [
@@ -752,7 +752,7 @@ fn a_record_of_a_generation_that_never_was_is_not_believed() {
 #[test]
 fn a_lock_that_is_free_is_not_kept_by_a_generation_that_never_was() {
     let mut lab = Lab::led(2);
-    lab.keeping = Keeping { shared: true, ..Keeping::ALONE };
+    lab.policy = LockPolicy { shared: true, ..LockPolicy::ALONE };
     let edited = Record { generation: 9, ..lab.record() };
     lab.store(|version| Stored::Free(version, Some(edited), None));
     let asked = lab.run();
@@ -793,7 +793,7 @@ fn a_view_that_turns_out_to_be_old_writes_to_no_pod_until_it_is_newer() {
 fn a_record_of_an_earlier_election_is_replaced_only_by_the_present_one() {
     let mut lab = Lab::led(2);
     let others = Record { election: uid("another"), ..lab.record() };
-    lab.store(|version| Stored::Record(version, others));
+    lab.store(|version| Stored::Ours(version, others));
     lab.present = ElectionRead::Present { uid: uid("another"), generation: 1 };
     assert_eq!(lab.run(), ["ListPods", "ReadElection"]);
     assert_eq!(*lab.election.situation(), Situation::Stale);
@@ -831,8 +831,8 @@ fn an_answer_that_is_older_than_the_watch_is_not_believed() {
     lab.election.lock.forget();
     let command = lab.step().remove(0);
     assert_eq!(in_words(&command), "ReadRecord");
-    let newer = Record { elector: "other".into(), term: Term(2), ..record };
-    lab.store(|version| Stored::Record(version, newer.clone()));
+    let newer = Record { operator_id: "other".into(), term: Term(2), ..record };
+    lab.store(|version| Stored::Ours(version, newer.clone()));
     let Effect::Request(op, Command::ReadRecord { .. }) = command else { panic!("{command:?}") };
     lab.election.take(op, Outcome::RecordRead(Ok(before)), lab.now);
     assert_eq!(lab.election.record(), Some(&newer));
@@ -852,7 +852,7 @@ fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
             let words = in_words(&command);
             let outcome = match &command {
                 Effect::Request(op, Command::WriteRecord { key, record, .. }) if key.name == "old" => {
-                    lab.locks = vec![(key.clone(), Stored::Record(Version(500), record.clone()))];
+                    lab.locks = vec![(key.clone(), Stored::Ours(Version(500), record.clone()))];
                     Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
                 }
                 Effect::Request(op, Command::DeleteRecord { version, .. }) => {
@@ -875,9 +875,9 @@ fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
 #[test]
 fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_anybody_is_promoted() {
     let mut lab = Lab::led(2);
-    let Stored::Record(_, mut rival) = lab.stored.clone() else { panic!("there is a record") };
-    rival.elector = "another".into();
-    lab.locks = vec![(Key::lease("", "old"), Stored::Record(Version(400), rival))];
+    let Stored::Ours(_, mut rival) = lab.stored.clone() else { panic!("there is a record") };
+    rival.operator_id = "another".into();
+    lab.locks = vec![(Key::lease("", "old"), Stored::Ours(Version(400), rival))];
     lab.stored = Stored::Absent;
     lab = lab.restarted();
     let mut all = Vec::new();
@@ -888,7 +888,7 @@ fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_an
                 Effect::Request(op, Command::WriteRecord { key, expected, record }) if key.name == "old" => {
                     assert_eq!((*expected, &record.holder), (Some(Version(400)), &None));
                     assert!(!all.iter().any(|words: &String| words.starts_with("Promote")), "{all:#?}");
-                    lab.locks = vec![(key.clone(), Stored::Record(Version(500), record.clone()))];
+                    lab.locks = vec![(key.clone(), Stored::Ours(Version(500), record.clone()))];
                     Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
                 }
                 command => lab.answer(command, &words),
@@ -908,8 +908,8 @@ fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_an
 /// With p0 elected under a lock that others may take.
 fn shared(pods: usize) -> Lab {
     let mut lab = Lab::new(pods);
-    let tenure = Tenure::Until(lab.now + Duration::from_secs(12));
-    lab.keeping = Keeping { shared: true, tenure, ..Keeping::ALONE };
+    let validity = LockValidity::Until(lab.now + Duration::from_secs(12));
+    lab.policy = LockPolicy { shared: true, validity, ..LockPolicy::ALONE };
     lab.run();
     assert_eq!(*lab.election.situation(), Situation::Led);
     lab
@@ -922,7 +922,7 @@ fn rival() -> Rival {
 #[test]
 fn in_a_shared_store_the_term_is_the_version_of_the_lock() {
     let lab = shared(2);
-    let Stored::Record(version, record) = &lab.stored else { panic!("{:?}", lab.stored) };
+    let Stored::Ours(version, record) = &lab.stored else { panic!("{:?}", lab.stored) };
     assert_eq!(record.term, Term(version.0.try_into().unwrap()));
     assert_eq!(lab.pods["p0"].annotations[TERM_ANNOTATION], record.term.to_string());
     assert_eq!(lab.election.leader().unwrap().0, record.term);
@@ -961,7 +961,7 @@ fn an_operator_that_leaves_demotes_and_then_lets_go() {
 }
 
 #[test]
-fn when_the_tenure_ends_the_leader_is_demoted_though_the_store_says_nothing() {
+fn when_the_validity_ends_the_leader_is_demoted_though_the_store_says_nothing() {
     let mut lab = shared(2);
     lab.now = lab.now + Duration::from_secs(12);
     let all = lab.run();
@@ -971,7 +971,7 @@ fn when_the_tenure_ends_the_leader_is_demoted_though_the_store_says_nothing() {
     assert_eq!(*lab.election.situation(), Situation::StoreLost);
     // The store answers again, and the lock is still there: the same leader, under a new term.
     let before = lab.record().term;
-    lab.keeping.tenure = Tenure::Until(lab.now + Duration::from_secs(12));
+    lab.policy.validity = LockValidity::Until(lab.now + Duration::from_secs(12));
     let all = lab.run();
     assert_eq!(all[0], "ReadRecord");
     assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
@@ -999,7 +999,7 @@ fn a_session_that_ended_is_told_as_a_lost_lock_whichever_watch_brings_it_first()
             due = lab.step();
         }
         life.lost("s", lab.now);
-        lab.keeping.tenure = life.tenure(lab.now);
+        lab.policy.validity = life.validity(lab.now);
         for command in due {
             if let Some((op, outcome)) = lab.answer(&command, &in_words(&command)) {
                 lab.election.take(op, outcome, lab.now);
@@ -1013,7 +1013,7 @@ fn a_session_that_ended_is_told_as_a_lost_lock_whichever_watch_brings_it_first()
         // The other one changes nothing of that.
         free(&mut lab);
         assert_eq!(lab.run(), NOTHING);
-        lab.keeping.tenure = Tenure::Until(lab.now + Duration::from_secs(12));
+        lab.policy.validity = LockValidity::Until(lab.now + Duration::from_secs(12));
         let all = lab.run();
         assert!(all.iter().any(|words| words.starts_with("Promote p0")), "{all:#?}");
     }
@@ -1021,15 +1021,19 @@ fn a_session_that_ended_is_told_as_a_lost_lock_whichever_watch_brings_it_first()
 
 #[test]
 fn that_the_store_was_put_back_is_told_whether_the_session_or_the_lock_is_missed_first() {
-    for tenure in [Tenure::Ended, Tenure::Lapsed, Tenure::Until(Instant::after_origin(Duration::from_secs(1000)))] {
+    for validity in [
+        LockValidity::Ended,
+        LockValidity::Lapsed,
+        LockValidity::Until(Instant::after_origin(Duration::from_secs(1000))),
+    ] {
         let mut lab = shared(2);
-        lab.keeping.tenure = tenure;
-        if tenure.lasts(lab.now) {
+        lab.policy.validity = validity;
+        if validity.lasts(lab.now) {
             lab.store(|_| Stored::Absent);
         }
         // The first that is heard of, and then why.
         lab.step();
-        lab.keeping.not_before = lab.now + Duration::from_secs(10);
+        lab.policy.not_before = lab.now + Duration::from_secs(10);
         let name = lab.pods["p0"].clone();
         lab.put(Pod { labels: BTreeMap::from([("app".into(), "web".into())]), ..name });
         let all = lab.run();
@@ -1039,7 +1043,7 @@ fn that_the_store_was_put_back_is_told_whether_the_session_or_the_lock_is_missed
 }
 
 #[test]
-fn a_promotion_that_is_due_is_not_sent_after_the_tenure() {
+fn a_promotion_that_is_due_is_not_sent_after_the_validity() {
     let mut lab = shared(2);
     lab.unready("p0");
     let write = lab.step();
@@ -1056,10 +1060,10 @@ fn a_promotion_that_is_due_is_not_sent_after_the_tenure() {
 #[test]
 fn with_keep_the_leader_stays_while_the_store_is_silent_and_goes_when_somebody_else_holds_the_lock() {
     let mut lab = shared(2);
-    lab.keeping.when_lost = WhenLost::Keep;
+    lab.policy.when_lost = WhenLost::Keep;
     lab.now = lab.now + Duration::from_secs(12);
     assert_eq!(lab.run(), NOTHING);
-    lab.store(|version| Stored::Held(version, rival()));
+    lab.store(|version| Stored::HeldByOther(version, rival()));
     let all = lab.run();
     assert!(all.iter().any(|words| words.starts_with("Demote p0")), "{all:#?}");
     assert!(all.iter().any(|words| words == "LedElsewhere east"), "{all:#?}");
@@ -1098,7 +1102,7 @@ fn what_somebody_else_holds_is_followed_even_while_frozen() {
     for desired in [Desired::Run, Desired::Freeze] {
         let mut lab = shared(2);
         lab.desired = desired;
-        lab.store(|version| Stored::Held(version, rival()));
+        lab.store(|version| Stored::HeldByOther(version, rival()));
         let all = lab.run();
         assert!(all.iter().any(|words| words.starts_with("Demote p0")), "{all:#?}");
         assert!(all.iter().all(|words| !words.starts_with("WriteRecord")), "{all:#?}");
@@ -1112,7 +1116,7 @@ fn what_somebody_else_holds_is_followed_even_while_frozen() {
 #[test]
 fn a_lock_that_another_cluster_let_go_of_is_taken_under_a_higher_term() {
     let mut lab = shared(2);
-    lab.store(|version| Stored::Held(version, rival()));
+    lab.store(|version| Stored::HeldByOther(version, rival()));
     lab.run();
     lab.store(|version| Stored::Free(version, None, None));
     let all = lab.run();
@@ -1123,7 +1127,7 @@ fn a_lock_that_another_cluster_let_go_of_is_taken_under_a_higher_term() {
 #[test]
 fn an_operator_that_starts_without_the_store_demotes_before_anything_else() {
     let mut lab = shared(2);
-    lab.keeping.tenure = Tenure::Lapsed;
+    lab.policy.validity = LockValidity::Lapsed;
     lab.election = Election::new("web".into(), uid("e"), "other".into(), None, lab.last_op);
     let all = lab.run();
     assert_eq!(all.len(), 1, "{all:#?}");
@@ -1134,7 +1138,9 @@ fn an_operator_that_starts_without_the_store_demotes_before_anything_else() {
 fn a_withdrawn_election_leaves_the_lock_of_others_alone() {
     for held in [true, false] {
         let mut lab = shared(2);
-        lab.store(|version| if held { Stored::Held(version, rival()) } else { Stored::Free(version, None, None) });
+        lab.store(
+            |version| if held { Stored::HeldByOther(version, rival()) } else { Stored::Free(version, None, None) },
+        );
         lab.desired = Desired::Withdraw;
         let all = lab.run();
         assert!(!all.iter().any(|words| words.contains("Record") && !words.starts_with("Read")), "{all:#?}");
@@ -1151,14 +1157,14 @@ fn role(lab: &Lab) -> &str {
 fn a_lock_that_vanishes_while_another_cluster_leads_is_left_alone_for_a_while() {
     for released in [false, true] {
         let mut lab = shared(1);
-        lab.keeping.grace = Duration::from_secs(10);
+        lab.policy.grace = Duration::from_secs(10);
         let holder = Holder { pod: Some("b".into()), uid: uid("b"), node: None, ip: None };
         let led = Rival { holder: Some(holder), ..rival() };
-        lab.store(|version| Stored::Held(version, led));
+        lab.store(|version| Stored::HeldByOther(version, led));
         lab.run();
         assert_eq!(role(&lab), "follower");
         if released {
-            lab.store(|version| Stored::Held(version, rival()));
+            lab.store(|version| Stored::HeldByOther(version, rival()));
             lab.run();
         }
         lab.store(|_| Stored::Absent);
@@ -1167,7 +1173,7 @@ fn a_lock_that_vanishes_while_another_cluster_leads_is_left_alone_for_a_while() 
             assert_eq!((role(&lab), lab.election.situation()), ("follower", &Situation::LockLost));
             assert_eq!(lab.election.wake(), Some(lab.now + Duration::from_secs(10)));
             lab.now = lab.now + Duration::from_secs(10);
-            lab.keeping.tenure = Tenure::Until(lab.now + Duration::from_secs(12));
+            lab.policy.validity = LockValidity::Until(lab.now + Duration::from_secs(12));
             lab.run();
         }
         assert_eq!(role(&lab), "leader", "it had let go: {released}");
@@ -1178,13 +1184,17 @@ fn a_lock_that_vanishes_while_another_cluster_leads_is_left_alone_for_a_while() 
 #[test]
 fn after_the_store_was_put_back_only_who_leads_already_leads() {
     let mut lab = shared(1);
-    lab.keeping.not_before = lab.now + Duration::from_secs(10);
+    lab.policy.not_before = lab.now + Duration::from_secs(10);
     assert_eq!(lab.run(), Vec::<String>::new());
     assert_eq!(*lab.election.situation(), Situation::Led);
 
     let mut lab = Lab::new(1);
-    lab.keeping = Keeping { shared: true, tenure: Tenure::Until(lab.now + Duration::from_secs(30)), ..Keeping::ALONE };
-    lab.keeping.not_before = lab.now + Duration::from_secs(10);
+    lab.policy = LockPolicy {
+        shared: true,
+        validity: LockValidity::Until(lab.now + Duration::from_secs(30)),
+        ..LockPolicy::ALONE
+    };
+    lab.policy.not_before = lab.now + Duration::from_secs(10);
     lab.run();
     assert_eq!((role(&lab), lab.election.situation()), ("follower", &Situation::StoreRewound));
     assert_eq!(lab.election.wake(), Some(lab.now + Duration::from_secs(10)));
@@ -1194,7 +1204,7 @@ fn after_the_store_was_put_back_only_who_leads_already_leads() {
 
     // A moment that has come is not waited for.
     let mut lab = shared(1);
-    (lab.keeping.tenure, lab.keeping.not_before) = (Tenure::Lapsed, lab.now);
+    (lab.policy.validity, lab.policy.not_before) = (LockValidity::Lapsed, lab.now);
     lab.run();
     assert_eq!((lab.election.situation(), lab.election.wake()), (&Situation::StoreLost, None));
 }
@@ -1257,7 +1267,7 @@ fn a_lock_is_not_let_go_of_before_the_label_is_off() {
     let mut lab = shared(1);
     // An operator that was killed between the record that names nobody and the demotion.
     let vacated = Record { holder: None, term_by_version: false, ..lab.record() };
-    lab.store(|version| Stored::Record(version, vacated));
+    lab.store(|version| Stored::Ours(version, vacated));
     lab.unready("p0");
     lab = lab.restarted();
     assert_eq!(until_demotion(&mut lab).len(), 1);
@@ -1280,7 +1290,7 @@ fn a_pod_that_can_not_be_labelled_does_not_hold_up_the_demotion_of_the_leader() 
             lab.now = lab.now + Duration::from_millis(100);
         }
         lab.now = lab.now - Duration::from_millis(100);
-        lab.store(|version| Stored::Held(version, rival()));
+        lab.store(|version| Stored::HeldByOther(version, rival()));
         let waits = until_demotion(&mut lab).iter().all(|words| !words.starts_with("Demote p1"));
         assert!(waits, "that one has its time, after {steps} steps");
     }

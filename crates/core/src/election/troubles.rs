@@ -99,7 +99,7 @@ impl Troubles {
     /// Whether an election that goes leaves its marks on this pod. Where others share the lock, one that shows the leader's label is
     /// never left, for another cluster would lead beside it.
     pub(super) fn is_left(&self, pod: &Pod, view: &View) -> bool {
-        let leads = view.keeping.shared && view.scope.markings.shows_leader(pod);
+        let leads = view.policy.shared && view.scope.markings.shows_leader(pod);
         self.why_left(&pod.uid).is_some() && !leads
     }
 

@@ -11,7 +11,7 @@ use super::workloads::{Circumstances, Target, has_enabled};
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::{Desired, Situation, View, WhenLost};
-use crate::{Announcement, Command, Instant, Reason, Record, RecordOutcome, Rival, Stored, Tenure, Transition};
+use crate::{Announcement, Command, Instant, LockValidity, Reason, Record, RecordOutcome, Rival, Stored, Transition};
 
 /// What keeps every pod of this cluster from showing the leader's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,22 +26,24 @@ impl Election {
     /// Why no pod may show the leader's label now, whatever is wanted; `None`: the lock is held, or nothing is known of it yet.
     pub(super) fn unheld(&self, step: &Step) -> Option<Unheld> {
         let view = step.view;
-        let keeping = view.keeping;
-        if !keeping.shared {
+        let policy = view.policy;
+        if !policy.shared {
             return None;
         }
-        let demote = keeping.when_lost == WhenLost::Demote;
+        let demote = policy.when_lost == WhenLost::Demote;
         // C7.
-        let rewound = view.now < keeping.not_before;
+        let rewound = view.now < policy.not_before;
         // Each observation names the cause that it knows of, whichever comes first.
-        let unreliable = match keeping.tenure {
-            tenure if tenure.lasts(view.now) => (rewound && !shows_leadership(step)).then_some(Reason::StoreRewound),
+        let unreliable = match policy.validity {
+            validity if validity.lasts(view.now) => {
+                (rewound && !shows_leadership(step)).then_some(Reason::StoreRewound)
+            }
             _ if rewound => Some(Reason::StoreRewound),
-            Tenure::Ended => Some(Reason::LockLost),
+            LockValidity::Ended => Some(Reason::LockLost),
             _ => Some(Reason::StoreLost),
         };
         match (self.lock.stored(), unreliable) {
-            (Some(Stored::Held(..)), _) => Some(Unheld { reason: Reason::LockTaken, known: true }),
+            (Some(Stored::HeldByOther(..)), _) => Some(Unheld { reason: Reason::LockTaken, known: true }),
             (_, Some(reason)) if demote => Some(Unheld { reason, known: false }),
             (Some(Stored::Free(..) | Stored::Absent | Stored::Foreign(_)), _) if demote => {
                 let reason = if rewound { Reason::StoreRewound } else { Reason::LockLost };
@@ -108,7 +110,7 @@ impl Election {
                 took: view.now.since(since),
             }));
         }
-        if let Stored::Held(_, rival) = stored {
+        if let Stored::HeldByOther(_, rival) = stored {
             self.follow(rival, step);
         } else if !known {
             self.situation = match reason {
@@ -134,7 +136,7 @@ impl Election {
     pub(super) fn take_lock(&mut self, stored: &Stored, step: &mut Step) {
         let view = step.view;
         let shows = self.somebody_may_lead(view) || self.workloads.lets_run(Target::Await, step);
-        if shows && view.keeping.when_lost == WhenLost::Demote {
+        if shows && view.policy.when_lost == WhenLost::Demote {
             return;
         }
         if view.desired == Desired::Leave {
@@ -170,10 +172,10 @@ impl Election {
     /// C5, W3: nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
     pub(super) fn release(&mut self, stored: &Stored, step: &mut Step) {
         let view = step.view;
-        let Stored::Record(version, record) = stored else { return };
+        let Stored::Ours(version, record) = stored else { return };
         let unsettled =
             record.holder.is_some() || self.somebody_may_lead(view) || self.workloads.lets_run(Target::Follow, step);
-        if !view.keeping.shared || unsettled || !matches!(self.phase, Phase::Idle) {
+        if !view.policy.shared || unsettled || !matches!(self.phase, Phase::Idle) {
             return;
         }
         if self.workloads.winds_down(step) {

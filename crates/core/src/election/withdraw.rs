@@ -41,11 +41,11 @@ impl Election {
         let version = stored.version();
         let fenced = self.lock.is_fenced(version);
         match (stored, version) {
-            (Stored::Record(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.id.uid => {
+            (Stored::Ours(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.id.uid => {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
                 self.withdraw_without_record(stored.written(), step)
             }
-            (Stored::Record(version, record), _)
+            (Stored::Ours(version, record), _)
                 if record.holder.is_none()
                     && record.generation >= view.generation
                     && stray_scopes(view.strays)
@@ -124,9 +124,9 @@ impl Election {
         self.strays.retain(view.strays);
         for (key, stray) in view.strays {
             match stray {
-                Stored::Record(_, record) | Stored::Free(_, Some(record), _) => self.terms.see(record.term),
+                Stored::Ours(_, record) | Stored::Free(_, Some(record), _) => self.terms.see(record.term),
                 Stored::Damaged(_, term) => self.terms.see_hint(*term),
-                Stored::Absent | Stored::Free(_, None, _) | Stored::Held(..) | Stored::Foreign(_) => {}
+                Stored::Absent | Stored::Free(_, None, _) | Stored::HeldByOther(..) | Stored::Foreign(_) => {}
             }
             let Some((version, emptied)) = self.strays.state(key, stray, view.generation) else { continue };
             if !emptied {

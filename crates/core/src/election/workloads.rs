@@ -433,8 +433,8 @@ impl WorkloadReconciler {
         let setting = enabled(before, known, given);
         let claim = claim(op, true, known.unwrap_or(before), target, around, step);
         // W6.
-        let legacy = around.record.and_then(|record| record.legacy.as_ref());
-        let tick = legacy.and_then(|legacy| legacy.ticks.get(&id.name)).copied();
+        let obligation = around.record.and_then(|record| record.drain_obligation.as_ref());
+        let tick = obligation.and_then(|obligation| obligation.ticks.get(&id.name)).copied();
         let is_later = |tick: &Timestamp| workload.last_tick.is_none_or(|last| last < *tick);
         let after_tick = tick.filter(|tick| id.kind == WorkloadKind::CronJob && is_later(tick));
         if setting.runs() {

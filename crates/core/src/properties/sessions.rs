@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{at, config};
-use crate::{FoundSession, Instant, SessionCommand, SessionLife, SessionParameters, Tenure};
+use crate::{FoundSession, Instant, LockValidity, SessionCommand, SessionLife, SessionParameters};
 
 const IDS: [&str; 3] = ["a", "b", "c"];
 
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(config(128))]
 
     #[test]
-    fn a_tenure_ends_a_fifth_before_the_ttl_of_a_renewal_that_succeeded(
+    fn a_validity_ends_a_fifth_before_the_ttl_of_a_renewal_that_succeeded(
         name in ".*",
         seconds in 10_u64..60,
         events in prop::collection::vec(event(), 1..100),
@@ -87,8 +87,8 @@ proptest! {
                 Event::PutDown => life.put_down(moment),
             }
             let moment = at(now);
-            if let Tenure::Until(end) = life.tenure(moment) {
-                let Some(id) = life.id() else { return Err(TestCaseError::fail("a tenure without a session")) };
+            if let LockValidity::Until(end) = life.validity(moment) {
+                let Some(id) = life.id() else { return Err(TestCaseError::fail("a validity without a session")) };
                 let which = IDS.iter().position(|known| *known == id).unwrap_or_default();
                 let (ttl, sent) = kept[which];
                 prop_assert!(moment < end && end <= sent + ttl - ttl / 5, "{end:?} by {event:?} for {ttl:?} from {sent:?}");

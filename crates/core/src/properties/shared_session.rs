@@ -95,7 +95,7 @@ impl World {
     fn destroy(&mut self, number: usize, now: Instant) -> bool {
         let Some(id) = self.replicas[number].unused.pop_first() else { return false };
         let relies = |replica: &Replica| {
-            replica.life.tenure(now).lasts(now) && replica.life.id() == Some(id.to_string().as_str())
+            replica.life.validity(now).lasts(now) && replica.life.id() == Some(id.to_string().as_str())
         };
         assert!(
             !self.replicas.iter().any(relies),
@@ -129,7 +129,7 @@ fn explore(world: &World, seen: &mut BTreeSet<String>, ends: &mut usize) {
     if ended {
         *ends += 1;
         let [one, other] = &world.replicas;
-        assert!(one.life.tenure(now).lasts(now) && other.life.tenure(now).lasts(now), "{world:#?}");
+        assert!(one.life.validity(now).lasts(now) && other.life.validity(now).lasts(now), "{world:#?}");
         assert_eq!(one.life.id(), other.life.id(), "{world:#?}");
         assert_eq!(world.sessions.len(), 1, "{world:#?}");
     }

@@ -18,7 +18,7 @@ struct Lab {
     locks: Locks,
     version: u64,
     now: Instant,
-    tenure: Option<Tenure>,
+    validity: Option<LockValidity>,
 }
 
 impl Lab {
@@ -50,7 +50,7 @@ impl Lab {
             locks: Locks::default(),
             version: 1,
             now: at(1),
-            tenure: Some(Tenure::Until(at(10))),
+            validity: Some(LockValidity::Until(at(10))),
         }
     }
 
@@ -65,7 +65,7 @@ impl Lab {
             silence: Duration::from_secs(40),
         });
         let known =
-            Known { spec, pods: &[&self.pod], tenure: self.tenure, ..Known::new(self.now, &self.key, &self.locks) };
+            Known { spec, pods: &[&self.pod], validity: self.validity, ..Known::new(self.now, &self.key, &self.locks) };
         self.replica.step(&known, &mut self.begun)
     }
 
@@ -85,7 +85,7 @@ impl Lab {
             }
             Command::WriteRecord { record, .. } => {
                 let version = self.next_version();
-                let stored = Stored::Record(version, record.at(version));
+                let stored = Stored::Ours(version, record.at(version));
                 self.locks.put(&self.key, version, &stored);
                 Outcome::RecordWritten(RecordOutcome::Written(version))
             }
@@ -134,7 +134,7 @@ fn a_promotion_is_sent_only_while_the_lock_is_surely_held() {
     assert!(promotion.urgent);
     assert!(lab.replica.may_send(&promotion, at(9)) && !lab.replica.may_send(&promotion, at(10)));
     // A renewal counts for what is decided after it: the request keeps what it was decided by.
-    lab.tenure = Some(Tenure::Until(at(30)));
+    lab.validity = Some(LockValidity::Until(at(30)));
     lab.step(true);
     assert!(!lab.replica.may_send(&promotion, at(10)));
 }
@@ -157,7 +157,7 @@ fn what_takes_a_label_off_is_sent_whenever_its_turn_comes() {
     lab.answer(promotion);
     lab.step(true);
     assert_eq!(lab.pod.labels["role"], "leader");
-    (lab.now, lab.tenure) = (at(20), Some(Tenure::Lapsed));
+    (lab.now, lab.validity) = (at(20), Some(LockValidity::Lapsed));
     let demotion = lab.step(true).requests.into_iter().find(|request| matches!(request.command, Command::WritePod(_)));
     let demotion = demotion.expect("it is demoted");
     assert!(!promotes(&demotion) && demotion.urgent && demotion.may_be_sent(at(1000)));
@@ -194,7 +194,7 @@ fn without_a_valid_spec_the_leader_stays_and_its_record_says_whose_it_is() {
 #[test]
 fn nothing_is_decided_by_a_store_of_which_nothing_is_known() {
     let mut lab = Lab::new();
-    lab.tenure = None;
+    lab.validity = None;
     for _ in 0..3 {
         for request in lab.step(true).requests {
             assert!(!request.command.promotes(), "{request:?}");

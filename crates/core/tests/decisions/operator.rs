@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Desired, ELECTION_ANNOTATION, Election, HandoverOrder, Instant, Keeping, Key, Node, OpId, Outcome, Pod,
+    Command, Desired, ELECTION_ANNOTATION, Election, HandoverOrder, Instant, Key, LockPolicy, Node, OpId, Outcome, Pod,
     Record, Situation, Stored, Term, Timestamp, Uid, Version, View,
 };
 
@@ -86,7 +86,7 @@ impl Operator {
         self.group = None;
     }
 
-    pub fn elector(&self) -> String {
+    pub fn operator_id(&self) -> String {
         format!("{}#{}", self.name, self.start)
     }
 
@@ -213,14 +213,14 @@ impl Operator {
         if self.group.is_none() {
             self.begun += 1;
         }
-        let (elector, first) = (self.elector(), OpId(self.begun << 32));
+        let (operator_id, first) = (self.operator_id(), OpId(self.begun << 32));
         let records = &self.records;
         let (_, _, group) = self.group.get_or_insert_with(|| {
             let stored = records.get(key).cloned().unwrap_or((Version(0), Stored::Absent));
             (
                 key.clone(),
                 object.uid.clone(),
-                Election::new(ELECTION.into(), object.uid.clone(), elector, Some(stored), first),
+                Election::new(ELECTION.into(), object.uid.clone(), operator_id, Some(stored), first),
             )
         });
         let strays: Vec<(Key, Stored)> = records
@@ -250,7 +250,7 @@ impl Operator {
             nodes: &self.nodes,
             probe_failed: self.probe_failed.as_ref(),
             strays: &strays,
-            keeping: Keeping::ALONE,
+            policy: LockPolicy::ALONE,
         };
         (object.uid.clone(), group.step(&view).requests)
     }

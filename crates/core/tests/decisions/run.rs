@@ -297,7 +297,7 @@ impl Run {
     fn spoil_record(&mut self) {
         let keys: Vec<Key> = self.world.records.keys().cloned().collect();
         let Some(key) = self.prng.pick(&keys).cloned() else { return };
-        let Stored::Record(_, record) = self.world.stored(&key) else { return };
+        let Stored::Ours(_, record) = self.world.stored(&key) else { return };
         let hint = [record.term, Term(0), Term(i64::MAX)][self.prng.below(3)];
         if self.prng.percent(50) {
             note!(self, "by hand: the record {key} is deleted");

@@ -212,9 +212,9 @@ impl World {
     pub fn collect_garbage(&mut self) {
         let uid = self.election.as_ref().map(|object| object.uid.clone());
         let orphan = |stored: &Stored| match stored {
-            Stored::Record(_, record) => Some(&record.election) != uid.as_ref(),
+            Stored::Ours(_, record) => Some(&record.election) != uid.as_ref(),
             Stored::Damaged(..) => uid.is_none(),
-            Stored::Absent | Stored::Free(..) | Stored::Held(..) | Stored::Foreign(_) => false,
+            Stored::Absent | Stored::Free(..) | Stored::HeldByOther(..) | Stored::Foreign(_) => false,
         };
         let orphans: Vec<Key> = self.records.iter().filter(|(_, s)| orphan(s)).map(|(key, _)| key.clone()).collect();
         for key in orphans {
@@ -290,7 +290,7 @@ impl World {
             let status = self.election.as_ref().map(|object| object.status_term);
             self.witnessed = known.chain(status).max();
         }
-        self.put_record(key, |version| Stored::Record(version, record.clone()));
+        self.put_record(key, |version| Stored::Ours(version, record.clone()));
         RecordOutcome::Written(Version(self.version))
     }
 

@@ -347,7 +347,7 @@ impl Model for Clusters {
                     (Ask::Core(core), Some(member)) if request.sent.promotes() => member.may_send(core),
                     _ => true,
                 };
-                let answer = if !may_send && !self.lacks(Rule::SentInTenure) {
+                let answer = if !may_send && !self.lacks(Rule::SentWhileValid) {
                     self.seen.count(Counted::TooLate);
                     Answer::Core(request.sent.refused()?)
                 } else {

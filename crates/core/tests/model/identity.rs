@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lictor_core::Instant;
 
-/// The names of operators end in their number and their start: see [`elector`].
+/// The names of operators end in their number and their start: see [`operator_id`].
 const ELECTOR: &str = "\"op";
 
 /// The term that a pod was written under.
@@ -29,7 +29,7 @@ const FAILURES: u64 = 7;
 const LONG_AGO: u64 = 90_000_000_000;
 
 /// How an operator calls itself in records.
-pub fn elector(operator: usize, start: u32) -> String {
+pub fn operator_id(operator: usize, start: u32) -> String {
     format!("op{operator}#{start}")
 }
 

@@ -5,14 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use lictor_core::{
-    Command, ElectionRead, Failure, FoundSession, HandoverOrder, Instant, Key, Knowledge, Known, Locks, NotEligible,
-    OpId, Outcome, Pod, PodOutcome, RecordOutcome, Replica, Request, Rules, Scope, SessionCommand, SessionLife,
-    SessionParameters, Setting, SharedStores, Spec, StoreId, Stored, Tenure, Uid, Version, WhenLost, Wish, Workload,
-    WorkloadId, WorkloadKind,
+    Command, ElectionRead, Failure, FoundSession, HandoverOrder, Instant, Key, Knowledge, Known, LockValidity, Locks,
+    NotEligible, OpId, Outcome, Pod, PodOutcome, RecordOutcome, Replica, Request, Rules, Scope, SessionCommand,
+    SessionLife, SessionParameters, Setting, SharedStores, Spec, StoreId, Stored, Uid, Version, WhenLost, Wish,
+    Workload, WorkloadId, WorkloadKind,
 };
 
 use super::clusters::NAMES;
-use super::identity::elector;
+use super::identity::operator_id;
 use super::rules::Rule;
 use super::world::{ELECTION, spec};
 
@@ -118,7 +118,7 @@ impl Member {
         stores.add(key().store, now);
         Self {
             number,
-            replica: Replica::new(ELECTION.into(), uid(number), elector(number, start)),
+            replica: Replica::new(ELECTION.into(), uid(number), operator_id(number, start)),
             begun: start.into(),
             locks: Locks::default(),
             stores,
@@ -183,7 +183,7 @@ impl Member {
             (Outcome::PodRead(Ok(Some(pod))), _) => self.show(pod),
             (Outcome::PodsListed(Ok(pods)), _) => pods.iter().for_each(|pod| self.show(pod)),
             (Outcome::RecordWritten(RecordOutcome::Written(version)), Command::WriteRecord { record, .. }) => {
-                self.see_lock(*version, &Stored::Record(*version, record.clone().at(*version)));
+                self.see_lock(*version, &Stored::Ours(*version, record.clone().at(*version)));
             }
             _ => {}
         }
@@ -210,19 +210,19 @@ impl Member {
     }
 
     /// Until when it may rely on what it holds.
-    fn tenure(&self) -> Tenure {
+    fn validity(&self) -> LockValidity {
         if self.margin {
-            return self.life.tenure(self.now);
+            return self.life.validity(self.now);
         }
-        match self.life.tenure(self.now - PARAMETERS.margin()) {
-            Tenure::Until(deadline) => Tenure::Until(deadline + PARAMETERS.margin()),
+        match self.life.validity(self.now - PARAMETERS.margin()) {
+            LockValidity::Until(deadline) => LockValidity::Until(deadline + PARAMETERS.margin()),
             other => other,
         }
     }
 
     pub fn relies_until(&self) -> Option<Instant> {
-        match self.tenure() {
-            Tenure::Until(deadline) => Some(deadline),
+        match self.validity() {
+            LockValidity::Until(deadline) => Some(deadline),
             _ => None,
         }
     }
@@ -237,21 +237,21 @@ impl Member {
             }
         }
         let store = key().store;
-        self.stores.hold(&store, self.tenure(), self.now);
-        let tenure = match self.stores.knowledge(&store, self.now) {
-            Knowledge::Full(tenure) => Some(Some(tenure)),
+        self.stores.hold(&store, self.validity(), self.now);
+        let validity = match self.stores.knowledge(&store, self.now) {
+            Knowledge::Full(validity) => Some(Some(validity)),
             Knowledge::Nothing => Some(None),
             Knowledge::Awaited(_) => None,
         };
-        if let Some(tenure) = tenure {
-            let mut due = self.step(tenure);
+        if let Some(validity) = validity {
+            let mut due = self.step(validity);
             while !due.is_empty() {
                 for request in std::mem::take(&mut due) {
                     if let Command::ReadElection = request.command {
                         let uid = uid(self.number);
                         let read = Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation: 1 }));
                         self.replica.take(request.op, read, self.now);
-                        due.extend(self.step(tenure));
+                        due.extend(self.step(validity));
                     } else {
                         asks.push(Ask::Core(request));
                     }
@@ -266,7 +266,7 @@ impl Member {
         asks.into_iter().map(sent).collect()
     }
 
-    fn step(&mut self, tenure: Option<Tenure>) -> Vec<Request> {
+    fn step(&mut self, validity: Option<LockValidity>) -> Vec<Request> {
         let (scope, rules, key) = (Scope::default(), Rules::default(), key());
         let pods: Vec<&Pod> = self.pod.iter().collect();
         let fitness = if self.available { Ok(()) } else { Err(NotEligible::Unavailable) };
@@ -286,7 +286,7 @@ impl Member {
             workloads: Some(&workloads),
             wind_down: if self.workload.is_some() { u32::try_from(WIND_DOWN.as_secs()).unwrap_or(u32::MAX) } else { 0 },
             pods: &pods,
-            tenure,
+            validity,
             ..Known::new(self.now, &key, &self.locks)
         };
         self.replica.step(&known, &mut self.begun).requests
@@ -341,7 +341,7 @@ impl Sent {
     pub fn forgotten(&self) -> Self {
         let mut ask = self.ask.clone();
         if let Ask::Core(request) = &mut ask {
-            (request.op, request.tenure, request.urgent) = (OpId(0), Tenure::Unlimited, false);
+            (request.op, request.validity, request.urgent) = (OpId(0), LockValidity::Unlimited, false);
         }
         Self { ask, awaited: false, at: Instant::default(), answer: None, ..self.clone() }
     }

@@ -8,7 +8,7 @@ use lictor_core::{
     Spec, Stored, Uid, Version, WhenLost,
 };
 
-use super::identity::elector;
+use super::identity::operator_id;
 use super::world::{self, ELECTION};
 
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Operator {
 
     fn of_start(number: usize, start: u32, pods: BTreeMap<usize, Pod>, first: Vec<u32>, promotes_first: bool) -> Self {
         Self {
-            replica: Replica::new(ELECTION.into(), uid(), elector(number, start)),
+            replica: Replica::new(ELECTION.into(), uid(), operator_id(number, start)),
             pods,
             first,
             locks: Locks::default(),
@@ -137,7 +137,7 @@ impl Operator {
             Outcome::PodsListed(Ok(pods)) => pods.iter().for_each(|pod| self.put_pod(pod)),
             Outcome::RecordWritten(RecordOutcome::Written(version)) => {
                 if let Command::WriteRecord { record, .. } = command {
-                    self.see_record(*version, &Stored::Record(*version, record.clone()));
+                    self.see_record(*version, &Stored::Ours(*version, record.clone()));
                 }
             }
             _ => {}

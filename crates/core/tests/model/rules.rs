@@ -31,10 +31,10 @@ pub enum Rule {
     AnswersShown,
     /// C2: what is held is relied on only up to a margin before its end; off: up to its end.
     Margin,
-    /// C1: a tenure counts from when a renewal was sent; off: from its answer.
+    /// C1: a lock validity counts from when a renewal was sent; off: from its answer.
     FromSending,
-    /// C4, in the controller: nobody is promoted after the tenure under which that was decided; off: whenever its turn comes.
-    SentInTenure,
+    /// C4, in the controller: nobody is promoted after the lock validity under which that was decided; off: whenever its turn comes.
+    SentWhileValid,
     /// W5: a holder's record says for how long its workloads may take to end; off: others do not see that.
     Published,
     /// What the C rules assume: a request that has not reached its API server in time never will; off: it may at any time.
@@ -60,7 +60,7 @@ pub enum Counted {
     Released,
     /// A lock was lost with its session.
     Expired,
-    /// A promotion was not sent, since the tenure was over.
+    /// A promotion was not sent, since the lock validity was over.
     TooLate,
 }
 
@@ -73,7 +73,7 @@ pub const COUNTED: [(Counted, &str); 9] = [
     (Counted::Written, "records written by the first cluster"),
     (Counted::Released, "locks let go of"),
     (Counted::Expired, "locks lost with their session"),
-    (Counted::TooLate, "promotions not sent after the tenure"),
+    (Counted::TooLate, "promotions not sent after the validity"),
 ];
 
 /// How often.

@@ -71,7 +71,7 @@ fn prove_a_cut_and_slow_requests() {
     both("cut off, and requests take a tick", Clusters { delay: 1, ..Clusters::new(CUT) });
     let model = Clusters { queue: 6, fresh: true, ..Clusters::new(CUT) };
     prove("cut off, and promotions wait for their turn", model.clone(), &[Counted::TooLate]);
-    let model = Clusters { off: vec![Rule::SentInTenure], ..model };
+    let model = Clusters { off: vec![Rule::SentWhileValid], ..model };
     prove("cut off, and promotions are sent after the look at the clock", model, &[Counted::Expired]);
 }
 
@@ -108,24 +108,24 @@ fn needed(rule: Rule, model: Clusters) {
 
 /// Shows C2.
 #[test]
-fn a_holder_keeps_away_from_the_end_of_its_tenure() {
+fn a_holder_keeps_away_from_the_end_of_its_validity() {
     needed(Rule::Margin, Clusters::new(CUT));
 }
 
 /// Shows C1.
 #[test]
-fn a_tenure_counts_from_the_sending() {
+fn a_validity_counts_from_the_sending() {
     needed(Rule::FromSending, Clusters::new(Faults { late: 1, ..CUT }));
 }
 
 /// Shows C4.
 #[test]
-fn nobody_is_promoted_after_the_tenure() {
+fn nobody_is_promoted_after_the_validity() {
     // Each of the two keeps two leaders apart by itself: the look at the clock right before the promotion is sent, and the write to
     // the pod of a promotion that is outstanding, for an operator that is stopped between that look and the sending.
     let model = || Clusters { queue: 6, fresh: true, ..Clusters::new(CUT) };
-    let neither = Clusters { off: vec![Rule::SentInTenure, Rule::Stamps], ..model() };
-    assert!(counterexample("without SentInTenure and Stamps", neither).is_some());
+    let neither = Clusters { off: vec![Rule::SentWhileValid, Rule::Stamps], ..model() };
+    assert!(counterexample("without SentWhileValid and Stamps", neither).is_some());
 }
 
 /// Shows W5.

@@ -115,7 +115,7 @@ impl World {
             return RecordOutcome::Conflict;
         }
         let version = Version(self.record.0.0 + 1);
-        self.record = Arc::new(Known::new((version, Stored::Record(version, record.clone()))));
+        self.record = Arc::new(Known::new((version, Stored::Ours(version, record.clone()))));
         RecordOutcome::Written(version)
     }
 

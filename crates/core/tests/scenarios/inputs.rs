@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use lictor_core::{
-    Desired, ELECTION_ANNOTATION, HandoverOrder, Holder, Instant, Key, Legacy, PRIORITY_ANNOTATION, Pod, Rival,
-    Setting, Stored, TERM_ANNOTATION, Tenure, Term, Timestamp, Uid, Wish, Workload, WorkloadId, WorkloadKind,
+    Desired, DrainObligation, ELECTION_ANNOTATION, HandoverOrder, Holder, Instant, Key, LockValidity,
+    PRIORITY_ANNOTATION, Pod, Rival, Setting, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Wish, Workload,
+    WorkloadId, WorkloadKind,
 };
 
 use super::world::{ELECTION, World, record, scope};
@@ -29,7 +30,7 @@ pub const FORMS: [(&str, &str, &str); 33] = [
     ("election", "election: promote first", "two leaders rather than none"),
     ("election", "election: deleted | made anew", "another one is made by the same name"),
     ("store", "store: Consul", "locks are shared with others"),
-    ("store", "store: tenure N s", "for so long what is held is surely this cluster's own"),
+    ("store", "store: validity N s", "for so long what is held is surely this cluster's own"),
     ("store", "store: TTL N s | silence N s", "of the sessions; how long a lock is kept whose holder is silent"),
     ("store", "store: snapshot | put back", "its state is kept; it is put back to that, versions too"),
     ("workload", "workload KIND/NAME: runs | suspended | N replicas", "somebody sets that; a new workload is made"),
@@ -94,11 +95,11 @@ impl World {
         match (words(parts[0]).as_slice(), &parts[1..]) {
             (["deleted"], []) => self.put_lock(key, |_| Stored::Absent),
             (["overwritten"], []) => {
-                let Stored::Held(_, rival) = self.lock(&key) else { return None };
+                let Stored::HeldByOther(_, rival) = self.lock(&key) else { return None };
                 // As the store describes a session that it can read nothing of.
                 let session = format!("the session \"x\" of the node n ({})", rival.session);
                 let unreadable = Rival { session, ..Rival::default() };
-                self.put_lock(key, |version| Stored::Held(version, unreadable))
+                self.put_lock(key, |version| Stored::HeldByOther(version, unreadable))
             }
             (["edited", "by", "hand"], [term]) => {
                 let hint = match words(term).as_slice() {
@@ -109,16 +110,16 @@ impl World {
             }
             (["free"], []) => self.put_lock(key, |version| Stored::Free(version, before, None)),
             (["free"], ["left by others", told @ ..]) => {
-                let legacy = Some(legacy(told)?).filter(|_| !told.is_empty());
-                self.put_lock(key, |version| Stored::Free(version, None, legacy))
+                let obligation = Some(obligation(told)?).filter(|_| !told.is_empty());
+                self.put_lock(key, |version| Stored::Free(version, None, obligation))
             }
             (["held", "by", cluster], [leadership, told @ ..]) => {
                 let (holder, term) = self.leadership(leadership)?;
                 let cluster: Option<String> = Some((*cluster).into());
-                let legacy = Some(legacy(told)?).filter(|_| !told.is_empty());
+                let obligation = Some(obligation(told)?).filter(|_| !told.is_empty());
                 let session = format!("session of {}", cluster.as_deref().unwrap_or_default());
-                let rival = Rival { cluster, holder, term, legacy, session, ..Rival::default() };
-                self.put_lock(key, |version| Stored::Held(version, rival))
+                let rival = Rival { cluster, holder, term, drain_obligation: obligation, session, ..Rival::default() };
+                self.put_lock(key, |version| Stored::HeldByOther(version, rival))
             }
             (_, told) => {
                 let (holder, term) = self.leadership(parts[0])?;
@@ -127,7 +128,7 @@ impl World {
                     return None;
                 }
                 self.led = self.led.clone().or_else(|| Some((record.holder.clone()?.uid, term)));
-                self.put_lock(key, |version| Stored::Record(version, record))
+                self.put_lock(key, |version| Stored::Ours(version, record))
             }
         };
         Some(())
@@ -172,8 +173,8 @@ impl World {
         let now = self.now;
         for part in parts {
             match words(part).as_slice() {
-                ["Consul"] => self.tenure = Tenure::Unknown,
-                ["tenure", number, "s"] => self.tenure = Tenure::Until(now + seconds(number)?),
+                ["Consul"] => self.validity = LockValidity::Unknown,
+                ["validity", number, "s"] => self.validity = LockValidity::Until(now + seconds(number)?),
                 ["TTL", number, "s"] => self.ttl = seconds(number)?,
                 ["silence", number, "s"] => self.silence = seconds(number)?,
                 ["snapshot"] => self.save(),
@@ -231,18 +232,18 @@ fn new_workload(id: WorkloadId) -> Workload {
 }
 
 /// What another cluster says of its workloads.
-fn legacy(parts: &[&str]) -> Option<Legacy> {
-    let mut legacy = Legacy::default();
+fn obligation(parts: &[&str]) -> Option<DrainObligation> {
+    let mut obligation = DrainObligation::default();
     for part in parts {
         match words(part).as_slice() {
-            [number, "s", "to", "wind", "down"] => legacy.wind_down_seconds = number.parse().ok()?,
-            ["ended"] => legacy.ended = true,
-            ["waits", number, "s"] => legacy.waits_seconds = number.parse().ok()?,
-            ["tick", name, number, "s"] => drop(legacy.ticks.insert((*name).into(), tick(number)?)),
+            [number, "s", "to", "wind", "down"] => obligation.wind_down_seconds = number.parse().ok()?,
+            ["ended"] => obligation.ended = true,
+            ["waits", number, "s"] => obligation.waits_seconds = number.parse().ok()?,
+            ["tick", name, number, "s"] => drop(obligation.ticks.insert((*name).into(), tick(number)?)),
             _ => return None,
         }
     }
-    Some(legacy)
+    Some(obligation)
 }
 
 fn words(part: &str) -> Vec<&str> {

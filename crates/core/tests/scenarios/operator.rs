@@ -119,7 +119,7 @@ impl Operator {
             wind_down: self.spec.wind_down,
             pods: &pods,
             nodes: &nodes,
-            tenure: Some(world.tenure),
+            validity: Some(world.validity),
             rewound: self.rewound,
             ..Known::new(world.now, key, &self.locks)
         };

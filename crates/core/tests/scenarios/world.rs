@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use lictor_core::invariants::{at_most_one_leader, term_rises};
 use lictor_core::{
-    Command, Desired, ElectionRead, HandoverOrder, Instant, Key, Marking, Markings, Outcome, Pod, PodOutcome, Record,
-    RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Tenure, Term, Timestamp, Uid, Version, Workload,
-    WorkloadOutcome, WritePod, WriteWorkload,
+    Command, Desired, ElectionRead, HandoverOrder, Instant, Key, LockValidity, Marking, Markings, Outcome, Pod,
+    PodOutcome, Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version,
+    Workload, WorkloadOutcome, WritePod, WriteWorkload,
 };
 
 /// The election's name.
@@ -37,7 +37,7 @@ pub struct World {
     pub locks: BTreeMap<Key, (Version, Stored)>,
     pub election: Spec,
     /// Until when what is held in the lock's store is surely this cluster's own.
-    pub tenure: Tenure,
+    pub validity: LockValidity,
     /// The sessions' TTL.
     pub ttl: Duration,
     /// How long a lock is kept whose holder is silent.
@@ -72,7 +72,7 @@ impl World {
             pods: BTreeMap::new(),
             locks: BTreeMap::new(),
             election,
-            tenure: Tenure::Unlimited,
+            validity: LockValidity::Unlimited,
             ttl: Duration::ZERO,
             silence: Duration::ZERO,
             workloads: Vec::new(),
@@ -134,7 +134,7 @@ impl World {
                 if matches!(self.lock(key), Stored::Free(..) | Stored::Absent) {
                     self.check_lock("taken")?;
                 }
-                let written = |version| Stored::Record(version, record.clone().at(version));
+                let written = |version| Stored::Ours(version, record.clone().at(version));
                 self.write_lock(key, *expected, written)
             }
             Command::ReleaseRecord { key, version, .. } => {
@@ -173,7 +173,7 @@ impl World {
 
     fn write_lock(&mut self, key: &Key, expected: Option<Version>, make: impl FnOnce(Version) -> Stored) -> Outcome {
         let stored = self.lock(key);
-        let taken = matches!(stored, Stored::Held(..) | Stored::Foreign(_));
+        let taken = matches!(stored, Stored::HeldByOther(..) | Stored::Foreign(_));
         Outcome::RecordWritten(if taken || stored.version() != expected {
             RecordOutcome::Conflict
         } else {
@@ -222,7 +222,7 @@ impl World {
         let runs = self.workloads.iter().find(|w| w.runs() && w.claim.as_ref().is_some_and(|claim| claim.enabled));
         let shows = leader.map(|pod| pod.name.clone()).or(runs.map(|workload| workload.id.to_string()));
         match shows {
-            Some(name) if self.tenure != Tenure::Unlimited => {
+            Some(name) if self.validity != LockValidity::Unlimited => {
                 Err(format!("the lock is {what} while {name} shows a leader"))
             }
             _ => Ok(()),
@@ -232,7 +232,9 @@ impl World {
     /// What is promised of clusters that share a lock.
     fn check_others(&self, here: &str) -> Result<(), String> {
         match self.lock(&self.election.key) {
-            Stored::Held(_, rival) if rival.holder.is_some() => Err(format!("{here} leads here, beside {rival}")),
+            Stored::HeldByOther(_, rival) if rival.holder.is_some() => {
+                Err(format!("{here} leads here, beside {rival}"))
+            }
             _ => Ok(()),
         }
     }
@@ -270,13 +272,13 @@ pub fn record(election: &Spec, term: Term, holder: Option<lictor_core::Holder>) 
         term,
         term_by_version: false,
         holder,
-        elector: "another".into(),
+        operator_id: "another".into(),
         since: Timestamp(0),
         election: election.uid.clone(),
         generation: election.generation,
         scope: election.scope.clone(),
         former: Vec::new(),
-        legacy: None,
+        drain_obligation: None,
     }
 }
 

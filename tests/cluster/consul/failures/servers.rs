@@ -133,7 +133,7 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
     first.kill();
     let began = Instant::now();
     consul.leader().await;
-    assert_eq!(side.recorder.demoted_at(), None, "another leads Consul long before the tenure ends");
+    assert_eq!(side.recorder.demoted_at(), None, "another leads Consul long before the validity ends");
     eprintln!("measured: Consul's servers have another leader after {:.1} s", began.elapsed().as_secs_f64());
     // The new leader works: a failover needs a transaction.
     side.member.lab.kill_pod(&leader).await;

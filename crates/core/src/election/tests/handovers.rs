@@ -53,7 +53,7 @@ fn a_leader_that_left_the_group_is_found_by_its_label() {
     lab.edit("p0", |pod| drop(pod.labels.insert("app".into(), "other".into())));
     // Of a record that was vacated since, and that names it no more.
     let vacated = Record { holder: None, ..lab.record() };
-    lab.store(|version| Stored::Record(version, vacated));
+    lab.store(|version| Stored::Ours(version, vacated));
     lab.unseen.insert("p0".into());
     let mut lab = lab.restarted();
     let all = lab.run();
@@ -124,13 +124,13 @@ fn a_demotion_that_met_another_version_is_sent_for_the_version_that_was_read() {
 fn after_a_conflict_nobody_is_promoted_under_a_record_that_somebody_replaced() {
     let mut lab = Lab::led(3);
     lab.unready("p0");
-    let other = Record { elector: "other".into(), ..lab.record() };
+    let other = Record { operator_id: "other".into(), ..lab.record() };
     let record = lab.step().remove(0);
     let (op, outcome) = lab.answer(&record, "").unwrap();
     lab.election.take(op, outcome, lab.now);
     lab.instead("Promote p1", Outcome::PodWritten(PodOutcome::Failed(Failure::Unknown("no answer".into()))));
     lab.instead("ReadPod p1", Outcome::PodRead(Ok(Some(Pod { labels: BTreeMap::new(), ..lab.pods["p1"].clone() }))));
-    lab.instead("ReadRecord", Outcome::RecordRead(Ok(Stored::Record(Version(900), other))));
+    lab.instead("ReadRecord", Outcome::RecordRead(Ok(Stored::Ours(Version(900), other))));
     let all = lab.run();
     assert_eq!(all.last().unwrap(), "Promote p1 2", "{all:#?}");
     lab.now = lab.now + Duration::from_secs(1);
@@ -184,12 +184,12 @@ fn a_lock_under_another_key_that_is_emptied_for_an_earlier_generation_is_emptied
     let mut lab = Lab::led(2);
     let emptied = |generation| Record { holder: None, generation, ..Lab::led(1).record() };
     for (generation, rival) in [(1, true), (2, false), (3, false)] {
-        let lock = Stored::Record(Version(1), emptied(generation));
+        let lock = Stored::Ours(Version(1), emptied(generation));
         assert_eq!(crate::handover::is_emptied(&lock, 2), !rival);
         let free = Stored::Free(Version(1), Some(emptied(generation)), None);
         assert_eq!(crate::handover::is_emptied(&free, 2), !rival);
     }
-    let held = Stored::Record(Version(1), Record { generation: 9, ..lab.record() });
+    let held = Stored::Ours(Version(1), Record { generation: 9, ..lab.record() });
     assert!(!crate::handover::is_emptied(&held, 2));
     lab.run();
 }
@@ -234,14 +234,14 @@ fn nobody_is_promoted_under_a_record_that_the_watch_shows_replaced() {
         lab.unready("p0");
         let write = lab.step().remove(0);
         let (op, outcome) = lab.answer(&write, "").unwrap();
-        let other = Record { elector: "other".into(), term: Term(5), ..lab.record() };
+        let other = Record { operator_id: "other".into(), term: Term(5), ..lab.record() };
         if late {
             lab.election.take(op, outcome, lab.now);
             let demotion = lab.step();
-            lab.store(|version| Stored::Record(version, other));
+            lab.store(|version| Stored::Ours(version, other));
             answer_all(&mut lab, &demotion);
         } else {
-            lab.store(|version| Stored::Record(version, other));
+            lab.store(|version| Stored::Ours(version, other));
             lab.election.take(op, outcome, lab.now);
         }
         let all = lab.run();
@@ -263,7 +263,7 @@ fn what_was_written_under_a_record_that_is_deleted_is_cleaned_up_all_the_same() 
     // What another election wrote, is its own.
     let mut lab = Lab::led(1);
     let others = Record { election: uid("other"), scope: scope("others"), ..lab.record() };
-    lab.store(|version| Stored::Record(version, others));
+    lab.store(|version| Stored::Ours(version, others));
     let asked = lab.step();
     answer_all(&mut lab, &asked);
     lab.store(|_| Stored::Absent);
@@ -356,7 +356,7 @@ fn a_record_that_names_a_pod_where_the_cluster_is_the_candidate_is_replaced() {
     lab.run();
     let holder = Holder { pod: Some("p0".into()), uid: uid("p0"), node: None, ip: None };
     let edited = Record { holder: Some(holder), ..lab.record() };
-    lab.store(|version| Stored::Record(version, edited));
+    lab.store(|version| Stored::Ours(version, edited));
     let all = lab.run();
     assert!(all.contains(&"WriteRecord 2 cluster".to_owned()), "{all:#?}");
     assert_eq!(lab.record().holder.unwrap().uid, uid("e"));

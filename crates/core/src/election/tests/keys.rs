@@ -16,7 +16,7 @@ impl Old {
         let made = lab.next_version();
         let (op, version, made) = match command {
             Effect::Request(op, Command::WriteRecord { key, expected, record }) if *key == old() => {
-                (*op, expected.unwrap_or_default(), Stored::Record(made, record.clone()))
+                (*op, expected.unwrap_or_default(), Stored::Ours(made, record.clone()))
             }
             Effect::Request(op, Command::DeleteRecord { key, version }) if *key == old() => {
                 (*op, *version, Stored::Absent)
@@ -57,7 +57,7 @@ impl Old {
 
 /// A record of somebody with another view of the election, who goes on with the old key.
 fn rivals() -> Record {
-    Record { elector: "another".into(), ..Lab::led(2).record() }
+    Record { operator_id: "another".into(), ..Lab::led(2).record() }
 }
 
 fn emptied() -> Record {
@@ -74,8 +74,8 @@ fn started() -> Lab {
 #[test]
 fn a_listing_counts_for_as_long_as_the_watch_shows_what_was_before() {
     let mut lab = started();
-    lab.strays = vec![(old(), Stored::Record(Version(300), emptied()))];
-    let mut other = Old(Stored::Record(Version(400), rivals()));
+    lab.strays = vec![(old(), Stored::Ours(Version(300), emptied()))];
+    let mut other = Old(Stored::Ours(Version(400), rivals()));
     let all = other.run(&mut lab, "Transition");
     let at = |words: &str| all.iter().position(|found| found.starts_with(words)).unwrap_or_else(|| panic!("{all:#?}"));
     assert!(at("ListLocks") < at("old at 400: WriteRecord 2 nobody"), "{all:#?}");
@@ -85,9 +85,9 @@ fn a_listing_counts_for_as_long_as_the_watch_shows_what_was_before() {
 #[test]
 fn what_the_watch_shows_later_than_a_listing_counts() {
     let mut lab = started();
-    let mut other = Old(Stored::Record(Version(400), rivals()));
+    let mut other = Old(Stored::Ours(Version(400), rivals()));
     other.run(&mut lab, "ListLocks");
-    other.0 = Stored::Record(Version(450), rivals());
+    other.0 = Stored::Ours(Version(450), rivals());
     lab.strays = vec![(old(), other.0.clone())];
     let all = other.run(&mut lab, "Transition");
     let emptying = all.iter().find(|words| words.starts_with("old"));
@@ -97,10 +97,10 @@ fn what_the_watch_shows_later_than_a_listing_counts() {
 #[test]
 fn a_lock_that_somebody_takes_again_after_it_was_emptied_is_emptied_again() {
     let mut lab = started();
-    let mut other = Old(Stored::Record(Version(400), rivals()));
+    let mut other = Old(Stored::Ours(Version(400), rivals()));
     lab.strays = vec![(old(), other.0.clone())];
     assert_eq!(other.run(&mut lab, "old")[..1], ["old at 400: WriteRecord 1 nobody"]);
-    other.0 = Stored::Record(Version(600), rivals());
+    other.0 = Stored::Ours(Version(600), rivals());
     lab.version = 600;
     lab.strays = vec![(old(), other.0.clone())];
     let all = other.run(&mut lab, "Transition");
@@ -111,7 +111,7 @@ fn a_lock_that_somebody_takes_again_after_it_was_emptied_is_emptied_again() {
 #[test]
 fn an_answer_to_another_request_is_not_taken_for_the_one_to_an_emptying() {
     let mut lab = started();
-    let mut other = Old(Stored::Record(Version(400), rivals()));
+    let mut other = Old(Stored::Ours(Version(400), rivals()));
     lab.strays = vec![(old(), other.0.clone())];
     let emptying = lab.step();
     let stray = Outcome::RecordWritten(RecordOutcome::Written(Version(5_000)));
@@ -124,11 +124,11 @@ fn an_answer_to_another_request_is_not_taken_for_the_one_to_an_emptying() {
 /// The same election, deleted, with this record under its present key, and under the old one a lock that was emptied.
 fn deleted(record: Option<Record>, old_scope: Scope) -> (Lab, Old) {
     let mut lab = Lab::led(2);
-    lab.stored = record.map_or(Stored::Absent, |record| Stored::Record(Version(450), record));
+    lab.stored = record.map_or(Stored::Absent, |record| Stored::Ours(Version(450), record));
     lab.version = 500;
     let mut lab = lab.restarted();
     lab.desired = Desired::Withdraw;
-    let other = Old(Stored::Record(Version(400), Record { scope: old_scope, ..emptied() }));
+    let other = Old(Stored::Ours(Version(400), Record { scope: old_scope, ..emptied() }));
     lab.strays = vec![(old(), other.0.clone())];
     (lab, other)
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::properties::config;
-use crate::{ELECTION_ANNOTATION, Legacy, NEVER_LEADER_ANNOTATION, invariants};
+use crate::{DrainObligation, ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, invariants};
 
 /// Terms of a Lease have 32 bits.
 const LAST_TERM: i64 = i32::MAX as i64;
@@ -169,11 +169,11 @@ proptest! {
         term in 1_i64..1_000_000,
         generation in number(),
         since in number(),
-        (election, elector) in (prop::sample::select(&["e", "other", ""]), "\\PC{0,20}"),
+        (election, operator_id) in (prop::sample::select(&["e", "other", ""]), "\\PC{0,20}"),
         holder in prop::option::of((prop::option::of("\\PC{0,8}"), prop::sample::select(&["p0", "p1", "", "x"]))),
         (selector, label) in (prop::sample::select(&["app", "tier", ""]), prop::sample::select(&["role", "old"])),
         former in any::<bool>(),
-        legacy in prop::option::of((any::<u32>(), any::<bool>(), any::<u32>(), number())),
+        obligation in prop::option::of((any::<u32>(), any::<bool>(), any::<u32>(), number())),
         restarted in any::<bool>(),
     ) {
         let mut lab = Lab::led(3);
@@ -185,20 +185,20 @@ proptest! {
             term: Term(term),
             term_by_version: false,
             holder: holder.map(|(pod, of)| Holder { pod, uid: uid(of), node: None, ip: None }),
-            elector,
+            operator_id,
             since: Timestamp(since),
             election: uid(election),
             generation,
             scope: other.clone(),
             former: if former { vec![other, scope("role")] } else { Vec::new() },
-            legacy: legacy.map(|(wind_down_seconds, ended, waits_seconds, tick)| Legacy {
+            drain_obligation: obligation.map(|(wind_down_seconds, ended, waits_seconds, tick)| DrainObligation {
                 wind_down_seconds,
                 ended,
                 waits_seconds,
                 ticks: [("report".to_owned(), Timestamp(tick))].into(),
             }),
         };
-        lab.store(|version| Stored::Record(version, record));
+        lab.store(|version| Stored::Ours(version, record));
         if restarted {
             lab = lab.restarted();
         }

@@ -39,14 +39,14 @@ fn only_write(commands: Vec<Effect>, begins: &str) -> Effect {
     write
 }
 
-fn end_tenure(lab: &mut Lab) {
+fn end_validity(lab: &mut Lab) {
     lab.now = lab.now + Duration::from_secs(12);
 }
 
 #[test]
-fn when_the_tenure_ends_the_pod_of_a_promotion_that_is_on_its_way_is_written_to() {
+fn when_the_validity_ends_the_pod_of_a_promotion_that_is_on_its_way_is_written_to() {
     let (mut lab, promotion) = promoting();
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     let commands = lab.step();
     let stamp = only_write(commands, "Demote p1");
     assert_eq!(*lab.election.situation(), Situation::HandingOver, "it may still lead");
@@ -61,7 +61,7 @@ fn when_the_tenure_ends_the_pod_of_a_promotion_that_is_on_its_way_is_written_to(
 #[test]
 fn a_promotion_that_was_first_is_taken_back_before_it_is_said_that_nobody_leads() {
     let (mut lab, promotion) = promoting();
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     let stamp = only_write(lab.step(), "Demote p1");
     carry_out(&mut lab, &promotion);
     assert_eq!(lab.leader(), Some("p1"));
@@ -74,7 +74,7 @@ fn a_promotion_that_was_first_is_taken_back_before_it_is_said_that_nobody_leads(
 #[test]
 fn who_takes_the_lock_meanwhile_is_told_of_when_the_promotion_can_do_nothing_any_more() {
     let (mut lab, promotion) = promoting();
-    lab.store(|version| Stored::Held(version, rival()));
+    lab.store(|version| Stored::HeldByOther(version, rival()));
     let commands = lab.step();
     assert!(!commands.iter().any(|command| in_words(command) == "LedElsewhere east"), "{commands:#?}");
     let stamp = only_write(commands, "Demote p1");
@@ -88,7 +88,7 @@ fn a_promotion_without_an_answer_may_still_arrive() {
     let (mut lab, promotion) = promoting();
     let op = promotion.op().unwrap();
     lab.election.take(op, promotion.failed(Failure::Unknown("no answer".into())).unwrap(), lab.now);
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     let all = lab.run();
     assert!(all.iter().any(|words| words.starts_with("Demote p1")), "{all:#?}");
     assert_eq!(carry_out(&mut lab, &promotion), Outcome::PodWritten(PodOutcome::Conflict));
@@ -99,7 +99,7 @@ fn a_promotion_that_was_not_sent_costs_no_write() {
     let (mut lab, promotion) = promoting();
     let op = promotion.op().unwrap();
     lab.election.take(op, promotion.failed(Failure::Refused("not sent".into())).unwrap(), lab.now);
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     assert_eq!(lab.run(), ["Transition nobody StoreLost"]);
     assert_eq!(*lab.election.situation(), Situation::StoreLost);
 }
@@ -108,14 +108,14 @@ fn a_promotion_that_was_not_sent_costs_no_write() {
 fn a_target_that_the_cache_does_not_show_is_read_first() {
     let (mut lab, promotion) = promoting();
     lab.unseen.insert("p1".into());
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     assert_eq!(lab.step().iter().map(in_words).collect::<Vec<_>>(), ["ReadPod p1"]);
     assert_eq!(*lab.election.situation(), Situation::HandingOver);
 
     // It is there as it was, and so it is written to.
     let (mut lab, _) = promoting();
     lab.unseen.insert("p1".into());
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     let all = lab.run();
     assert!(all.len() == 3 && all[0] == "ReadPod p1" && all[1].starts_with("Demote p1"), "{all:#?}");
     assert_eq!(*lab.election.situation(), Situation::StoreLost);
@@ -124,7 +124,7 @@ fn a_target_that_the_cache_does_not_show_is_read_first() {
     // It is no more.
     let (mut lab, _) = promoting();
     lab.pods.remove("p1");
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     assert_eq!(lab.run(), ["ReadPod p1", "Transition nobody StoreLost"]);
     assert_eq!(*lab.election.situation(), Situation::StoreLost);
 }
@@ -135,7 +135,7 @@ fn the_write_changes_the_pod_whatever_is_on_it() {
     lab.edit("p0", |pod| drop(pod.labels.insert("role".into(), "follower".into())));
     // The label was changed by hand; the present term is still there.
     let promotion = until_promotion(&mut lab);
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     let Effect::Request(op, Command::WritePod(write)) = only_write(lab.step(), "Remove p0") else { unreachable!() };
     let pod = &lab.pods["p0"];
     let changes = |patch: &BTreeMap<String, Option<String>>, have: &BTreeMap<String, String>| {
@@ -163,7 +163,7 @@ fn a_lock_that_is_free_is_not_taken_while_a_promotion_may_arrive() {
 fn a_deleted_election_writes_to_the_target_too() {
     let (mut lab, promotion) = promoting();
     lab.desired = Desired::Withdraw;
-    lab.store(|version| Stored::Held(version, rival()));
+    lab.store(|version| Stored::HeldByOther(version, rival()));
     lab.run();
     assert_eq!(*lab.election.situation(), Situation::Withdrawn);
     assert_eq!(carry_out(&mut lab, &promotion), Outcome::PodWritten(PodOutcome::Conflict));
@@ -174,14 +174,14 @@ fn a_promotion_is_wanted_as_long_as_its_handover_goes_on() {
     let (mut lab, promotion) = promoting();
     let op = promotion.op().unwrap();
     assert!(lab.election.wants(op) && !lab.election.wants(OpId(op.0 + 1)));
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     lab.step();
-    assert!(!lab.election.wants(op), "the tenure has ended");
+    assert!(!lab.election.wants(op), "the validity has ended");
 
     let (mut lab, promotion) = promoting();
     // Also while something else is waited for.
     lab.election.backoff.delay(lab.now);
-    lab.store(|version| Stored::Held(version, rival()));
+    lab.store(|version| Stored::HeldByOther(version, rival()));
     lab.step();
     assert!(!lab.election.wants(promotion.op().unwrap()), "somebody else has the lock");
 
@@ -216,7 +216,7 @@ fn only_a_write_that_changed_the_pod_keeps_an_earlier_promotion_of_it_away() {
 #[test]
 fn a_write_that_changed_nothing_keeps_no_promotion_away() {
     let (mut lab, promotion) = promoting();
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     let stamp = only_write(lab.step(), "Demote p1");
     let unchanged = Box::new(lab.pods["p1"].clone());
     lab.election.take(stamp.op().unwrap(), Outcome::PodWritten(PodOutcome::Written(unchanged)), lab.now);
@@ -234,7 +234,7 @@ fn a_promotion_for_a_version_that_is_gone_costs_no_write() {
     let op = promotion.op().unwrap();
     lab.election.take(op, promotion.failed(Failure::Unknown("no answer".into())).unwrap(), lab.now);
     lab.edit("p1", |pod| drop(pod.annotations.insert("another".into(), "change".into())));
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     assert_eq!(lab.run(), ["Transition nobody StoreLost"]);
 }
 
@@ -249,7 +249,7 @@ fn of_two_promotions_that_were_not_answered_the_one_for_the_later_version_counts
     lab.now = lab.now + Duration::from_secs(1);
     let later = until_promotion(&mut lab);
     lab.unseen.clear();
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     let stamp = only_write(lab.step(), "Demote p1");
     carry_out(&mut lab, &stamp);
     assert_eq!(carry_out(&mut lab, &later), Outcome::PodWritten(PodOutcome::Conflict));
@@ -261,7 +261,7 @@ fn a_pod_whose_promotion_is_on_its_way_is_written_to_once() {
     lab.unready("p0");
     lab.edit("p1", |pod| drop(pod.labels.remove("role")));
     until_promotion(&mut lab);
-    end_tenure(&mut lab);
+    end_validity(&mut lab);
     only_write(lab.step(), "Demote p1");
 }
 
@@ -271,13 +271,14 @@ fn beside_a_leader_of_somebody_elses_record_the_pod_of_a_promotion_is_written_to
     lab.unready("p0");
     let promotion = until_promotion(&mut lab);
     // Another operator has made p0 the leader again.
-    let leader = Record { holder: Lab::led(2).record().holder, term: Term(3), elector: "other".into(), ..lab.record() };
+    let leader =
+        Record { holder: Lab::led(2).record().holder, term: Term(3), operator_id: "other".into(), ..lab.record() };
     lab.edit("p0", |pod| {
         pod.ready = true;
         pod.labels.insert("role".into(), "leader".into());
         pod.annotations.insert(TERM_ANNOTATION.into(), "3".into());
     });
-    lab.store(|version| Stored::Record(version, leader));
+    lab.store(|version| Stored::Ours(version, leader));
     let stamp = only_write(lab.step(), "Demote p1");
     carry_out(&mut lab, &stamp);
     assert_eq!(carry_out(&mut lab, &promotion), Outcome::PodWritten(PodOutcome::Conflict));

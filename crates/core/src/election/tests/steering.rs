@@ -1,6 +1,6 @@
 //! How workloads are written: in which order, how often, and with what.
 
-use super::workloads::{cluster, leading, legacy, rival};
+use super::workloads::{cluster, leading, obligation, rival};
 use super::*;
 use crate::{Setting, Wish, WorkloadId, WorkloadKind};
 
@@ -28,7 +28,7 @@ fn words(commands: &[Effect]) -> Vec<String> {
 fn disabling_does_not_wait_for_what_becomes_of_an_enabling_write() {
     let mut lab = cluster();
     until(&mut lab, "Enable CronJob/nightly");
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     let sent = words(&lab.step());
     assert!(sent.contains(&"Disable CronJob/nightly Suspend(true)".to_owned()), "{sent:#?}");
     assert!(lab.step().is_empty(), "and is sent once");
@@ -40,10 +40,10 @@ fn a_tick_is_handed_on_to_a_cronjob_alone_and_never_back() {
         let mut lab = cluster();
         let of_that_name = WorkloadId { kind: WorkloadKind::Deployment, name: "nightly".into() };
         lab.workloads.as_mut().unwrap()[1].id = of_that_name;
-        lab.store(|version| Stored::Held(version, rival(None)));
+        lab.store(|version| Stored::HeldByOther(version, rival(None)));
         lab.run();
         lab.workload("nightly").last_tick = last.map(Timestamp);
-        lab.store(|version| Stored::Free(version, None, Some(legacy(true, &[("nightly", 60_000)]))));
+        lab.store(|version| Stored::Free(version, None, Some(obligation(true, &[("nightly", 60_000)]))));
         let enabling = until(&mut lab, "Enable");
         let ticks = enabling.iter().filter_map(|command| match command {
             Effect::Request(_, Command::WriteWorkload(write)) => Some((write.id.kind, write.after_tick)),
@@ -130,7 +130,7 @@ fn what_may_not_be_given_back_does_not_keep_an_election_from_being_deleted() {
 #[test]
 fn a_number_that_is_kept_survives_a_restart() {
     let mut lab = leading();
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     let version = lab.workload("worker").version;
     let mut lab = lab.restarted();
@@ -150,7 +150,7 @@ fn what_lets_a_workload_run_is_wanted_only_while_this_cluster_leads() {
     let id = WorkloadId { kind: WorkloadKind::CronJob, name: "nightly".into() };
     let (owner, now) = (Backoff::new("e"), lab.now);
     lab.election.workloads.down.entry(id).or_insert(owner).delay(now);
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.step();
     assert!(!lab.election.wants(op));
 }
@@ -161,7 +161,7 @@ fn what_lets_a_workload_run_is_not_wanted_when_the_lock_of_a_deleted_election_is
     let commands = until(&mut lab, "Enable CronJob/nightly");
     let op = commands.iter().find(|command| in_words(command).starts_with("Enable")).and_then(Effect::op).unwrap();
     lab.desired = Desired::Withdraw;
-    lab.keeping.tenure = Tenure::Lapsed;
+    lab.policy.validity = LockValidity::Lapsed;
     lab.step();
     assert!(!lab.election.wants(op));
 }

@@ -8,7 +8,7 @@ fn strange() -> Vec<Outcome> {
     let refused = || Failure::Refused("an earlier request".into());
     let key = Key::lease("", "stray");
     let mut lab = Lab::led(1);
-    lab.store(|version| Stored::Record(Version(version.0 + 1000), Record { generation: 9, ..Lab::led(1).record() }));
+    lab.store(|version| Stored::Ours(Version(version.0 + 1000), Record { generation: 9, ..Lab::led(1).record() }));
     vec![
         Outcome::RecordRead(Ok(Stored::Absent)),
         Outcome::RecordRead(Ok(lab.stored.clone())),
@@ -112,14 +112,14 @@ const SCENES: [Scene; 16] = [
         lab.instead("Promote", unknown(None));
     }),
     ("somebody writes the record", |lab| {
-        let other = Record { elector: "other".into(), ..lab.record() };
-        lab.store(|version| Stored::Record(version, other));
+        let other = Record { operator_id: "other".into(), ..lab.record() };
+        lab.store(|version| Stored::Ours(version, other));
         lab.unready("p0");
     }),
     ("somebody edits the record", |lab| lab.store(|version| Stored::Damaged(version, Term(3)))),
     ("another election of that name", |lab| {
         let other = Record { election: uid("other"), ..lab.record() };
-        lab.store(|version| Stored::Record(version, other));
+        lab.store(|version| Stored::Ours(version, other));
     }),
     ("the leader's label is taken off", |lab| lab.edit("p0", |pod| drop(pod.labels.remove("role")))),
     ("a follower's label is changed", |lab| {
@@ -159,14 +159,14 @@ fn an_answer_that_nobody_waits_for_changes_nothing() {
 fn in_a_shared_store_neither() {
     let scenes: [fn(&mut Lab); 4] = [
         |lab| ["p0", "p1"].iter().for_each(|name| lab.unready(name)),
-        |lab| lab.store(|version| Stored::Held(version, rival())),
+        |lab| lab.store(|version| Stored::HeldByOther(version, rival())),
         |lab| lab.store(|version| Stored::Free(version, None, None)),
         |lab| lab.desired = Desired::Leave,
     ];
     for happens in scenes {
         let run = |disturbed| {
             let mut lab = shared(2);
-            lab.keeping.tenure = Tenure::Until(lab.now + Duration::from_secs(1000));
+            lab.policy.validity = LockValidity::Until(lab.now + Duration::from_secs(1000));
             happens(&mut lab);
             (lab.go_on(disturbed), lab.election.situation().clone())
         };

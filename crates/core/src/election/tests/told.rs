@@ -88,7 +88,7 @@ fn a_transition_names_who_led_before_if_it_was_another() {
 fn since_when_it_leads_does_not_change_while_it_does() {
     let mut lab = Lab::led(2);
     let earlier = Record { since: Timestamp(3), ..lab.record() };
-    lab.store(|version| Stored::Record(version, earlier));
+    lab.store(|version| Stored::Ours(version, earlier));
     lab.run();
     let since = |lab: &Lab| (lab.record().since, lab.election.leader().unwrap().2);
     assert_eq!(since(&lab), (Timestamp(3), Timestamp(3)));
@@ -201,12 +201,12 @@ fn of_a_lost_record_only_a_fit_pod_that_it_labelled_itself_goes_on() {
 fn a_record_that_is_tidied_says_who_did_it_and_for_which_generation() {
     let mut lab = Lab::led(2);
     let former = Record { former: vec![scope("old")], term_by_version: true, ..lab.record() };
-    lab.store(|version| Stored::Record(version, former));
+    lab.store(|version| Stored::Ours(version, former));
     lab = lab.restarted();
     lab.generation = 2;
     assert_eq!(lab.run(), ["WriteRecord 1 p0"]);
-    let Record { elector, generation, term_by_version, former, .. } = lab.record();
-    assert_eq!((elector.as_str(), generation, term_by_version, former), ("other", 2, false, vec![]));
+    let Record { operator_id, generation, term_by_version, former, .. } = lab.record();
+    assert_eq!((operator_id.as_str(), generation, term_by_version, former), ("other", 2, false, vec![]));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_leader_that_still_carries_an_earlier_marking_is_put_right() {
     let mut lab = Lab::led(2);
     let former = Record { former: vec![scope("old")], ..lab.record() };
     lab.edit("p0", |pod| drop(pod.labels.insert("old".into(), "leader".into())));
-    lab.store(|version| Stored::Record(version, former));
+    lab.store(|version| Stored::Ours(version, former));
     lab.run();
     assert_eq!(lab.leader(), Some("p0"));
     assert!(!lab.pods["p0"].labels.contains_key("old"), "{:?}", lab.pods["p0"].labels);
@@ -224,7 +224,7 @@ fn a_leader_that_still_carries_an_earlier_marking_is_put_right() {
 fn a_record_that_is_not_believed_is_not_believed_when_it_is_shown_again() {
     let mut lab = Lab::led(2);
     let edited = Record { generation: 9, ..lab.record() };
-    lab.store(|version| Stored::Record(version, edited));
+    lab.store(|version| Stored::Ours(version, edited));
     let shown = lab.stored.clone();
     for command in lab.step() {
         let (op, outcome) = lab.answer(&command, "").unwrap();

@@ -256,7 +256,7 @@ fn an_election_that_goes_leaves_the_marks_that_it_can_not_take_off() {
 #[test]
 fn where_others_want_the_lock_the_marks_of_a_follower_are_left_all_the_same() {
     let mut lab = shared(2);
-    lab.keeping.tenure = Tenure::Until(lab.now + A_MINUTE * 60);
+    lab.policy.validity = LockValidity::Until(lab.now + A_MINUTE * 60);
     lab.run();
     assert_eq!(lab.leader(), Some("p0"));
     lab.desired = Desired::Withdraw;
@@ -330,13 +330,13 @@ fn a_server_that_refuses_for_a_moment_makes_no_election_leave_its_marks() {
 #[test]
 fn a_lock_that_others_want_is_not_given_up_beside_a_leaders_label() {
     let mut lab = shared(2);
-    lab.keeping.tenure = Tenure::Until(lab.now + A_MINUTE * 60);
+    lab.policy.validity = LockValidity::Until(lab.now + A_MINUTE * 60);
     lab.run();
     let leader = lab.leader().expect("one leads").to_owned();
     lab.desired = Desired::Withdraw;
     let all = run_refusing(&mut lab, &leader, A_MINUTE * 5);
     assert_eq!(lab.leader(), Some(leader.as_str()), "{all:#?}");
-    assert!(matches!(lab.stored, Stored::Record(..)), "{:?} {all:#?}", lab.stored);
+    assert!(matches!(lab.stored, Stored::Ours(..)), "{:?} {all:#?}", lab.stored);
     run_with(&mut lab, A_MINUTE, |_, _| None);
     assert_eq!((lab.leader(), lab.election.situation()), (None, &Situation::Withdrawn));
 }
@@ -404,7 +404,7 @@ fn a_record_of_another_election_is_replaced_at_once_though_the_leader_lacks_an_a
     });
     assert_eq!(*lab.election.situation(), Situation::Led);
     let other = Record { election: uid("another"), ..lab.record() };
-    lab.store(|version| Stored::Record(version, other));
+    lab.store(|version| Stored::Ours(version, other));
     let all = lab.run();
     assert!(all.iter().any(|words| words.starts_with("WriteRecord 2 p0")), "{all:#?}");
 }
@@ -442,7 +442,7 @@ fn what_went_wrong_in_a_handover_is_over_when_it_is_complete() {
 fn a_paused_election_that_has_lost_its_lock_is_handing_over_as_long_as_the_label_is_there() {
     let mut lab = shared(1);
     lab.desired = Desired::Freeze;
-    lab.store(|version| Stored::Held(version, rival()));
+    lab.store(|version| Stored::HeldByOther(version, rival()));
     let all = run_with(&mut lab, Duration::from_secs(1), |_, _| {
         Some(Outcome::PodWritten(PodOutcome::Failed(Failure::Unknown("no answer".into()))))
     });

@@ -133,7 +133,7 @@ fn a_leader_that_fails_as_soon_as_it_is_elected_has_its_own_time() {
 #[test]
 fn with_keep_a_lock_that_is_free_is_taken_without_a_demotion() {
     let mut lab = shared(2);
-    lab.keeping.when_lost = WhenLost::Keep;
+    lab.policy.when_lost = WhenLost::Keep;
     let record = lab.record();
     lab.store(|version| Stored::Free(version, Some(record), None));
     let all = lab.run();
@@ -152,7 +152,7 @@ fn a_withdrawn_election_leaves_the_record_of_another_one_of_its_name() {
         let neighbour = lab.put(neighbour);
         let mut others = Record { election: uid("other"), ..lab.record() };
         others.holder = others.holder.filter(|_| holder);
-        lab.store(|version| Stored::Record(version, others));
+        lab.store(|version| Stored::Ours(version, others));
         let before = lab.stored.clone();
         lab.desired = Desired::Withdraw;
         let all = lab.run();
@@ -197,7 +197,7 @@ fn a_record_names_nobody_and_the_last_generation_before_labels_are_taken_off() {
         let mut lab = Lab::led(1);
         let record = lab.record();
         let holder = record.holder.clone().filter(|_| holder);
-        lab.store(|version| Stored::Record(version, Record { holder, generation, ..record }));
+        lab.store(|version| Stored::Ours(version, Record { holder, generation, ..record }));
         deleted(lab, 2).run()
     };
     let told = ["ReadElection", "ReadRecord"];

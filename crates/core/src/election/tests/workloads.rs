@@ -1,7 +1,7 @@
 //! Workloads that follow the leader.
 
 use super::*;
-use crate::{Legacy, Setting, Wish, WorkloadClaim, WorkloadId, WorkloadKind, WriteWorkload};
+use crate::{DrainObligation, Setting, Wish, WorkloadClaim, WorkloadId, WorkloadKind, WriteWorkload};
 
 impl Lab {
     pub(super) fn write_workload(&mut self, write: &WriteWorkload) -> WorkloadOutcome {
@@ -81,8 +81,8 @@ impl Lab {
     }
 }
 
-fn shared() -> Keeping {
-    Keeping { shared: true, silence: Duration::from_secs(40), ..Keeping::ALONE }
+fn shared() -> LockPolicy {
+    LockPolicy { shared: true, silence: Duration::from_secs(40), ..LockPolicy::ALONE }
 }
 
 /// A cluster that is the candidate itself, with a CronJob and a Deployment, before anything was decided.
@@ -90,7 +90,7 @@ pub(super) fn cluster() -> Lab {
     let mut lab = Lab::new(0);
     lab.scope = Scope::default();
     lab.cluster = Some(Ok(()));
-    lab.keeping = shared();
+    lab.policy = shared();
     lab.wind_down = 35;
     let nightly = lab.made("nightly");
     let worker = lab.made("worker");
@@ -109,14 +109,14 @@ pub(super) fn leading() -> Lab {
     lab
 }
 
-pub(super) fn rival(legacy: Option<Legacy>) -> Rival {
+pub(super) fn rival(obligation: Option<DrainObligation>) -> Rival {
     let holder = Some(Holder { pod: None, uid: uid("far"), node: None, ip: None });
-    Rival { cluster: Some("east".into()), holder, legacy, ..Rival::default() }
+    Rival { cluster: Some("east".into()), holder, drain_obligation: obligation, ..Rival::default() }
 }
 
-pub(super) fn legacy(ended: bool, ticks: &[(&str, i64)]) -> Legacy {
+pub(super) fn obligation(ended: bool, ticks: &[(&str, i64)]) -> DrainObligation {
     let ticks = ticks.iter().map(|(name, at)| ((*name).to_owned(), Timestamp(*at))).collect();
-    Legacy { wind_down_seconds: 20, ended, waits_seconds: 0, ticks }
+    DrainObligation { wind_down_seconds: 20, ended, waits_seconds: 0, ticks }
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn what_runs_already_runs_on_where_the_lock_is_taken() {
     assert!(!all.iter().any(|words| words.starts_with("Disable")), "{all:#?}");
     let at = |words: &str| all.iter().position(|found| found.starts_with(words)).unwrap_or_else(|| panic!("{all:#?}"));
     assert!(at("WriteRecord 1 cluster") < at("Enable CronJob/nightly"), "{all:#?}");
-    let legacy = lab.record().legacy.unwrap();
-    assert_eq!((legacy.wind_down_seconds, legacy.ended), (35, false));
+    let obligation = lab.record().drain_obligation.unwrap();
+    assert_eq!((obligation.wind_down_seconds, obligation.ended), (35, false));
     // Where somebody else has the lock, or nobody may lead, it is disabled.
     let mut lab = cluster();
     lab.cluster = Some(Err(NotEligible::Unavailable));
@@ -148,7 +148,7 @@ fn what_was_enabled_is_disabled_before_a_lost_lock_is_taken_again() {
 #[test]
 fn while_another_cluster_leads_everything_is_off_and_stamped_by_this_process() {
     let mut lab = leading();
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     let all = lab.run();
     assert!(all.contains(&"Disable Deployment/worker Replicas(0)".into()), "{all:#?}");
     assert_eq!(lab.settings(), [Setting::Suspend(true), Setting::Replicas(0)]);
@@ -156,7 +156,7 @@ fn while_another_cluster_leads_everything_is_off_and_stamped_by_this_process() {
     // Another process can't know what its predecessor may still send.
     let mut lab = lab.restarted();
     let version = lab.workload("nightly").version;
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     let all = lab.run();
     assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
     assert!(lab.workload("nightly").version > version);
@@ -180,9 +180,9 @@ fn the_lock_is_let_go_of_when_all_has_ended_and_the_record_says_so() {
     let all = lab.run();
     assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
     let Stored::Free(_, Some(record), _) = &lab.stored else { panic!("{:?}", lab.stored) };
-    let legacy = record.legacy.clone().unwrap();
-    assert!(legacy.ended);
-    assert_eq!(legacy.ticks["nightly"], Timestamp(60_000));
+    let obligation = record.drain_obligation.clone().unwrap();
+    assert!(obligation.ended);
+    assert_eq!(obligation.ticks["nightly"], Timestamp(60_000));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn what_the_caches_do_not_show_yet_is_looked_at_before_the_record_says_that_all_
     let all = lab.run();
     assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
     let Stored::Free(_, Some(record), _) = &lab.stored else { panic!("{:?}", lab.stored) };
-    assert_eq!(record.legacy.as_ref().unwrap().ticks["nightly"], Timestamp(120_000));
+    assert_eq!(record.drain_obligation.as_ref().unwrap().ticks["nightly"], Timestamp(120_000));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn what_can_not_be_read_has_the_time_that_it_may_take_to_end() {
         lab.instead("ReadWorkloads", Outcome::WorkloadsRead(Err(Failure::Refused("not allowed".into()))));
     }
     let from = lab.now;
-    while matches!(lab.stored, Stored::Record(..)) && lab.now < from + Duration::from_secs(60) {
+    while matches!(lab.stored, Stored::Ours(..)) && lab.now < from + Duration::from_secs(60) {
         lab.run();
         lab.later(1);
     }
@@ -230,7 +230,7 @@ fn what_was_let_run_a_moment_ago_keeps_the_lock_for_some_seconds() {
     lab.later(1);
     lab.cluster = Some(Err(NotEligible::Unavailable));
     lab.run();
-    assert!(matches!(lab.stored, Stored::Record(..)), "its controller may not have seen yet that it is disabled");
+    assert!(matches!(lab.stored, Stored::Ours(..)), "its controller may not have seen yet that it is disabled");
     assert_eq!(lab.election.wake(), Some(enabled + Duration::from_secs(3)));
     lab.later(2);
     assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
@@ -265,14 +265,14 @@ fn a_workload_that_can_not_be_disabled_keeps_the_lock() {
 #[test]
 fn after_a_lock_that_was_not_let_go_of_the_old_sides_time_is_waited_for() {
     let mut lab = cluster();
-    lab.store(|version| Stored::Held(version, rival(Some(legacy(false, &[])))));
+    lab.store(|version| Stored::HeldByOther(version, rival(Some(obligation(false, &[])))));
     lab.run();
-    lab.store(|version| Stored::Free(version, None, Some(legacy(false, &[]))));
+    lab.store(|version| Stored::Free(version, None, Some(obligation(false, &[]))));
     let all = lab.run();
     assert!(all.iter().any(|words| words.ends_with("cluster")), "the lock is taken at once: {all:#?}");
     assert!(!all.iter().any(|words| words.starts_with("Enable")), "{all:#?}");
     assert_eq!(lab.election.workloads_wait(lab.now), Some(lab.now + Duration::from_secs(20)));
-    assert_eq!(lab.record().legacy.unwrap().waits_seconds, 20);
+    assert_eq!(lab.record().drain_obligation.unwrap().waits_seconds, 20);
     // A process that starts now knows from the record that it has to wait, too.
     let mut lab = lab.restarted();
     assert!(!lab.run().iter().any(|words| words.starts_with("Enable")));
@@ -281,15 +281,15 @@ fn after_a_lock_that_was_not_let_go_of_the_old_sides_time_is_waited_for() {
     let at = |words: &str| all.iter().position(|found| found.starts_with(words)).unwrap_or_else(|| panic!("{all:#?}"));
     assert!(at("WriteRecord") < at("Enable CronJob/nightly"), "who waits no more, says so first: {all:#?}");
     assert!(all.contains(&"Enable Deployment/worker Replicas(3)".into()), "{all:#?}");
-    assert_eq!(lab.record().legacy.unwrap().waits_seconds, 0);
+    assert_eq!(lab.record().drain_obligation.unwrap().waits_seconds, 0);
 }
 
 #[test]
 fn who_comes_after_a_holder_that_still_waits_waits_too_and_leaves_no_tick_out() {
     let mut lab = cluster();
-    lab.store(|version| Stored::Held(version, rival(Some(legacy(false, &[("nightly", 60_000)])))));
+    lab.store(|version| Stored::HeldByOther(version, rival(Some(obligation(false, &[("nightly", 60_000)])))));
     lab.run();
-    lab.store(|version| Stored::Free(version, None, Some(legacy(false, &[("nightly", 60_000)]))));
+    lab.store(|version| Stored::Free(version, None, Some(obligation(false, &[("nightly", 60_000)]))));
     lab.run();
     // It lets go of the lock after five of the twenty seconds.
     lab.later(5);
@@ -297,29 +297,33 @@ fn who_comes_after_a_holder_that_still_waits_waits_too_and_leaves_no_tick_out() 
     let all = lab.run();
     assert!(all.contains(&"ReleaseRecord".into()), "{all:#?}");
     let Stored::Free(_, Some(record), _) = &lab.stored else { panic!("{:?}", lab.stored) };
-    let left = record.legacy.clone().unwrap();
+    let left = record.drain_obligation.clone().unwrap();
     assert_eq!((left.ended, left.waits_seconds), (true, 15));
 
     // And whoever comes next, in order or after a lock that expired meanwhile.
     for ended in [true, false] {
-        let left = Legacy { ended, waits_seconds: 15, ..legacy(ended, &[("nightly", 60_000)]) };
+        let left = DrainObligation { ended, waits_seconds: 15, ..obligation(ended, &[("nightly", 60_000)]) };
         let mut lab = cluster();
-        lab.store(|version| Stored::Held(version, rival(Some(left.clone()))));
+        lab.store(|version| Stored::HeldByOther(version, rival(Some(left.clone()))));
         lab.run();
         lab.store(|version| Stored::Free(version, None, Some(left.clone())));
         let all = lab.run();
         assert!(!all.iter().any(|words| words.starts_with("Enable")), "{all:#?}");
         assert_eq!(lab.election.workloads_wait(lab.now), Some(lab.now + Duration::from_secs(15)));
-        assert_eq!(lab.record().legacy.unwrap().ticks["nightly"], Timestamp(60_000), "nobody has run another");
+        assert_eq!(
+            lab.record().drain_obligation.unwrap().ticks["nightly"],
+            Timestamp(60_000),
+            "nobody has run another"
+        );
     }
 }
 
 #[test]
 fn after_a_lock_that_was_let_go_of_nothing_is_waited_for_and_no_tick_is_run_again() {
     let mut lab = cluster();
-    lab.store(|version| Stored::Held(version, rival(Some(legacy(false, &[])))));
+    lab.store(|version| Stored::HeldByOther(version, rival(Some(obligation(false, &[])))));
     lab.run();
-    lab.store(|version| Stored::Free(version, None, Some(legacy(true, &[("nightly", 60_000)]))));
+    lab.store(|version| Stored::Free(version, None, Some(obligation(true, &[("nightly", 60_000)]))));
     let all = lab.run();
     assert!(all.iter().any(|words| words.starts_with("Enable CronJob/nightly")), "{all:#?}");
     assert_eq!(lab.workload("nightly").last_tick, Some(Timestamp(60_000)));
@@ -328,7 +332,7 @@ fn after_a_lock_that_was_let_go_of_nothing_is_waited_for_and_no_tick_is_run_agai
 #[test]
 fn an_enabling_write_whose_outcome_is_not_known_is_never_taken_for_done_or_undone() {
     let mut lab = leading();
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     lab.store(|version| Stored::Free(version, None, None));
     let failed = WorkloadOutcome::Failed(Failure::Unknown("no answer".into()));
@@ -340,7 +344,7 @@ fn an_enabling_write_whose_outcome_is_not_known_is_never_taken_for_done_or_undon
     let claim = lab.workload("worker").claim.clone();
     lab.workload("nightly").claim = claim.map(|claim| WorkloadClaim { enabled: false, ..claim });
     // It looks disabled, and the write may still arrive: only a write of its own settles that.
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     let all = lab.run();
     assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
     assert!(lab.workload("nightly").version > version);
@@ -351,7 +355,7 @@ fn the_number_that_others_want_is_respected_while_enabled_and_kept() {
     let mut lab = leading();
     lab.workload("worker").setting = Setting::Replicas(5);
     assert_eq!(lab.run(), [] as [&str; 0]);
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     assert_eq!(lab.workload("worker").claim.as_ref().unwrap().kept, Setting::Replicas(5));
     // While disabled, it is put back, and what was wanted is kept.
@@ -365,7 +369,7 @@ fn the_number_that_others_want_is_respected_while_enabled_and_kept() {
 #[test]
 fn what_is_given_back_has_what_it_had() {
     let mut lab = leading();
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     for name in ["nightly", "worker"] {
         lab.workload(name).wish = Wish::Release { restore: true };
@@ -426,11 +430,11 @@ fn nothing_is_taken_or_let_go_of_before_the_workloads_are_known() {
 fn a_frozen_election_disables_what_it_enabled_when_the_lock_is_lost_and_touches_nothing_else() {
     let mut lab = cluster();
     lab.desired = Desired::Freeze;
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     assert_eq!(lab.run(), ["LedElsewhere east"]);
     let mut lab = leading();
     lab.desired = Desired::Freeze;
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     assert_eq!(lab.settings(), [Setting::Suspend(true), Setting::Replicas(0)]);
 }
@@ -438,12 +442,12 @@ fn a_frozen_election_disables_what_it_enabled_when_the_lock_is_lost_and_touches_
 #[test]
 fn after_the_store_was_put_back_whoever_leads_goes_on_and_nobody_else_begins() {
     let mut lab = leading();
-    lab.keeping.not_before = lab.now + Duration::from_secs(30);
+    lab.policy.not_before = lab.now + Duration::from_secs(30);
     let mut lab = lab.restarted();
     assert_eq!(lab.run(), [] as [&str; 0]);
     assert_eq!(lab.settings(), [Setting::Suspend(false), Setting::Replicas(3)]);
     let mut lab = cluster();
-    lab.keeping.not_before = lab.now + Duration::from_secs(30);
+    lab.policy.not_before = lab.now + Duration::from_secs(30);
     let all = lab.run();
     assert!(!all.iter().any(|words| words.starts_with("WriteRecord")), "{all:#?}");
 }
@@ -453,7 +457,7 @@ fn a_lock_that_was_held_and_left_again_unseen_has_the_ticks_of_the_last_time() {
     let mut lab = cluster();
     lab.cluster = Some(Err(NotEligible::Unavailable));
     for tick in [60_000, 120_000] {
-        lab.store(|version| Stored::Free(version, None, Some(legacy(true, &[("nightly", tick)]))));
+        lab.store(|version| Stored::Free(version, None, Some(obligation(true, &[("nightly", tick)]))));
         lab.run();
     }
     lab.cluster = Some(Ok(()));
@@ -474,11 +478,11 @@ fn begun_anew(mut lab: Lab, first: OpId) -> Lab {
 fn what_this_process_wrote_before_it_began_anew_does_not_count_as_its_stamp() {
     for far in [0, 1 << 32] {
         let mut lab = leading();
-        lab.store(|version| Stored::Held(version, rival(None)));
+        lab.store(|version| Stored::HeldByOther(version, rival(None)));
         lab.run();
         let written = lab.workload("nightly").claim.as_ref().unwrap().write;
         let mut lab = begun_anew(lab, OpId(written.0 + far));
-        lab.store(|version| Stored::Held(version, rival(None)));
+        lab.store(|version| Stored::HeldByOther(version, rival(None)));
         let all = lab.run();
         assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
     }
@@ -488,10 +492,10 @@ fn what_this_process_wrote_before_it_began_anew_does_not_count_as_its_stamp() {
 fn what_another_cluster_left_is_looked_at_anew_each_time_the_lock_is_free() {
     let mut lab = cluster();
     lab.cluster = Some(Err(NotEligible::Unavailable));
-    lab.store(|version| Stored::Free(version, None, Some(legacy(true, &[("nightly", 60_000)]))));
+    lab.store(|version| Stored::Free(version, None, Some(obligation(true, &[("nightly", 60_000)]))));
     lab.run();
     // It is taken, and its session ends, while this cluster does not see Consul.
-    lab.store(|version| Stored::Free(version, None, Some(legacy(false, &[]))));
+    lab.store(|version| Stored::Free(version, None, Some(obligation(false, &[]))));
     lab.cluster = Some(Ok(()));
     let all = lab.run();
     assert!(!all.iter().any(|words| words.starts_with("Enable")), "{all:#?}");
@@ -504,14 +508,14 @@ fn a_record_that_is_written_before_the_workloads_are_known_keeps_what_it_says_of
     lab.workloads = None;
     lab.cluster = Some(Err(NotEligible::Unavailable));
     lab.run();
-    assert_eq!(lab.record().legacy.unwrap().wind_down_seconds, 35);
+    assert_eq!(lab.record().drain_obligation.unwrap().wind_down_seconds, 35);
 }
 
 #[test]
 fn an_enabling_write_that_may_be_on_its_way_is_not_forgotten_for_a_later_one() {
     for later in [WorkloadOutcome::Failed(Failure::Refused("not any more".into())), WorkloadOutcome::Conflict] {
         let mut lab = leading();
-        lab.store(|version| Stored::Held(version, rival(None)));
+        lab.store(|version| Stored::HeldByOther(version, rival(None)));
         lab.run();
         lab.store(|version| Stored::Free(version, None, None));
         let before = lab.workload("nightly").clone();
@@ -523,7 +527,7 @@ fn an_enabling_write_that_may_be_on_its_way_is_not_forgotten_for_a_later_one() {
         lab.instead("Enable CronJob", Outcome::WorkloadWritten(WorkloadOutcome::Failed(Failure::Refused("no".into()))));
         lab.run();
         *lab.workload("nightly") = before;
-        lab.store(|version| Stored::Held(version, rival(None)));
+        lab.store(|version| Stored::HeldByOther(version, rival(None)));
         let all = lab.run();
         assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
     }
@@ -532,15 +536,15 @@ fn an_enabling_write_that_may_be_on_its_way_is_not_forgotten_for_a_later_one() {
 #[test]
 fn who_lets_go_before_it_has_waited_leaves_the_waiting_to_the_next() {
     let mut lab = cluster();
-    lab.store(|version| Stored::Held(version, rival(Some(legacy(false, &[])))));
+    lab.store(|version| Stored::HeldByOther(version, rival(Some(obligation(false, &[])))));
     lab.run();
-    lab.store(|version| Stored::Free(version, None, Some(legacy(false, &[]))));
+    lab.store(|version| Stored::Free(version, None, Some(obligation(false, &[]))));
     lab.run();
     lab.later(5);
     lab.cluster = Some(Err(NotEligible::Unavailable));
     assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
     let Stored::Free(_, Some(record), _) = lab.stored.clone() else { panic!("{:?}", lab.stored) };
-    let left = record.legacy.unwrap();
+    let left = record.drain_obligation.unwrap();
     assert!(left.ended);
     // A third cluster.
     let mut lab = cluster();
@@ -554,13 +558,13 @@ fn who_lets_go_before_it_has_waited_leaves_the_waiting_to_the_next() {
 #[test]
 fn what_was_waited_for_once_is_not_waited_for_again() {
     let mut lab = cluster();
-    lab.store(|version| Stored::Held(version, rival(Some(legacy(false, &[])))));
+    lab.store(|version| Stored::HeldByOther(version, rival(Some(obligation(false, &[])))));
     lab.run();
-    lab.store(|version| Stored::Free(version, None, Some(legacy(false, &[]))));
+    lab.store(|version| Stored::Free(version, None, Some(obligation(false, &[]))));
     lab.run();
     lab.later(20);
     lab.run();
-    assert_eq!(lab.record().legacy.unwrap().waits_seconds, 0);
+    assert_eq!(lab.record().drain_obligation.unwrap().waits_seconds, 0);
     let version = lab.next_version();
     let mut lab = lab.restarted();
     lab.workload("nightly").claim = None;
@@ -571,8 +575,8 @@ fn what_was_waited_for_once_is_not_waited_for_again() {
 #[test]
 fn a_lock_that_vanished_is_known_to_be_lost_elsewhere_only_later() {
     let mut lab = cluster();
-    lab.keeping.grace = Duration::from_secs(15);
-    lab.store(|version| Stored::Held(version, rival(Some(legacy(false, &[])))));
+    lab.policy.grace = Duration::from_secs(15);
+    lab.store(|version| Stored::HeldByOther(version, rival(Some(obligation(false, &[])))));
     lab.run();
     lab.store(|_| Stored::Absent);
     lab.run();
@@ -582,8 +586,8 @@ fn a_lock_that_vanished_is_known_to_be_lost_elsewhere_only_later() {
 #[test]
 fn after_the_store_was_put_back_what_it_says_of_the_past_is_not_relied_on() {
     let mut lab = cluster();
-    lab.keeping.not_before = lab.now + Duration::from_secs(15);
-    lab.store(|version| Stored::Free(version, None, Some(legacy(true, &[]))));
+    lab.policy.not_before = lab.now + Duration::from_secs(15);
+    lab.store(|version| Stored::Free(version, None, Some(obligation(true, &[]))));
     lab.run();
     lab.later(15);
     let all = lab.run();
@@ -615,7 +619,7 @@ fn what_is_done_and_has_no_effect_is_not_done_again_and_again() {
     let mut lab = leading();
     lab.lags = true;
     lab.workload("nightly").deletable = true;
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     let all = lab.run();
     assert_eq!(all.iter().filter(|words| words.starts_with("DeleteRunning")).count(), 1, "{all:#?}");
     // A Job by that name is another election's.
@@ -629,7 +633,7 @@ fn what_is_done_and_has_no_effect_is_not_done_again_and_again() {
 #[test]
 fn a_workload_that_can_not_be_written_does_not_delay_another() {
     let mut lab = leading();
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     lab.store(|version| Stored::Free(version, None, None));
     lab.cluster = Some(Err(NotEligible::Unavailable));
@@ -661,7 +665,7 @@ fn what_could_not_be_enabled_is_disabled_before_the_lock_is_let_go_of() {
         let words: Vec<String> = commands.iter().map(in_words).collect();
         let lets_go = |command: &Effect| match command {
             Effect::Request(_, Command::WriteRecord { record, .. }) => {
-                record.legacy.as_ref().is_some_and(|legacy| legacy.ended)
+                record.drain_obligation.as_ref().is_some_and(|obligation| obligation.ended)
             }
             effect => matches!(effect, Effect::Request(_, Command::ReleaseRecord { .. })),
         };
@@ -719,7 +723,7 @@ fn the_job_of_a_deleted_election_is_suspended_when_the_store_is_lost() {
     assert_eq!(lab.settings(), [Setting::Suspend(false)]);
     lab.desired = Desired::Withdraw;
     lab.jobs = Vec::new();
-    lab.keeping.tenure = Tenure::Lapsed;
+    lab.policy.validity = LockValidity::Lapsed;
     lab.instead("ReadElection", Outcome::ElectionRead(Ok(lab.present.clone())));
     lab.instead("ReadRecord", Outcome::RecordRead(Err(Failure::Unknown("no answer".into()))));
     lab.run();
@@ -729,7 +733,7 @@ fn the_job_of_a_deleted_election_is_suspended_when_the_store_is_lost() {
 #[test]
 fn what_is_contested_is_told_for_half_a_minute_after_it_was_put_right() {
     let mut lab = leading();
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     assert_eq!(lab.election.contested_workloads(lab.now).count(), 0);
     let began = lab.now;
@@ -753,7 +757,7 @@ fn what_is_contested_is_told_for_half_a_minute_after_it_was_put_right() {
 fn it_is_unfinished_while_workloads_are_written_or_end() {
     let mut lab = leading();
     assert!(!lab.election.is_unfinished());
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     let sent = lab.step();
     assert!(!lab.election.is_busy() && lab.election.is_unfinished(), "they are written");
     for command in sent {
@@ -777,7 +781,7 @@ fn it_is_unfinished_while_workloads_are_written_or_end() {
 #[test]
 fn what_still_runs_although_it_is_disabled_is_looked_at_again() {
     let mut lab = leading();
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.workload("worker").remains = true;
     lab.run();
     assert!(lab.election.wake().is_some_and(|wake| wake > lab.now && wake.since(lab.now) < Duration::from_secs(30)));
@@ -790,7 +794,7 @@ fn what_still_runs_although_it_is_disabled_is_looked_at_again() {
 fn a_failure_is_told_for_as_long_as_the_workload_is_known() {
     let mut lab = leading();
     lab.workload("worker").uid = uid("mute");
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     assert_eq!(lab.election.workload_failures().len(), 1);
     lab.workloads.as_mut().unwrap().retain(|workload| workload.id.name != "worker");
@@ -807,7 +811,7 @@ fn what_is_amended_of_the_workloads_in_a_record_begins_no_term() {
     assert!(all.iter().any(|words| words.starts_with("WriteRecord")), "{all:#?}");
     let record = lab.record();
     assert_eq!((record.term, record.term_by_version, record.holder.clone()), (before.term, false, before.holder));
-    assert_eq!((record.elector.as_str(), record.legacy.unwrap().wind_down_seconds), ("other", 50));
+    assert_eq!((record.operator_id.as_str(), record.drain_obligation.unwrap().wind_down_seconds), ("other", 50));
 }
 
 #[test]
@@ -842,19 +846,19 @@ fn a_cluster_that_leads_has_the_failover_delay_to_recover() {
 #[test]
 fn while_the_workloads_are_not_known_a_record_does_not_say_that_they_have_ended() {
     let mut lab = super::shared(2);
-    let ended = Record { legacy: Some(legacy(true, &[("nightly", 60_000)])), ..lab.record() };
-    lab.store(|version| Stored::Record(version, ended));
+    let ended = Record { drain_obligation: Some(obligation(true, &[("nightly", 60_000)])), ..lab.record() };
+    lab.store(|version| Stored::Ours(version, ended));
     lab.workloads = None;
     lab.unready("p0");
     lab.run();
     assert_eq!(lab.leader(), Some("p1"));
-    assert_eq!(lab.record().legacy, Some(legacy(false, &[("nightly", 60_000)])));
+    assert_eq!(lab.record().drain_obligation, Some(obligation(false, &[("nightly", 60_000)])));
 }
 
 #[test]
 fn what_is_given_back_as_it_is_stays_as_it_is() {
     let mut lab = leading();
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     for name in ["nightly", "worker"] {
         lab.workload(name).wish = Wish::Release { restore: false };
@@ -871,7 +875,7 @@ fn what_is_given_back_as_it_is_stays_as_it_is() {
 fn what_had_no_replicas_gets_one() {
     let mut lab = cluster();
     lab.workload("worker").setting = Setting::Replicas(0);
-    lab.store(|version| Stored::Held(version, rival(None)));
+    lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     assert_eq!(lab.workload("worker").claim.as_ref().unwrap().kept, Setting::Replicas(0));
     lab.store(|version| Stored::Free(version, None, None));

@@ -21,18 +21,21 @@ impl Clusters {
         let record = record.clone().at(*version);
         let own = *writer == number;
         let present = sessions[number].as_ref().map(|session| session.number);
-        let legacy = record.legacy.clone().filter(|_| !own && !self.lacks(Rule::Published));
+        let obligation = record.drain_obligation.clone().filter(|_| !own && !self.lacks(Rule::Published));
         match held {
             Some((cluster, session)) if *cluster == number && present == Some(*session) => {
-                Stored::Record(*version, record)
+                Stored::Ours(*version, record)
             }
             Some((cluster, _)) => {
                 let holder = record.holder.filter(|_| !own);
                 let (cluster, session) = (Some(NAMES[*cluster].into()), String::new());
-                Stored::Held(*version, Rival { cluster, term: record.term, since: None, holder, session, legacy })
+                Stored::HeldByOther(
+                    *version,
+                    Rival { cluster, term: record.term, since: None, holder, session, obligation },
+                )
             }
             None if own => Stored::Free(*version, Some(record), None),
-            None => Stored::Free(*version, None, legacy),
+            None => Stored::Free(*version, None, obligation),
         }
     }
 
@@ -168,7 +171,7 @@ impl Clusters {
             state.store.version.0 += 1;
             self.seen.count(Counted::Expired);
             if let Some(member) = &state.clusters[number].member {
-                // By one clock: what is left of the tenure.
+                // By one clock: what is left of the lock validity.
                 let (granted, until) = (member.now, member.relies_until());
                 if until.is_some_and(|until| !invariants::stops_in_time(until, granted)) {
                     state.broken = Some("the lock is given to others while its holder relies on it".into());

@@ -1,8 +1,8 @@
 //! What is left with a lock for whoever has it next.
 
-use super::workloads::{cluster, leading, legacy, rival};
+use super::workloads::{cluster, leading, obligation, rival};
 use super::*;
-use crate::Legacy;
+use crate::DrainObligation;
 
 fn enables(all: &[String]) -> bool {
     all.iter().any(|words| words.starts_with("Enable"))
@@ -11,8 +11,8 @@ fn enables(all: &[String]) -> bool {
 #[test]
 fn after_the_store_was_put_back_a_lock_that_vanishes_does_not_take_along_what_it_said() {
     let mut lab = cluster();
-    lab.keeping.not_before = lab.now + Duration::from_secs(15);
-    let left = Legacy { wind_down_seconds: 50, ..legacy(false, &[("nightly", 60_000)]) };
+    lab.policy.not_before = lab.now + Duration::from_secs(15);
+    let left = DrainObligation { wind_down_seconds: 50, ..obligation(false, &[("nightly", 60_000)]) };
     lab.store(|version| Stored::Free(version, None, Some(left)));
     lab.run();
     lab.store(|_| Stored::Absent);
@@ -20,14 +20,14 @@ fn after_the_store_was_put_back_a_lock_that_vanishes_does_not_take_along_what_it
     lab.later(15);
     assert!(!enables(&lab.run()));
     assert_eq!(lab.election.workloads_wait(lab.now), Some(lab.now + Duration::from_secs(50)));
-    assert!(lab.record().legacy.unwrap().ticks["nightly"] >= Timestamp(60_000));
+    assert!(lab.record().drain_obligation.unwrap().ticks["nightly"] >= Timestamp(60_000));
 }
 
 #[test]
 fn after_the_store_was_put_back_others_are_waited_for_even_where_the_lock_was_its_own() {
     let mut lab = leading();
     let record = lab.record();
-    lab.keeping.not_before = lab.now + Duration::from_secs(15);
+    lab.policy.not_before = lab.now + Duration::from_secs(15);
     let mut lab = lab.restarted();
     lab.store(|version| Stored::Free(version, Some(record), None));
     lab.run();
@@ -42,9 +42,9 @@ fn after_the_store_was_put_back_others_are_waited_for_even_where_the_lock_was_it
 #[test]
 fn a_cluster_that_let_all_end_before_its_lock_vanished_is_not_waited_for() {
     let mut lab = cluster();
-    lab.keeping.grace = Duration::from_secs(15);
-    let nobody = Rival { holder: None, ..rival(Some(legacy(true, &[]))) };
-    lab.store(|version| Stored::Held(version, nobody));
+    lab.policy.grace = Duration::from_secs(15);
+    let nobody = Rival { holder: None, ..rival(Some(obligation(true, &[]))) };
+    lab.store(|version| Stored::HeldByOther(version, nobody));
     lab.run();
     lab.store(|_| Stored::Absent);
     assert!(enables(&lab.run()));

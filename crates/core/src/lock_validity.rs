@@ -4,7 +4,7 @@ use super::Instant;
 
 /// How long what is held in a store, or hangs on a session, is surely its holder's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tenure {
+pub enum LockValidity {
     /// It is known to have ended, from the store itself.
     Ended,
     /// It was not renewed in time, or never was: it may be somebody else's.
@@ -17,7 +17,7 @@ pub enum Tenure {
     Unlimited,
 }
 
-impl Tenure {
+impl LockValidity {
     /// Whether it surely lasts at a moment.
     pub fn lasts(self, now: Instant) -> bool {
         match self {
