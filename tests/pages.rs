@@ -43,6 +43,19 @@ fn each_reason_of_the_history_is_on_the_page() {
     same(&on_the_page("History").into_iter().collect(), &code);
 }
 
+/// By these beginnings of messages a person finds the row: all but one, which is of the library for TLS.
+#[test]
+fn what_the_page_says_of_the_log_is_in_the_code() {
+    let code: String = sources("src").into_iter().map(|(_, text)| text).collect();
+    let page = read("docs/troubleshooting.md");
+    let (_, section) = page.split_once("\n### The operator does not start").expect("the page has this section");
+    let section = section.split("\n### ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")).map(|row| row.split('`').next().unwrap());
+    let beginnings = rows.map(|text| text.split(['…', 'V']).next().unwrap().trim_end());
+    let missing: Vec<_> = beginnings.filter(|text| text.contains(' ') && !code.contains(text)).collect();
+    assert_eq!(missing, ["invalid peer certificate"]);
+}
+
 #[test]
 fn every_page_is_in_the_table_of_the_readme() {
     let readme = read("README.md");
