@@ -89,7 +89,13 @@ impl Election {
     /// An election that has not decided anything yet. `operator_id` must be unique among all operators and all their starts.
     /// `first` must be far above the ids of whatever this process may still await for the same election. `stored`: the lock with its
     /// version, as the store's watch shows it; `None`: not known.
-    pub fn new(name: String, uid: Uid, operator_id: String, stored: Option<(Version, Stored)>, first: OpId) -> Self {
+    pub(crate) fn new(
+        name: String,
+        uid: Uid,
+        operator_id: String,
+        stored: Option<(Version, Stored)>,
+        first: OpId,
+    ) -> Self {
         Self {
             backoff: Backoff::new(&uid.0),
             workloads: WorkloadReconciler::new(&uid.0, first),
@@ -120,7 +126,7 @@ impl Election {
 
     /// The same, where it had come to a term before its store was put back to an earlier state.
     #[must_use]
-    pub fn that_had_reached(mut self, term: Term) -> Self {
+    pub(crate) fn that_had_reached(mut self, term: Term) -> Self {
         self.terms = Terms::that_had_reached(term);
         self
     }
@@ -186,7 +192,7 @@ impl Election {
     }
 
     /// Whether a promotion, or a write that lets a workload run, is still wanted: whoever sends it asks right before.
-    pub fn wants(&self, op: OpId) -> bool {
+    pub(crate) fn wants(&self, op: OpId) -> bool {
         let handover = match &self.phase {
             Phase::HandingOver(handover) => handover.promotion(),
             _ => None,
@@ -195,7 +201,7 @@ impl Election {
     }
 
     /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
-    pub fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
+    pub(crate) fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
         self.promotions.contains(&pod.uid)
             || self.lock.scopes().iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
     }
@@ -211,12 +217,12 @@ impl Election {
     }
 
     /// The store's watch shows something. What is older than what is known already is ignored.
-    pub fn observe(&mut self, at: Version, stored: Stored) {
+    pub(crate) fn observe(&mut self, at: Version, stored: Stored) {
         self.lock.observe(at, stored);
     }
 
     /// Decides what to do now.
-    pub fn step(&mut self, view: &View) -> Effects {
+    pub(crate) fn step(&mut self, view: &View) -> Effects {
         self.promotions.forget(self.upkeep.gone(), view.pods);
         self.upkeep.retain(view.pods);
         let present = |uid: &Uid| view.pods.iter().find(|pod| pod.uid == *uid);

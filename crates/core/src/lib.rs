@@ -1,5 +1,5 @@
 //! What decides an election. Pure: no I/O, no clock, no randomness, no async, no Kubernetes client. Time and observations come
-//! in as arguments, effects go out as values ([`Effects`]).
+//! in as arguments, effects go out as values ([`Output`]).
 
 mod backoff;
 mod claim;
@@ -53,9 +53,10 @@ pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
-pub use step::Effects;
+use step::Effects;
 pub use time::{Instant, Timestamp};
-pub use view::{Desired, HandoverOrder, LockPolicy, Situation, View, WhenLost};
+pub use view::{Desired, HandoverOrder, Situation, WhenLost};
+use view::{LockPolicy, View};
 pub use workload::{
     Claim as WorkloadClaim, DrainObligation, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Setting,
     TEMPLATE_ANNOTATION, WRITTEN_ANNOTATION, Wish, Workload, WorkloadId, WorkloadKind, WriteWorkload,

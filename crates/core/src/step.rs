@@ -7,7 +7,7 @@ use crate::{Announcement, Command, Instant, OpId};
 
 /// What follows from a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Effects {
+pub(crate) struct Effects {
     /// What is to be done, each with the number under which its outcome comes back.
     pub requests: Vec<(OpId, Command)>,
     /// What the user is to be told, off the critical path.

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What is known of the world around an election when it takes a step.
-pub struct View<'a> {
+pub(crate) struct View<'a> {
     /// The moment of the step.
     pub now: Instant,
     /// The same for people.
@@ -52,7 +52,7 @@ pub struct View<'a> {
 
 /// How a lock is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockPolicy {
+pub(crate) struct LockPolicy {
     /// Whether others may take it when this cluster lets go. The terms are then the store's own versions.
     pub shared: bool,
     /// How long what is held is surely this cluster's own.

@@ -7,7 +7,7 @@ use crate::{Announcement, Failure, Holder, Instant, OpId, Outcome, PodChange, Po
 
 impl Election {
     /// Takes the outcome of a command.
-    pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
+    pub(crate) fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
         self.promotions.take(op, &outcome);
         if let Some(uid) = self.promotions.awaits_fence(op) {
             self.failure = self.promotions.take_fence(&uid, outcome, now).or(self.failure.take());

@@ -1,11 +1,11 @@
-//! One operator: the real core with caches of its own, fed as the controller feeds it (`src/controller/index.rs`, `run.rs`).
+//! One operator: the real core with caches of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Desired, ELECTION_ANNOTATION, Election, HandoverOrder, Instant, Key, LockPolicy, Node, OpId, Outcome, Pod,
-    Record, Situation, Stored, Term, Timestamp, Uid, Version, View,
+    Concern, Deletions, Desired, Election, HandoverOrder, Instant, Key, Known, Locks, Members, Node, OpId, Outcome,
+    Pod, PodCache, Replica, Request, Situation, Spec, Stored, Term, Timestamp, Uid, Version, WhenLost,
 };
 
 use super::world::{ELECTION, History, Object, PodEvent, World};
@@ -30,12 +30,12 @@ pub struct Operator {
     pub stuck: [bool; 4],
     pub probe_failed: Option<Uid>,
     seen: Seen,
-    pods: BTreeMap<String, Pod>,
-    deleted: BTreeSet<Uid>,
+    pods: PodCache,
+    deletions: Deletions,
     nodes: BTreeMap<String, Node>,
-    records: BTreeMap<Key, (Version, Stored)>,
+    locks: Locks,
     pub object: Option<Object>,
-    group: Option<(Key, Uid, Election)>,
+    group: Option<(Uid, Replica)>,
     /// How many elections it has begun to decide.
     begun: u64,
 }
@@ -50,10 +50,10 @@ impl Operator {
             stuck: [false; 4],
             probe_failed: None,
             seen: Seen::default(),
-            pods: BTreeMap::new(),
-            deleted: BTreeSet::new(),
+            pods: PodCache::default(),
+            deletions: Deletions::default(),
             nodes: BTreeMap::new(),
-            records: BTreeMap::new(),
+            locks: Locks::default(),
             object: None,
             group: None,
             begun: 0,
@@ -91,11 +91,11 @@ impl Operator {
     }
 
     pub fn situation(&self) -> Option<&Situation> {
-        self.group.as_ref().map(|(_, _, election)| election.situation())
+        self.election().map(Election::situation)
     }
 
     pub fn election(&self) -> Option<&Election> {
-        self.group.as_ref().map(|(_, _, election)| election)
+        self.group.as_ref().and_then(|(_, replica)| replica.election())
     }
 
     // Observations
@@ -124,10 +124,8 @@ impl Operator {
             0 => match history.pods.get(at).cloned() {
                 Some(PodEvent::Applied(pod)) => self.put_pod(pod, now),
                 Some(PodEvent::Deleted(name, uid)) => {
-                    if self.pods.get(&name).is_some_and(|pod| pod.uid == uid) {
-                        self.pods.remove(&name);
-                    }
-                    self.deleted.insert(uid);
+                    self.pods.remove(&name, &uid);
+                    self.deletions.note(&uid, Version(u64::MAX));
                 }
                 None => return self.nothing_new(stream),
             },
@@ -136,7 +134,7 @@ impl Operator {
                 None => return self.nothing_new(stream),
             },
             2 => match history.records.get(at).cloned() {
-                Some((key, version, stored)) => self.put_record(key, version, stored),
+                Some((key, version, stored)) => self.put_record(&key, version, &stored),
                 None => return self.nothing_new(stream),
             },
             _ => match history.elections.get(at).cloned() {
@@ -157,26 +155,16 @@ impl Operator {
         false
     }
 
-    fn put_pod(&mut self, mut pod: Pod, now: u64) {
-        let known = self.pods.get(&pod.name).filter(|known| known.uid == pod.uid);
-        if self.deleted.contains(&pod.uid) || known.is_some_and(|known| known.version >= pod.version) {
-            return;
-        }
-        let since = known.and_then(|known| known.ready_observed).unwrap_or_else(|| instant(now));
-        pod.ready_observed = pod.ready.then_some(since);
-        self.pods.insert(pod.name.clone(), pod);
+    fn put_pod(&mut self, pod: Pod, now: u64) {
+        self.pods.put(pod, &mut self.deletions, instant(now));
     }
 
-    fn put_record(&mut self, key: Key, version: Version, stored: Stored) {
-        if self.records.get(&key).is_some_and(|(known, _)| *known >= version) {
-            return;
-        }
-        if let Some((own, _, election)) = &mut self.group
-            && *own == key
+    fn put_record(&mut self, key: &Key, version: Version, stored: &Stored) {
+        if self.locks.put(key, version, stored).is_some()
+            && let Some((_, replica)) = &mut self.group
         {
-            election.observe(version, stored.clone());
+            replica.observe(key, version, stored);
         }
-        self.records.insert(key, (version, stored));
     }
 
     /// Takes the outcome of a command that it sent for the election of this uid.
@@ -184,17 +172,17 @@ impl Operator {
         for pod in outcome.pods() {
             self.put_pod(pod.clone(), now);
         }
-        if let Some((_, uid, group)) = &mut self.group
+        if let Some((uid, replica)) = &mut self.group
             && uid == election
         {
-            group.take(op, outcome, instant(now));
+            replica.take(op, outcome, instant(now));
         }
     }
 
     // Decisions
 
-    /// One step; returns the commands that are to be carried out, and the election that they are for.
-    pub fn step(&mut self, now: u64) -> (Uid, Vec<(OpId, Command)>) {
+    /// One step; returns the requests, and the election that they are for.
+    pub fn step(&mut self, now: u64) -> (Uid, Vec<Request>) {
         let Some(object) = self.object.clone() else {
             self.group = None;
             return (Uid::default(), Vec::new());
@@ -206,53 +194,36 @@ impl Operator {
         } else {
             Desired::Run
         };
-        let key = &object.spec.key;
-        if self.group.as_ref().is_some_and(|(known, uid, _)| known != key || *uid != object.uid) {
-            self.group = None;
-        }
-        if self.group.is_none() {
-            self.begun += 1;
-        }
-        let (operator_id, first) = (self.operator_id(), OpId(self.begun << 32));
-        let records = &self.records;
-        let (_, _, group) = self.group.get_or_insert_with(|| {
-            let stored = records.get(key).cloned().unwrap_or((Version(0), Stored::Absent));
-            (
-                key.clone(),
-                object.uid.clone(),
-                Election::new(ELECTION.into(), object.uid.clone(), operator_id, Some(stored), first),
-            )
-        });
-        let strays: Vec<(Key, Stored)> = records
-            .iter()
-            .filter(|(other, (_, stored))| *other != key && stored.record().is_some_and(|r| r.election == object.uid))
-            .map(|(key, (_, stored))| (key.clone(), stored.clone()))
-            .collect();
-        let known = strays.iter().map(|(_, stored)| stored).chain(records.get(key).map(|(_, stored)| stored));
-        let known: Vec<&Record> = known.filter_map(Stored::record).collect();
-        let pods: Vec<&Pod> = self.pods.values().filter(|pod| concerns(pod, &object, &known)).collect();
-        let view = View {
-            now: instant(now),
+        self.group.take_if(|(of, _)| *of != object.uid);
+        let operator_id = self.operator_id();
+        let new = || (object.uid.clone(), Replica::new(ELECTION.into(), object.uid.clone(), operator_id));
+        let (_, replica) = self.group.get_or_insert_with(new);
+        let (key, scope) = (&object.spec.key, &object.spec.scope);
+        let record = self.locks.get(key).and_then(|(_, stored)| stored.written());
+        let concern = Concern { election: ELECTION, selector: Some(&scope.selector), record };
+        let mut members = Members::default();
+        members.gather(&self.pods, &concern, self.locks.of(&object.uid).filter_map(|(_, stored)| stored.written()));
+        let pods: Vec<&Pod> = members.all().filter_map(|name| self.pods.get(name)).collect();
+        let known = Known {
             wall: Timestamp(i64::try_from(now).unwrap_or(0)),
             generation: object.generation,
             desired,
-            key,
-            scope: &object.spec.scope,
-            rules: &object.spec.rules,
-            order: HandoverOrder::DemoteFirst,
-            failover_delay: object.spec.failover_delay,
+            spec: Some(Spec {
+                scope,
+                rules: &object.spec.rules,
+                order: HandoverOrder::DemoteFirst,
+                failover_delay: object.spec.failover_delay,
+                when_lost: WhenLost::Demote,
+                ttl: Duration::ZERO,
+                silence: Duration::ZERO,
+            }),
             status_term: object.status_term,
-            cluster: None,
-            workloads: Some(&[]),
-            jobs: &[],
-            wind_down: 0,
             pods: &pods,
             nodes: &self.nodes,
             probe_failed: self.probe_failed.as_ref(),
-            strays: &strays,
-            policy: LockPolicy::ALONE,
+            ..Known::new(instant(now), key, &self.locks)
         };
-        (object.uid.clone(), group.step(&view).requests)
+        (object.uid.clone(), replica.step(&known, &mut self.begun).requests)
     }
 
     /// Writes the status, or takes the finalizer off; returns whether anything was written.
@@ -264,16 +235,6 @@ impl Operator {
         let term = election.leader().map_or(Term(0), |(term, ..)| *term);
         term > object.status_term && world.write_status(object, term)
     }
-}
-
-fn concerns(pod: &Pod, object: &Object, records: &[&Record]) -> bool {
-    let earlier = |record: &&Record| {
-        record.former.iter().chain([&record.scope]).any(|scope| scope.selector.matches(&pod.labels))
-            || record.holder.as_ref().is_some_and(|holder| holder.uid == pod.uid)
-    };
-    object.spec.scope.selector.matches(&pod.labels)
-        || pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name == ELECTION)
-        || records.iter().any(earlier)
 }
 
 pub fn instant(now: u64) -> Instant {

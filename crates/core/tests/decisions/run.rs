@@ -387,18 +387,18 @@ impl Run {
     }
 
     fn step(&mut self, operator: usize) -> usize {
-        let (election, commands) = self.operators[operator].step(self.world.now);
+        let (election, requests) = self.operators[operator].step(self.world.now);
         let start = self.operators[operator].start;
-        for (_, command) in &commands {
-            note!(self, "o{operator}/{start} wants {}", command);
+        for request in &requests {
+            note!(self, "o{operator}/{start} wants {}", request.command);
         }
-        let sent = commands.len();
-        self.requests.extend(commands.into_iter().map(|(op, command)| Request {
+        let sent = requests.len();
+        self.requests.extend(requests.into_iter().map(|request| Request {
             operator,
             start,
             election: election.clone(),
-            op,
-            command,
+            op: request.op,
+            command: request.command,
             answer: None,
             lost: false,
         }));
