@@ -58,13 +58,13 @@ pub async fn run_cron_job(api: Arc<ApiServer>, mut prng: Prng, judge: Arc<Mutex<
         tokio::time::sleep(Duration::from_millis(100)).await;
         let Some(object) = api.get("cronjobs", NAMESPACE, CRON_JOB) else { return };
         let (now, suspended) = (log.now(), object["spec"]["suspend"] == true);
-        if suspended != heard {
-            let hears = *changed.get_or_insert_with(|| now + u64::try_from(prng.below(HEARS_WITHIN)).unwrap_or(0));
-            if now >= hears {
+        if suspended == heard {
+            changed = None;
+        } else {
+            let due = *changed.get_or_insert_with(|| now + u64::try_from(prng.below(HEARS_WITHIN)).unwrap_or(0));
+            if now >= due {
                 (heard, changed) = (suspended, None);
             }
-        } else {
-            changed = None;
         }
         let due = now / PERIOD * PERIOD;
         let last = object["status"]["lastScheduleTime"].as_str().and_then(|time| time.parse::<Timestamp>().ok());

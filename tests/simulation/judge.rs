@@ -206,7 +206,7 @@ impl Judge {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (name, uid) = (text(&object["metadata"]["name"]), text(&object["metadata"]["uid"]));
         let app = name.split('-').next().unwrap_or_default().to_owned();
-        let (before, labels) = (leaders_labels(&change.before), leaders_labels(&change.after));
+        let (before, labels) = (leaders_labels(change.before.as_ref()), leaders_labels(change.after.as_ref()));
         for key in [ROLE.0, ACTIVE.0] {
             // What the operator leaves there, it has made its own; but it knows nothing of the labels of other specs.
             let owned = !change.by_hand && key == self.label_of(&app, cluster);
@@ -258,7 +258,8 @@ impl Judge {
         self.terms.remove(&group);
         let left: Vec<String> =
             self.shown(app).iter().filter(|(of, _)| *of == cluster).map(|(_, l)| l.uid.clone()).collect();
-        if !left.is_empty() && !(app == LEASES[0] && self.forgotten[cluster]) {
+        let excused = app == LEASES[0] && self.forgotten[cluster];
+        if !left.is_empty() && !excused {
             self.fail(format!("{app} is gone, and {left:?} still show a leader's label"));
         }
     }
@@ -398,7 +399,7 @@ impl Judge {
 }
 
 /// The keys of the leaders' labels that a pod shows.
-fn leaders_labels(pod: &Option<Value>) -> Vec<&'static str> {
+fn leaders_labels(pod: Option<&Value>) -> Vec<&'static str> {
     let Some(pod) = pod else { return Vec::new() };
     let shown = [ROLE, ACTIVE].into_iter().filter(|(key, value)| pod["metadata"]["labels"][key] == *value);
     shown.map(|(key, _)| key).collect()

@@ -102,10 +102,10 @@ impl World {
         let mut clusters = Vec::new();
         for (number, name) in CLUSTERS.into_iter().enumerate() {
             let api = ApiServer::new(name);
-            let (sees, told) = (judge.clone(), log.clone());
+            let (witness, told) = (judge.clone(), log.clone());
             api.observe(move |change| {
                 told.note_some(|| words::change(name, change));
-                sees.lock().unwrap().see(number, change);
+                witness.lock().unwrap().see(number, change);
             });
             let replicas = (0..REPLICAS).map(|replica| {
                 let seed = seed.wrapping_mul(31) + u64::try_from(number * 16 + replica * 4).unwrap_or(0);

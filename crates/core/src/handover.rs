@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 pub(crate) use self::fence::Fence;
 use super::marking::term_of;
 use super::step::Step;
+use super::view::View;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
     PodChange, PodOutcome, PodPatch, Reason, Record, Scope, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version,
-    View, WritePod,
+    WritePod,
 };
 
 /// What a handover is for.

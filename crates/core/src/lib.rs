@@ -53,10 +53,8 @@ pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
-use step::Effects;
 pub use time::{Instant, Timestamp};
 pub use view::{Desired, HandoverOrder, Situation, WhenLost};
-use view::{LockPolicy, View};
 pub use workload::{
     Claim as WorkloadClaim, DrainObligation, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Setting,
     TEMPLATE_ANNOTATION, WRITTEN_ANNOTATION, Wish, Workload, WorkloadId, WorkloadKind, WriteWorkload,

@@ -7,10 +7,12 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::step::Effects;
+use crate::view::{LockPolicy, View};
 use crate::{
-    Announcement, Command, Desired, Effects, Election, HandoverOrder, Instant, JobPlan, Key, LockPolicy, LockValidity,
-    Locks, Node, NotEligible, OpId, Outcome, Pod, Rules, Scope, Situation, StoreId, Stored, Term, Timestamp, Uid,
-    Version, View, WhenLost, Workload,
+    Announcement, Command, Desired, Election, HandoverOrder, Instant, JobPlan, Key, LockValidity, Locks, Node,
+    NotEligible, OpId, Outcome, Pod, Rules, Scope, Situation, StoreId, Stored, Term, Timestamp, Uid, Version, WhenLost,
+    Workload,
 };
 
 /// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.

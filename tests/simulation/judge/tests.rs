@@ -321,7 +321,7 @@ async fn a_tick_is_started_once_unless_a_lock_was_lost_or_a_clock_has_jumped() {
         }
         case.wait(30).await;
         case.judge.start_tick(EAST, due);
-        let expected = if lost || jumped { "".to_owned() } else { format!("the tick {due} is started twice") };
+        let expected = if lost || jumped { String::new() } else { format!("the tick {due} is started twice") };
         assert_eq!(case.verdict(), expected);
         assert_eq!((case.judge.figures.ticks, case.judge.figures.ticks_handed_on), (3, 1));
     }

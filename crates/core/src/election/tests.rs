@@ -18,10 +18,11 @@ mod upkeep;
 mod workloads;
 
 use super::*;
+use crate::view::LockPolicy;
 use crate::{
-    ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Key, LockPolicy, LockValidity, Marking, Markings, Node,
-    NotEligible, Outcome, PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector,
-    SessionLife, SessionParameters, TERM_ANNOTATION, WhenLost, Workload, WorkloadOutcome,
+    ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Key, LockValidity, Marking, Markings, Node, NotEligible,
+    Outcome, PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife,
+    SessionParameters, TERM_ANNOTATION, WhenLost, Workload, WorkloadOutcome,
 };
 
 /// What follows from a step, one thing at a time.

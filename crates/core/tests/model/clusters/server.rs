@@ -31,7 +31,7 @@ impl Clusters {
                 let (cluster, session) = (Some(NAMES[*cluster].into()), String::new());
                 Stored::HeldByOther(
                     *version,
-                    Rival { cluster, term: record.term, since: None, holder, session, obligation },
+                    Rival { cluster, term: record.term, since: None, holder, session, drain_obligation: obligation },
                 )
             }
             None if own => Stored::Free(*version, Some(record), None),
