@@ -35,7 +35,7 @@ fn the_reader_in_python() {
 
 #[test]
 fn the_reader_in_shell() {
-    reads("sh", |files| command("sh", &[&example("shell/leader.sh"), files]));
+    reads("sh", |files| command("sh", &[&example("shell/leader.sh"), files, Path::new("0.1")]));
 }
 
 /// Each reader says the same, a line for each change.
@@ -184,7 +184,7 @@ fn the_manifests_run_the_reader_in_shell() {
         serde_yaml::from_str(&fs::read_to_string(example(file)).unwrap()).expect("it is YAML")
     };
     let reader = fs::read_to_string(example("shell/leader.sh")).unwrap();
-    assert_eq!(manifest("configmap.yaml")["data"]["leader.sh"], reader);
+    assert!(manifest("configmap.yaml")["data"]["leader.sh"] == *reader, "configmap.yaml has another leader.sh");
     let pod = &manifest("deployment.yaml")["spec"]["template"]["spec"];
     let files = &pod["volumes"][0]["downwardAPI"]["items"];
     assert_eq!((&files[0]["path"], &files[1]["path"]), (&"role".into(), &"term".into()));

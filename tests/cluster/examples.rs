@@ -179,7 +179,9 @@ async fn pods(cluster: &'static Cluster) {
 async fn know(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "know").await;
     apply_example(&lab, "know");
-    let leader = lab.wait_any_leader().await;
+    lab.wait_condition("know", "Elected", "True", "Elected").await;
+    let leader = lab.election("know").await.status.and_then(|status| status.leader);
+    let leader = leader.and_then(|leader| leader.pod_name).expect("a pod leads");
     reaches(&lab, "know-leader", &leader).await;
 }
 

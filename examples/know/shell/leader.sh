@@ -1,8 +1,10 @@
 #!/bin/sh
 # Says when this pod begins to lead, and when it stops. Needs only a POSIX shell, cat and sleep.
 #
-#   leader.sh [DIRECTORY]      DIRECTORY is where the downwardAPI volume is mounted, from the root; default: /etc/podinfo
-directory=${1:-/etc/podinfo}
+#   leader.sh [DIRECTORY [SECONDS]]
+#
+# DIRECTORY is where the downwardAPI volume is mounted, from the root; default: /etc/podinfo. It looks there each so many seconds; default: 1.
+directory=${1:-/etc/podinfo} seconds=${2:-1}
 
 # Prints the term if this pod leads, else nothing.
 leading_term() {
@@ -30,6 +32,6 @@ while :; do
   term=$(leading_term)
   [ "$term" = "$before" ] || changed "$term"
   before=$term
-  sleep 1 &
-  wait $!
+  sleep "$seconds" &
+  wait "$!"
 done
