@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
 use futures::channel::mpsc;
 use lictor_consul::Entry;
 use lictor_core::{LockValidity, Stored, Version};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::content::{find, key};
@@ -63,8 +65,14 @@ impl Watch {
             self.take_sessions().await;
             let (store, index) = (self.store.parameters.clone(), if self.broken { 0 } else { self.index });
             let asked = Instant::now() + pause;
+            let (renewed, broken) = (Arc::new(Notify::new()), self.broken);
+            let answers_again = renewed.clone();
             let query = async move {
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    biased;
+                    () = answers_again.notified(), if broken => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
                 store.client.wait(&store.prefix, index, store.wait).await
             };
             let mut query = pin!(query);
@@ -76,6 +84,11 @@ impl Watch {
                             return;
                         }
                         self.unheard = true;
+                        // A session was renewed, so Consul answers again. Whoever hears late that a person has destroyed it, demotes
+                        // too late.
+                        if self.sessions.borrow().failure.is_none() {
+                            renewed.notify_one();
+                        }
                         self.take_sessions().await;
                     }
                     answer = &mut query => break answer,
@@ -264,7 +277,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use futures::StreamExt;
     use futures::future::BoxFuture;
@@ -359,5 +372,35 @@ mod tests {
         let Some(StoreEvent::All(_, _, all)) = events.next().await else { panic!("the locks are told") };
         let Stored::HeldByOther(_, rival) = &all[0].2 else { panic!("{all:?}") };
         assert!(rival.session.contains("theirs"), "{rival:?}");
+    }
+
+    /// A Consul without a leader, until the test says otherwise.
+    struct Leaderless(Arc<AtomicBool>);
+
+    impl Transport for Leaderless {
+        fn send(&self, _: Sent) -> BoxFuture<'_, Result<Received, Broken>> {
+            let has_leader = self.0.load(Ordering::SeqCst);
+            let status = if has_leader { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+            Box::pin(async move { Ok(Received { status, index: Some(7), body: "[]".into() }) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_was_renewed_ends_the_pause_after_a_failure() {
+        let has_leader = Arc::new(AtomicBool::new(false));
+        let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
+        let settings = Settings::new("http://consul");
+        let client = Client::simulated(&settings, Arc::new(Leaderless(has_leader.clone()))).unwrap();
+        let parameters = ConsulParameters { client, ..of(&Arc::new(Semaphore::new(0))) };
+        let mut events = std::pin::pin!(watch(ConsulStore::new(parameters, receiver)));
+        let mut failures = 0;
+        while failures < 8 {
+            failures += usize::from(matches!(events.next().await, Some(StoreEvent::Broken(..))));
+        }
+        has_leader.store(true, Ordering::SeqCst);
+        let since = tokio::time::Instant::now();
+        sessions.send(kept(20)).unwrap();
+        while !matches!(events.next().await, Some(StoreEvent::All(..))) {}
+        assert!(since.elapsed() < Duration::from_millis(50), "the pause is 2 s by now: {:?}", since.elapsed());
     }
 }
