@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// What is known of the world around an election when it takes a step.
+#[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     /// The moment of the step.
     pub now: Instant,
@@ -93,31 +94,7 @@ pub enum WhenLost {
 impl View<'_> {
     /// The same with other pods and other locks.
     pub(crate) fn of<'b>(&'b self, pods: &'b [&'b Pod], strays: &'b [(Key, Stored)]) -> View<'b> {
-        let &View { now, wall, generation, desired, key, scope, rules, order, .. } = self;
-        let &View {
-            failover_delay, status_term, probe_failed, policy, cluster, workloads, jobs, wind_down, nodes, ..
-        } = self;
-        View {
-            now,
-            wall,
-            generation,
-            desired,
-            key,
-            scope,
-            rules,
-            order,
-            failover_delay,
-            status_term,
-            cluster,
-            workloads,
-            jobs,
-            wind_down,
-            pods,
-            nodes,
-            probe_failed,
-            strays,
-            policy,
-        }
+        View { pods, strays, ..*self }
     }
 }
 
