@@ -84,8 +84,8 @@ impl Watch {
                             return;
                         }
                         self.unheard = true;
-                        // A session was renewed, so Consul answers again. Whoever hears late that a person has destroyed it, demotes
-                        // too late.
+                        // A session was renewed, so Consul answers again. If the watch paused on, and a person destroyed the session
+                        // meanwhile, this cluster would demote its leader too late.
                         if self.sessions.borrow().failure.is_none() {
                             renewed.notify_one();
                         }

@@ -18,7 +18,7 @@ pub(super) struct Lock {
     scopes: Vec<Scope>,
 }
 
-/// What is known beside a version of the lock, and of no other one.
+/// What was made sure of for one version of the lock. For any other version it has to be made sure of again.
 #[derive(Clone, Debug, Default)]
 struct Trust {
     /// No write of anybody else for a record up to this version can arrive late any more: see [`handover`](crate::handover).

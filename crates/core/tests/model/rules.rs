@@ -73,7 +73,7 @@ pub const COUNTED: [(Counted, &str); 9] = [
     (Counted::Written, "records written by the first cluster"),
     (Counted::Released, "locks let go of"),
     (Counted::Expired, "locks lost with their session"),
-    (Counted::TooLate, "promotions not sent after the validity"),
+    (Counted::TooLate, "promotions not sent, because the lock was not valid any more"),
 ];
 
 /// How often.
