@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Holder, Key, NotEligible, Pod, PodPatch, Record, Rival, Selector, Stored, Term, Uid, Version, WorkloadClaim,
-    WorkloadId, WriteWorkload,
+    Holder, Key, NotEligible, Pod, PodPatch, Record, Rival, Selector, Slice, SliceContent, Stored, Term, Uid, Version,
+    WorkloadClaim, WorkloadId, WriteWorkload,
 };
 
 /// Something to be done in the world.
@@ -57,6 +57,13 @@ pub enum Command {
     },
     /// Patch one pod.
     WritePod(WritePod),
+    /// Read one slice, past every cache.
+    ReadSlice {
+        /// Its name.
+        name: String,
+    },
+    /// Make, change or delete one slice.
+    WriteSlice(WriteSlice),
     /// Enable, disable or give back a workload.
     WriteWorkload(WriteWorkload),
     /// Read workloads and what runs of them, past every cache.
@@ -101,6 +108,7 @@ impl Command {
     pub fn promotes(&self) -> bool {
         match self {
             Self::WritePod(write) => write.change == PodChange::Promote,
+            Self::WriteSlice(write) => write.shows(),
             Self::WriteWorkload(write) => write.enables(),
             Self::CreateJob { .. } => true,
             _ => false,
@@ -119,6 +127,8 @@ impl Command {
             Self::ListPods { .. } => Outcome::PodsListed(Err(failure)),
             Self::ReadPod { .. } => Outcome::PodRead(Err(failure)),
             Self::WritePod(_) => Outcome::PodWritten(PodOutcome::Failed(failure)),
+            Self::ReadSlice { .. } => Outcome::SliceRead(Err(failure)),
+            Self::WriteSlice(_) => Outcome::SliceWritten(SliceOutcome::Failed(failure)),
             Self::ReadWorkloads { .. } => Outcome::WorkloadsRead(Err(failure)),
             Self::WriteWorkload(_)
             | Self::DeleteRunning { .. }
@@ -151,6 +161,54 @@ impl WritePod {
     }
 }
 
+/// What is done to a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteSlice {
+    /// Make it, if there is none of its name. It names nobody yet: a request that arrives late does no harm.
+    Create {
+        /// Its name.
+        name: String,
+        /// What it says.
+        content: SliceContent,
+    },
+    /// Replace what it says, if it still has this uid and this version.
+    Replace {
+        /// Its name.
+        name: String,
+        /// Precondition.
+        uid: Uid,
+        /// Precondition.
+        version: Version,
+        /// What it says from then on.
+        content: SliceContent,
+        /// Something that the slice does not say yet: it gets a new version, also where its content stays the same.
+        stamp: String,
+    },
+    /// Delete it, if it still has this uid and this version.
+    Delete {
+        /// Its name.
+        name: String,
+        /// Precondition.
+        uid: Uid,
+        /// Precondition.
+        version: Version,
+    },
+}
+
+impl WriteSlice {
+    /// The slice's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Create { name, .. } | Self::Replace { name, .. } | Self::Delete { name, .. } => name,
+        }
+    }
+
+    /// Whether somebody is reached by it.
+    pub fn shows(&self) -> bool {
+        matches!(self, Self::Replace { content, .. } if content.shows())
+    }
+}
+
 /// What a patch of a pod means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodChange {
@@ -179,6 +237,10 @@ pub enum Outcome {
     PodRead(Result<Option<Pod>, Failure>),
     /// Of `WritePod`.
     PodWritten(PodOutcome),
+    /// Of `ReadSlice`; `None`: there is no slice of this name.
+    SliceRead(Result<Option<Slice>, Failure>),
+    /// Of `WriteSlice`.
+    SliceWritten(SliceOutcome),
     /// Of `ReadWorkloads`: their pods. The workloads and their Jobs are shown before this comes.
     WorkloadsRead(Result<Vec<Pod>, Failure>),
     /// Of whatever is done to workloads. What is there afterwards is shown before this comes.
@@ -231,6 +293,19 @@ pub enum PodOutcome {
     /// It had another version.
     Conflict,
     /// The pod of that uid is no more.
+    Gone,
+    /// Anything else.
+    Failed(Failure),
+}
+
+/// What became of a write of a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SliceOutcome {
+    /// It is written; the slice as it is then.
+    Written(Box<Slice>),
+    /// It had another version, or there is one of that name already.
+    Conflict,
+    /// The slice of that uid is no more.
     Gone,
     /// Anything else.
     Failed(Failure),

@@ -25,6 +25,7 @@ mod replica;
 mod selector;
 mod session;
 mod shared_stores;
+mod slice;
 mod step;
 mod time;
 mod timers;
@@ -34,8 +35,8 @@ mod workload;
 
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
 pub use command::{
-    Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, Transition,
-    WorkloadChange, WorkloadOutcome, WritePod,
+    Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, SliceOutcome,
+    Transition, WorkloadChange, WorkloadOutcome, WritePod, WriteSlice,
 };
 pub use deletions::Deletions;
 pub use election::Election;
@@ -53,6 +54,9 @@ pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
+pub use slice::{
+    Endpoint, Family, NamedPort, Routing, Service, ServicePort, Slice, SliceContent, SlicePort, TargetPort, slice_name,
+};
 pub use time::{Instant, Timestamp};
 pub use view::{Desired, HandoverOrder, Situation, WhenLost};
 pub use workload::{

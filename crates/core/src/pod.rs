@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Instant, Timestamp, Uid, Version};
+use super::{Instant, NamedPort, Timestamp, Uid, Version};
 
 /// Annotation by which users order pods: an integer, the highest is elected first. Default 0.
 pub const PRIORITY_ANNOTATION: &str = "lictor.dev/priority";
@@ -28,6 +28,10 @@ pub struct Pod {
     pub node: Option<String>,
     /// Its address.
     pub ip: Option<String>,
+    /// Its address of the other family.
+    pub other_ip: Option<String>,
+    /// The ports of its containers that have a name.
+    pub ports: Vec<NamedPort>,
     /// Whether the condition Ready is true.
     pub ready: bool,
     /// Since when it is ready by its node's clock: orders candidates, and nothing else.
@@ -40,4 +44,11 @@ pub struct Pod {
     pub finished: bool,
     /// It is about to be deleted by an eviction, a preemption or a taint.
     pub disrupted: bool,
+}
+
+impl Pod {
+    /// Its addresses, of each family at most one.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.ip.iter().chain(&self.other_ip).map(String::as_str)
+    }
 }

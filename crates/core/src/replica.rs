@@ -11,8 +11,8 @@ use crate::step::Effects;
 use crate::view::{LockPolicy, View};
 use crate::{
     Announcement, Command, Desired, Election, HandoverOrder, Instant, JobPlan, Key, LockValidity, Locks, Node,
-    NotEligible, OpId, Outcome, Pod, Rules, Scope, Situation, StoreId, Stored, Term, Timestamp, Uid, Version, WhenLost,
-    Workload,
+    NotEligible, OpId, Outcome, Pod, Routing, Rules, Scope, Situation, Slice, StoreId, Stored, Term, Timestamp, Uid,
+    Version, WhenLost, Workload,
 };
 
 /// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
@@ -75,6 +75,10 @@ pub struct Known<'a> {
     pub wind_down: u32,
     /// The pods that it may have to write to.
     pub pods: &'a [&'a Pod],
+    /// How the leader is reached.
+    pub routing: Routing<'a>,
+    /// The slices that this election wrote, and those of its Service's names.
+    pub slices: &'a [&'a Slice],
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
     /// The pod whose probe fails, if it is the leader.
@@ -104,6 +108,8 @@ impl<'a> Known<'a> {
             jobs: &[],
             wind_down: 0,
             pods: &[],
+            routing: Routing::Off,
+            slices: &[],
             nodes: &NO_NODES,
             probe_failed: None,
             locks,
@@ -207,7 +213,9 @@ impl Replica {
     /// answered, and must not be taken for an answer to what came later.
     pub fn step(&mut self, known: &Known<'_>, begun: &mut u64) -> Output {
         let &Known { now, wall, generation, desired, key, spec, locks, .. } = known;
-        let &Known { status_term, cluster, workloads, jobs, wind_down, pods, nodes, probe_failed, .. } = known;
+        let &Known {
+            status_term, cluster, workloads, jobs, wind_down, pods, nodes, probe_failed, routing, slices, ..
+        } = known;
         let strays: Vec<(Key, Stored)> = locks
             .of(&self.uid)
             .filter(|(other, _)| *other != key)
@@ -232,6 +240,8 @@ impl Replica {
             jobs,
             wind_down,
             pods,
+            routing,
+            slices,
             nodes,
             probe_failed,
             strays: &strays,

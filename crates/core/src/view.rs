@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{
-    Instant, JobPlan, Key, LockValidity, Node, NotEligible, Pod, Rival, Rules, Scope, Stored, Term, Timestamp, Uid,
-    Workload,
+    Instant, JobPlan, Key, LockValidity, Node, NotEligible, Pod, Rival, Routing, Rules, Scope, Slice, Stored, Term,
+    Timestamp, Uid, Workload,
 };
 
 /// What is known of the world around an election when it takes a step.
@@ -41,6 +41,10 @@ pub(crate) struct View<'a> {
     pub wind_down: u32,
     /// The pods that this election may have to write to: the selected ones, and those that it wrote to under earlier specs.
     pub pods: &'a [&'a Pod],
+    /// How the leader is reached.
+    pub routing: Routing<'a>,
+    /// The slices that this election wrote, and those of its Service's names.
+    pub slices: &'a [&'a Slice],
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
     /// The pod whose probe fails, if it is the leader.

@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{
     Announcement, Command, ElectionRead, Failure, Holder, Outcome, Pod, PodChange, PodOutcome, Record, RecordOutcome,
-    Rival, Setting, Stored, TERM_ANNOTATION, Version, WorkloadOutcome, WritePod, WriteWorkload,
+    Rival, Setting, SliceOutcome, Stored, TERM_ANNOTATION, Version, WorkloadOutcome, WritePod, WriteSlice,
+    WriteWorkload,
 };
 
 impl Display for Command {
@@ -22,6 +23,8 @@ impl Display for Command {
             Self::ListPods { .. } => f.write_str("list pods"),
             Self::ReadPod { name, .. } => write!(f, "read pod {name}"),
             Self::WritePod(write) => write.fmt(f),
+            Self::ReadSlice { name } => write!(f, "read slice {name}"),
+            Self::WriteSlice(write) => write.fmt(f),
             Self::WriteWorkload(write) => write.fmt(f),
             Self::ReadWorkloads { workloads, .. } => {
                 f.write_str("read ")?;
@@ -50,6 +53,16 @@ impl Display for WritePod {
             Some(Some(term)) => write!(f, " term {term}"),
             Some(None) => f.write_str(" no term"),
             None => Ok(()),
+        }
+    }
+}
+
+impl Display for WriteSlice {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create { name, content } => write!(f, "create slice {name}: {content}"),
+            Self::Replace { name, version, content, .. } => write!(f, "write slice {name} at {version}: {content}"),
+            Self::Delete { name, version, .. } => write!(f, "delete slice {name} at {version}"),
         }
     }
 }
@@ -100,10 +113,15 @@ impl Display for Outcome {
             Self::RecordWritten(RecordOutcome::Written(version)) => write!(f, "written at {version}"),
             Self::RecordWritten(RecordOutcome::Conflict)
             | Self::PodWritten(PodOutcome::Conflict)
+            | Self::SliceWritten(SliceOutcome::Conflict)
             | Self::WorkloadWritten(WorkloadOutcome::Conflict) => f.write_str("conflict"),
             Self::RecordWritten(RecordOutcome::Delayed) => f.write_str("delayed"),
-            Self::ElectionRead(Ok(ElectionRead::Gone)) | Self::PodRead(Ok(None)) => f.write_str("there is none"),
-            Self::PodWritten(PodOutcome::Gone) | Self::WorkloadWritten(WorkloadOutcome::Gone) => f.write_str("gone"),
+            Self::ElectionRead(Ok(ElectionRead::Gone)) | Self::PodRead(Ok(None)) | Self::SliceRead(Ok(None)) => {
+                f.write_str("there is none")
+            }
+            Self::PodWritten(PodOutcome::Gone)
+            | Self::SliceWritten(SliceOutcome::Gone)
+            | Self::WorkloadWritten(WorkloadOutcome::Gone) => f.write_str("gone"),
             Self::ElectionRead(Ok(ElectionRead::Present { uid, generation })) => {
                 write!(f, "{uid} generation {generation}")
             }
@@ -113,6 +131,8 @@ impl Display for Outcome {
             Self::PodsListed(Ok(pods)) | Self::WorkloadsRead(Ok(pods)) => list(f, pods.iter().map(shown), "no pods"),
             Self::PodRead(Ok(Some(pod))) => f.write_str(&shown(pod)),
             Self::PodWritten(PodOutcome::Written(pod)) => f.write_str(&shown(pod)),
+            Self::SliceRead(Ok(Some(slice))) => write!(f, "{} at {}", slice.content, slice.version),
+            Self::SliceWritten(SliceOutcome::Written(slice)) => write!(f, "{} at {}", slice.content, slice.version),
             Self::WorkloadWritten(WorkloadOutcome::Done) => f.write_str("done"),
             Self::RecordRead(Err(failure))
             | Self::RecordWritten(RecordOutcome::Failed(failure))
@@ -121,6 +141,8 @@ impl Display for Outcome {
             | Self::PodsListed(Err(failure))
             | Self::PodRead(Err(failure))
             | Self::PodWritten(PodOutcome::Failed(failure))
+            | Self::SliceRead(Err(failure))
+            | Self::SliceWritten(SliceOutcome::Failed(failure))
             | Self::WorkloadsRead(Err(failure))
             | Self::WorkloadWritten(WorkloadOutcome::Failed(failure)) => failure.fmt(f),
         }

@@ -1,0 +1,321 @@
+//! The slice through which a Service reaches the leader: one `EndpointSlice` for each address family, which names the leader alone.
+
+use std::fmt;
+
+use super::{Node, Pod, Term, Uid, Version, ZONE_LABEL};
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// `IPv4`
+    V4,
+    /// `IPv6`
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(address: &str) -> Self {
+        if address.contains(':') { Self::V6 } else { Self::V4 }
+    }
+
+    /// As the API server names it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+}
+
+/// What an election does about routing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Routing<'a> {
+    /// Its user wants none.
+    #[default]
+    Off,
+    /// It is not known yet, or this Service can't be used: no address is written. What is written already, is taken out if it must be.
+    Unusable,
+    /// The leader is reached through this Service.
+    By(&'a Service),
+}
+
+/// A Service without a selector.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// The families of its addresses.
+    pub families: Vec<Family>,
+    /// Its ports.
+    pub ports: Vec<ServicePort>,
+    /// Whether it also routes to a leader that is not ready.
+    pub publish_not_ready: bool,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Its name; empty if it is the only one.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// What is spoken there.
+    pub app_protocol: Option<String>,
+    /// The pod's port.
+    pub target: TargetPort,
+}
+
+/// A port of a pod, as a Service names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetPort {
+    /// By number.
+    Number(u16),
+    /// By the name that a container gives it.
+    Name(String),
+}
+
+/// A port of a container that has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPort {
+    /// Its name.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Its number.
+    pub number: u16,
+}
+
+/// A slice, as last observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: Uid,
+    /// The version that was observed.
+    pub version: Version,
+    /// What it says.
+    pub content: SliceContent,
+}
+
+/// What a slice says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceContent {
+    /// The election that it belongs to.
+    pub election: Uid,
+    /// The Service that it is for.
+    pub service: String,
+    /// The family of its address.
+    pub family: Family,
+    /// The term that it was written in.
+    pub term: Term,
+    /// The leader; none: nobody is reached. More than one was written by somebody else.
+    pub endpoints: Vec<Endpoint>,
+    /// The ports of the leader.
+    pub ports: Vec<SlicePort>,
+}
+
+/// A pod in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its address.
+    pub address: String,
+    /// Its name.
+    pub pod: String,
+    /// Its uid.
+    pub uid: Uid,
+    /// Its node.
+    pub node: Option<String>,
+    /// The zone of its node.
+    pub zone: Option<String>,
+    /// Whether it takes new connections.
+    pub ready: bool,
+    /// Whether its probes succeed.
+    pub serving: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+}
+
+/// A port in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlicePort {
+    /// The name of the Service's port.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// What is spoken there.
+    pub app_protocol: Option<String>,
+    /// The number of the pod's port.
+    pub number: u16,
+}
+
+impl Service {
+    /// The name of the slice for a family: nobody else gives this one, and each operator gives the same.
+    pub fn slice(&self, family: Family) -> String {
+        slice_name(&self.name, family)
+    }
+}
+
+/// The name of a Service's slice for a family.
+pub fn slice_name(service: &str, family: Family) -> String {
+    format!("{service}-lictor-{}", family.word().to_lowercase())
+}
+
+impl SliceContent {
+    /// What a slice says while nobody is reached.
+    pub fn empty(election: &Uid, service: &str, family: Family, term: Term) -> Self {
+        Self {
+            election: election.clone(),
+            service: service.into(),
+            family,
+            term,
+            endpoints: Vec::new(),
+            ports: Vec::new(),
+        }
+    }
+
+    /// What it says while this pod leads. Empty if the pod has no address of this family.
+    pub fn of(election: &Uid, service: &Service, family: Family, term: Term, pod: &Pod, node: Option<&Node>) -> Self {
+        let empty = Self::empty(election, &service.name, family, term);
+        let Some(address) = pod.addresses().find(|address| Family::of(address) == family) else { return empty };
+        let serving = pod.ready && !pod.finished;
+        let endpoint = Endpoint {
+            address: address.to_owned(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            node: pod.node.clone(),
+            zone: node.and_then(|node| node.labels.get(ZONE_LABEL)).cloned(),
+            ready: service.publish_not_ready || (serving && !pod.deleting),
+            serving,
+            terminating: pod.deleting,
+        };
+        // The controller of Kubernetes leaves out a port whose name the pod does not have, too.
+        let ports = service.ports.iter().filter_map(|port| port.of(pod)).collect();
+        Self { endpoints: vec![endpoint], ports, ..empty }
+    }
+
+    /// Whether somebody is reached.
+    pub fn shows(&self) -> bool {
+        !self.endpoints.is_empty()
+    }
+}
+
+impl ServicePort {
+    fn of(&self, pod: &Pod) -> Option<SlicePort> {
+        let number = match &self.target {
+            TargetPort::Number(number) => *number,
+            TargetPort::Name(name) => {
+                let named = |port: &&NamedPort| port.name == *name && port.protocol == self.protocol;
+                pod.ports.iter().find(named)?.number
+            }
+        };
+        let (name, protocol, app_protocol) = (self.name.clone(), self.protocol.clone(), self.app_protocol.clone());
+        Some(SlicePort { name, protocol, app_protocol, number })
+    }
+}
+
+impl fmt::Display for SliceContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.endpoints.as_slice() {
+            [] => write!(f, "nobody")?,
+            all => {
+                for (n, endpoint) in all.iter().enumerate() {
+                    write!(f, "{}{}", if n == 0 { "" } else { ", " }, endpoint.uid)?;
+                    if !endpoint.ready {
+                        f.write_str(" (not ready)")?;
+                    }
+                }
+            }
+        }
+        write!(f, " in term {}", self.term)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn service() -> Service {
+        let port =
+            |name: &str, target| ServicePort { name: name.into(), protocol: "TCP".into(), app_protocol: None, target };
+        Service {
+            name: "web-leader".into(),
+            families: vec![Family::V4, Family::V6],
+            ports: vec![port("http", TargetPort::Name("web".into())), port("raw", TargetPort::Number(7000))],
+            publish_not_ready: false,
+        }
+    }
+
+    fn pod() -> Pod {
+        let named = |protocol: &str, number| NamedPort { name: "web".into(), protocol: protocol.into(), number };
+        Pod {
+            name: "a".into(),
+            uid: Uid("uid-a".into()),
+            ip: Some("10.0.0.1".into()),
+            other_ip: Some("fd00::1".into()),
+            node: Some("n1".into()),
+            ready: true,
+            ports: vec![named("UDP", 1), named("TCP", 8080)],
+            ..Pod::default()
+        }
+    }
+
+    fn content(pod: &Pod, family: Family) -> SliceContent {
+        let labels = BTreeMap::from([(ZONE_LABEL.to_owned(), "z1".to_owned())]);
+        let node = Node { labels, ..Node::default() };
+        SliceContent::of(&Uid("e".into()), &service(), family, Term(7), pod, Some(&node))
+    }
+
+    #[test]
+    fn a_leader_is_shown_with_its_address_of_the_family_its_node_and_its_zone() {
+        for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
+            let content = content(&pod(), family);
+            let [endpoint] = content.endpoints.as_slice() else { panic!("{content:?}") };
+            assert_eq!((endpoint.address.as_str(), endpoint.uid.0.as_str()), (address, "uid-a"));
+            assert_eq!((endpoint.node.as_deref(), endpoint.zone.as_deref()), (Some("n1"), Some("z1")));
+            assert!(endpoint.ready && endpoint.serving && !endpoint.terminating);
+            assert_eq!((content.term, content.family, content.shows()), (Term(7), family, true));
+        }
+        let alone = Pod { other_ip: None, ..pod() };
+        let content = content(&alone, Family::V6);
+        assert!(!content.shows() && content.ports.is_empty());
+    }
+
+    #[test]
+    fn named_ports_are_looked_up_by_name_and_protocol() {
+        let numbers = |pod: &Pod| {
+            let ports = content(pod, Family::V4).ports;
+            ports.into_iter().map(|port| (port.name, port.number)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(&pod()), [("http".to_owned(), 8080), ("raw".to_owned(), 7000)]);
+        assert_eq!(numbers(&Pod { ports: Vec::new(), ..pod() }), [("raw".to_owned(), 7000)]);
+    }
+
+    #[test]
+    fn a_pod_that_is_not_ready_or_goes_is_shown_as_such() {
+        let shown = |pod: Pod, service: &Service| {
+            let content = SliceContent::of(&Uid("e".into()), service, Family::V4, Term(1), &pod, None);
+            let endpoint = content.endpoints[0].clone();
+            (endpoint.ready, endpoint.serving, endpoint.terminating, endpoint.zone)
+        };
+        assert_eq!(shown(Pod { ready: false, ..pod() }, &service()), (false, false, false, None));
+        assert_eq!(shown(Pod { deleting: true, ..pod() }, &service()), (false, true, true, None));
+        let publishes = Service { publish_not_ready: true, ..service() };
+        assert_eq!(shown(Pod { ready: false, ..pod() }, &publishes), (true, false, false, None));
+    }
+
+    #[test]
+    fn words() {
+        assert_eq!(service().slice(Family::V6), "web-leader-lictor-ipv6");
+        assert_eq!(content(&pod(), Family::V4).to_string(), "uid-a in term 7");
+        let waits = content(&Pod { ready: false, ..pod() }, Family::V4);
+        assert_eq!(waits.to_string(), "uid-a (not ready) in term 7");
+        let two = SliceContent { endpoints: vec![waits.endpoints[0].clone(); 2], ..waits };
+        assert_eq!(two.to_string(), "uid-a (not ready), uid-a (not ready) in term 7");
+        let empty = SliceContent::empty(&Uid("e".into()), "s", Family::V4, Term(2));
+        assert_eq!(empty.to_string(), "nobody in term 2");
+    }
+}
