@@ -13,6 +13,7 @@ mod phase;
 mod promotions;
 mod records;
 mod rivals;
+mod routes;
 mod strays;
 mod terms;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use self::obligations::Obligations;
 use self::phase::{Losing, Phase, Withdrawal};
 use self::promotions::Promotions;
 use self::rivals::Rivals;
+use self::routes::Routes;
 use self::strays::Strays;
 use self::terms::Terms;
 use self::troubles::Troubles;
@@ -66,6 +68,7 @@ pub struct Election {
     /// Those whose outcome is not known.
     promotions: Promotions,
     upkeep: Upkeep,
+    routes: Routes,
     /// Pods that can't be labelled.
     troubles: Troubles,
     workloads: WorkloadReconciler,
@@ -98,6 +101,7 @@ impl Election {
     ) -> Self {
         Self {
             backoff: Backoff::new(&uid.0),
+            routes: Routes::new(&uid.0),
             workloads: WorkloadReconciler::new(&uid.0, first),
             id: Identity { name, uid, operator_id },
             ops: Ops::after(first),
@@ -168,7 +172,11 @@ impl Election {
 
     /// Whether it is in the middle of something: that, or workloads are being written, or end before the lock is let go of.
     pub fn is_unfinished(&self) -> bool {
-        self.is_busy() || self.workloads.is_busy() || self.winding_down().is_some() || self.lingers
+        self.is_busy()
+            || self.workloads.is_busy()
+            || self.routes.is_busy()
+            || self.winding_down().is_some()
+            || self.lingers
     }
 
     /// Until when the lock is kept although nobody leads, because workloads still end.
@@ -197,7 +205,7 @@ impl Election {
             Phase::HandingOver(handover) => handover.promotion(),
             _ => None,
         };
-        handover == Some(op) || self.workloads.wants_to_run(op)
+        handover == Some(op) || self.routes.wants(op) || self.workloads.wants_to_run(op)
     }
 
     /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
@@ -225,6 +233,7 @@ impl Election {
     pub(crate) fn step(&mut self, view: &View) -> Effects {
         self.promotions.forget(self.upkeep.gone(), view.pods);
         self.upkeep.retain(view.pods);
+        self.routes.retain(view);
         let present = |uid: &Uid| view.pods.iter().find(|pod| pod.uid == *uid);
         self.troubles.retain(view.generation, |uid| present(uid).is_some());
         let gone = self.upkeep.gone();
@@ -261,6 +270,8 @@ impl Election {
             if !self.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
                 return;
             }
+        } else if matches!(self.phase, Phase::HandingOver(_)) {
+            self.route(step);
         }
         if let Some(until) = self.backoff.waits(view.now) {
             step.wake_at(Timer::Retry, until);

@@ -287,6 +287,14 @@ impl Handover {
         }
     }
 
+    /// H5, H6: whether the election and its other locks are known, where they have to be. Then its slices may follow, before anybody
+    /// is demoted or stamped.
+    pub(super) fn is_cleared(&self) -> bool {
+        let unread =
+            |target: &Target| matches!(target.state, TargetState::ElectionUnread | TargetState::ReadingElection(_));
+        !self.abandoned && self.locks == Locks::Known && !self.target.as_ref().is_some_and(unread)
+    }
+
     /// H7: why an acknowledged write does not count.
     fn fence_lacks(&self, fence: &Fence, outcome: &Outcome) -> Option<String> {
         let seen = fence.sent_for()?;

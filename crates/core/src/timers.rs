@@ -11,6 +11,8 @@ pub(crate) enum Timer {
     Retry,
     /// A write to a pod was refused or had no effect: the next one is due.
     PodRetry,
+    /// A write to a slice was refused or had no effect: the next one is due.
+    SliceRetry,
     /// A write of a workload was refused or had no effect, or other clusters' workloads still end (W1): the next one is due.
     WorkloadRetry,
     /// The leader is not fit, and may recover until then.

@@ -45,12 +45,26 @@ impl Election {
                 self.lock.forget();
                 true
             }
+            Progress::Done if !self.has_routed(&handover, step) => {
+                self.phase = Phase::HandingOver(handover);
+                false
+            }
             Progress::Done => {
                 if handover.fenced {
                     self.lock.fence(handover.version);
                 }
                 self.finish(*handover, step);
                 true
+            }
+        }
+    }
+
+    /// Whether the slices have followed, too. What is refused, is tried again afterwards.
+    fn has_routed(&self, handover: &Handover, step: &Step) -> bool {
+        match handover.purpose {
+            Purpose::Withdraw => self.routes.is_gone(&self.id, step.view),
+            Purpose::Elect(_) | Purpose::Restore | Purpose::Tidy => {
+                self.routes.is_settled(&handover.record, &self.id, step.view)
             }
         }
     }

@@ -8,7 +8,7 @@ use super::workloads::Target;
 use crate::handover::Handover;
 use crate::step::Step;
 use crate::timers::Timer;
-use crate::view::{Desired, Situation};
+use crate::view::{Desired, Situation, View};
 use crate::{Command, PodChange, Reason, Record, Stored, Version};
 
 impl Election {
@@ -129,7 +129,8 @@ impl Election {
         if let Some(situation) = decision.situation() {
             self.situation = situation;
         }
-        let settled = decision.is_settled(record, self.terms, &self.id, view);
+        let settled =
+            decision.is_settled(record, self.terms, &self.id, view) && self.is_routable(&decision, stored, view);
         if let (false, Some(record), Some(version)) = (settled, record, stored.version())
             && !self.lock.is_fenced(Some(version))
             && !self.lock.is_verified(version)
@@ -165,6 +166,7 @@ impl Election {
             {
                 let record = record.filter(|record| record.holder.is_some());
                 self.leader = record.and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
+                self.route(step);
                 self.settle(stored, candidate.pod(), step);
                 if let (Some(record), Some(version)) = (record, stored.version())
                     && self.announce_obligations(record, version, step)
@@ -182,12 +184,14 @@ impl Election {
                 step.wake_at(Timer::Recovery, until);
                 let leader = record.and_then(|r| r.holder.as_ref());
                 let pod = leader.and_then(|holder| view.pods.iter().find(|pod| pod.uid == holder.uid)).copied();
+                self.route(step);
                 self.maintain(stored, pod, step);
             }
             Decision::Nobody => {
                 self.leader = None;
                 self.situation = Situation::Vacant;
                 self.reconcile(Target::Follow, step);
+                self.route_nowhere(step);
                 if let (false, Some(record), Some(version)) = (settled, record, stored.version()) {
                     // What is written on pods while nobody leads, has to be in the record too.
                     let present = self.make_record(view, None, Some(record), record.since);
@@ -199,6 +203,13 @@ impl Election {
             }
         }
         false
+    }
+
+    /// Whether the slices are right, or can be put right in this term: by whoever has written the record itself.
+    fn is_routable(&self, decision: &Decision, stored: &Stored, view: &View) -> bool {
+        let keeps = matches!(decision, Decision::Keep(_) | Decision::KeepDespiteProbe(_));
+        let right = |record| self.routes.is_settled(record, &self.id, view);
+        !keeps || self.lock.is_fenced(stored.version()) || stored.record().is_none_or(right)
     }
 
     /// The leader stays, but its labels or its record are not as they should be.

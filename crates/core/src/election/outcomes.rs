@@ -9,6 +9,9 @@ impl Election {
     /// Takes the outcome of a command.
     pub(crate) fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
         self.promotions.take(op, &outcome);
+        if self.routes.take(op, &outcome, now) {
+            return;
+        }
         if let Some(uid) = self.promotions.awaits_fence(op) {
             self.failure = self.promotions.take_fence(&uid, outcome, now).or(self.failure.take());
             return;

@@ -1,5 +1,6 @@
 //! What is under way with an election.
 
+use super::routes::Seen;
 use crate::handover::{Handover, Purpose};
 use crate::{Holder, Instant, Key, OpId, Reason, Record, Version};
 
@@ -37,6 +38,8 @@ pub(super) struct Intent {
     pub(super) purpose: Purpose,
     /// The target's version, read before the record is written.
     pub(super) target: Option<(Holder, Version)>,
+    /// The slices' versions, read before the record is written.
+    pub(super) slices: Seen,
 }
 
 /// A leader that is being demoted because the lock is not surely held any more.

@@ -49,6 +49,7 @@ impl Election {
             replaced,
             purpose: Purpose::Elect(reason),
             target,
+            slices: self.routes.seen(view),
         };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
@@ -87,7 +88,8 @@ impl Election {
         let (key, expected) = (step.view.key.clone(), Some(version));
         let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: record.clone() });
         let (replaced, fenced) = (Some(replaced.clone()), self.lock.is_fenced(expected));
-        let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None };
+        let slices = self.routes.seen(step.view);
+        let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None, slices };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
@@ -157,7 +159,8 @@ impl Election {
 
     /// The record is written: the handover that it announces begins.
     pub(super) fn begin(&mut self, version: Version, intent: Intent) -> Phase {
-        let Intent { record, replaced, fenced, purpose, target, key: _ } = intent;
+        let Intent { record, replaced, fenced, purpose, target, slices, key: _ } = intent;
+        self.routes.confirm(version, slices);
         let record = record.at(version);
         self.terms.see(record.term);
         if purpose == Purpose::Tidy {

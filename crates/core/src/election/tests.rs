@@ -10,6 +10,7 @@ mod keys;
 mod obligations;
 mod odd_input;
 mod promotions;
+mod routing;
 mod steering;
 mod stray_answers;
 mod told;
@@ -21,8 +22,8 @@ use super::*;
 use crate::view::LockPolicy;
 use crate::{
     ELECTION_ANNOTATION, ElectionRead, HandoverOrder, JobPlan, Key, LockValidity, Marking, Markings, Node, NotEligible,
-    Outcome, PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Rules, Scope, Selector, SessionLife,
-    SessionParameters, TERM_ANNOTATION, WhenLost, Workload, WorkloadOutcome,
+    Outcome, PRIORITY_ANNOTATION, PodChange, PodOutcome, RecordOutcome, Rival, Routing, Rules, Scope, Selector,
+    Service, SessionLife, SessionParameters, Slice, TERM_ANNOTATION, WhenLost, Workload, WorkloadOutcome, WriteSlice,
 };
 
 /// What follows from a step, one thing at a time.
@@ -64,6 +65,11 @@ struct Lab {
     /// Pods that the cache does not show.
     unseen: BTreeSet<String>,
     probe_failed: Option<Uid>,
+    /// How the leader is reached; none: by its label alone.
+    service: Option<Service>,
+    /// It can't be used at present.
+    unusable: bool,
+    slices: BTreeMap<String, Slice>,
     strays: Vec<(Key, Stored)>,
     /// What a fresh listing of the locks shows.
     locks: Vec<(Key, Stored)>,
@@ -120,6 +126,9 @@ impl Lab {
             nodes: BTreeMap::from([("n".to_owned(), Node::default())]),
             unseen: BTreeSet::new(),
             probe_failed: None,
+            service: None,
+            unusable: false,
+            slices: BTreeMap::new(),
             strays: Vec::new(),
             locks: Vec::new(),
             stored: Stored::Absent,
@@ -216,7 +225,13 @@ impl Lab {
 
     fn step(&mut self) -> Vec<Effect> {
         let pods: Vec<&Pod> = self.pods.values().filter(|pod| !self.unseen.contains(&pod.name)).collect();
+        let slices: Vec<&Slice> = self.slices.values().collect();
         let key = Key::lease("", "k");
+        let routing = match &self.service {
+            None => Routing::Off,
+            Some(_) if self.unusable => Routing::Unusable,
+            Some(service) => Routing::By(service),
+        };
         let view = View {
             now: self.now,
             wall: Timestamp(7),
@@ -233,6 +248,8 @@ impl Lab {
             jobs: &self.jobs,
             wind_down: self.wind_down,
             pods: &pods,
+            routing,
+            slices: &slices,
             nodes: &self.nodes,
             probe_failed: self.probe_failed.as_ref(),
             strays: &self.strays,
@@ -243,7 +260,7 @@ impl Lab {
             assert!(*op > self.last_op, "{op:?} was given before: {effects:#?}");
             self.last_op = *op;
             let words = request(command);
-            let leads = ["Promote ", "Enable ", "CreateJob "].iter().any(|begin| words.starts_with(begin));
+            let leads = ["Promote ", "Enable ", "CreateJob ", "Route "].iter().any(|begin| words.starts_with(begin));
             assert_eq!(command.promotes(), leads, "{words}");
         }
         let told = effects.announcements.into_iter().map(Effect::Told);
@@ -313,6 +330,8 @@ impl Lab {
                 patch(&mut pod.annotations, &write.patch.annotations);
                 Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod))))
             }
+            Command::ReadSlice { name } => Outcome::SliceRead(Ok(self.slices.get(name).cloned())),
+            Command::WriteSlice(write) => Outcome::SliceWritten(self.write_slice(write)),
             Command::ReadWorkloads { .. } => {
                 if let Some(there) = self.unseen_workloads.take() {
                     let shown = self.workloads.take().into_iter().flatten();
@@ -373,6 +392,19 @@ fn request(command: &Command) -> String {
         Command::WritePod(write) => match write.patch.annotations.get(TERM_ANNOTATION) {
             Some(Some(term)) => format!("{:?} {} {term}", write.change, write.name),
             _ => format!("{:?} {}", write.change, write.name),
+        },
+        Command::ReadSlice { name } => format!("ReadSlice {name}"),
+        Command::WriteSlice(write) => match write {
+            WriteSlice::Create { name, content } => {
+                assert!(!content.shows(), "a slice is made empty");
+                format!("CreateSlice {name}")
+            }
+            WriteSlice::Replace { name, content, .. } => match content.endpoints.as_slice() {
+                [] => format!("Empty {name} {}", content.term),
+                [endpoint] => format!("Route {name} {} {}", endpoint.pod, content.term),
+                more => panic!("more than one: {more:#?}"),
+            },
+            WriteSlice::Delete { name, .. } => format!("DeleteSlice {name}"),
         },
         Command::WriteWorkload(write) => {
             let what = match &write.claim {

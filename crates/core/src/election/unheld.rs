@@ -53,9 +53,9 @@ impl Election {
         }
     }
 
-    /// Whether a pod shows that it leads, or may do so because of a promotion whose outcome is not known.
+    /// Whether a pod shows that it leads or a slice that somebody is reached, or may do so because of a write whose outcome is not known.
     fn somebody_may_lead(&self, view: &View) -> bool {
-        shows_leader(view) || !self.promotions.is_empty()
+        shows_leader(view) || !self.promotions.is_empty() || self.routes.may_show(&self.id, view)
     }
 
     /// C3: takes the leader's label off. Never held up by a store that does not answer.
@@ -89,6 +89,7 @@ impl Election {
         }
         let stored = self.lock.stored().cloned().unwrap_or(Stored::Absent);
         self.maintain(&stored, None, step);
+        self.route_nowhere(step);
         // One that is refused may not touch what belongs to another, and one that is paused nothing new.
         let untouched =
             (known && reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);

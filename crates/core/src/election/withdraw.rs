@@ -2,6 +2,7 @@
 
 use super::Election;
 use super::phase::{Intent, Phase, Withdrawal};
+use super::routes::Seen;
 use super::workloads::Circumstances;
 use crate::handover::{Handover, Purpose};
 use crate::step::Step;
@@ -20,6 +21,7 @@ impl Election {
     /// H12: takes off all labels, then the record.
     pub(super) fn withdraw(&mut self, stored: &Stored, step: &mut Step) -> bool {
         let view = step.view;
+        self.route(step);
         let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.id.uid);
         let clean = !own && self.is_clean(view);
         if self.withdrawal == Withdrawal::Done && !clean {
@@ -65,7 +67,15 @@ impl Election {
                 });
                 let replaced = stored.written().cloned();
                 let key = view.key.clone();
-                let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Withdraw, target: None };
+                let intent = Intent {
+                    key,
+                    record,
+                    replaced,
+                    fenced,
+                    purpose: Purpose::Withdraw,
+                    target: None,
+                    slices: Seen::new(),
+                };
                 self.phase = Phase::Writing(op, Box::new(intent));
                 false
             }
@@ -73,9 +83,10 @@ impl Election {
         }
     }
 
-    /// Whether no pod carries a mark of this election that can be taken off.
+    /// Whether no pod carries a mark of this election that can be taken off, and it has no slice.
     fn is_clean(&self, view: &View) -> bool {
-        view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, view))
+        self.routes.is_gone(&self.id, view)
+            && view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, view))
     }
 
     fn tell_what_is_left(&self, step: &mut Step) {

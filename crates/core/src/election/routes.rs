@@ -1,0 +1,462 @@
+//! R1 to R3: the slices through which a Service reaches the leader.
+//!
+//! A slice names the leader alone, so one compare-and-swap takes the old leader out and puts the next one in. Nobody has to be demoted or
+//! stamped before that: what an earlier operator still has on its way, is for a version that the switch itself has replaced.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Election;
+use super::phase::{Phase, Withdrawal};
+use crate::backoff::Backoff;
+use crate::handover::Purpose;
+use crate::identity::Identity;
+use crate::step::Step;
+use crate::timers::Timer;
+use crate::view::{Desired, View};
+use crate::{
+    Command, Failure, Family, Instant, OpId, Outcome, Record, Routing, Service, Slice, SliceContent, SliceOutcome,
+    Stored, Uid, Version, WriteSlice,
+};
+
+/// Versions of slices, by their names.
+pub(super) type Seen = BTreeMap<String, (Uid, Version)>;
+
+/// What is known of an election's slices beyond what the cache shows, and what is under way with them.
+#[derive(Clone, Debug)]
+pub(super) struct Routes {
+    /// R1: for which version of the record this operator may write, and which slices it had read before that record was confirmed.
+    confirmed: Option<(Version, Seen)>,
+    confirming: Option<(OpId, Version, Seen)>,
+    /// By the slice's name.
+    awaited: BTreeMap<String, Awaited>,
+    /// Writes that show somebody and may still be carried out, by the slice's name.
+    outstanding: BTreeMap<String, Outstanding>,
+    /// Slices that are no more, though the cache may still show them.
+    gone: BTreeSet<Uid>,
+    /// Whether what shows somebody may still be sent.
+    held: bool,
+    routed: bool,
+    backoff: Backoff,
+    failure: Option<Failure>,
+}
+
+#[derive(Clone, Debug)]
+enum Awaited {
+    Writing(OpId, WriteSlice),
+    /// The slice is not what the cache shows: it has to be read. If it still has this version, what was said to be a conflict was none.
+    Unread(Option<Version>),
+    Reading(OpId, Option<Version>),
+}
+
+#[derive(Clone, Debug)]
+struct Outstanding {
+    uid: Uid,
+    version: Version,
+    ops: BTreeSet<OpId>,
+}
+
+/// What slices are brought to.
+enum Goal<'a> {
+    /// What a record says, which this operator wrote itself and that has this version.
+    Follow(Version, &'a Record),
+    /// Nobody is reached: another cluster may lead. No record has to be asked.
+    NobodyHere,
+    /// None is left.
+    Gone,
+}
+
+/// A slice that is not as it should be.
+enum Wrong<'a> {
+    Missing(String, SliceContent),
+    Differs(&'a Slice, SliceContent),
+    Unwanted(&'a Slice),
+    /// R3.
+    Foreign(&'a Slice),
+}
+
+impl Routes {
+    pub(super) fn new(seed: &str) -> Self {
+        Self {
+            confirmed: None,
+            confirming: None,
+            awaited: BTreeMap::new(),
+            outstanding: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            held: false,
+            routed: false,
+            backoff: Backoff::new(seed),
+            failure: None,
+        }
+    }
+
+    /// Forgets what can do nothing any more, by what the cache shows.
+    pub(super) fn retain(&mut self, view: &View) {
+        self.gone.retain(|uid| view.slices.iter().any(|slice| slice.uid == *uid));
+        let gone = &self.gone;
+        self.outstanding.retain(|name, sent| {
+            let found = view.slices.iter().find(|slice| slice.name == *name && !gone.contains(&slice.uid));
+            found.is_some_and(|slice| slice.uid == sent.uid && slice.version <= sent.version)
+        });
+    }
+
+    /// The slices' versions, before a record is written or read.
+    pub(super) fn seen(&self, view: &View) -> Seen {
+        self.present(view).map(|slice| (slice.name.clone(), (slice.uid.clone(), slice.version))).collect()
+    }
+
+    /// The record was written or read, and has this version.
+    pub(super) fn confirm(&mut self, record: Version, seen: Seen) {
+        self.confirmed = Some((record, seen));
+    }
+
+    /// C3, C5: whether somebody is reached here, or may soon be.
+    pub(super) fn may_show(&self, id: &Identity, view: &View) -> bool {
+        !self.outstanding.is_empty() || self.own(id, view).any(|slice| slice.content.shows())
+    }
+
+    /// Whether no slice is left of an election that goes. One that can't be deleted goes with the election, for that owns it.
+    pub(super) fn is_gone(&self, id: &Identity, view: &View) -> bool {
+        self.failure.is_some() || self.own(id, view).next().is_none()
+    }
+
+    /// Whether slices say what a record says, or what keeps them from it is told and tried again later.
+    pub(super) fn is_settled(&self, record: &Record, id: &Identity, view: &View) -> bool {
+        self.backoff.waits(view.now).is_some() || self.wrong(Some(record), id, view).is_empty()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.awaited.values().any(|awaited| !matches!(awaited, Awaited::Unread(_)))
+    }
+
+    /// Whether a write that shows somebody is still wanted.
+    pub(super) fn wants(&self, op: OpId) -> bool {
+        self.held && self.awaited.values().any(|awaited| matches!(awaited, Awaited::Writing(of, _) if *of == op))
+    }
+
+    fn present<'v>(&self, view: &View<'v>) -> impl Iterator<Item = &'v Slice> {
+        view.slices.iter().copied().filter(|slice| !self.gone.contains(&slice.uid))
+    }
+
+    fn own<'v>(&self, id: &Identity, view: &View<'v>) -> impl Iterator<Item = &'v Slice> {
+        self.present(view).filter(|slice| slice.content.election == id.uid)
+    }
+
+    /// What is not as the record says; none: nobody is to be reached.
+    fn wrong<'v>(&self, record: Option<&Record>, id: &Identity, view: &View<'v>) -> Vec<Wrong<'v>> {
+        let mut wrong = Vec::new();
+        let mut wanted = BTreeSet::new();
+        if let Routing::By(service) = view.routing {
+            for family in service.families.iter().copied() {
+                let name = service.slice(family);
+                let content = content(service, family, record, id, view);
+                match self.present(view).find(|slice| slice.name == name) {
+                    None => wrong.push(Wrong::Missing(name.clone(), content)),
+                    Some(slice) if slice.content.election != id.uid => wrong.push(Wrong::Foreign(slice)),
+                    Some(slice) if says(&slice.content, &content) => {}
+                    Some(slice) => wrong.push(Wrong::Differs(slice, content)),
+                }
+                wanted.insert(name);
+            }
+        }
+        for slice in self.own(id, view).filter(|slice| !wanted.contains(&slice.name)) {
+            match view.routing {
+                Routing::Unusable => {
+                    let holder = record.and_then(|record| record.holder.as_ref());
+                    let right = |uid: &Uid| holder.is_some_and(|holder| holder.uid == *uid);
+                    if slice.content.endpoints.iter().any(|endpoint| !right(&endpoint.uid)) {
+                        wrong.push(Wrong::Differs(slice, emptied(slice, record)));
+                    }
+                }
+                Routing::Off | Routing::By(_) => wrong.push(Wrong::Unwanted(slice)),
+            }
+        }
+        wrong
+    }
+
+    /// Brings the slices to a goal, as far as that can be done now.
+    fn advance(&mut self, goal: &Goal, step: &mut Step) {
+        let Step { id, view, .. } = *step;
+        let held = matches!(goal, Goal::Follow(..));
+        if std::mem::replace(&mut self.held, held) != held {
+            // To take an address out does not wait for what failed before.
+            self.backoff.reset();
+        }
+        let wrong: Vec<Wrong> = match goal {
+            Goal::Follow(_, record) => self.wrong(Some(record), id, view),
+            Goal::NobodyHere => {
+                let shows = |slice: &&Slice| slice.content.shows() || self.outstanding.contains_key(&slice.name);
+                self.own(id, view).filter(shows).map(|slice| Wrong::Differs(slice, emptied(slice, None))).collect()
+            }
+            Goal::Gone => self.own(id, view).map(Wrong::Unwanted).collect(),
+        };
+        self.routed = wrong.is_empty() && matches!(view.routing, Routing::By(_)) && !matches!(goal, Goal::Gone);
+        if wrong.is_empty() {
+            self.awaited.retain(|_, awaited| !matches!(awaited, Awaited::Unread(_)));
+            if self.awaited.is_empty() {
+                self.failure = None;
+                self.backoff.reset();
+            }
+            return;
+        }
+        if let Some(until) = self.backoff.waits(view.now) {
+            step.wake_at(Timer::SliceRetry, until);
+            return;
+        }
+        let confirmed = |routes: &Self, slice: &Slice| match goal {
+            Goal::Follow(version, _) => routes.confirmed.as_ref().is_some_and(|(of, seen)| {
+                of == version && seen.get(&slice.name) == Some(&(slice.uid.clone(), slice.version))
+            }),
+            Goal::NobodyHere | Goal::Gone => true,
+        };
+        let mut unconfirmed = false;
+        // What is not wanted any more goes last: until then clients of the Service before are served.
+        let complete = wrong.iter().all(|wrong| matches!(wrong, Wrong::Unwanted(_)));
+        for wrong in wrong {
+            match wrong {
+                // R2.
+                Wrong::Missing(name, content) => {
+                    let SliceContent { election, service, family, term, .. } = content;
+                    let content = SliceContent::empty(&election, &service, family, term);
+                    self.write(WriteSlice::Create { name, content }, step);
+                }
+                Wrong::Differs(slice, _) if !confirmed(self, slice) => unconfirmed = true,
+                Wrong::Differs(slice, content) => {
+                    let (name, uid, version) = (slice.name.clone(), slice.uid.clone(), slice.version);
+                    let stamp = format!("{}/{}", id.operator_id, version);
+                    self.write(WriteSlice::Replace { name, uid, version, content, stamp }, step);
+                }
+                Wrong::Unwanted(slice) if complete => {
+                    let (name, uid, version) = (slice.name.clone(), slice.uid.clone(), slice.version);
+                    self.write(WriteSlice::Delete { name, uid, version }, step);
+                }
+                Wrong::Unwanted(_) => {}
+                Wrong::Foreign(slice) => {
+                    let why = format!("the EndpointSlice {} belongs to another election, or to none", slice.name);
+                    self.fail(Failure::Refused(why), view.now);
+                }
+            }
+        }
+        if let (true, None, Goal::Follow(version, _)) = (unconfirmed, &self.confirming, goal)
+            && self.awaited.is_empty()
+        {
+            let seen = self.seen(view);
+            let op = step.request(Command::ReadRecord { key: view.key.clone() });
+            self.confirming = Some((op, *version, seen));
+        }
+        self.read(step);
+    }
+
+    /// Sends a write, unless the outcome of an earlier one for that slice is awaited that is as good.
+    fn write(&mut self, write: WriteSlice, step: &mut Step) {
+        match self.awaited.get(write.name()) {
+            None => {}
+            // What shows somebody, is not waited for when nobody is to be reached.
+            Some(Awaited::Writing(_, sent)) if !self.held && sent.shows() => {}
+            Some(_) => return,
+        }
+        let op = step.request(Command::WriteSlice(write.clone()));
+        if let WriteSlice::Replace { name, uid, version, content, .. } = &write
+            && content.shows()
+        {
+            let new = || Outstanding { uid: uid.clone(), version: *version, ops: BTreeSet::new() };
+            let sent = self.outstanding.entry(name.clone()).or_insert_with(new);
+            if (&sent.uid, sent.version) != (uid, *version) {
+                *sent = new();
+            }
+            sent.ops.insert(op);
+        }
+        self.awaited.insert(write.name().to_owned(), Awaited::Writing(op, write));
+    }
+
+    fn read(&mut self, step: &mut Step) {
+        for (name, awaited) in &mut self.awaited {
+            if let Awaited::Unread(conflict) = awaited {
+                let op = step.request(Command::ReadSlice { name: name.clone() });
+                *awaited = Awaited::Reading(op, *conflict);
+            }
+        }
+    }
+
+    /// Takes an outcome, if it is one of a slice or of a record that was read for them. Returns whether it is.
+    pub(super) fn take(&mut self, op: OpId, outcome: &Outcome, now: Instant) -> bool {
+        match outcome {
+            Outcome::RecordRead(read) if self.confirming.as_ref().is_some_and(|(of, ..)| *of == op) => {
+                let Some((_, version, seen)) = self.confirming.take() else { return true };
+                match read {
+                    Ok(stored) if stored.version() == Some(version) => self.confirm(version, seen),
+                    // The watch is about to show it.
+                    Ok(_) => self.backoff.delay_shortly(now),
+                    Err(failure) => self.fail(failure.clone(), now),
+                }
+                true
+            }
+            Outcome::SliceWritten(written) => {
+                self.forget_outstanding(op, written);
+                let mine = |awaited: &Awaited| matches!(awaited, Awaited::Writing(of, _) if *of == op);
+                if let Some(name) = self.awaited.iter().find(|(_, awaited)| mine(awaited)).map(|(name, _)| name.clone())
+                    && let Some(Awaited::Writing(_, write)) = self.awaited.remove(&name)
+                {
+                    self.take_written(name, &write, written, now);
+                }
+                true
+            }
+            Outcome::SliceRead(read) => {
+                let mine = |awaited: &Awaited| matches!(awaited, Awaited::Reading(of, _) if *of == op);
+                if let Some(name) = self.awaited.iter().find(|(_, awaited)| mine(awaited)).map(|(name, _)| name.clone())
+                    && let Some(Awaited::Reading(_, conflict)) = self.awaited.remove(&name)
+                {
+                    self.take_read(name, conflict, read, now);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What is sent and shows somebody may be carried out until another write was, or until it is known that it was not.
+    fn forget_outstanding(&mut self, op: OpId, written: &SliceOutcome) {
+        self.outstanding.retain(|_, sent| {
+            if !sent.ops.contains(&op) {
+                return match written {
+                    SliceOutcome::Written(slice) => slice.uid != sent.uid || slice.version <= sent.version,
+                    _ => true,
+                };
+            }
+            match written {
+                SliceOutcome::Failed(Failure::Unknown(_)) => {}
+                SliceOutcome::Failed(_) => drop(sent.ops.remove(&op)),
+                SliceOutcome::Written(slice) if slice.version <= sent.version => drop(sent.ops.remove(&op)),
+                SliceOutcome::Written(_) | SliceOutcome::Conflict | SliceOutcome::Gone => sent.ops.clear(),
+            }
+            !sent.ops.is_empty()
+        });
+    }
+
+    fn take_written(&mut self, name: String, write: &WriteSlice, written: &SliceOutcome, now: Instant) {
+        let asked = match write {
+            WriteSlice::Create { content, .. } => Some((None, content)),
+            WriteSlice::Replace { version, content, .. } => Some((Some(*version), content)),
+            WriteSlice::Delete { .. } => None,
+        };
+        match (written, asked) {
+            (SliceOutcome::Written(slice), Some((before, content))) => {
+                if slice.content != *content || before.is_some_and(|before| slice.version <= before) {
+                    let what = format!("EndpointSlice {name} says {}, not {content}", slice.content);
+                    self.fail(Failure::Rewritten(what), now);
+                } else {
+                    self.failure = None;
+                    self.backoff.reset();
+                }
+            }
+            (SliceOutcome::Written(slice), None) => drop(self.gone.insert(slice.uid.clone())),
+            (SliceOutcome::Gone, _) => {
+                if let WriteSlice::Replace { uid, .. } | WriteSlice::Delete { uid, .. } = write {
+                    self.gone.insert(uid.clone());
+                }
+            }
+            (SliceOutcome::Conflict, asked) => {
+                let conflict = asked.and_then(|(before, _)| before);
+                self.awaited.insert(name, Awaited::Unread(conflict));
+            }
+            (SliceOutcome::Failed(failure), _) => {
+                if matches!(failure, Failure::Unknown(_)) {
+                    self.awaited.insert(name, Awaited::Unread(None));
+                }
+                self.fail(failure.clone(), now);
+            }
+        }
+    }
+
+    fn take_read(
+        &mut self,
+        name: String,
+        conflict: Option<Version>,
+        read: &Result<Option<Slice>, Failure>,
+        now: Instant,
+    ) {
+        match read {
+            Ok(Some(slice)) if conflict == Some(slice.version) => {
+                let why = format!(
+                    "a write to EndpointSlice {name} is answered with a conflict, though it has not changed: look for a webhook that refuses with the code 409"
+                );
+                self.fail(Failure::Refused(why), now);
+            }
+            Ok(_) => {}
+            Err(failure) => {
+                self.awaited.insert(name, Awaited::Unread(conflict));
+                self.fail(failure.clone(), now);
+            }
+        }
+    }
+
+    fn fail(&mut self, failure: Failure, now: Instant) {
+        self.failure = Some(failure);
+        if self.held { self.backoff.delay(now) } else { self.backoff.delay_shortly(now) }
+    }
+}
+
+impl Election {
+    /// Whether the Service reaches the leader, and nobody else.
+    pub fn is_routed(&self) -> bool {
+        self.routes.routed
+    }
+
+    /// What keeps the Service from reaching the leader, and is being tried again.
+    pub fn route_failure(&self) -> Option<&Failure> {
+        self.routes.failure.as_ref()
+    }
+
+    /// Lets the slices follow the record, where this operator may.
+    pub(super) fn route(&mut self, step: &mut Step) {
+        let Self { phase, lock, withdrawal, id, routes, .. } = self;
+        let goal = match (phase, lock.stored()) {
+            (Phase::HandingOver(handover), _) if lock.is_past(handover.version) => None,
+            (Phase::HandingOver(handover), _) if handover.purpose == Purpose::Withdraw => Some(Goal::Gone),
+            (Phase::HandingOver(handover), _) => {
+                handover.is_cleared().then_some(Goal::Follow(handover.version, &handover.record))
+            }
+            (Phase::Idle, stored) if step.view.desired == Desired::Withdraw => {
+                let own = stored.and_then(Stored::record).is_some_and(|record| record.election == id.uid);
+                (*withdrawal != Withdrawal::Unconfirmed && !own).then_some(Goal::Gone)
+            }
+            (Phase::Idle, Some(Stored::Ours(version, record))) if lock.is_fenced(Some(*version)) => {
+                Some(Goal::Follow(*version, record))
+            }
+            _ => None,
+        };
+        if let Some(goal) = goal {
+            routes.advance(&goal, step);
+        }
+    }
+
+    /// C3: lets nobody be reached here.
+    pub(super) fn route_nowhere(&mut self, step: &mut Step) {
+        self.routes.advance(&Goal::NobodyHere, step);
+    }
+}
+
+/// What a slice is to say.
+fn content(service: &Service, family: Family, record: Option<&Record>, id: &Identity, view: &View) -> SliceContent {
+    let term = record.map(|record| record.term).unwrap_or_default();
+    let holder = record.and_then(|record| record.holder.as_ref());
+    let pod = holder.and_then(|holder| view.pods.iter().find(|pod| pod.uid == holder.uid));
+    match pod {
+        Some(pod) => {
+            let node = pod.node.as_deref().and_then(|name| view.nodes.get(name));
+            SliceContent::of(&id.uid, service, family, term, pod, node)
+        }
+        None => SliceContent::empty(&id.uid, &service.name, family, term),
+    }
+}
+
+/// What a slice is to say when it names nobody any more.
+fn emptied(slice: &Slice, record: Option<&Record>) -> SliceContent {
+    let SliceContent { election, service, family, term, .. } = &slice.content;
+    let term = record.map_or(*term, |record| record.term.max(*term));
+    SliceContent::empty(election, service, *family, term)
+}
+
+/// Whether a slice says what it should. One that names nobody does so in any term.
+fn says(content: &SliceContent, wanted: &SliceContent) -> bool {
+    content == wanted || (!content.shows() && !wanted.shows() && content.service == wanted.service)
+}
