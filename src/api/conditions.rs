@@ -11,6 +11,8 @@ pub const ELECTED: &str = "Elected";
 pub const STORE_REACHABLE: &str = "StoreReachable";
 /// The store of a class answers, and lictor has the rights that it needs there.
 pub const READY: &str = "Ready";
+/// The Service of an election reaches its leader.
+pub const ROUTED: &str = "Routed";
 /// The workloads of an election are as its leadership wants them.
 pub const WORKLOADS_FOLLOW: &str = "WorkloadsFollow";
 /// `spec.paused` is set.

@@ -57,8 +57,8 @@ macro_rules! follower_labels {
         .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
     validation = Rule::new(concat!("!has(self.selector) || !has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
-    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0))")
-        .message("spec.probe, spec.consulService, spec.preferences, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
+    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.routing) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0))")
+        .message("spec.probe, spec.consulService, spec.routing, spec.preferences, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
     validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeploymentName)")
         .message("spec.eligibility.availableDeploymentName is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
     validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeploymentName) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeploymentName)")
@@ -130,6 +130,10 @@ pub struct LeaderElectionSpec {
     /// needs a class that keeps its locks in Consul. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consul_service: Option<ConsulService>,
+
+    /// How clients reach the leader, beside its label. Default: only by the label, with a Service that selects it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Routing>,
 
     /// The workloads of this namespace that run only where this cluster leads. lictor enables them while a pod of this cluster is
     /// the leader, or the cluster itself is, if there is no selector. It disables them otherwise: a CronJob or Job by
@@ -334,6 +338,26 @@ pub struct ConsulService {
     pub port: u16,
 }
 
+/// How clients reach the leader, beside its label.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Routing {
+    /// Reaches the leader through a Service without a selector. lictor writes the Service's EndpointSlices, one for each family of
+    /// addresses. Each names only the leader, so one write takes the old leader out and puts the next one in.
+    pub endpoint_slice: EndpointSliceRouting,
+}
+
+/// Routing by EndpointSlices.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct EndpointSliceRouting {
+    /// The name of a Service of this namespace that has no selector, and that no other election names. At most 63 lower-case
+    /// letters, digits and '-', with a letter or digit at both ends. The slices are named NAME-lictor-ipv4 and NAME-lictor-ipv6.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("routing.endpointSlice.serviceName may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example web-leader"))]
+    pub service_name: String,
+}
+
 /// How lictor checks that the leader works. The operator must be able to reach the pods' addresses.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -431,8 +455,8 @@ pub struct LeaderElectionStatus {
     pub workloads: Option<WorkloadsStatus>,
 
     /// Accepted: the spec is valid and lictor serves it. Elected: there is a leader. StoreReachable: the lock's store answers.
-    /// WorkloadsFollow: the workloads are as the leadership requires; present while spec.workloads is set. Paused: present while
-    /// spec.paused is set. A condition is Unknown until lictor knows it; the message says what lictor waits for.
+    /// Routed: the Service in spec.routing reaches the leader; present while spec.routing is set. WorkloadsFollow: the workloads are
+    /// as the leadership requires; present while spec.workloads is set. Paused: present while spec.paused is set. A condition is Unknown until lictor knows it; the message says what lictor waits for.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -15,7 +15,7 @@ pub use class::{
     ElectionClassStatus, LeaseStore,
 };
 pub use conditions::{
-    ACCEPTED, ELECTED, PAUSED, READY, STORE_REACHABLE, WORKLOADS_FOLLOW, condition, is_unknown, unknown,
+    ACCEPTED, ELECTED, PAUSED, READY, ROUTED, STORE_REACHABLE, WORKLOADS_FOLLOW, condition, is_unknown, unknown,
     with_transition_times,
 };
 pub use consul::{
@@ -24,9 +24,9 @@ pub use consul::{
 };
 pub use crds::{VERSION_ANNOTATION, crds, crds_as_yaml};
 pub use election::{
-    CandidateCount, ConsulService, Eligibility, Handover, HandoverOrder, HistoryEntry, HttpGet, Leader, LeaderElection,
-    LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator, PodSelectorRequirement,
-    Preemption, Preference, Probe, TcpSocket, WhenStoreIsLost,
+    CandidateCount, ConsulService, Eligibility, EndpointSliceRouting, Handover, HandoverOrder, HistoryEntry, HttpGet,
+    Leader, LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator,
+    PodSelectorRequirement, Preemption, Preference, Probe, Routing, TcpSocket, WhenStoreIsLost,
 };
 pub use resolve::{
     Classes, ClusterRule, ConsulClass, Credentials, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved, SecretId,

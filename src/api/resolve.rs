@@ -26,6 +26,8 @@ pub struct Resolved {
     pub scope: lictor_core::Scope,
     /// Set where the cluster itself is the candidate.
     pub cluster: Option<ClusterRule>,
+    /// The Service without a selector through which the leader is reached.
+    pub service: Option<String>,
     /// The workloads that run only where the leader is.
     pub workloads: BTreeMap<lictor_core::WorkloadId, WorkloadRule>,
     /// The Jobs that are made once for each term, by the beginning of their names.
@@ -151,6 +153,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         probe,
         when_store_is_lost,
         consul_service,
+        routing,
         workloads,
         paused,
     } = &election.spec;
@@ -188,6 +191,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             markings,
         }),
         cluster: selector.is_none().then(|| ClusterRule { available: eligibility.available_deployment_name.clone() }),
+        service: routing.as_ref().map(|routing| routing.endpoint_slice.service_name.clone()),
         workloads: workloads.iter().filter(|workload| workload.job_template.is_none()).map(resolve_workload).collect(),
         jobs: workloads
             .iter()

@@ -1,6 +1,6 @@
 //! `spec.workloads`: what runs only where the leader is, and its status.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -173,8 +173,8 @@ fn free(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// The annotation of an election that lists the workloads that it has changed and must give back. lictor writes it before it
-/// changes a workload.
+/// The annotation of an election that lists what it has changed and must give back: workloads, and Services that it has slices of.
+/// lictor writes it before it changes anything of that.
 pub const WORKLOADS_ANNOTATION: &str = "lictor.dev/workloads";
 
 /// The content of the annotation.
@@ -186,6 +186,9 @@ pub struct Claims {
     /// By template, the last term for which a Job was made.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub started: BTreeMap<String, i64>,
+    /// The Services of which the election may have slices.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub services: BTreeSet<String>,
 }
 
 impl Claims {

@@ -3,14 +3,18 @@
 mod decisions;
 mod history;
 mod probing;
+mod routing;
 mod workloads;
 mod writes;
+
+use std::collections::BTreeSet;
 
 use lictor_core::{Election, Members, Version};
 
 use self::decisions::Decisions;
 use self::history::History;
 pub(super) use self::probing::{Probed, Probing, probe_client};
+pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, slices};
 pub(super) use self::workloads::{Surroundings, Workloads};
 use self::writes::OwnWrites;
 use super::consul::Registered;
@@ -23,6 +27,7 @@ pub(super) struct Entry {
     pub(super) object: ElectionObject,
     pub(super) members: Members,
     pub(super) workloads: Workloads,
+    pub(super) routing: Routing,
     pub(super) decisions: Decisions,
     pub(super) probing: Probing,
     pub(super) history: History,
@@ -37,6 +42,7 @@ impl Entry {
             workloads: Workloads::new(&seen),
             object: ElectionObject::new(id, version, seen),
             members: Members::default(),
+            routing: Routing::default(),
             probing: Probing::default(),
             history: History::default(),
             writes: OwnWrites::default(),
@@ -54,6 +60,12 @@ impl Entry {
         self.decisions.election()
     }
 
+    /// The Services of which it has slices, or may have.
+    pub(super) fn services(&self) -> BTreeSet<&str> {
+        let wanted = self.spec().and_then(|spec| spec.service.as_deref());
+        wanted.into_iter().chain(self.workloads.claims().services.iter().map(String::as_str)).collect()
+    }
+
     /// Takes the object as it is now. Returns whether it has to be resolved again.
     pub(super) fn renew(&mut self, version: Version, seen: LeaderElection) -> bool {
         self.workloads.renew(&seen);
@@ -64,6 +76,7 @@ impl Entry {
     pub(super) fn stand_by(&mut self) {
         self.decisions.forget();
         self.probing.forget();
+        self.routing.forget();
         self.history.forget();
         self.registered = Registered::default();
         self.writes.forget();

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use kube::Client;
 use lictor_core::{
-    Command, Failure, Key, Outcome, Pod, Record, RecordOutcome, Request, Selector, StoreId, Stored, Term, Version,
-    WorkloadClaim, WorkloadId, WorkloadOutcome,
+    Command, Failure, Key, Outcome, Pod, Record, RecordOutcome, Request, Selector, Slice, SliceOutcome, StoreId,
+    Stored, Term, Version, WorkloadClaim, WorkloadId, WorkloadOutcome, WriteSlice,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -24,7 +24,7 @@ use super::object::ElectionObject;
 use super::permit::{Grant, Permit};
 use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved};
 use crate::kubernetes::{
-    Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, WorkloadObject, Workloads, version_of,
+    Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, Slices, WorkloadObject, Workloads, version_of,
 };
 use crate::process::monotonic;
 use crate::store::{Owner, Registration, StoreEvent, Stores};
@@ -59,6 +59,7 @@ pub(super) struct Executor {
     stores: Stores,
     pods: Pods,
     workloads: Workloads,
+    slices: Slices,
     elections: Elections,
     events: Events,
     pub(super) metrics: Metrics,
@@ -84,6 +85,7 @@ impl Executor {
             stores,
             pods: Pods::new(client.clone(), request_timeout),
             workloads: Workloads::new(client.clone(), request_timeout),
+            slices: Slices::new(client.clone(), request_timeout),
             elections: Elections::new(client.clone(), request_timeout),
             events: Events::new(client.clone(), identity),
             metrics,
@@ -170,6 +172,20 @@ impl Executor {
         self.requests.submit(&self.cluster, &share(&id), Class::Wait, Gate::OPEN, failed, move |_| async move {
             let written = this.elections.write_metadata(&seen, held, &claims).await;
             Some(Input::Written(id, number, Box::new(written)))
+        });
+    }
+
+    /// Looks for what else than lictor's slices the election's Service reaches somebody by; what is found comes back as an input
+    /// under the same number.
+    pub(super) fn look_for_leftovers(&self, object: &ElectionObject, number: u64) {
+        let Some(service) = object.spec().and_then(|spec| spec.service.clone()) else { return };
+        let (this, id) = (self.clone(), object.id().clone());
+        let of = id.clone();
+        let failed = move |failure| Some(Input::Leftovers(of, number, Err(failure)));
+        // At an operator's start, the first handover waits for it.
+        self.requests.submit(&self.cluster, &share(&id), Class::Urgent, Gate::OPEN, failed, move |_| async move {
+            let found = this.slices.leftovers(&id.election.namespace, &service).await;
+            Some(Input::Leftovers(id, number, found))
         });
     }
 
@@ -273,6 +289,8 @@ impl Executor {
             Command::ListPods { selectors } => Outcome::PodsListed(self.pods.list(namespace, selectors).await),
             Command::ReadPod { name } => Outcome::PodRead(self.pods.read(namespace, name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(namespace, write).await),
+            Command::ReadSlice { name } => Outcome::SliceRead(self.read_slice(namespace, name).await),
+            Command::WriteSlice(write) => Outcome::SliceWritten(self.write_slice(id, write).await),
             Command::ReadWorkloads { workloads } => {
                 Outcome::WorkloadsRead(self.read_workloads(namespace, workloads).await)
             }
@@ -293,6 +311,30 @@ impl Executor {
             Command::CreateJob { plan, id: job, claim } => self.create_job(of, plan, job, claim).await,
             Command::NoteJob { plan, term } => self.note_job(of, plan, *term).await,
         }
+    }
+
+    async fn read_slice(&self, namespace: &Namespace, name: &str) -> Result<Option<Slice>, Failure> {
+        let read = self.slices.read(namespace, name).await?;
+        if let Some(slice) = &read {
+            self.requests.tell(Input::Slice(namespace.clone(), Ok(Box::new(slice.clone()))));
+        }
+        Ok(read)
+    }
+
+    /// Writes a slice. What is there afterwards is known before the outcome.
+    async fn write_slice(&self, ElectionId { election, .. }: &ElectionId, write: &WriteSlice) -> SliceOutcome {
+        let outcome = self.slices.write(&election.namespace, &election.name, write).await;
+        let seen = match (&outcome, write) {
+            (SliceOutcome::Written(slice), _) => Some(Ok(slice.clone())),
+            (SliceOutcome::Gone, WriteSlice::Replace { name, uid, .. } | WriteSlice::Delete { name, uid, .. }) => {
+                Some(Err((name.clone(), uid.clone())))
+            }
+            _ => None,
+        };
+        if let Some(seen) = seen {
+            self.requests.tell(Input::Slice(election.namespace.clone(), seen));
+        }
+        outcome
     }
 
     /// Shows workloads and their Jobs as they are now, and returns their pods.

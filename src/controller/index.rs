@@ -6,19 +6,20 @@ mod locks;
 mod naming;
 mod nodes;
 mod pods;
+mod routing;
 #[cfg(test)]
 mod tests;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor_core::{Deletions, Election, Locks, Node, PodCache, StoreId, WorkloadId};
+use lictor_core::{Deletions, Election, Locks, Node, PodCache, Slice, StoreId, WorkloadId};
 
 use self::naming::Naming;
 use super::entry::{Entry, Surroundings};
 use super::names::{Coverage, ElectionId, ElectionName, Namespace};
 use crate::api::Classes;
-use crate::kubernetes::WorkloadObject;
+use crate::kubernetes::{ServiceObject, WorkloadObject};
 
 /// The caches.
 pub(super) struct Index {
@@ -40,6 +41,9 @@ struct Content {
     pods: PodCache,
     elections: BTreeMap<String, Entry>,
     workloads: BTreeMap<WorkloadId, WorkloadObject>,
+    services: BTreeMap<String, ServiceObject>,
+    /// Those that lictor writes.
+    slices: BTreeMap<String, Slice>,
     /// Which elections select a pod.
     selecting: BTreeMap<String, BTreeSet<String>>,
 }
@@ -104,6 +108,8 @@ impl Index {
         for content in self.namespaces.values_mut() {
             content.pods.clear();
             content.workloads.clear();
+            content.services.clear();
+            content.slices.clear();
             content.selecting.clear();
             for entry in content.elections.values_mut() {
                 // This replica need not have acted.
@@ -132,8 +138,9 @@ impl Index {
     /// An election and what is known around it.
     pub(super) fn find(&mut self, election: &ElectionName) -> Option<Found<'_>> {
         let Self { namespaces, nodes, locks, .. } = self;
-        let Content { pods, elections, workloads, .. } = namespaces.get_mut(&election.namespace)?;
-        let around = Surroundings { pods, workloads };
+        let content = namespaces.get_mut(&election.namespace)?;
+        let Content { pods, elections, workloads, services, slices, .. } = content;
+        let around = Surroundings { pods, workloads, services, slices };
         Some(Found { entry: elections.get_mut(&election.name)?, around, nodes, locks })
     }
 
@@ -147,8 +154,10 @@ impl Index {
 
     /// A namespace of which nothing is known is none.
     fn tidy(&mut self, namespace: &Namespace) {
-        let is_empty =
-            |content: &Content| content.pods.is_empty() && content.elections.is_empty() && content.workloads.is_empty();
+        let is_empty = |content: &Content| {
+            let Content { pods, elections, workloads, services, slices, selecting: _ } = content;
+            pods.is_empty() && elections.is_empty() && workloads.is_empty() && services.is_empty() && slices.is_empty()
+        };
         if self.namespaces.get(namespace).is_some_and(is_empty) {
             self.namespaces.remove(namespace);
         }

@@ -1,12 +1,12 @@
 //! What the loop is told.
 
 use futures::StreamExt;
-use lictor_core::{Failure, Node, OpId, Outcome, Pod, Uid, Version, WorkloadId, WorkloadKind};
+use lictor_core::{Failure, Node, OpId, Outcome, Pod, Slice, Uid, Version, WorkloadId, WorkloadKind};
 use tokio::sync::mpsc;
 
 use super::names::{ElectionId, Namespace};
 use crate::api::{ElectionClass, LeaderElection};
-use crate::kubernetes::{Change, ClaimUpdate, WorkloadObject};
+use crate::kubernetes::{Change, ClaimUpdate, Leftovers, ServiceObject, WorkloadObject};
 use crate::process::spawn;
 use crate::store::{Registration, StoreEvent};
 
@@ -25,6 +25,14 @@ pub enum Input {
     Workloads(WorkloadKind, Change<WorkloadObject>),
     /// Of one workload of a namespace, by the answer to a request; the uid of one that is no more.
     Workload(Namespace, WorkloadId, Result<Box<WorkloadObject>, Uid>),
+    /// Of Services.
+    Services(Change<ServiceObject>),
+    /// Of the slices that lictor writes, each with its namespace.
+    Slices(Change<(String, Slice)>),
+    /// Of one slice of a namespace, by the answer to a request; the name and uid of one that is no more.
+    Slice(Namespace, Result<Box<Slice>, (String, Uid)>),
+    /// What else than lictor's slices the Service of an election reaches somebody by: what the search of this number found.
+    Leftovers(ElectionId, u64, Result<Leftovers, Failure>),
     /// Of locks.
     Records(StoreEvent),
     /// The outcome of a command.

@@ -11,6 +11,7 @@ mod index;
 mod input;
 mod names;
 mod object;
+mod on_demand;
 mod parameters;
 mod permit;
 mod run;
@@ -19,7 +20,6 @@ mod steps;
 mod sync;
 mod timers;
 mod wording;
-mod workload_watches;
 
 pub use input::Input;
 pub use parameters::{Parameters, Purpose};

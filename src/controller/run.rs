@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
-use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId};
+use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId, Uid, Version};
 use tokio::sync::{mpsc, watch};
 
 use super::consul::{ConsulStores, Context};
-use super::entry::probe_client;
+use super::entry::{WATCHED, probe_client};
 use super::executor::Executor;
 use super::index::Index;
 use super::input::{Input, forward};
 use super::names::{ElectionId, ElectionName};
+use super::on_demand::{OnDemandWatches, Watched};
 use super::parameters::{Parameters, Purpose};
 use super::steps::{Circumstances, accept, desire, execute, follow, report, step, withdraw};
 use super::sync::Sync;
 use super::timers::{Moment, Soonest, Timers};
-use super::workload_watches::WorkloadWatches;
 use crate::api::LeaderElection;
 use crate::kubernetes::{
     Change, ClaimUpdate, Namespaces, resource_name, watch_classes, watch_elections, watch_nodes, watch_pods,
@@ -56,7 +56,7 @@ pub struct Controller {
     sync: Sync,
     shared: SharedStores,
     consul: ConsulStores,
-    watches: WorkloadWatches,
+    watches: OnDemandWatches,
     timers: Timers,
     metrics: Metrics,
     health: Health,
@@ -246,19 +246,41 @@ impl Controller {
             }
             Input::Elections(change) => {
                 self.note("leaderelections", &change);
+                self.begin_routing(&change);
                 for gone in self.index.apply_elections(change) {
                     self.metrics.forget(&gone.object.election().namespace, gone.object.name());
                 }
             }
             Input::Workloads(kind, change) => {
                 self.note(resource_name(kind), &change);
-                if self.watches.observe(kind, &change) {
+                if self.watches.observe(Watched::Workloads(kind), &change) {
                     self.index.mark_all();
                 }
                 self.index.apply_workloads(kind, change);
             }
             Input::Workload(_, _, Ok(object)) => self.index.put_workload(*object),
             Input::Workload(namespace, id, Err(uid)) => self.index.lose_workload(&namespace, &id, &uid),
+            Input::Services(change) => {
+                self.note("services", &change);
+                if self.watches.observe(Watched::Services, &change) {
+                    self.index.mark_all();
+                }
+                self.index.apply_services(change);
+            }
+            Input::Slices(change) => {
+                self.note("endpointslices", &change);
+                if self.watches.observe(Watched::Slices, &change) {
+                    self.index.mark_all();
+                }
+                self.index.apply_slices(change);
+            }
+            Input::Slice(namespace, Ok(slice)) => self.index.put_slice(&namespace, *slice),
+            Input::Slice(namespace, Err((name, uid))) => self.index.lose_slice(&namespace, &name, &uid),
+            Input::Leftovers(id, number, found) => {
+                if self.index.entry(&id).is_some_and(|entry| entry.routing.take(number, found, monotonic())) {
+                    self.index.mark(&id.election);
+                }
+            }
             Input::Records(event) => {
                 match &event {
                     StoreEvent::All(scope, ..) if scope.store == StoreId::leases() => {
@@ -321,6 +343,17 @@ impl Controller {
         self.stand_by();
         (self.observed, self.watches) = watch_cluster(&self.client, &self.namespaces, self.leases.as_ref());
         self.sync.begin_anew(&self.namespaces);
+    }
+
+    /// Begins to watch what elections need that are reached through a Service. A replica that stands by knows it when it acts.
+    fn begin_routing(&mut self, change: &Change<(Version, Uid, LeaderElection)>) {
+        let routes = |(_, _, election): &(Version, Uid, LeaderElection)| election.spec.routing.is_some();
+        let found = match change {
+            Change::All(_, _, elections) => elections.iter().any(routes),
+            Change::Applied(election) => routes(election),
+            Change::Deleted(_) | Change::Rewound(_) | Change::Broken(..) => false,
+        };
+        self.watches.begin(WATCHED.into_iter().filter(|_| found));
     }
 
     fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
@@ -455,17 +488,17 @@ impl Controller {
     }
 }
 
-/// Begins to watch the cluster. Workloads are watched when an election needs it.
+/// Begins to watch the cluster. Workloads, Services and slices are watched when an election needs it.
 fn watch_cluster(
     client: &Client,
     namespaces: &Namespaces,
     leases: &dyn LockStore,
-) -> (mpsc::UnboundedReceiver<Input>, WorkloadWatches) {
+) -> (mpsc::UnboundedReceiver<Input>, OnDemandWatches) {
     let (sender, observed) = mpsc::unbounded_channel();
     forward(&sender, watch_pods(client, namespaces).map(Input::Pods));
     forward(&sender, watch_nodes(client).map(Input::Nodes));
     forward(&sender, watch_classes(client).map(Input::Classes));
     forward(&sender, watch_elections(client, namespaces).map(Input::Elections));
     forward(&sender, leases.watch().map(Input::Records));
-    (observed, WorkloadWatches::new(client.clone(), namespaces.clone(), sender))
+    (observed, OnDemandWatches::new(client.clone(), namespaces.clone(), sender))
 }

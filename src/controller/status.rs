@@ -1,12 +1,14 @@
 //! What a status says. Pure: from what is known to the text that a user reads.
 
+mod routing;
 mod workloads;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Timestamp, eligible};
+use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Slice, Timestamp, eligible};
 
+use self::routing::routed;
 use self::workloads::told;
 use super::entry::Entry;
 use super::timers::Moment;
@@ -20,6 +22,7 @@ use crate::api::{
 pub(super) fn status(
     entry: &Entry,
     candidates: &[(&Pod, Option<&Node>)],
+    slices: &BTreeMap<String, Slice>,
     Moment { now, wall }: Moment,
     operator_lease: std::time::Duration,
 ) -> Option<LeaderElectionStatus> {
@@ -42,11 +45,11 @@ pub(super) fn status(
     } else {
         let spec = entry.spec()?;
         if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused {
-            return undecided(entry, group, spec, before, Moment { now, wall });
+            return undecided(entry, group, spec, slices, before, Moment { now, wall });
         }
         let hands_over = group.is_busy() || *group.situation() == Situation::HandingOver;
         if hands_over && group.failure().is_none() && group.workload_failures().is_empty() {
-            return undecided(entry, group, spec, before, Moment { now, wall });
+            return undecided(entry, group, spec, slices, before, Moment { now, wall });
         }
         status.class_name = Some(spec.class_name.clone());
         status.candidates = Some(match entry.workloads.cluster() {
@@ -69,6 +72,7 @@ pub(super) fn status(
         conditions.push(accepted(generation));
         conditions.push(elected(entry, group, spec, candidates, now, generation));
         conditions.push(store_reachable(group, generation));
+        conditions.extend(routed(entry, group, slices));
         let told = told(entry, group, now);
         status.workloads = told.as_ref().and_then(|(workloads, _)| workloads.clone());
         conditions.extend(told.map(|(_, condition)| condition));
@@ -92,6 +96,7 @@ fn undecided(
     entry: &Entry,
     group: &Election,
     spec: &Resolved,
+    slices: &BTreeMap<String, Slice>,
     before: LeaderElectionStatus,
     Moment { now, wall }: Moment,
 ) -> Option<LeaderElectionStatus> {
@@ -114,7 +119,8 @@ fn undecided(
         _ => store_reachable(group, generation),
     };
     let told = told(entry, group, now).map(|(_, condition)| condition);
-    let conditions = [accepted(generation), elected, store].into_iter().chain(told).collect();
+    let routed = routed(entry, group, slices);
+    let conditions = [accepted(generation), elected, store].into_iter().chain(routed).chain(told).collect();
     Some(LeaderElectionStatus {
         observed_generation: Some(generation),
         class_name: Some(spec.class_name.clone()),

@@ -12,6 +12,8 @@ mod nodes;
 mod pods;
 mod rival;
 mod secrets;
+mod services;
+mod slices;
 mod watch;
 mod workloads;
 
@@ -27,6 +29,8 @@ pub use list_watch::{Change, changes};
 pub use pods::Pods;
 pub use rival::rival;
 pub use secrets::{SecretChange, SecretData, watch_secrets};
+pub use services::{ServiceDefect, ServiceObject, watch_services};
+pub use slices::{Leftovers, Slices, foreign_slices, watch_slices};
 pub use watch::{watch_classes, watch_elections, watch_nodes, watch_pods};
 pub use workloads::{Answer, FIELD_MANAGER, WorkloadObject, Workloads, resource_name, watch_workloads};
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource};
-use lictor_core::{Failure, Operator, Pod, PodOutcome, Selector, Timestamp, Uid, WritePod};
+use lictor_core::{Failure, NamedPort, Operator, Pod, PodOutcome, Selector, Timestamp, Uid, WritePod};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -30,6 +30,28 @@ pub struct SlimPod {
 #[serde(rename_all = "camelCase")]
 struct SlimSpec {
     node_name: Option<String>,
+    #[serde(default)]
+    containers: Vec<SlimContainer>,
+    #[serde(default)]
+    init_containers: Vec<SlimContainer>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimContainer {
+    /// Of an init container: it is a sidecar, if this is `Always`.
+    restart_policy: Option<String>,
+    #[serde(default)]
+    ports: Vec<SlimPort>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimPort {
+    name: Option<String>,
+    protocol: Option<String>,
+    #[serde(default)]
+    container_port: i32,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -38,14 +60,39 @@ struct SlimStatus {
     phase: Option<String>,
     #[serde(rename = "podIP")]
     pod_ip: Option<String>,
+    #[serde(default, rename = "podIPs")]
+    pod_ips: Vec<SlimIp>,
     #[serde(default)]
     conditions: Vec<SlimCondition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct SlimIp {
+    #[serde(default)]
+    ip: String,
+}
+
+impl SlimSpec {
+    /// The ports that have a name, by which a Service may ask for them. The first of a name counts, as in Kubernetes.
+    fn named_ports(self) -> Vec<NamedPort> {
+        let sidecars = self.init_containers.into_iter();
+        let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+        let ports = self.containers.into_iter().chain(sidecars).flat_map(|container| container.ports);
+        let named = ports.filter_map(|SlimPort { name, protocol, container_port }| {
+            let name = name.filter(|name| !name.is_empty())?;
+            let number = container_port.try_into().ok()?;
+            Some(NamedPort { name, protocol: protocol.unwrap_or_else(|| "TCP".into()), number })
+        });
+        let mut named: Vec<NamedPort> = named.collect();
+        named.shrink_to_fit();
+        named
+    }
 }
 
 impl From<SlimPod> for Pod {
     fn from(pod: SlimPod) -> Self {
         let version = version_of(&pod);
-        let SlimPod { metadata, spec, status } = pod;
+        let SlimPod { metadata, mut spec, status } = pod;
         let holds = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
         let annotations = metadata.annotations.unwrap_or_default();
         let ready = holds("Ready");
@@ -55,13 +102,16 @@ impl From<SlimPod> for Pod {
             version,
             labels: metadata.labels.unwrap_or_default(),
             annotations: annotations.into_iter().filter(|(_, value)| is_kept(value)).collect(),
-            node: spec.node_name,
+            node: spec.node_name.take(),
+            ports: spec.named_ports(),
             ready_since: ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| Timestamp(t.0.as_millisecond())),
             ready_observed: None,
             ready: ready.is_some(),
             deleting: metadata.deletion_timestamp.is_some(),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             disrupted: holds("DisruptionTarget").is_some(),
+            // The first one is that of `podIP`.
+            other_ip: status.pod_ips.into_iter().nth(1).map(|other| other.ip).filter(|ip| !ip.is_empty()),
             ip: status.pod_ip,
         }
     }
@@ -180,6 +230,30 @@ mod tests {
         );
         assert_eq!(pod.ready_since, Some(Timestamp(2000)));
         assert_eq!(pod.annotations.keys().collect::<Vec<_>>(), ["most", "short"]);
+    }
+
+    #[test]
+    fn where_a_pod_can_be_reached() {
+        let found = pod(json!({
+            "metadata": {"name": "web-0"},
+            "spec": {
+                "containers": [
+                    {"name": "main", "ports": [{"name": "web", "containerPort": 8080}, {"containerPort": 9000}]},
+                    {"name": "dns", "ports": [{"name": "dns", "containerPort": 53, "protocol": "UDP"}]},
+                ],
+                "initContainers": [
+                    {"name": "once", "ports": [{"name": "once", "containerPort": 1}]},
+                    {"name": "sidecar", "restartPolicy": "Always", "ports": [{"name": "admin", "containerPort": 9901}]},
+                ],
+            },
+            "status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]},
+        }));
+        let ports: Vec<_> = found.ports.iter().map(|port| (&*port.name, &*port.protocol, port.number)).collect();
+        assert_eq!(ports, [("web", "TCP", 8080), ("dns", "UDP", 53), ("admin", "TCP", 9901)]);
+        assert_eq!(found.addresses().collect::<Vec<_>>(), ["10.0.0.1", "fd00::1"]);
+
+        let alone = pod(json!({"metadata": {}, "status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}));
+        assert_eq!((alone.other_ip, alone.ports.capacity()), (None, 0), "nothing is allocated");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lictor_core::{Failure, Outcome, PodOutcome, RecordOutcome, StoreId};
+use lictor_core::{Failure, Outcome, PodOutcome, RecordOutcome, SliceOutcome, StoreId};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -195,6 +195,9 @@ impl Metrics {
             Outcome::PodsListed(Err(failure))
             | Outcome::PodRead(Err(failure))
             | Outcome::PodWritten(PodOutcome::Failed(failure)) => self.count_write_failure("pods", failure),
+            Outcome::SliceRead(Err(failure)) | Outcome::SliceWritten(SliceOutcome::Failed(failure)) => {
+                self.count_write_failure("endpointslices", failure);
+            }
             _ => {}
         }
     }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lictor_core::{
-    Desired, Failure, JobPlan, NotEligible, PodCache, Setting, Term, Timestamp, Wish, Workload, WorkloadClaim,
+    Desired, Failure, JobPlan, NotEligible, PodCache, Setting, Slice, Term, Timestamp, Wish, Workload, WorkloadClaim,
     WorkloadId, WorkloadKind,
 };
 
 use crate::api::{Claims, JobTemplate, LeaderElection, OnRelease, WorkloadRule};
 use crate::controller::object::ElectionObject;
-use crate::controller::workload_watches::WorkloadWatches;
-use crate::kubernetes::WorkloadObject;
+use crate::controller::on_demand::{OnDemandWatches, Watched};
+use crate::kubernetes::{ServiceObject, WorkloadObject};
 
 /// What controllers may take, beyond the pods' own grace period, to end what was disabled, in seconds.
 const CONTROLLERS: u32 = 5;
@@ -48,6 +48,8 @@ struct Followed {
 pub(crate) struct Surroundings<'a> {
     pub(crate) pods: &'a PodCache,
     pub(crate) workloads: &'a BTreeMap<WorkloadId, WorkloadObject>,
+    pub(crate) services: &'a BTreeMap<String, ServiceObject>,
+    pub(crate) slices: &'a BTreeMap<String, Slice>,
 }
 
 impl Workloads {
@@ -127,11 +129,12 @@ impl Workloads {
         for (id, rule) in &object.spec()?.workloads {
             claims.claims.insert(id.to_string(), rule.on_release);
         }
+        claims.services.extend(object.spec()?.service.clone());
         Some(claims).filter(|claims| *claims != *self.claims)
     }
 
-    /// What its object need not say any more: these workloads are given back.
-    pub(crate) fn superfluous_claims(&self, object: &ElectionObject) -> Option<Claims> {
+    /// What its object need not say any more: these workloads are given back, and these Services have no slices of it.
+    pub(crate) fn superfluous_claims(&self, object: &ElectionObject, unrouted: &[String]) -> Option<Claims> {
         let (spec, workloads) = (object.spec()?, self.shown()?);
         let mut claims = Claims::clone(&self.claims);
         for (id, _) in self.claims.ids() {
@@ -144,6 +147,7 @@ impl Workloads {
             }
         }
         claims.started.retain(|plan, _| spec.jobs.contains_key(plan));
+        claims.services.retain(|service| spec.service.as_ref() == Some(service) || !unrouted.contains(service));
         Some(claims).filter(|claims| *claims != *self.claims)
     }
 
@@ -152,7 +156,7 @@ impl Workloads {
         &mut self,
         object: &ElectionObject,
         around: Surroundings<'_>,
-        watches: &WorkloadWatches,
+        watches: &OnDemandWatches,
         desired: Desired,
         wall: Timestamp,
     ) {
@@ -163,7 +167,7 @@ impl Workloads {
         &self,
         object: &ElectionObject,
         around: Surroundings<'_>,
-        watches: &WorkloadWatches,
+        watches: &OnDemandWatches,
         desired: Desired,
         wall: Timestamp,
     ) -> Followed {
@@ -181,11 +185,11 @@ impl Workloads {
             ..Followed::default()
         };
         for kind in &kinds {
-            if let Some(failure) = watches.forbidden(*kind, namespace) {
+            if let Some(failure) = watches.forbidden(Watched::Workloads(*kind), namespace) {
                 followed.forbidden.insert(*kind, failure.clone());
             }
         }
-        if !kinds.iter().all(|kind| watches.knows(*kind, namespace)) {
+        if !kinds.iter().all(|kind| watches.knows(Watched::Workloads(*kind), namespace)) {
             return followed;
         }
         let rules = spec.map(|spec| &spec.workloads);

@@ -58,7 +58,7 @@ impl Index {
         })
     }
 
-    /// The other elections that share pods, workloads or the lock with this one.
+    /// The other elections that share pods, workloads, a Service or the lock with this one.
     pub(crate) fn mark_neighbours(&mut self, election: &ElectionName) {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get(namespace) else { return };
@@ -66,7 +66,13 @@ impl Index {
         let pods = entry.members.candidates().filter_map(|pod| content.selecting.get(pod)).flatten();
         let has_workloads =
             |entry: &Entry| entry.spec().is_some_and(|spec| !spec.workloads.is_empty() || !spec.jobs.is_empty());
-        let sharing = content.elections.values().filter(|other| has_workloads(entry) && has_workloads(other));
+        let service = entry.spec().and_then(|spec| spec.service.as_ref());
+        let names_it =
+            |entry: &Entry| service.is_some() && entry.spec().and_then(|spec| spec.service.as_ref()) == service;
+        let sharing = content
+            .elections
+            .values()
+            .filter(|other| names_it(other) || (has_workloads(entry) && has_workloads(other)));
         let sharing = sharing.map(|other| other.object.election().clone());
         let key = entry.spec().map(|spec| &spec.key);
         let namesakes = key.into_iter().flat_map(|key| self.naming.of(key)).cloned();

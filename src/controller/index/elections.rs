@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use lictor_core::{Uid, Version};
 
-use super::{Content, Index};
+use super::Index;
 use crate::api::{Classes, ElectionClass, LeaderElection};
 use crate::controller::entry::Entry;
 use crate::controller::names::{ElectionId, ElectionName, Namespace};
@@ -122,6 +122,13 @@ impl Index {
         }
         // Those that it stood in the way of.
         self.dirty.extend(content.refused().map(|entry| entry.object.election().clone()));
+        self.dirty.extend(
+            entry
+                .services()
+                .into_iter()
+                .flat_map(|service| content.reached_by(service))
+                .map(|name| namespace.election(name)),
+        );
         self.tidy(namespace);
         self.naming.rename(election, key.as_ref(), None);
         Some(entry)
@@ -131,13 +138,16 @@ impl Index {
         let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
         let Some(entry) = content.elections.get_mut(&election.name) else { return };
         let before = entry.spec().map(|spec| spec.key.clone());
+        let service = entry.spec().and_then(|spec| spec.service.clone());
         entry.object.resolve(&self.classes, &self.controller);
         let after = entry.spec().map(|spec| spec.key.clone());
         self.naming.rename(election, before.as_ref(), after.as_ref());
         self.gather_members(election);
         self.mark(election);
-        let content = self.namespaces.get(&election.namespace);
-        self.dirty.extend(content.into_iter().flat_map(Content::refused).map(|entry| entry.object.election().clone()));
+        let Some(content) = self.namespaces.get(&election.namespace) else { return };
+        self.dirty.extend(content.refused().map(|entry| entry.object.election().clone()));
+        let left = service.iter().flat_map(|service| content.reached_by(service));
+        self.dirty.extend(left.map(|name| election.namespace.election(name)));
         self.mark_neighbours(election);
     }
 }

@@ -7,7 +7,9 @@ use crate::controller::names::ElectionName;
 /// neighbours have to be looked at, too.
 pub(crate) fn accept<'a>(index: &'a mut Index, election: &ElectionName) -> Option<(Found<'a>, bool)> {
     let conflict = index.conflict(election);
+    let older = index.older_on_service(election);
     let found = index.find(election)?;
     let neighbours_care = found.entry.object.give_way(conflict);
+    found.entry.routing.give_way(older);
     Some((found, neighbours_care))
 }

@@ -4,13 +4,13 @@ use lictor_core::{Desired, Key, Knowledge, LockValidity, Locks, SharedStores, St
 
 use super::metadata::write_metadata;
 use crate::controller::consul::ConsulStores;
-use crate::controller::entry::Entry;
+use crate::controller::entry::{Entry, Route, WATCHED};
 use crate::controller::executor::Executor;
 use crate::controller::index::Found;
 use crate::controller::object::ElectionObject;
+use crate::controller::on_demand::{OnDemandWatches, Watched};
 use crate::controller::parameters::Purpose;
 use crate::controller::timers::{Moment, Soonest};
-use crate::controller::workload_watches::WorkloadWatches;
 
 /// What this replica is about to do, whatever the election.
 #[derive(Clone, Copy)]
@@ -60,11 +60,11 @@ impl Circumstances<'_> {
 pub(crate) fn desire(
     found: &mut Found<'_>,
     circumstances: Circumstances<'_>,
-    (watches, shared, consul): (&mut WorkloadWatches, &SharedStores, &ConsulStores),
+    (watches, shared, consul): (&mut OnDemandWatches, &SharedStores, &ConsulStores),
     executor: &Executor,
     again: &mut Soonest,
 ) -> Option<Aim> {
-    let Found { entry, locks, .. } = found;
+    let Found { entry, locks, around, .. } = found;
     let Circumstances { draining, operator_id, moment, .. } = circumstances;
     let held = held_lock(locks, &entry.object, operator_id);
     let Some(desired) = circumstances.desired(&entry.object, held.as_ref()) else {
@@ -83,9 +83,20 @@ pub(crate) fn desire(
             return None;
         }
     }
-    watches.begin(entry.workloads.kinds(&entry.object));
+    watches.begin(entry.workloads.kinds(&entry.object).into_iter().map(Watched::Workloads));
+    let routes = !entry.services().is_empty();
+    watches.begin(WATCHED.into_iter().filter(|_| routes));
+    let unseen = routes && !watches.knows(Watched::Slices, &entry.object.election().namespace);
+    if unseen && desired == Desired::Withdraw {
+        return None;
+    }
+    if let Some(number) = entry.routing.look(&entry.object, *around, watches, moment.now) {
+        executor.look_for_leftovers(&entry.object, number);
+    }
+    again.add(entry.routing.due());
     // A leader whose lock is lost is demoted all the same.
-    let waits = desired == Desired::Run && (lacks || deployment_is_unseen(entry, watches));
+    let unseen = unseen || *entry.routing.route() == Route::Unknown { soon: true };
+    let waits = desired == Desired::Run && (lacks || unseen || deployment_is_unseen(entry, watches));
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);
     let desired = match desired {
@@ -104,9 +115,10 @@ pub(crate) fn desire(
 }
 
 /// Whether the Deployment that must be available is not known yet.
-fn deployment_is_unseen(entry: &Entry, watches: &WorkloadWatches) -> bool {
+fn deployment_is_unseen(entry: &Entry, watches: &OnDemandWatches) -> bool {
     let namespace = &entry.object.election().namespace;
-    entry.object.available_deployment().is_some() && !watches.knows(WorkloadKind::Deployment, namespace)
+    entry.object.available_deployment().is_some()
+        && !watches.knows(Watched::Workloads(WorkloadKind::Deployment), namespace)
 }
 
 /// A lock of this election that this lictor wrote.

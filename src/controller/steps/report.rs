@@ -32,7 +32,7 @@ pub(crate) fn report(
     if desired == Desired::Withdraw {
         return;
     }
-    let Some(status) = status(entry, &candidates, moment, operator_lease) else { return };
+    let Some(status) = status(entry, &candidates, around.slices, moment, operator_lease) else { return };
     let before = entry.object.last_status();
     if status == before || entry.writes.is_under_way() {
         return;

@@ -1,17 +1,18 @@
 //! The third step: what the core decides, from what is known.
 
-use lictor_core::{Known, Output, Pod, SharedStores};
+use lictor_core::{Known, Output, Pod, Routing, SharedStores, Slice};
 
 use super::desire::Aim;
+use crate::controller::entry::{Route, slices};
 use crate::controller::index::Found;
+use crate::controller::on_demand::OnDemandWatches;
 use crate::controller::timers::Moment;
-use crate::controller::workload_watches::WorkloadWatches;
 
 /// Takes a step of the election. `begun`: how often any election was begun to be decided.
 pub(crate) fn step(
     found: &mut Found<'_>,
     aim: &Aim,
-    watches: &WorkloadWatches,
+    watches: &OnDemandWatches,
     shared: &SharedStores,
     begun: &mut u64,
     Moment { now, wall }: Moment,
@@ -20,6 +21,7 @@ pub(crate) fn step(
     let &Aim { desired, ref key, validity } = aim;
     entry.workloads.look(&entry.object, *around, watches, desired, wall);
     let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();
+    let slices: Vec<&Slice> = slices(&entry.services(), around.slices).collect();
     let known = Known {
         now,
         wall,
@@ -33,6 +35,12 @@ pub(crate) fn step(
         jobs: entry.workloads.jobs(),
         wind_down: entry.workloads.wind_down(),
         pods: &pods,
+        routing: match entry.routing.route() {
+            Route::Off => Routing::Off,
+            Route::Unknown { .. } | Route::Unusable(_) => Routing::Unusable,
+            Route::By(service) => Routing::By(service),
+        },
+        slices: &slices,
         nodes,
         probe_failed: entry.probing.failed(),
         locks,

@@ -1,0 +1,207 @@
+//! How the leader of one election is reached: the Service that it names, and what keeps that from being used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lictor_core::{Failure, Family, Instant, Service, Slice, Uid, Version, slice_name};
+
+use super::workloads::Surroundings;
+use crate::controller::names::ElectionName;
+use crate::controller::object::ElectionObject;
+use crate::controller::on_demand::{OnDemandWatches, Watched};
+use crate::kubernetes::{Leftovers, ServiceDefect, ServiceObject};
+
+/// What has to be known of a namespace.
+pub(crate) const WATCHED: [Watched; 2] = [Watched::Services, Watched::Slices];
+
+/// The first pause before a Service is searched again for leftovers, and the longest one.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// A controller that was about to write slices when the Service lost its selector, has written them after this time.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// How the leader of an election is reached.
+#[derive(Default)]
+pub(crate) struct Routing {
+    route: Route,
+    search: Search,
+    /// An older election that names the same Service.
+    older: Option<ElectionName>,
+}
+
+/// How the leader is reached, as far as it is known.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// By its label alone.
+    #[default]
+    Off,
+    /// It is not known yet. Whether it is about to be.
+    Unknown { soon: bool },
+    /// The Service can't be used.
+    Unusable(Obstacle),
+    /// Through this Service.
+    By(Service),
+}
+
+/// Why a Service can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// This operator has no right to something.
+    Forbidden(Failure),
+    /// An older election names the same Service.
+    Taken(ElectionName),
+    /// There is none.
+    Missing,
+    /// It is of a kind through which nobody can be reached.
+    Defect(ServiceDefect),
+    /// It reaches others, too.
+    Leftovers(Leftovers),
+}
+
+/// The search for what else the Service reaches somebody by.
+#[derive(Default)]
+struct Search {
+    /// The Service as of which it was begun last.
+    begun: Option<(Uid, Version)>,
+    /// How often it was begun: an answer to an earlier one does not count.
+    number: u64,
+    under_way: bool,
+    /// What was found last since the Service can be used.
+    found: Option<Result<Leftovers, Failure>>,
+    /// When to search again.
+    due: Option<Instant>,
+    pause: Duration,
+    /// Whether it was searched again after some time with nothing found.
+    settled: bool,
+}
+
+impl Routing {
+    /// How the leader is reached.
+    pub(crate) fn route(&self) -> &Route {
+        &self.route
+    }
+
+    /// Why it is not known yet how.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.search.found.as_ref().and_then(|found| found.as_ref().err())
+    }
+
+    /// Takes which older election names the same Service.
+    pub(crate) fn give_way(&mut self, older: Option<ElectionName>) {
+        self.older = older;
+    }
+
+    /// Looks at the Service as it is now. Returns the number of the search that is to begin, if one is.
+    pub(crate) fn look(
+        &mut self,
+        object: &ElectionObject,
+        around: Surroundings<'_>,
+        watches: &OnDemandWatches,
+        now: Instant,
+    ) -> Option<u64> {
+        let namespace = &object.election().namespace;
+        let name = object.spec().map(|spec| spec.service.as_ref());
+        let forbidden = WATCHED.iter().find_map(|watched| watches.forbidden(*watched, namespace));
+        let known = WATCHED.iter().all(|watched| watches.knows(*watched, namespace));
+        let route = match (name, &self.older) {
+            (None, _) => Route::Unknown { soon: false },
+            (Some(None), _) => Route::Off,
+            (Some(Some(_)), _) if let Some(failure) = forbidden => {
+                Route::Unusable(Obstacle::Forbidden(failure.clone()))
+            }
+            (Some(Some(_)), _) if !known => Route::Unknown { soon: true },
+            (Some(Some(_)), Some(older)) => Route::Unusable(Obstacle::Taken(older.clone())),
+            (Some(Some(name)), None) => match around.services.get(name) {
+                None => Route::Unusable(Obstacle::Missing),
+                Some(ServiceObject { usable: Err(defect), .. }) => Route::Unusable(Obstacle::Defect(*defect)),
+                Some(ServiceObject { usable: Ok(service), uid, version, .. }) => {
+                    let begins = self.search.look(uid, *version, now);
+                    self.route = self.search.route(service);
+                    return begins;
+                }
+            },
+        };
+        // What is found then, may be there no more.
+        self.search.forget();
+        self.route = route;
+        None
+    }
+
+    /// Takes what a search has found. Returns whether that is news.
+    pub(crate) fn take(&mut self, number: u64, found: Result<Leftovers, Failure>, now: Instant) -> bool {
+        self.search.take(number, found, now)
+    }
+
+    /// When to look again.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.search.due
+    }
+
+    /// Forgets what only a replica that acts has to know.
+    pub(crate) fn forget(&mut self) {
+        self.search.forget();
+    }
+}
+
+impl Search {
+    /// Returns the number of the search that is to begin now, if one is.
+    fn look(&mut self, uid: &Uid, version: Version, now: Instant) -> Option<u64> {
+        let changed = self.begun.as_ref() != Some(&(uid.clone(), version));
+        if self.begun.as_ref().is_some_and(|(of, _)| of != uid) {
+            self.forget();
+        }
+        let due = changed || self.due.is_some_and(|due| due <= now);
+        if !due || self.under_way {
+            return None;
+        }
+        self.begun = Some((uid.clone(), version));
+        self.number += 1;
+        (self.under_way, self.due) = (true, None);
+        Some(self.number)
+    }
+
+    fn route(&self, service: &Service) -> Route {
+        match &self.found {
+            None => Route::Unknown { soon: true },
+            Some(Ok(found)) if *found == Leftovers::default() => Route::By(service.clone()),
+            Some(Ok(found)) => Route::Unusable(Obstacle::Leftovers(found.clone())),
+            Some(Err(failure @ Failure::Refused(_))) => Route::Unusable(Obstacle::Forbidden(failure.clone())),
+            Some(Err(_)) => Route::Unknown { soon: false },
+        }
+    }
+
+    fn take(&mut self, number: u64, found: Result<Leftovers, Failure>, now: Instant) -> bool {
+        if number != self.number || !self.under_way {
+            return false;
+        }
+        self.under_way = false;
+        let is_clean = |found: &Result<Leftovers, Failure>| *found == Ok(Leftovers::default());
+        if is_clean(&found) {
+            self.due = (!self.settled).then(|| now + SETTLED);
+            self.settled = self.found.as_ref().is_some_and(is_clean);
+            self.pause = Duration::ZERO;
+            self.due = self.due.filter(|_| !self.settled);
+        } else {
+            self.settled = false;
+            self.pause = (self.pause * 2).clamp(PAUSES[0], PAUSES[1]);
+            self.due = Some(now + self.pause);
+        }
+        // That it can't be looked again for a while, does not make a Service unusable that was found to be clean.
+        if found.is_ok() || !self.found.as_ref().is_some_and(is_clean) {
+            self.found = Some(found);
+        }
+        true
+    }
+
+    fn forget(&mut self) {
+        *self = Self { number: self.number, ..Self::default() };
+    }
+}
+
+/// The slices that an election may have, by the Services that it names or has named.
+pub(crate) fn slices<'a>(
+    services: &BTreeSet<&str>,
+    slices: &'a BTreeMap<String, Slice>,
+) -> impl Iterator<Item = &'a Slice> {
+    let names = services.iter().flat_map(|service| [Family::V4, Family::V6].map(|family| slice_name(service, family)));
+    names.filter_map(|name| slices.get(&name))
+}

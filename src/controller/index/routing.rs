@@ -1,0 +1,148 @@
+//! Services and the slices of elections, and which elections each matters to.
+
+use std::collections::BTreeSet;
+
+use lictor_core::{Family, Slice, Uid, Version, slice_name};
+
+use super::{Content, Index};
+use crate::controller::entry::Entry;
+use crate::controller::names::{ElectionName, Namespace};
+use crate::kubernetes::{Change, ServiceObject};
+
+impl Index {
+    pub(crate) fn apply_services(&mut self, change: Change<ServiceObject>) {
+        match change {
+            Change::Applied(service) => self.put_service(service),
+            Change::Deleted(service) => self.remove_service(&service.namespace.into(), &service.name),
+            Change::All(scope, _, services) => {
+                // No answer shows a Service: what the list lacks, is gone.
+                let present: BTreeSet<&Uid> = services.iter().map(|service| &service.uid).collect();
+                let known = self.covered(scope.into()).flat_map(|(namespace, content)| {
+                    let gone = content.services.values().filter(|service| !present.contains(&service.uid));
+                    gone.map(|service| (namespace.clone(), service.name.clone()))
+                });
+                for (namespace, name) in known.collect::<Vec<_>>() {
+                    self.remove_service(&namespace, &name);
+                }
+                for service in services {
+                    self.put_service(service);
+                }
+            }
+            Change::Rewound(_) | Change::Broken(..) => {}
+        }
+    }
+
+    fn put_service(&mut self, service: ServiceObject) {
+        let namespace = Namespace::from(service.namespace.as_str());
+        let content = self.namespaces.entry(namespace.clone()).or_default();
+        if content.services.get(&service.name) == Some(&service) {
+            return;
+        }
+        self.dirty.extend(content.reached_by(&service.name).map(|name| namespace.election(name)));
+        content.services.insert(service.name.clone(), service);
+    }
+
+    fn remove_service(&mut self, namespace: &Namespace, name: &str) {
+        let Some(content) = self.namespaces.get_mut(namespace) else { return };
+        if content.services.remove(name).is_some() {
+            self.dirty.extend(content.reached_by(name).map(|name| namespace.election(name)));
+        }
+        self.tidy(namespace);
+    }
+
+    pub(crate) fn apply_slices(&mut self, change: Change<(String, Slice)>) {
+        match change {
+            Change::Applied((namespace, slice)) => self.put_slice(&namespace.into(), slice),
+            Change::Deleted((namespace, slice)) => {
+                // It may only have lost the label by which it is watched, and then it is there in this very version.
+                let before = Version(slice.version.0.saturating_sub(1));
+                self.remove_slice(&namespace.into(), &slice.name, &slice.uid, before);
+            }
+            Change::All(scope, version, slices) => {
+                let present: BTreeSet<&Uid> = slices.iter().map(|(_, slice)| &slice.uid).collect();
+                let known = self.covered(scope.into()).flat_map(|(namespace, content)| {
+                    let gone = content.slices.values();
+                    let gone = gone.filter(|slice| slice.version <= version && !present.contains(&slice.uid));
+                    gone.map(|slice| (namespace.clone(), slice.clone()))
+                });
+                for (namespace, slice) in known.collect::<Vec<_>>() {
+                    // As above: what is newer than this one, is not known to be gone.
+                    self.remove_slice(&namespace, &slice.name, &slice.uid, slice.version);
+                }
+                for (namespace, slice) in slices {
+                    self.put_slice(&namespace.into(), slice);
+                }
+            }
+            Change::Rewound(_) | Change::Broken(..) => {}
+        }
+    }
+
+    /// A slice as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
+    pub(crate) fn put_slice(&mut self, namespace: &Namespace, slice: Slice) {
+        if self.deletions.cover(&slice.uid, slice.version) {
+            return;
+        }
+        let content = self.namespaces.entry(namespace.clone()).or_default();
+        let known = content.slices.get(&slice.name);
+        if known.is_some_and(|known| known.version >= slice.version) {
+            return;
+        }
+        if let Some(replaced) = known.filter(|known| known.uid != slice.uid) {
+            self.deletions.note(&replaced.uid, slice.version);
+        }
+        self.dirty.extend(content.routed_by(&slice.name).map(|name| namespace.election(name)));
+        content.slices.insert(slice.name.clone(), slice);
+    }
+
+    /// An answer says that there is no slice of this name and uid any more.
+    pub(crate) fn lose_slice(&mut self, namespace: &Namespace, name: &str, uid: &Uid) {
+        // An object that was deleted does not come back under the same uid.
+        self.remove_slice(namespace, name, uid, Version(u64::MAX));
+    }
+
+    /// A slice is gone as of a version, unless the name belongs to another one by now.
+    fn remove_slice(&mut self, namespace: &Namespace, name: &str, uid: &Uid, version: Version) {
+        self.deletions.note(uid, version);
+        let Some(content) = self.namespaces.get_mut(namespace) else { return };
+        if content.slices.get(name).is_none_or(|known| known.uid != *uid || known.version > version) {
+            return;
+        }
+        content.slices.remove(name);
+        self.dirty.extend(content.routed_by(name).map(|name| namespace.election(name)));
+        self.tidy(namespace);
+    }
+
+    /// The older election that names the same Service, if there is one.
+    pub(crate) fn older_on_service(&self, election: &ElectionName) -> Option<ElectionName> {
+        let content = self.namespaces.get(&election.namespace)?;
+        let entry = content.elections.get(&election.name)?;
+        let service = entry.spec()?.service.as_ref()?;
+        let wins = |other: &&Entry| {
+            other.spec().is_some_and(|spec| spec.service.as_ref() == Some(service))
+                && other.object.conflict().is_none()
+                && other.object.id() != entry.object.id()
+                && other.object.is_older_than(&entry.object)
+        };
+        content.elections.values().find(wins).map(|other| other.object.election().clone())
+    }
+}
+
+impl Content {
+    /// The elections that name a Service.
+    pub(super) fn reached_by(&self, service: &str) -> impl Iterator<Item = String> {
+        let names = |entry: &&Entry| entry.spec().is_some_and(|spec| spec.service.as_deref() == Some(service));
+        let found = self.elections.values().filter(names).map(|entry| entry.object.name().to_owned());
+        found.collect::<Vec<_>>().into_iter()
+    }
+
+    /// The elections that have something to do with a slice.
+    fn routed_by(&self, slice: &str) -> impl Iterator<Item = String> {
+        let routes = |entry: &&Entry| entry.services().into_iter().any(|service| is_of(slice, service));
+        let found = self.elections.values().filter(routes).map(|entry| entry.object.name().to_owned());
+        found.collect::<Vec<_>>().into_iter()
+    }
+}
+
+fn is_of(slice: &str, service: &str) -> bool {
+    slice.starts_with(service) && [Family::V4, Family::V6].iter().any(|family| slice_name(service, *family) == slice)
+}

@@ -1,0 +1,97 @@
+//! The watches that not every operator needs: each begins when the first election asks for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::StreamExt;
+use kube::Client;
+use lictor_core::{Failure, WorkloadKind};
+use tokio::sync::mpsc;
+
+use super::input::{Input, forward};
+use super::names::{Coverage, Namespace};
+use crate::kubernetes::{Change, Namespaces, WatchFailure, watch_services, watch_slices, watch_workloads};
+
+/// What such a watch is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Watched {
+    /// The workloads of a kind.
+    Workloads(WorkloadKind),
+    /// Services.
+    Services,
+    /// The `EndpointSlice`s that lictor writes.
+    Slices,
+}
+
+/// The watches that have begun, and what they lack.
+pub(super) struct OnDemandWatches {
+    client: Client,
+    namespaces: Namespaces,
+    sender: mpsc::UnboundedSender<Input>,
+    begun: BTreeSet<Watched>,
+    missing: BTreeSet<(Watched, Coverage)>,
+    forbidden: BTreeMap<(Watched, Coverage), Failure>,
+}
+
+impl OnDemandWatches {
+    pub(super) fn new(client: Client, namespaces: Namespaces, sender: mpsc::UnboundedSender<Input>) -> Self {
+        let (begun, missing, forbidden) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        Self { client, namespaces, sender, begun, missing, forbidden }
+    }
+
+    /// Begins to watch these, where that is not done already.
+    pub(super) fn begin(&mut self, all: impl IntoIterator<Item = Watched>) {
+        for watched in all {
+            if self.begun.insert(watched) {
+                self.missing.extend(self.namespaces.scopes().into_iter().map(|scope| (watched, Coverage::from(scope))));
+                self.watch(watched);
+            }
+        }
+    }
+
+    fn watch(&self, watched: Watched) {
+        let Self { client, namespaces, sender, .. } = self;
+        match watched {
+            Watched::Workloads(kind) => {
+                let inputs = watch_workloads(client, namespaces, kind);
+                forward(sender, inputs.map(move |change| Input::Workloads(kind, change)));
+            }
+            Watched::Services => forward(sender, watch_services(client, namespaces).map(Input::Services)),
+            Watched::Slices => forward(sender, watch_slices(client, namespaces).map(Input::Slices)),
+        }
+    }
+
+    /// Notes what a change tells of its watch; returns whether more is known since.
+    pub(super) fn observe<T>(&mut self, watched: Watched, change: &Change<T>) -> bool {
+        match change {
+            Change::All(scope, ..) => {
+                let what = (watched, scope.clone().into());
+                let known = self.forbidden.remove(&what).is_some();
+                self.missing.remove(&what) || known
+            }
+            Change::Broken(scope, WatchFailure::Forbidden(failure)) => {
+                let what = (watched, scope.clone().into());
+                let known = self.forbidden.insert(what.clone(), failure.clone()).is_none();
+                self.missing.remove(&what) || known
+            }
+            Change::Broken(_, WatchFailure::Other(_))
+            | Change::Rewound(_)
+            | Change::Applied(_)
+            | Change::Deleted(_) => false,
+        }
+    }
+
+    /// Whether all of these is known in a namespace, as far as there is a right to it.
+    pub(super) fn knows(&self, watched: Watched, namespace: &Namespace) -> bool {
+        self.begun.contains(&watched)
+            && !self.missing.iter().any(|(missing, coverage)| *missing == watched && coverage.includes(namespace))
+    }
+
+    /// Why this operator can't see these in a namespace.
+    pub(super) fn forbidden(&self, watched: Watched, namespace: &Namespace) -> Option<&Failure> {
+        let found = self
+            .forbidden
+            .iter()
+            .find(|((forbidden, coverage), _)| *forbidden == watched && coverage.includes(namespace));
+        found.map(|(_, failure)| failure)
+    }
+}

@@ -1,0 +1,142 @@
+//! What a status says about the Service through which the leader is reached.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use lictor_core::{Election, Service, ServicePort, Situation, Slice, TargetPort};
+
+use crate::api::{ROUTED, condition, unknown};
+use crate::controller::entry::{Entry, Obstacle, Route, slices};
+use crate::controller::wording::told_holder;
+use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
+
+/// What is told about the Service; `None`: the election names none.
+pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, Slice>) -> Option<Condition> {
+    let name = entry.spec()?.service.as_deref()?;
+    let generation = entry.object.generation();
+    let told = |holds: bool, reason: &str, message: String| Some(condition(ROUTED, holds, reason, message, generation));
+    let service = match entry.routing.route() {
+        Route::Off => return None,
+        Route::Unknown { .. } => {
+            let message = match entry.routing.failure() {
+                Some(failure) => format!("tried again and again: {}", failure.text()),
+                None => "the Service and its slices have not been read yet".into(),
+            };
+            return Some(unknown(ROUTED, "NotReadYet", message, generation));
+        }
+        Route::Unusable(obstacle) => {
+            let (reason, message) = refused(obstacle, &entry.object.election().namespace, name);
+            return told(false, reason, message);
+        }
+        Route::By(service) => service,
+    };
+    if let Situation::LedElsewhere(_) = group.situation() {
+        return told(
+            true,
+            "LedElsewhere",
+            format!("the Service {name} reaches nobody here: another cluster has the leader"),
+        );
+    }
+    let Some((_, holder, _)) = group.leader() else {
+        return told(false, "NoLeader", format!("the Service {name} reaches nobody: see the condition Elected"));
+    };
+    let leader = told_holder(&entry.object, holder);
+    let own = || slices(&entry.services(), known).filter(|slice| slice.content.service == name).collect::<Vec<_>>();
+    let shown: Vec<&Slice> = own().into_iter().filter(|slice| slice.content.shows()).collect();
+    let is_leaders = |slice: &&Slice| {
+        slice.content.election == entry.object.id().uid
+            && slice.content.endpoints.iter().all(|endpoint| endpoint.uid == holder.uid)
+    };
+    if own().len() < service.families.len() || !shown.iter().all(is_leaders) {
+        let message = format!("the slices of the Service {name} are about to be written");
+        return Some(unknown(ROUTED, "HandingOver", message, generation));
+    }
+    let Some(slice) = shown.first() else {
+        let families: Vec<&str> = service.families.iter().map(|family| family.word()).collect();
+        let message = format!(
+            "the Service {name} reaches nobody, because {leader} has no address of its families ({}): change spec.ipFamilies \
+             of the Service",
+            families.join(", ")
+        );
+        return told(false, "NoAddress", message);
+    };
+    if let Some(port) = lacking(service, slice) {
+        return told(false, "NoSuchPort", format!("the Service {name} reaches {leader}, but not at {port}"));
+    }
+    let addresses: Vec<&str> =
+        shown.iter().flat_map(|slice| &slice.content.endpoints).map(|endpoint| endpoint.address.as_str()).collect();
+    let ready = if slice.content.endpoints.iter().all(|endpoint| endpoint.ready) { "" } else { ", which is not ready" };
+    told(true, "Routed", format!("the Service {name} reaches {leader} at {}{ready}", addresses.join(" and ")))
+}
+
+/// The port of a Service that its slice lacks, with what to do.
+fn lacking(service: &Service, slice: &Slice) -> Option<String> {
+    let has = |wanted: &ServicePort| {
+        slice.content.ports.iter().any(|port| port.name == wanted.name && port.protocol == wanted.protocol)
+    };
+    let lacking = service.ports.iter().find(|port| !has(port))?;
+    let TargetPort::Name(name) = &lacking.target else { return None };
+    Some(format!(
+        "the port {name:?} ({}): no container of the pod has a port of that name. Name it there, or write its number into \
+         targetPort of the Service",
+        lacking.protocol
+    ))
+}
+
+/// One word, and what to do.
+fn refused(obstacle: &Obstacle, namespace: &str, service: &str) -> (&'static str, String) {
+    match obstacle {
+        Obstacle::Forbidden(failure) => (
+            "Forbidden",
+            format!("{}: set routing.enabled in the values of lictor's chart, which grants it", failure.text()),
+        ),
+        Obstacle::Taken(older) => (
+            "TakenByElection",
+            format!(
+                "the Service {service} belongs to the older election {older}: name another one in \
+                 spec.routing.endpointSlice.serviceName, or delete the other"
+            ),
+        ),
+        Obstacle::Missing => (
+            "ServiceNotFound",
+            format!("there is no Service {service} in the namespace {namespace}: make one without spec.selector"),
+        ),
+        Obstacle::Defect(ServiceDefect::HasSelector) => (
+            "ServiceHasSelector",
+            format!(
+                "the Service {service} has a selector, so Kubernetes itself writes whom it reaches: take the selector off with \
+                 `kubectl -n {namespace} patch service {service} --type=json -p \
+                 '[{{\"op\":\"remove\",\"path\":\"/spec/selector\"}}]'`"
+            ),
+        ),
+        Obstacle::Defect(ServiceDefect::ExternalName) => (
+            "UnsupportedService",
+            format!(
+                "the Service {service} is of the type ExternalName, which reaches no pods: name another one in \
+                 spec.routing.endpointSlice.serviceName"
+            ),
+        ),
+        Obstacle::Leftovers(Leftovers { slices, endpoints }) => {
+            let delete_slices =
+                format!("`kubectl -n {namespace} delete endpointslices -l '{}'`", foreign_slices(service));
+            if *endpoints {
+                (
+                    "LeftoverEndpoints",
+                    format!(
+                        "the Service {service} also reaches what the Endpoints {service} name, as Kubernetes makes slices of \
+                         them: delete them with `kubectl -n {namespace} delete endpoints {service}`, then {delete_slices}"
+                    ),
+                )
+            } else {
+                (
+                    "LeftoverSlices",
+                    format!(
+                        "the Service {service} also reaches what these slices name, which lictor did not write: {}. Delete them \
+                         with {delete_slices}",
+                        slices.join(", ")
+                    ),
+                )
+            }
+        }
+    }
+}

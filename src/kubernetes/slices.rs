@@ -1,0 +1,367 @@
+//! EndpointSlices, through which Services reach leaders. This is the only place in this program that writes to them.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::{BoxStream, select_all};
+use k8s_openapi::api::core::v1::{Endpoints, ObjectReference};
+use k8s_openapi::api::discovery::v1 as k8s;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::{Api, Client, Resource, ResourceExt};
+use lictor_core::{
+    ELECTION_ANNOTATION, Endpoint, Failure, Family, Slice, SliceContent, SliceOutcome, SlicePort, TERM_ANNOTATION,
+    Term, Uid, WriteSlice,
+};
+
+use super::workloads::FIELD_MANAGER;
+use super::{Change, Namespaces, changes, failure, version_of, within};
+use crate::api::{GROUP, LeaderElection};
+
+/// The label by which a slice belongs to a Service.
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+/// The label that says who writes a slice. All other writers leave it alone then.
+const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "lictor.dev";
+/// The label of Endpoints from which Kubernetes makes no slices.
+const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// Labels below these names tell kube-proxy and others what to do with a slice.
+const STEERING: [&str; 2] = ["service.kubernetes.io/", "endpointslice.kubernetes.io/"];
+/// What a write changes that changes nothing else.
+const STAMP_ANNOTATION: &str = "lictor.dev/stamp";
+
+/// Watches the slices that this program writes, each with its namespace.
+pub fn watch_slices(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Slice)>> {
+    let own = ListParams::default().labels(&format!("{MANAGER_LABEL}={MANAGER}"));
+    let apis = namespaces.apis::<k8s::EndpointSlice>(client);
+    let slim = |object: k8s::EndpointSlice| (object.namespace().unwrap_or_default(), read(&object));
+    select_all(apis.into_iter().map(|(scope, api)| changes("endpointslices", scope, api, own.clone(), slim))).boxed()
+}
+
+/// What else than this program's slices a Service reaches somebody by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Slices that somebody else wrote.
+    pub slices: Vec<String>,
+    /// Whether there are Endpoints of the Service's name, of which Kubernetes makes slices.
+    pub endpoints: bool,
+}
+
+/// The slices of one cluster.
+#[derive(Clone)]
+pub struct Slices {
+    client: Client,
+    timeout: Duration,
+}
+
+impl Slices {
+    /// Creates it. `timeout` bounds each request.
+    pub fn new(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// Reads one slice from the API server.
+    ///
+    /// # Errors
+    /// If there is no answer, or a refusal.
+    pub async fn read(&self, namespace: &str, name: &str) -> Result<Option<Slice>, Failure> {
+        match within(self.timeout, self.api(namespace).get_opt(name)).await {
+            Ok(slice) => Ok(slice.as_ref().map(read)),
+            Err(error) => Err(failure("get", "endpointslices", &error)),
+        }
+    }
+
+    /// Makes, replaces or deletes one slice of the election of this name, if it still is what the request is for.
+    pub async fn write(&self, namespace: &str, election: &str, write: &WriteSlice) -> SliceOutcome {
+        let api = self.api(namespace);
+        let parameters = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        let (verb, written) = match write {
+            WriteSlice::Create { name, content } => {
+                let object = spell(name, election, content);
+                ("create", within(self.timeout, api.create(&parameters, &object)).await.map(Some))
+            }
+            WriteSlice::Replace { name, uid, version, content, stamp } => {
+                let mut object = spell(name, election, content);
+                object.metadata.uid = Some(uid.0.clone());
+                object.metadata.resource_version = Some(version.to_string());
+                object.annotations_mut().insert(STAMP_ANNOTATION.into(), stamp.clone());
+                ("update", within(self.timeout, api.replace(name, &parameters, &object)).await.map(Some))
+            }
+            WriteSlice::Delete { name, uid, version } => {
+                let version = Some(version.to_string());
+                let preconditions = Preconditions { uid: Some(uid.0.clone()), resource_version: version };
+                let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+                let deleted = within(self.timeout, api.delete(name, &parameters)).await;
+                // One that somebody's finalizer keeps, still routes.
+                let kept = |object: &k8s::EndpointSlice| !object.finalizers().is_empty();
+                ("delete", deleted.map(|deleted| deleted.left().filter(kept)))
+            }
+        };
+        match written {
+            Ok(Some(object)) => SliceOutcome::Written(Box::new(read(&object))),
+            Ok(None) => SliceOutcome::Gone,
+            Err(kube::Error::Api(status)) if status.code == 409 => SliceOutcome::Conflict,
+            Err(kube::Error::Api(status)) if status.code == 404 && verb != "create" => SliceOutcome::Gone,
+            Err(error) => SliceOutcome::Failed(failure(verb, "endpointslices", &error)),
+        }
+    }
+
+    /// Looks for what else the Service reaches somebody by. These are consistent reads, not from a cache of the API server.
+    ///
+    /// # Errors
+    /// If there is no answer, or a refusal.
+    pub async fn leftovers(&self, namespace: &str, service: &str) -> Result<Leftovers, Failure> {
+        // The Endpoints come first: slices that are made of them in between are seen.
+        let endpoints = Api::<Endpoints>::namespaced(self.client.clone(), namespace);
+        let found = within(self.timeout, endpoints.get_metadata_opt(service)).await;
+        let found = found.map_err(|error| failure("get", "endpoints", &error))?;
+        let mirrored = |endpoints: &kube::core::PartialObjectMeta<Endpoints>| {
+            endpoints.labels().get(SKIP_MIRROR_LABEL).is_none_or(|skip| skip != "true")
+        };
+        let selector = foreign_slices(service);
+        let listed =
+            within(self.timeout, self.api(namespace).list_metadata(&ListParams::default().labels(&selector))).await;
+        let listed = listed.map_err(|error| failure("list", "endpointslices", &error))?;
+        Ok(Leftovers {
+            slices: listed.iter().map(ResourceExt::name_any).collect(),
+            endpoints: found.as_ref().is_some_and(mirrored),
+        })
+    }
+
+    fn api(&self, namespace: &str) -> Api<k8s::EndpointSlice> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+/// Returns the selector of all slices of a Service that this program did not write.
+pub fn foreign_slices(service: &str) -> String {
+    format!("{SERVICE_LABEL}={service},{MANAGER_LABEL}!={MANAGER}")
+}
+
+/// Returns the object for a content.
+fn spell(name: &str, election: &str, content: &SliceContent) -> k8s::EndpointSlice {
+    let SliceContent { election: uid, service, family, term, .. } = content;
+    let (endpoints, ports) = spell_content(content);
+    k8s::EndpointSlice {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            labels: Some(
+                [(SERVICE_LABEL.to_owned(), service.clone()), (MANAGER_LABEL.to_owned(), MANAGER.to_owned())].into(),
+            ),
+            annotations: Some(
+                [(ELECTION_ANNOTATION.to_owned(), election.to_owned()), (TERM_ANNOTATION.to_owned(), term.to_string())]
+                    .into(),
+            ),
+            owner_references: Some(vec![OwnerReference {
+                api_version: LeaderElection::api_version(&()).into_owned(),
+                kind: LeaderElection::kind(&()).into_owned(),
+                name: election.into(),
+                uid: uid.0.clone(),
+                controller: Some(true),
+                block_owner_deletion: Some(false),
+            }]),
+            ..ObjectMeta::default()
+        },
+        address_type: family.word().into(),
+        endpoints,
+        ports: Some(ports),
+    }
+}
+
+fn spell_content(content: &SliceContent) -> (Vec<k8s::Endpoint>, Vec<k8s::EndpointPort>) {
+    let endpoint = |endpoint: &Endpoint| k8s::Endpoint {
+        addresses: vec![endpoint.address.clone()],
+        conditions: Some(k8s::EndpointConditions {
+            ready: Some(endpoint.ready),
+            serving: Some(endpoint.serving),
+            terminating: Some(endpoint.terminating),
+        }),
+        node_name: endpoint.node.clone(),
+        zone: endpoint.zone.clone(),
+        target_ref: Some(ObjectReference {
+            kind: Some("Pod".into()),
+            name: Some(endpoint.pod.clone()),
+            uid: Some(endpoint.uid.0.clone()),
+            ..ObjectReference::default()
+        }),
+        ..k8s::Endpoint::default()
+    };
+    let port = |port: &SlicePort| k8s::EndpointPort {
+        name: Some(port.name.clone()),
+        protocol: Some(port.protocol.clone()),
+        app_protocol: port.app_protocol.clone(),
+        port: Some(port.number.into()),
+    };
+    (content.endpoints.iter().map(endpoint).collect(), content.ports.iter().map(port).collect())
+}
+
+/// Returns a slice as the core sees it. What says something else than this program would write for that content, was edited by
+/// somebody: it is of no term, so that it equals nothing that is wanted.
+fn read(object: &k8s::EndpointSlice) -> Slice {
+    let owner = object.owner_references().iter().find(|owner| {
+        owner.controller == Some(true)
+            && owner.api_version.starts_with(GROUP)
+            && owner.kind == LeaderElection::kind(&())
+    });
+    let annotation = |name: &str| object.annotations().get(name);
+    let mut content = SliceContent {
+        election: Uid(owner.map(|owner| owner.uid.clone()).unwrap_or_default()),
+        service: object.labels().get(SERVICE_LABEL).cloned().unwrap_or_default(),
+        family: if object.address_type == Family::V6.word() { Family::V6 } else { Family::V4 },
+        term: Term(annotation(TERM_ANNOTATION).and_then(|term| term.parse().ok()).unwrap_or_default()),
+        endpoints: object.endpoints.iter().flat_map(read_endpoint).collect(),
+        ports: object.ports.iter().flatten().map(read_port).collect(),
+    };
+    let named = annotation(ELECTION_ANNOTATION) == owner.map(|owner| &owner.name);
+    let own = object.labels().get(MANAGER_LABEL).is_some_and(|manager| manager == MANAGER);
+    let steered = |name: &String| name != MANAGER_LABEL && STEERING.iter().any(|below| name.starts_with(below));
+    let (endpoints, ports) = spell_content(&content);
+    let same = object.endpoints.len() == endpoints.len()
+        && object.endpoints.iter().zip(&endpoints).all(|(found, spelt)| is_as_spelt(found, spelt))
+        && object.ports.iter().flatten().eq(&ports)
+        && object.address_type == content.family.word();
+    if !named || !own || !same || object.labels().keys().any(steered) {
+        content.term = Term::default();
+    }
+    Slice { name: object.name_any(), uid: Uid(object.uid().unwrap_or_default()), version: version_of(object), content }
+}
+
+fn is_as_spelt(found: &k8s::Endpoint, spelt: &k8s::Endpoint) -> bool {
+    // The server may say which namespace the pod is in, which can only be this one.
+    let mut found = found.clone();
+    if let Some(pod) = &mut found.target_ref {
+        pod.namespace = None;
+    }
+    found == *spelt
+}
+
+fn read_endpoint(endpoint: &k8s::Endpoint) -> impl Iterator<Item = Endpoint> {
+    let k8s::Endpoint { addresses, conditions, node_name, zone, target_ref, .. } = endpoint;
+    let conditions = conditions.clone().unwrap_or_default();
+    let pod = target_ref.clone().unwrap_or_default();
+    addresses.iter().map(move |address| Endpoint {
+        address: address.clone(),
+        pod: pod.name.clone().unwrap_or_default(),
+        uid: Uid(pod.uid.clone().unwrap_or_default()),
+        node: node_name.clone(),
+        zone: zone.clone(),
+        // What is not said counts as true, but for the last one.
+        ready: conditions.ready.unwrap_or(true),
+        serving: conditions.serving.unwrap_or(true),
+        terminating: conditions.terminating.unwrap_or(false),
+    })
+}
+
+fn read_port(port: &k8s::EndpointPort) -> SlicePort {
+    SlicePort {
+        name: port.name.clone().unwrap_or_default(),
+        protocol: port.protocol.clone().unwrap_or_default(),
+        app_protocol: port.app_protocol.clone(),
+        number: port.port.and_then(|port| port.try_into().ok()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn content() -> SliceContent {
+        SliceContent {
+            election: Uid("e".into()),
+            service: "web-leader".into(),
+            family: Family::V4,
+            term: Term(7),
+            endpoints: vec![Endpoint {
+                address: "10.0.0.1".into(),
+                pod: "a".into(),
+                uid: Uid("uid-a".into()),
+                node: Some("n1".into()),
+                zone: None,
+                ready: false,
+                serving: true,
+                terminating: true,
+            }],
+            ports: vec![SlicePort { name: String::new(), protocol: "TCP".into(), app_protocol: None, number: 8080 }],
+        }
+    }
+
+    fn object(content: &SliceContent) -> Value {
+        let mut object = json!(spell("web-leader-lictor-ipv4", "web", content));
+        object["metadata"]["uid"] = json!("s");
+        object["metadata"]["resourceVersion"] = json!("12");
+        object
+    }
+
+    fn read_back(object: Value) -> Slice {
+        read(&serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let empty =
+            SliceContent { family: Family::V6, ..SliceContent::empty(&Uid("e".into()), "s", Family::V6, Term(2)) };
+        for content in [content(), empty] {
+            let slice = read_back(object(&content));
+            assert_eq!(
+                (slice.name.as_str(), slice.uid.0.as_str(), slice.version.0),
+                ("web-leader-lictor-ipv4", "s", 12)
+            );
+            assert_eq!(slice.content, content);
+        }
+        // The API server tells empty lists as null.
+        let mut nothing = object(&SliceContent { endpoints: Vec::new(), ports: Vec::new(), ..content() });
+        (nothing["endpoints"], nothing["ports"]) = (Value::Null, Value::Null);
+        assert_eq!(read_back(nothing).content.term, Term(7));
+    }
+
+    #[test]
+    fn what_somebody_edited_differs() {
+        let edits: [(&str, Value); 14] = [
+            ("/endpoints/0/hints", json!({"forZones": [{"name": "z"}]})),
+            ("/endpoints/0/hostname", json!("x")),
+            ("/endpoints/0/addresses", json!(["10.0.0.1", "10.0.0.2"])),
+            ("/endpoints/0/addresses", json!(["10.0.0.9"])),
+            ("/endpoints/0/nodeName", json!("n2")),
+            ("/endpoints/0/targetRef/kind", json!("Node")),
+            ("/endpoints/0/targetRef/uid", json!("other")),
+            ("/endpoints/0/conditions", json!({})),
+            ("/ports", json!([])),
+            ("/ports/0/port", json!(9090)),
+            ("/addressType", json!("FQDN")),
+            ("/metadata/labels/kubernetes.io~1service-name", json!("other")),
+            ("/metadata/labels/endpointslice.kubernetes.io~1managed-by", json!("me")),
+            ("/metadata/labels/service.kubernetes.io~1headless", json!("")),
+        ];
+        for (pointer, value) in edits {
+            let mut edited = object(&content());
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            let field = field.replace("~1", "/");
+            edited.pointer_mut(parent).unwrap()[field.as_str()] = value;
+            assert_ne!(read_back(edited).content, content(), "{pointer}");
+        }
+        let mut two = object(&content());
+        let one = two["endpoints"][0].clone();
+        two["endpoints"].as_array_mut().unwrap().push(one);
+        let two = read_back(two).content;
+        assert_eq!((two.endpoints.len(), two == content()), (2, false));
+        for (owner, election) in [
+            (json!([]), ""),
+            (json!([{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "e", "controller": true}]), ""),
+        ] {
+            let mut other = object(&content());
+            other["metadata"]["ownerReferences"] = owner;
+            assert_eq!(read_back(other).content.election.0, election);
+        }
+    }
+
+    #[test]
+    fn what_others_add_beside_it_does_not_matter() {
+        let mut labelled = object(&content());
+        labelled["metadata"]["labels"]["team"] = json!("shop");
+        labelled["metadata"]["annotations"]["lictor.dev/stamp"] = json!("x");
+        labelled["endpoints"][0]["targetRef"]["namespace"] = json!("shop");
+        assert_eq!(read_back(labelled).content, content());
+    }
+}
