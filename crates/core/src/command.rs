@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Holder, Key, NotEligible, Pod, PodPatch, Record, Rival, Selector, Slice, SliceContent, Stored, Term, Uid, Version,
-    WorkloadClaim, WorkloadId, WriteWorkload,
+    Holder, Key, NotEligible, OpId, Pod, PodPatch, Record, Rival, Selector, Slice, SliceContent, Stored, Term, Uid,
+    Version, WorkloadClaim, WorkloadId, WriteWorkload,
 };
 
 /// Something to be done in the world.
@@ -181,8 +181,8 @@ pub enum WriteSlice {
         version: Version,
         /// What it says from then on.
         content: SliceContent,
-        /// Something that the slice does not say yet: it gets a new version, also where its content stays the same.
-        stamp: String,
+        /// Who writes it, and which write it is: the slice gets a new version, also where its content stays the same.
+        stamp: (String, OpId),
     },
     /// Delete it, if it still has this uid and this version.
     Delete {

@@ -2,6 +2,7 @@
 
 use super::Election;
 use super::phase::{Phase, Withdrawal};
+use super::routes::Taken;
 use crate::handover::{Handover, Purpose};
 use crate::{Announcement, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored};
 
@@ -9,8 +10,10 @@ impl Election {
     /// Takes the outcome of a command.
     pub(crate) fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
         self.promotions.take(op, &outcome);
-        if self.routes.take(op, &outcome, now) {
-            return;
+        match self.routes.take(op, &outcome, now) {
+            Taken::Mine => return,
+            Taken::RecordChanged => return self.lock.forget(),
+            Taken::Others => {}
         }
         if let Some(uid) = self.promotions.awaits_fence(op) {
             self.failure = self.promotions.take_fence(&uid, outcome, now).or(self.failure.take());

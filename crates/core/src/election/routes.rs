@@ -65,6 +65,14 @@ enum Goal<'a> {
     Gone,
 }
 
+/// Whose an outcome was.
+pub(super) enum Taken {
+    Mine,
+    /// That too, and it tells that somebody else has written the record.
+    RecordChanged,
+    Others,
+}
+
 /// A slice that is not as it should be.
 enum Wrong<'a> {
     Missing(String, SliceContent),
@@ -222,7 +230,7 @@ impl Routes {
                 Wrong::Differs(slice, _) if !confirmed(self, slice) => unconfirmed = true,
                 Wrong::Differs(slice, content) => {
                     let (name, uid, version) = (slice.name.clone(), slice.uid.clone(), slice.version);
-                    let stamp = format!("{}/{}", id.operator_id, version);
+                    let stamp = (id.operator_id.clone(), OpId(0));
                     self.write(WriteSlice::Replace { name, uid, version, content, stamp }, step);
                 }
                 Wrong::Unwanted(slice) if complete => {
@@ -247,14 +255,18 @@ impl Routes {
     }
 
     /// Sends a write, unless the outcome of an earlier one for that slice is awaited that is as good.
-    fn write(&mut self, write: WriteSlice, step: &mut Step) {
+    fn write(&mut self, mut write: WriteSlice, step: &mut Step) {
         match self.awaited.get(write.name()) {
             None => {}
             // What shows somebody, is not waited for when nobody is to be reached.
             Some(Awaited::Writing(_, sent)) if !self.held && sent.shows() => {}
             Some(_) => return,
         }
-        let op = step.request(Command::WriteSlice(write.clone()));
+        let op = step.next_op();
+        if let WriteSlice::Replace { stamp, .. } = &mut write {
+            stamp.1 = op;
+        }
+        step.request_as(op, Command::WriteSlice(write.clone()));
         if let WriteSlice::Replace { name, uid, version, content, .. } = &write
             && content.shows()
         {
@@ -277,18 +289,17 @@ impl Routes {
         }
     }
 
-    /// Takes an outcome, if it is one of a slice or of a record that was read for them. Returns whether it is.
-    pub(super) fn take(&mut self, op: OpId, outcome: &Outcome, now: Instant) -> bool {
+    /// Takes an outcome, if it is one of a slice or of a record that was read for them.
+    pub(super) fn take(&mut self, op: OpId, outcome: &Outcome, now: Instant) -> Taken {
         match outcome {
             Outcome::RecordRead(read) if self.confirming.as_ref().is_some_and(|(of, ..)| *of == op) => {
-                let Some((_, version, seen)) = self.confirming.take() else { return true };
+                let Some((_, version, seen)) = self.confirming.take() else { return Taken::Mine };
                 match read {
                     Ok(stored) if stored.version() == Some(version) => self.confirm(version, seen),
-                    // The watch is about to show it.
-                    Ok(_) => self.backoff.delay_shortly(now),
+                    Ok(_) => return Taken::RecordChanged,
                     Err(failure) => self.fail(failure.clone(), now),
                 }
-                true
+                Taken::Mine
             }
             Outcome::SliceWritten(written) => {
                 self.forget_outstanding(op, written);
@@ -298,7 +309,7 @@ impl Routes {
                 {
                     self.take_written(name, &write, written, now);
                 }
-                true
+                Taken::Mine
             }
             Outcome::SliceRead(read) => {
                 let mine = |awaited: &Awaited| matches!(awaited, Awaited::Reading(of, _) if *of == op);
@@ -307,9 +318,9 @@ impl Routes {
                 {
                     self.take_read(name, conflict, read, now);
                 }
-                true
+                Taken::Mine
             }
-            _ => false,
+            _ => Taken::Others,
         }
     }
 

@@ -17,7 +17,7 @@ mod told;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use lictor_core::{Command, ElectionRead, Failure, OpId, Outcome, Pod, Stored, Version};
+use lictor_core::{Command, ElectionRead, Failure, OpId, Outcome, Pod, Slice, Stored, Version};
 use stateright::{Model, Property};
 
 use super::explore::Memo;
@@ -54,6 +54,8 @@ pub struct Cluster {
     pub faults: Faults,
     /// Whether the first operator has elected a leader already, and both know of it; if not, both begin at once.
     pub settled: bool,
+    /// Whether the leader is also reached through a Service.
+    pub routed: bool,
     /// Rules of the protocol that are switched off.
     pub off: Vec<Rule>,
     /// What may happen; all else is left out.
@@ -80,6 +82,7 @@ pub struct Request {
 enum Input {
     Pod(usize, Option<Arc<Known<Pod>>>, u32),
     Record(Arc<Known<(Version, Stored)>>),
+    Slice(Arc<Known<Slice>>),
     Time,
     Probe,
     Outcome(OpId, Command, Outcome),
@@ -101,6 +104,7 @@ pub struct State {
 pub enum Action {
     SeesPod(usize, usize),
     SeesRecord(usize),
+    SeesSlice(usize),
     Wakes(usize),
     /// Carried out, and answered if somebody waits for it.
     CarriedOut(usize),
@@ -124,6 +128,7 @@ impl Cluster {
             terms,
             faults,
             settled: false,
+            routed: false,
             off: Vec::new(),
             only: None,
             calms: false,
@@ -141,6 +146,8 @@ impl Cluster {
             versions: !self.lacks(Rule::PodVersions),
             uids: !self.lacks(Rule::PodUids),
             compare_and_swap: !self.lacks(Rule::CompareAndSwap),
+            labels_count: !(self.routed && self.lacks(Rule::Confirmation)),
+            slice_versions: !self.lacks(Rule::SliceVersions),
         }
     }
 
@@ -192,6 +199,7 @@ impl Cluster {
     fn is_idle(&self, world: &World, request: &Request) -> bool {
         match &request.command {
             Command::WritePod(write) => world.allows(self.checks(), write).is_some(),
+            Command::WriteSlice(write) => !world.allows_slice(self.checks(), write),
             Command::WriteRecord { expected, .. } => {
                 self.checks().compare_and_swap && world.record.1.version() != *expected
             }
@@ -229,6 +237,7 @@ impl Input {
         match self {
             Self::Pod(slot, pod, next) => (0, slot, pod.as_ref().map(|pod| pod.exact()), next).hash(&mut hasher),
             Self::Record(record) => (1, record.exact()).hash(&mut hasher),
+            Self::Slice(slice) => (5, slice.exact()).hash(&mut hasher),
             Self::Time => 2.hash(&mut hasher),
             Self::Probe => 3.hash(&mut hasher),
             Self::Outcome(op, command, outcome) => (4, format!("{op:?} {command:?} {outcome:?}")).hash(&mut hasher),
@@ -240,6 +249,7 @@ impl Input {
         match self {
             Self::Pod(slot, pod, next) => operator.see(*slot, pod.as_ref().map(|pod| &pod.value), *next),
             Self::Record(record) => operator.see_record(record.0, &record.1),
+            Self::Slice(slice) => operator.see_slice(slice),
             Self::Time => operator.wake(),
             Self::Probe => operator.probe_failed = operator.named().cloned(),
             Self::Outcome(op, command, outcome) => operator.take(*op, command, outcome.clone(), shows),
@@ -252,17 +262,13 @@ impl Model for Cluster {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let world = World::new(self.pods, self.absent);
+        let world = World::new(self.pods, self.absent, self.routed);
         let start = |number| {
             let pods = (0..self.pods).filter_map(|slot| Some((slot, world.pod(slot)?.clone()))).collect();
             let first = vec![0; self.pods];
-            Arc::new(Known::new(Operator::new(
-                number,
-                pods,
-                first,
-                world.record.value.clone(),
-                self.lacks(Rule::DemoteFirst),
-            )))
+            let (record, slice) = (world.record.value.clone(), world.slice.as_ref().map(|slice| slice.value.clone()));
+            let operator = Operator::new(number, pods, first, record, self.lacks(Rule::DemoteFirst));
+            Arc::new(Known::new(operator.reaching(slice)))
         };
         let operators = (0..2).map(start).collect();
         let mut state =
@@ -294,6 +300,9 @@ impl Model for Cluster {
             }
             if operator.seen < world.record.0 {
                 actions.push(Action::SeesRecord(number));
+            }
+            if lags_slice(state, number) {
+                actions.push(Action::SeesSlice(number));
             }
             actions.extend(
                 (0..self.pods).filter(|slot| lags(state, number, *slot)).map(|slot| Action::SeesPod(number, slot)),
@@ -343,6 +352,10 @@ impl Model for Cluster {
             Action::SeesRecord(number) => {
                 let record = state.world.record.clone();
                 self.give(&mut state, number, &Input::Record(record));
+            }
+            Action::SeesSlice(number) => {
+                let slice = state.world.slice.clone()?;
+                self.give(&mut state, number, &Input::Slice(slice));
             }
             Action::Wakes(number) => self.give(&mut state, number, &Input::Time),
             Action::CarriedOut(at) => {
@@ -430,6 +443,11 @@ impl Model for Cluster {
         let term = state.world.record.1.record().map_or(0, |record| record.term.0);
         term <= self.terms && !self.seen.is_found()
     }
+}
+
+fn lags_slice(state: &State, number: usize) -> bool {
+    let known = state.operators[number].slice.as_ref().map(|slice| slice.version);
+    known < state.world.slice.as_ref().map(|slice| slice.version)
 }
 
 fn lags(state: &State, number: usize, slot: usize) -> bool {

@@ -29,7 +29,8 @@ use super::world::{Preconditions, World};
 
 pub const NAMES: [&str; 2] = ["west", "east"];
 
-const CHECKS: Preconditions = Preconditions { versions: true, uids: true, compare_and_swap: true };
+const CHECKS: Preconditions =
+    Preconditions { versions: true, uids: true, compare_and_swap: true, slice_versions: true, labels_count: true };
 
 /// How often each thing may go wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -237,7 +238,7 @@ impl Model for Clusters {
 
     fn init_states(&self) -> Vec<State> {
         let cluster = |number: usize| Cluster {
-            world: World::new(1, 0),
+            world: World::new(1, 0, false),
             workload: self.workload.then(|| Arc::new(Known::new(super::member::workload(number)))),
             available: true,
             reachable: true,

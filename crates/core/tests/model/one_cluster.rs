@@ -63,6 +63,23 @@ fn a_pod_is_made_anew() {
     prove("a pod is made anew", model, &[Counted::TakenOver]);
 }
 
+/// Shows R1.
+#[test]
+fn a_slice_follows() {
+    prove("a slice follows", Cluster { routed: true, calms: true, ..settled(2, 2, PROBE) }, &[Counted::RefusedSwitch]);
+}
+
+#[test]
+#[ignore = "takes long: make prove"]
+fn prove_that_a_slice_follows() {
+    let model = Cluster { routed: true, ..settled(2, 3, PROBE) };
+    prove("a slice follows, three terms", model, &[Counted::RefusedSwitch]);
+    let model = Cluster { routed: true, ..settled(2, 2, Faults { crashes: 1, ..PROBE }) };
+    prove("a slice follows, a crash", model, &[Counted::LateSwitch]);
+    let model = Cluster { routed: true, ..settled(2, 2, Faults { lost: 1, ..PROBE }) };
+    prove("a slice follows, a lost answer", model, &[Counted::LateSwitch]);
+}
+
 #[test]
 fn three_pods() {
     prove("three pods", settled(3, 3, PROBE), &[Counted::TakenOver]);
@@ -149,6 +166,18 @@ fn a_write_is_for_one_version_of_a_pod() {
 #[test]
 fn the_record_is_read_again_after_a_conflict() {
     needed(Rule::Confirmation, settled(2, 3, PROBE));
+}
+
+/// Shows R1.
+#[test]
+fn a_slice_is_written_for_one_version_of_it() {
+    needed(Rule::SliceVersions, Cluster { routed: true, ..settled(2, 3, PROBE) });
+}
+
+/// Shows R1.
+#[test]
+fn the_record_is_read_again_before_a_slice_is_written_that_has_changed() {
+    needed(Rule::Confirmation, Cluster { routed: true, ..settled(2, 3, PROBE) });
 }
 
 /// Shows H4.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lictor_core::{
     Command, HandoverOrder, Instant, Known, Locks, Outcome, Pod, PodOutcome, Record, RecordOutcome, Replica, Request,
-    Spec, Stored, Uid, Version, WhenLost,
+    Routing, Slice, SliceOutcome, Spec, Stored, Uid, Version, WhenLost,
 };
 
 use super::identity::operator_id;
@@ -18,6 +18,8 @@ pub struct Operator {
     pub pods: BTreeMap<usize, Pod>,
     /// Of each slot the first pod that is not known to be gone.
     pub first: Vec<u32>,
+    /// What it knows of the slice, where routing is explored.
+    pub slice: Option<Slice>,
     locks: Locks,
     /// Up to which version its watch or an answer has shown the lock.
     pub seen: Version,
@@ -50,6 +52,7 @@ impl Operator {
             replica: Replica::new(ELECTION.into(), uid(), operator_id(number, start)),
             pods,
             first,
+            slice: None,
             locks: Locks::default(),
             seen: Version::default(),
             now: Instant::default(),
@@ -67,10 +70,23 @@ impl Operator {
         self
     }
 
+    pub fn reaching(mut self, slice: Option<Slice>) -> Self {
+        self.slice = slice;
+        self
+    }
+
+    pub fn see_slice(&mut self, slice: &Slice) {
+        if self.slice.as_ref().is_none_or(|known| known.version < slice.version) {
+            self.slice = Some(slice.clone());
+        }
+    }
+
     /// It crashed, or was another one's turn to act for a while. What it knows of the world may be as old as it was.
     pub fn start_anew(&self, number: usize) -> Self {
         let Self { pods, first, .. } = self.clone();
-        Self::of_start(number, self.start + 1, pods, first, self.promotes_first).knowing((self.seen, self.lock()))
+        Self::of_start(number, self.start + 1, pods, first, self.promotes_first)
+            .knowing((self.seen, self.lock()))
+            .reaching(self.slice.clone())
     }
 
     pub fn put_pod(&mut self, pod: &Pod) {
@@ -135,6 +151,8 @@ impl Operator {
             Outcome::PodWritten(PodOutcome::Written(pod)) => self.put_pod(pod),
             Outcome::PodRead(Ok(Some(pod))) => self.put_pod(pod),
             Outcome::PodsListed(Ok(pods)) => pods.iter().for_each(|pod| self.put_pod(pod)),
+            Outcome::SliceWritten(SliceOutcome::Written(slice)) => self.see_slice(slice),
+            Outcome::SliceRead(Ok(Some(slice))) => self.see_slice(slice),
             Outcome::RecordWritten(RecordOutcome::Written(version)) => {
                 if let Command::WriteRecord { record, .. } = command {
                     self.see_record(*version, &Stored::Ours(*version, record.clone()));
@@ -162,7 +180,10 @@ impl Operator {
             ttl: Duration::ZERO,
             silence: Duration::ZERO,
         };
+        let slices: Vec<&Slice> = self.slice.iter().collect();
         let known = Known {
+            routing: if slices.is_empty() { Routing::Off } else { Routing::By(&world::SERVICE) },
+            slices: &slices,
             spec: Some(spec),
             pods: &pods,
             probe_failed: self.probe_failed.as_ref(),

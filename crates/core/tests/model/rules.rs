@@ -23,12 +23,14 @@ pub enum Rule {
     DemotionAwaited,
     /// H2: who the replaced record named, is demoted whatever the cache shows; off: only if it shows a leader there.
     PreviousDemoted,
-    /// H3: after a conflict the record is read again; off: it is taken from the cache.
+    /// H3, R1: after a conflict the record is read again; off: it is taken from the cache.
     Confirmation,
     /// H4: candidates are listed afresh; off: they are taken from the cache.
     FreshPods,
     /// H2, in the controller: what was read or written is shown before the outcome is taken; off: only the watch tells.
     AnswersShown,
+    /// R1: a write is for one version of a slice; off: the API server does not look at it.
+    SliceVersions,
     /// C2: what is held is relied on only up to a margin before its end; off: up to its end.
     Margin,
     /// C1: a lock validity counts from when a renewal was sent; off: from its answer.
@@ -56,6 +58,10 @@ pub enum Counted {
     Quiet,
     /// The first cluster wrote the record.
     Written,
+    /// A write to a slice was refused: the slice had changed.
+    RefusedSwitch,
+    /// A slice was written for which nobody waited any more.
+    LateSwitch,
     /// A lock was let go of.
     Released,
     /// A lock was lost with its session.
@@ -64,13 +70,15 @@ pub enum Counted {
     TooLate,
 }
 
-pub const COUNTED: [(Counted, &str); 9] = [
+pub const COUNTED: [(Counted, &str); 11] = [
     (Counted::RefusedPromotion, "promotions refused"),
     (Counted::LatePromotion, "promotions done that nobody waited for"),
     (Counted::TakenOver, "records written by the second"),
     (Counted::Conflict, "compare-and-swaps refused"),
     (Counted::Quiet, "quiet states"),
     (Counted::Written, "records written by the first cluster"),
+    (Counted::RefusedSwitch, "switches refused"),
+    (Counted::LateSwitch, "switches done that nobody waited for"),
     (Counted::Released, "locks let go of"),
     (Counted::Expired, "locks lost with their session"),
     (Counted::TooLate, "promotions not sent, because the lock was not valid any more"),

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use lictor_core::{
-    ELECTION_ANNOTATION, Key, Marking, Markings, Pod, PodChange, PodOutcome, Record, RecordOutcome, Rules, Scope,
-    Selector, Stored, TERM_ANNOTATION, Term, Uid, Version, WritePod, invariants,
+    ELECTION_ANNOTATION, Family, Key, Marking, Markings, Pod, PodChange, PodOutcome, Record, RecordOutcome, Rules,
+    Scope, Selector, Service, ServicePort, Slice, SliceContent, SliceOutcome, Stored, TERM_ANNOTATION, TargetPort,
+    Term, Uid, Version, WritePod, WriteSlice, invariants,
 };
 
 use super::identity::{Known, RANGE};
+use super::operator::uid;
 
 pub const ELECTION: &str = "web";
 
@@ -17,6 +19,13 @@ static SPEC: LazyLock<(Scope, Key, Rules)> = LazyLock::new(|| {
     let selector = Selector { match_labels: map("app", "web"), match_expressions: Vec::new() };
     let markings = Markings { leader: role("leader"), follower: role("follower") };
     (Scope { selector, markings }, Key::lease("", "web"), Rules::default())
+});
+
+/// Where routing is explored.
+pub static SERVICE: LazyLock<Service> = LazyLock::new(|| {
+    let target = TargetPort::Number(80);
+    let port = ServicePort { name: String::new(), protocol: "TCP".into(), app_protocol: None, target };
+    Service { name: "s".into(), families: vec![Family::V4], ports: vec![port], publish_not_ready: false }
 });
 
 fn map(key: &str, value: &str) -> BTreeMap<String, String> {
@@ -34,6 +43,9 @@ pub struct Preconditions {
     pub versions: bool,
     pub uids: bool,
     pub compare_and_swap: bool,
+    pub slice_versions: bool,
+    /// Whether it counts which pods show the leader's label: not where a rule is taken out that keeps both promises.
+    pub labels_count: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +56,10 @@ pub struct World {
     pub made: Vec<u32>,
     versions: Vec<u64>,
     pub record: Arc<Known<(Version, Stored)>>,
+    /// The slice of the group's Service, where routing is explored. It is made, and names nobody yet.
+    pub slice: Option<Arc<Known<Slice>>>,
+    /// The highest term that it showed somebody in.
+    pub shown: Term,
     /// The last leadership.
     pub promoted: Option<(Term, Uid)>,
     /// Which promise was broken.
@@ -58,12 +74,17 @@ pub fn place(uid: &Uid) -> (usize, u32) {
 
 impl World {
     /// Pods that were made followers by some operator of before, and no record.
-    pub fn new(pods: usize, absent: usize) -> Self {
+    pub fn new(pods: usize, absent: usize, routed: bool) -> Self {
+        let content = SliceContent::empty(&uid(), &SERVICE.name, Family::V4, Term(0));
+        let version = Version((pods as u64 + 2) * RANGE);
+        let slice = Slice { name: SERVICE.slice(Family::V4), uid: Uid("slice".into()), version, content };
         let mut world = Self {
             pods: vec![None; pods],
             made: vec![0; pods],
             versions: (0..pods).map(|slot| (slot as u64 + 2) * RANGE).collect(),
             record: Arc::new(Known::new((Version(RANGE), Stored::Absent))),
+            slice: routed.then(|| Arc::new(Known::new(slice))),
+            shown: Term(0),
             promoted: None,
             broken: None,
         };
@@ -93,6 +114,7 @@ impl World {
             uid: Uid(format!("p{slot}.{number}")),
             labels: map("app", "web"),
             node: Some("n".into()),
+            ip: Some(format!("10.0.0.{slot}")),
             ready: true,
             ..Pod::default()
         }
@@ -139,21 +161,47 @@ impl World {
             return PodOutcome::Written(Box::new(pod));
         }
         if write.change == PodChange::Promote {
-            self.judge_term(&pod);
+            self.judge_term(checks, &pod);
         }
         let pod = self.put(slot, pod);
-        if !invariants::at_most_one_leader(self.all(), &spec().0.markings) {
+        if checks.labels_count && !invariants::at_most_one_leader(self.all(), &spec().0.markings) {
             self.broken = Some("two pods show the leader's label".into());
         }
         PodOutcome::Written(Box::new(pod))
     }
 
-    fn judge_term(&mut self, pod: &Pod) {
+    /// Whether a write to the slice could still be carried out.
+    pub fn allows_slice(&self, checks: Preconditions, write: &WriteSlice) -> bool {
+        match (write, &self.slice) {
+            (WriteSlice::Replace { version, .. }, Some(slice)) => !checks.slice_versions || slice.version == *version,
+            _ => false,
+        }
+    }
+
+    pub fn write_slice(&mut self, checks: Preconditions, write: &WriteSlice) -> SliceOutcome {
+        if !self.allows_slice(checks, write) {
+            return SliceOutcome::Conflict;
+        }
+        let (WriteSlice::Replace { content, .. }, Some(before)) = (write, &self.slice) else {
+            unreachable!("it is there, and stays: {write}")
+        };
+        let slice = Slice { version: Version(before.version.0 + 1), content: content.clone(), ..before.value.clone() };
+        if content.shows() && content.term < self.shown {
+            self.broken = Some(format!("the slice says {content}, and said somebody in term {}", self.shown));
+        }
+        if content.shows() {
+            self.shown = self.shown.max(content.term);
+        }
+        self.slice = Some(Arc::new(Known::new(slice.clone())));
+        SliceOutcome::Written(Box::new(slice))
+    }
+
+    fn judge_term(&mut self, checks: Preconditions, pod: &Pod) {
         let term =
             pod.annotations.get(TERM_ANNOTATION).and_then(|term| term.parse().ok()).map(Term).unwrap_or_default();
         if let Some((last, leader)) = &self.promoted {
             let repeated = (term, &pod.uid) == (*last, leader);
-            if !repeated && !invariants::term_rises(Some(*last), term) {
+            if checks.labels_count && !repeated && !invariants::term_rises(Some(*last), term) {
                 self.broken = Some(format!("{} is promoted in term {term}, and {leader} was in term {last}", pod.uid));
             }
         }

@@ -3,7 +3,7 @@
 use lictor_core::Pod;
 use stateright::Model;
 
-use super::{Action, Cluster, Faults, State, lags};
+use super::{Action, Cluster, Faults, State, lags, lags_slice};
 use crate::operator::holder;
 
 impl Cluster {
@@ -14,6 +14,7 @@ impl Cluster {
                 operator.awake
                     && operator.due().is_none()
                     && operator.seen == state.world.record.0
+                    && !lags_slice(state, number)
                     && (0..self.pods).all(|slot| !lags(state, number, slot))
             })
     }
@@ -22,6 +23,14 @@ impl Cluster {
         let eligible = state.world.all().any(|pod| pod.ready);
         let leaders: Vec<&Pod> = state.world.leaders().collect();
         let named = state.world.record.1.record().and_then(holder);
+        let reached: Option<Vec<_>> = state
+            .world
+            .slice
+            .as_ref()
+            .map(|slice| slice.content.endpoints.iter().map(|endpoint| &endpoint.uid).collect());
+        if reached.is_some_and(|reached| reached != leaders.iter().map(|pod| &pod.uid).collect::<Vec<_>>()) {
+            return false;
+        }
         if eligible {
             leaders.len() == 1 && leaders[0].ready && named == Some(&leaders[0].uid)
         } else {
@@ -43,7 +52,10 @@ impl Cluster {
                 Action::CarriedOut(at) | Action::Answered(at) if state.requests[at].awaited => {
                     state.requests[at].operator + 1
                 }
-                Action::SeesPod(operator, _) | Action::SeesRecord(operator) | Action::Wakes(operator) => operator + 1,
+                Action::SeesPod(operator, _)
+                | Action::SeesRecord(operator)
+                | Action::SeesSlice(operator)
+                | Action::Wakes(operator) => operator + 1,
                 _ => 0,
             };
             let Some(next) = actions.iter().min_by_key(turn).and_then(|action| self.next_state(&state, *action)) else {

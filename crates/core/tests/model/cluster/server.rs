@@ -1,6 +1,8 @@
 //! What the API server does, and what it only says that it does where a rule is switched off.
 
-use lictor_core::{Command, Outcome, Pod, PodChange, PodOutcome, Record, RecordOutcome, Version, WritePod};
+use lictor_core::{
+    Command, Outcome, Pod, PodChange, PodOutcome, Record, RecordOutcome, SliceOutcome, Version, WritePod,
+};
 
 use super::{Cluster, Request, State};
 use crate::operator::Operator;
@@ -48,6 +50,12 @@ impl Cluster {
                 self.count_pod(request, write, &written);
                 Outcome::PodWritten(written)
             }
+            Command::ReadSlice { .. } => Outcome::SliceRead(Ok(world.slice.as_ref().map(|slice| slice.value.clone()))),
+            Command::WriteSlice(write) => {
+                let written = world.write_slice(checks, write);
+                self.count_slice(request, &written);
+                Outcome::SliceWritten(written)
+            }
             other => unreachable!("no request of this model: {other}"),
         };
         (outcome, false)
@@ -74,6 +82,14 @@ impl Cluster {
         match written {
             RecordOutcome::Written(_) if operator == 1 && record.term.0 > 1 => self.seen.count(Counted::TakenOver),
             RecordOutcome::Conflict => self.seen.count(Counted::Conflict),
+            _ => {}
+        }
+    }
+
+    fn count_slice(&self, request: &Request, written: &SliceOutcome) {
+        match written {
+            SliceOutcome::Written(_) if !request.awaited => self.seen.count(Counted::LateSwitch),
+            SliceOutcome::Conflict if request.awaited => self.seen.count(Counted::RefusedSwitch),
             _ => {}
         }
     }

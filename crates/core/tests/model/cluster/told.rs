@@ -25,7 +25,8 @@ impl Told for Cluster {
         ];
         let faults: Vec<String> =
             faults.iter().filter(|(often, _)| *often > 0).map(|(often, what)| format!("{often} {what}")).collect();
-        format!("2 operators, {} pods, {} terms, {}", self.pods, self.terms, faults.join(", "))
+        let routed = if self.routed { ", reached by a slice" } else { "" };
+        format!("2 operators, {} pods, {} terms, {}{routed}", self.pods, self.terms, faults.join(", "))
     }
 
     fn seen(&self) -> &Seen {
@@ -43,6 +44,10 @@ impl Told for Cluster {
                 format!("op{operator} sees p{slot}: {pod}")
             }
             Action::SeesRecord(operator) => format!("op{operator} sees the {}", before.world.record.1),
+            Action::SeesSlice(operator) => {
+                let slice = before.world.slice.as_ref().map(|slice| slice.content.to_string()).unwrap_or_default();
+                format!("op{operator} sees the slice: {slice}")
+            }
             Action::Wakes(operator) => format!("op{operator} wakes"),
             Action::CarriedOut(at) | Action::Hidden(at) => {
                 let request = &before.requests[at];
@@ -89,6 +94,7 @@ impl State {
         let mut parts = Parts::new(turned);
         self.world.pods.iter().flatten().for_each(|pod| parts.push(NOBODY, pod.shape()));
         parts.push(NOBODY, self.world.record.shape());
+        self.world.slice.iter().for_each(|slice| parts.push(NOBODY, slice.shape()));
         for (at, number) in (if turned { [1, 0] } else { [0, 1] }).into_iter().enumerate() {
             parts.set_clock(at, Some(self.operators[number].now));
             let at = u8::try_from(at).unwrap_or(NOBODY);
@@ -100,7 +106,7 @@ impl State {
         let present: Vec<bool> = self.world.pods.iter().map(Option::is_some).collect();
         (parts.identity(), present, &self.world.made, &self.world.promoted.as_ref().map(|(term, uid)| (term, uid)))
             .hash(&mut hasher);
-        (&self.world.broken, self.left, self.requests.len()).hash(&mut hasher);
+        (&self.world.broken, self.world.shown, self.left, self.requests.len()).hash(&mut hasher);
         hasher.finish()
     }
 }
