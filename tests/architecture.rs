@@ -185,6 +185,23 @@ fn pods_are_written_in_one_file() {
 }
 
 #[test]
+fn slices_are_written_in_one_file() {
+    let names = |source: &&Source| source.text.contains("discovery::v1") || source.text.contains("v1::EndpointSlice");
+    let all = sources();
+    let paths: Vec<_> = all.iter().filter(names).map(|source| source.path.as_str()).collect();
+    assert_eq!(paths, ["kubernetes/slices.rs"]);
+    let slices = all.iter().find(|source| source.path == "kubernetes/slices.rs").unwrap();
+    for (write, times) in [(".create(", 1), (".replace(", 1), (".delete(", 1), (".patch", 0), (".entry(", 0)] {
+        let code = slices.text.split("#[cfg(test)]").next().unwrap();
+        assert_eq!(code.matches(write).count(), times, "{write} in {}", slices.path);
+    }
+    // Endpoints are only looked for.
+    assert_eq!(slices.text.matches("Api::<Endpoints>").count(), 1);
+    let services = all.iter().find(|source| source.path == "kubernetes/services.rs").unwrap();
+    assert!([".create(", ".replace(", ".delete", ".patch"].iter().all(|write| !services.text.contains(write)));
+}
+
+#[test]
 fn workloads_are_written_in_one_file_and_nothing_else_is() {
     let source = sources().into_iter().find(|source| source.path == "kubernetes/workloads.rs").unwrap();
     let kinds = source.text.split("ApiResource::erase::<").skip(1).map(|rest| rest.split('>').next().unwrap());

@@ -30,7 +30,8 @@ fn each_reason_of_conditions_and_events_is_on_the_page() {
         assert!(code.remove(word), "{word} is in the code no more");
     }
     assert!(code.len() > 50, "{code:?}");
-    let sections = ["Accepted", "Elected", "StoreReachable", "WorkloadsFollow", "Paused", "Ready of a class", "Events"];
+    let sections =
+        ["Accepted", "Elected", "StoreReachable", "Routed", "WorkloadsFollow", "Paused", "Ready of a class", "Events"];
     same(&sections.into_iter().flat_map(on_the_page).collect(), &code);
 }
 

@@ -92,9 +92,15 @@ impl Slices {
                 let preconditions = Preconditions { uid: Some(uid.0.clone()), resource_version: version };
                 let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 let deleted = within(self.timeout, api.delete(name, &parameters)).await;
-                // One that somebody's finalizer keeps, still routes.
-                let kept = |object: &k8s::EndpointSlice| !object.finalizers().is_empty();
-                ("delete", deleted.map(|deleted| deleted.left().filter(kept)))
+                if let Some(object) = deleted.as_ref().ok().and_then(|deleted| deleted.as_ref().left())
+                    && !object.finalizers().is_empty()
+                {
+                    // It still routes.
+                    let (name, why) = (object.name_any(), object.finalizers().join(", "));
+                    let why = format!("EndpointSlice {name} was deleted, and its finalizers keep it: take {why} off");
+                    return SliceOutcome::Failed(Failure::Refused(why));
+                }
+                ("delete", deleted.map(|_| None))
             }
         };
         match written {

@@ -99,6 +99,13 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (probe(json!({"httpGet": {"port": 1, "path": "leader"}})), "should match '^/'"),
         (with("key", json!("")), "spec.key"),
         (with("whenStoreIsLost", json!("Wait")), "\"Demote\", \"Keep\""),
+        (with("routing", json!({})), "spec.routing.endpointSlice: Required value"),
+        (with("routing", json!({"endpointSlice": {}})), "spec.routing.endpointSlice.serviceName: Required value"),
+        (
+            with("routing", json!({"endpointSlice": {"serviceName": "Web_1"}})),
+            "letter or digit, for example web-leader",
+        ),
+        (with("routing", json!({"endpointSlice": {"serviceName": long}})), "may not be more than 63"),
         (with("consulService", json!({"port": 80})), "spec.consulService.name: Required value"),
         (with("consulService", json!({"name": "web"})), "spec.consulService.port: Required value"),
         (with("consulService", json!({"name": "Web_1", "port": 80})), "letter or digit, for example web"),

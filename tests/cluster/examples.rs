@@ -16,8 +16,9 @@ use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
 /// The examples that a test below is about.
-const TESTED: [&str; 8] = [
+const TESTED: [&str; 9] = [
     "service",
+    "routing",
     "consul",
     "cronjob-between-clusters",
     "cold-standby",
@@ -26,7 +27,7 @@ const TESTED: [&str; 8] = [
     "migration",
     "know",
 ];
-const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 /// The placeholder for an address in the classes.
 const ADDRESS: &str = "http://consul.example:8500";
 
@@ -82,6 +83,7 @@ async fn each_example_does_what_it_says() {
     let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &[]);
     tokio::join!(
         pods(cluster),
+        routing(cluster),
         cron_job(cluster),
         cold_standby(cluster),
         stateful_cold_standby(cluster),
@@ -173,6 +175,20 @@ async fn pods(cluster: &'static Cluster) {
     })
     .await;
     lab.wait_any_leader().await;
+}
+
+/// The Service has no selector, and reaches the leader all the same, by the number that its container gives the port.
+async fn routing(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "routing").await;
+    apply_example(&lab, "routing");
+    lab.wait_candidates(3, 3).await;
+    let message = lab.wait_condition("web", "Routed", "True", "Routed").await;
+    let leader = lab.wait_any_leader().await;
+    assert!(message.contains(&leader), "{message}");
+    reaches(&lab, "web-leader", &leader).await;
+    let slice =
+        lab.try_kubectl(&["get", "endpointslice", "web-leader-lictor-ipv4", "-ojsonpath={.ports[0].port}"], None);
+    assert_eq!(slice.as_deref(), Ok("8080"));
 }
 
 /// What the pods read is tested in tests/examples.rs, and on real nodes.

@@ -20,6 +20,7 @@ mod late_writer;
 mod operator;
 mod policies;
 mod restored;
+mod routing;
 mod store;
 mod visible;
 mod workloads;

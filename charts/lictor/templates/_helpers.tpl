@@ -121,6 +121,22 @@ containers:
   verbs: [get, list, watch, patch]
 {{- end -}}
 
+{{/* The rights on Services and their slices: docs/routing.md. OpenShift asks for the last one where addresses of pods are written. */}}
+{{- define "lictor.routingRules" -}}
+- apiGroups: [""]
+  resources: [services]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [endpoints]
+  verbs: [get]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch, create, update, delete]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices/restricted]
+  verbs: [create]
+{{- end -}}
+
 {{/* The rights on objects in the served namespaces: docs/operating.md. */}}
 {{- define "lictor.namespaceRules" -}}
 - apiGroups: [lictor.dev]

@@ -1,6 +1,6 @@
 //! How the leader of one election is reached: the Service that it names, and what keeps that from being used.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::{Failure, Family, Instant, Service, Slice, Uid, Version, slice_name};
@@ -198,10 +198,11 @@ impl Search {
 }
 
 /// The slices that an election may have, by the Services that it names or has named.
-pub(crate) fn slices<'a>(
-    services: &BTreeSet<&str>,
+pub(crate) fn slices<'a, 'b>(
+    services: impl IntoIterator<Item = &'b str>,
     slices: &'a BTreeMap<String, Slice>,
 ) -> impl Iterator<Item = &'a Slice> {
-    let names = services.iter().flat_map(|service| [Family::V4, Family::V6].map(|family| slice_name(service, family)));
+    let names =
+        services.into_iter().flat_map(|service| [Family::V4, Family::V6].map(|family| slice_name(service, family)));
     names.filter_map(|name| slices.get(&name))
 }

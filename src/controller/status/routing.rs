@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use lictor_core::{Election, Service, ServicePort, Situation, Slice, TargetPort};
+use lictor_core::{Election, Failure, Service, ServicePort, Situation, Slice, TargetPort};
 
 use crate::api::{ROUTED, condition, unknown};
 use crate::controller::entry::{Entry, Obstacle, Route, slices};
@@ -13,7 +13,7 @@ use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
 /// What is told about the Service; `None`: the election names none.
 pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, Slice>) -> Option<Condition> {
     let name = entry.spec()?.service.as_deref()?;
-    let generation = entry.object.generation();
+    let (namespace, generation) = (&entry.object.election().namespace, entry.object.generation());
     let told = |holds: bool, reason: &str, message: String| Some(condition(ROUTED, holds, reason, message, generation));
     let service = match entry.routing.route() {
         Route::Off => return None,
@@ -25,11 +25,19 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
             return Some(unknown(ROUTED, "NotReadYet", message, generation));
         }
         Route::Unusable(obstacle) => {
-            let (reason, message) = refused(obstacle, &entry.object.election().namespace, name);
+            let (reason, message) = refused(obstacle, namespace, name);
             return told(false, reason, message);
         }
         Route::By(service) => service,
     };
+    if let Some(failure) = group.route_failure() {
+        let forbidden = matches!(failure, Failure::Refused(text) if text.starts_with("not allowed"));
+        if forbidden {
+            let (reason, message) = refused(&Obstacle::Forbidden(failure.clone()), namespace, name);
+            return told(false, reason, message);
+        }
+        return told(false, "WriteFails", format!("tried again and again: {}", failure.text()));
+    }
     if let Situation::LedElsewhere(_) = group.situation() {
         return told(
             true,
@@ -41,13 +49,8 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
         return told(false, "NoLeader", format!("the Service {name} reaches nobody: see the condition Elected"));
     };
     let leader = told_holder(&entry.object, holder);
-    let own = || slices(&entry.services(), known).filter(|slice| slice.content.service == name).collect::<Vec<_>>();
-    let shown: Vec<&Slice> = own().into_iter().filter(|slice| slice.content.shows()).collect();
-    let is_leaders = |slice: &&Slice| {
-        slice.content.election == entry.object.id().uid
-            && slice.content.endpoints.iter().all(|endpoint| endpoint.uid == holder.uid)
-    };
-    if own().len() < service.families.len() || !shown.iter().all(is_leaders) {
+    let shown: Vec<&Slice> = slices([name], known).filter(|slice| slice.content.shows()).collect();
+    if !group.is_routed() {
         let message = format!("the slices of the Service {name} are about to be written");
         return Some(unknown(ROUTED, "HandingOver", message, generation));
     }

@@ -1,7 +1,7 @@
 //! The fifth step: what follows the leader, off the critical path: the probe, the claims that are not needed any more, and the
 //! registration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lictor_core::{Desired, PodCache, Slice};
 use tokio::sync::mpsc;
@@ -47,6 +47,6 @@ fn probed(entry: &Entry, pods: &PodCache) -> Option<Probed> {
 /// The Services of which it has no slices, although it may have had some.
 fn unrouted(entry: &Entry, known: &BTreeMap<String, Slice>) -> Vec<String> {
     let own = |slice: &&Slice| slice.content.election == entry.object.id().uid;
-    let has_none = |service: &&str| slices(&BTreeSet::from([*service]), known).find(own).is_none();
+    let has_none = |service: &&str| slices([*service], known).find(own).is_none();
     entry.services().into_iter().filter(has_none).map(str::to_owned).collect()
 }

@@ -21,7 +21,7 @@ pub(crate) fn step(
     let &Aim { desired, ref key, validity } = aim;
     entry.workloads.look(&entry.object, *around, watches, desired, wall);
     let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();
-    let slices: Vec<&Slice> = slices(&entry.services(), around.slices).collect();
+    let slices: Vec<&Slice> = slices(entry.services(), around.slices).collect();
     let known = Known {
         now,
         wall,

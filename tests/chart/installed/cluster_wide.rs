@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use kube::api::ListParams;
 use lictor_testing::kubernetes::{Cluster, Lab, Operator};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Release, cluster};
 use crate::account::Account;
@@ -75,11 +75,19 @@ async fn an_upgrade_changes_no_leader(
         "restartPolicy": "Never", "containers": [{"name": "main", "image": "example/settle"}],
     }}}});
     let importer = json!({"kind": "Deployment", "name": "importer", "replicas": 2});
-    lab.elect(json!({"workloads": [importer, {"kind": "Job", "name": "settle", "jobTemplate": template}]})).await;
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-leader"}, "spec": {"ports": [{"port": 80}]},
+    });
+    lab.try_kubectl(&["create", "-f", "-"], Some(&service.to_string())).expect("a Service can be made");
+    let workloads = json!([importer, {"kind": "Job", "name": "settle", "jobTemplate": template}]);
+    let routing = json!({"endpointSlice": {"serviceName": "web-leader"}});
+    lab.elect(json!({"workloads": workloads, "routing": routing})).await;
+    let told = lab.wait_condition("web", "Routed", "False", "Forbidden").await;
+    assert!(told.contains("not allowed to list") && told.contains("routing.enabled"), "{told}");
     let told = lab.wait_condition("web", "WorkloadsFollow", "False", "Forbidden").await;
     assert!(told.contains("not allowed to list"), "{told}");
     let before = lab.election("web").await.status.expect("it has a status");
-    let values = format!("{VALUES}\nworkloads: {{enabled: true}}\nreplicas: 3\n");
+    let values = format!("{VALUES}\nworkloads: {{enabled: true}}\nrouting: {{enabled: true}}\nreplicas: 3\n");
     release.helm(&["upgrade"], &values).expect("it can be upgraded");
     lab.cluster.kubectl(&["-n", "lictor", "rollout", "status", "deployment", "lictor", "--timeout=60s"]);
     let ready = ["-n", "lictor", "get", "deployment", "lictor", "-ojsonpath={.status.readyReplicas}"];
@@ -88,12 +96,18 @@ async fn an_upgrade_changes_no_leader(
     *operator = release.operator(account);
     operator.sees_leader(&lab.namespace, "web", leader).await;
     lab.wait_condition("web", "WorkloadsFollow", "True", "Follow").await;
+    lab.wait_condition("web", "Routed", "True", "Routed").await;
     let after = lab.election("web").await.status.expect("it has a status");
     assert_eq!((after.leader, after.term), (before.leader, before.term), "an upgrade changes no leader");
     assert_eq!(replicas(lab), "2");
     let job = format!("settle-{}", after.term.expect("there is a term"));
     lab.try_kubectl(&["wait", "--for=condition=Complete", "job", &job, "--timeout=60s"], None).expect("it has run");
-    assert_documented(lab.cluster, "The operator, with workloads.enabled", "lictor", "lictor:lictor");
+    assert_documented(
+        lab.cluster,
+        "The operator, with workloads.enabled and routing.enabled",
+        "lictor",
+        "lictor:lictor",
+    );
     let image = r#"{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"example/evil"}]}}}}"#;
     let refused = |arguments: &[&str], says: &str| {
         account.refused(&[&["-n", lab.namespace.as_str()], arguments].concat(), None, says);
@@ -102,6 +116,50 @@ async fn an_upgrade_changes_no_leader(
     refused(&["annotate", "deployment", "importer", "example.com/a=b"], "only its own annotations of deployments");
     refused(&["create", "job", "evil", "--image=example/evil"], "may create only Jobs of elections");
     refused(&["patch", "job", &job, "-p", r#"{"spec":{"parallelism":9}}"#], "not its spec.parallelism");
+    slices_of_elections_and_no_others_can_be_written(account, lab);
+}
+
+fn slices_of_elections_and_no_others_can_be_written(account: &Account, lab: &Lab) {
+    let ns = ["-n", lab.namespace.as_str()];
+    let own = lab.try_kubectl(&["get", "endpointslice", "web-leader-lictor-ipv4", "-ojson"], None).expect("it exists");
+    let own: Value = serde_json::from_str(&own).expect("it is JSON");
+    let refused = |verb: &str, change: &dyn Fn(&mut Value), says: &str| {
+        let mut slice = own.clone();
+        slice["metadata"].as_object_mut().expect("an object").remove("resourceVersion");
+        change(&mut slice);
+        account.refused(&[ns.as_slice(), &[verb, "-f", "-"]].concat(), Some(&slice.to_string()), says);
+    };
+    let others = "may write only the EndpointSlices of elections";
+    refused("create", &|slice| slice["metadata"]["name"] = json!("mine"), others);
+    refused("replace", &|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] = json!("another"), others);
+    let manager = "endpointslice.kubernetes.io/managed-by";
+    refused("replace", &|slice| slice["metadata"]["labels"][manager] = json!("me"), others);
+    refused("replace", &|slice| slice["metadata"]["ownerReferences"] = json!([]), others);
+    let two = |slice: &mut Value| {
+        let one = slice["endpoints"][0].clone();
+        slice["endpoints"].as_array_mut().expect("a list").push(one);
+    };
+    refused("replace", &two, "may name only one pod");
+    let pods = "may name only pods of the same namespace";
+    refused("replace", &|slice| slice["endpoints"][0]["targetRef"] = Value::Null, pods);
+    refused("replace", &|slice| slice["endpoints"][0]["targetRef"]["namespace"] = json!("bank"), pods);
+    refused("replace", &|slice| slice["endpoints"][0]["targetRef"]["kind"] = json!("Node"), pods);
+    refused("replace", &|slice| slice["endpoints"][0]["addresses"] = json!(["10.0.0.1", "10.0.0.2"]), pods);
+
+    let foreign = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "foreign"},
+        "addressType": "IPv4", "endpoints": [],
+    });
+    lab.try_kubectl(&["create", "-f", "-"], Some(&foreign.to_string())).expect("a person can make it");
+    let not_ours = "the EndpointSlice foreign was not made by lictor";
+    account.refused(&[ns.as_slice(), &["replace", "-f", "-"]].concat(), Some(&foreign.to_string()), not_ours);
+    account.refused(&[ns.as_slice(), &["delete", "endpointslice", "foreign"]].concat(), None, not_ours);
+    for (verb, what) in
+        [("patch", "endpointslices"), ("create", "services"), ("delete", "endpoints"), ("get", "services")]
+    {
+        let can = ["-n", &lab.namespace, "auth", "can-i", verb, what, "--as=system:serviceaccount:lictor:lictor"];
+        assert!(lab.cluster.try_kubectl(&can, None).is_err(), "{verb} {what}");
+    }
 }
 
 async fn the_hook_of_an_upgrade_renews_the_crds(release: &Release, cluster: &'static Cluster) {

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::eventually;
+use super::revisions::record;
 
 /// What one revision of one pod showed.
 #[derive(Clone, Debug)]
@@ -49,36 +50,8 @@ pub struct Recorder {
 impl Recorder {
     /// Starts with everything that exists.
     pub async fn start(client: Client, namespace: &str) -> Self {
-        use futures::StreamExt;
         let api: Api<Pod> = Api::namespaced(client, namespace);
-        let first = api.list(&ListParams::default()).await.expect("pods can be listed");
-        let mut version = first.metadata.resource_version.clone().expect("a list has a version");
-        let revisions = Arc::new(Mutex::new(first.items.iter().map(|pod| revision(pod, false)).collect::<Vec<_>>()));
-        let (kept, watched) = (revisions.clone(), api.clone());
-        let task = tokio::spawn(async move {
-            loop {
-                let Ok(stream) =
-                    watched.watch(&WatchParams::default().disable_bookmarks().timeout(290), &version).await
-                else {
-                    // When the test's runtime ends, its client fails at once, every time. Without a point at which it can be
-                    // cancelled, this loop would keep the runtime from ending.
-                    tokio::task::yield_now().await;
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    continue;
-                };
-                let mut stream = stream.boxed();
-                while let Some(Ok(event)) = stream.next().await {
-                    let (pod, deleted) = match event {
-                        WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, false),
-                        WatchEvent::Deleted(pod) => (pod, true),
-                        WatchEvent::Bookmark(_) => continue,
-                        WatchEvent::Error(error) => panic!("the recorder lost its place: {error:?}"),
-                    };
-                    version = pod.resource_version().expect("a pod has a version");
-                    kept.lock().unwrap().push(revision(&pod, deleted));
-                }
-            }
-        });
+        let (revisions, task) = record(api.clone(), revision).await;
         Self { api, revisions, task }
     }
 

@@ -1,0 +1,201 @@
+//! Records every revision of the EndpointSlices in a namespace, whoever wrote them, and checks the promises at each.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::revisions::record;
+use super::{Lab, eventually};
+
+/// What one revision of one slice showed.
+#[derive(Clone, Debug)]
+pub struct SliceRevision {
+    pub version: u64,
+    pub name: String,
+    pub uid: String,
+    /// The Service that it is for.
+    pub service: String,
+    /// `IPv4` or `IPv6`.
+    pub family: String,
+    /// The term, if lictor wrote it.
+    pub term: Option<i64>,
+    /// Whom it names, by address.
+    pub addresses: BTreeSet<String>,
+    /// The names of the pods.
+    pub pods: Vec<String>,
+    pub deleted: bool,
+}
+
+/// What a Service reaches in one family after a revision of one of its slices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    pub version: u64,
+    pub addresses: BTreeSet<String>,
+}
+
+/// Records from its creation on.
+pub struct SliceRecorder {
+    api: Api<EndpointSlice>,
+    revisions: Arc<Mutex<Vec<SliceRevision>>>,
+    task: JoinHandle<()>,
+}
+
+impl Lab {
+    /// Records every revision of the slices from now on.
+    pub async fn record_slices(&self) -> SliceRecorder {
+        SliceRecorder::start(self.client.clone(), &self.namespace).await
+    }
+}
+
+impl SliceRecorder {
+    /// Starts with everything that exists.
+    pub async fn start(client: Client, namespace: &str) -> Self {
+        let api: Api<EndpointSlice> = Api::namespaced(client, namespace);
+        let (revisions, task) = record(api.clone(), revision).await;
+        Self { api, revisions, task }
+    }
+
+    /// Returns all revisions so far, in the API server's order.
+    pub fn revisions(&self) -> Vec<SliceRevision> {
+        let mut revisions = self.revisions.lock().unwrap().clone();
+        revisions.sort_by_key(|revision| revision.version);
+        revisions
+    }
+
+    /// Waits until everything that has happened so far is recorded, by creating a slice of no Service. Returns its version.
+    pub async fn catch_up(&self) -> u64 {
+        let object = json!({"metadata": {"generateName": "recorder-"}, "addressType": "IPv4", "endpoints": []});
+        let object = serde_json::from_value(object).expect("a slice");
+        let mark = self.api.create(&PostParams::default(), &object).await.expect("a slice can be made").name_any();
+        let version = eventually("the recorder catches up", || async {
+            let revisions = self.revisions.lock().unwrap();
+            let seen = revisions.iter().find(|revision| revision.name == mark);
+            seen.map(|seen| seen.version).ok_or_else(|| format!("{mark} is not seen"))
+        })
+        .await;
+        self.api.delete(&mark, &DeleteParams::default()).await.expect("a slice can be deleted");
+        version
+    }
+
+    /// Panics unless at every revision each Service reached at most one address in each family, by whatever slices, and the terms
+    /// in each slice only rose. Returns how often some Service began to reach another address than it had reached before.
+    pub fn assert_promises(&self) -> usize {
+        self.assert_promises_but_for(&[])
+    }
+
+    /// Does the same, where the test itself wrote slices at these versions. What such a revision shows does not count, until the
+    /// slice's next one.
+    pub fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
+        promises(&self.revisions(), by_hand)
+    }
+
+    /// Panics unless a Service reached exactly one address in a family at every revision from this version on.
+    pub fn assert_never_none(&self, service: &str, family: &str, since: u64) {
+        never_none(&self.revisions(), service, family, since);
+    }
+
+    /// Returns how often the slices of a Service were written or deleted after a version.
+    pub fn writes_since(&self, service: &str, since: u64) -> usize {
+        self.revisions().iter().filter(|revision| revision.service == service && revision.version > since).count()
+    }
+
+    /// Returns what a Service reached after each revision of its slices in a family.
+    pub fn reached(&self, service: &str, family: &str) -> Vec<Reached> {
+        reached(&self.revisions(), service, family, &[])
+    }
+}
+
+impl Drop for SliceRecorder {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn reached(revisions: &[SliceRevision], service: &str, family: &str, by_hand: &[u64]) -> Vec<Reached> {
+    let mut shown: BTreeMap<&str, &BTreeSet<String>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for revision in revisions.iter().filter(|revision| revision.service == service && revision.family == family) {
+        if revision.deleted || by_hand.contains(&revision.version) {
+            shown.remove(revision.uid.as_str());
+        } else {
+            shown.insert(&revision.uid, &revision.addresses);
+        }
+        let addresses = shown.values().copied().flatten().cloned().collect();
+        found.push(Reached { version: revision.version, addresses });
+    }
+    found
+}
+
+fn promises(revisions: &[SliceRevision], by_hand: &[u64]) -> usize {
+    let services: BTreeSet<(&str, &str)> = revisions
+        .iter()
+        .filter(|revision| !revision.service.is_empty())
+        .map(|revision| (revision.service.as_str(), revision.family.as_str()))
+        .collect();
+    let mut switches = 0;
+    for (service, family) in services {
+        let mut last: Option<String> = None;
+        for Reached { version, addresses } in reached(revisions, service, family, by_hand) {
+            assert!(
+                addresses.len() <= 1,
+                "{service} reaches {addresses:?} ({family}) at version {version}: {revisions:#?}"
+            );
+            if let Some(address) = addresses.first()
+                && last.replace(address.clone()).as_ref() != Some(address)
+            {
+                switches += 1;
+            }
+        }
+    }
+    let mut terms: BTreeMap<&str, i64> = BTreeMap::new();
+    for revision in revisions.iter().filter(|revision| !by_hand.contains(&revision.version)) {
+        let Some(term) = revision.term else { continue };
+        let before = terms.insert(&revision.uid, term).unwrap_or(term);
+        assert!(
+            before <= term,
+            "{}: term {term} after {before} at version {}: {revisions:#?}",
+            revision.name,
+            revision.version
+        );
+    }
+    switches
+}
+
+fn never_none(revisions: &[SliceRevision], service: &str, family: &str, since: u64) {
+    let reached = reached(revisions, service, family, &[]);
+    let begins = reached.iter().rposition(|reached| reached.version <= since);
+    let from = begins.unwrap_or_else(|| panic!("{service} has no slice ({family}) at version {since}"));
+    for Reached { version, addresses } in &reached[from..] {
+        assert_eq!(
+            addresses.len(),
+            1,
+            "{service} reaches {addresses:?} ({family}) at version {version}: {revisions:#?}"
+        );
+    }
+}
+
+fn revision(slice: &EndpointSlice, deleted: bool) -> SliceRevision {
+    let label = |name: &str| slice.labels().get(name).cloned().unwrap_or_default();
+    let own = label("endpointslice.kubernetes.io/managed-by") == "lictor.dev";
+    let term = slice.annotations().get("lictor.dev/term").and_then(|term| term.parse().ok());
+    let pods = slice.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref()?.name.clone());
+    SliceRevision {
+        version: slice.resource_version().and_then(|version| version.parse().ok()).expect("a version is a number"),
+        name: slice.name_any(),
+        uid: slice.uid().unwrap_or_default(),
+        service: label("kubernetes.io/service-name"),
+        family: slice.address_type.clone(),
+        term: term.filter(|_| own),
+        addresses: slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.clone()).collect(),
+        pods: pods.collect(),
+        deleted,
+    }
+}
