@@ -84,7 +84,8 @@ impl Slices {
                 let mut object = spell(name, election, content);
                 object.metadata.uid = Some(uid.0.clone());
                 object.metadata.resource_version = Some(version.to_string());
-                object.annotations_mut().insert(STAMP_ANNOTATION.into(), stamp.clone());
+                let (operator, number) = stamp;
+                object.annotations_mut().insert(STAMP_ANNOTATION.into(), format!("{operator}/{}", number.0));
                 ("update", within(self.timeout, api.replace(name, &parameters, &object)).await.map(Some))
             }
             WriteSlice::Delete { name, uid, version } => {
