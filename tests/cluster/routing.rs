@@ -151,18 +151,18 @@ async fn a_planned_switchover_is_one_write_of_the_slice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leads_alone_and_goes_is_shown_as_terminating_and_then_nobody_is() {
+async fn nobody_is_reached_while_nobody_leads() {
     let lab = Lab::new("last-one").await;
     let recorder = lab.record_slices().await;
     let _operator = lab.operator(&[]);
     service(&lab, "web-leader", json!({})).await;
-    lab.ready_pods(&["a"]).await;
+    lab.ready_pod_at("a", "10.9.1.1").await;
     lab.elect(routing()).await;
     wait_shown(&lab, SLICE, "a").await;
     lab.kill_pod("a").await;
     wait_shown(&lab, SLICE, "").await;
     lab.wait_condition("web", "Routed", "False", "NoLeader").await;
-    lab.ready_pods(&["b"]).await;
+    lab.ready_pod_at("b", "10.9.1.2").await;
     wait_routed(&lab, "b").await;
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 2);
@@ -319,6 +319,13 @@ async fn an_operator_that_takes_over_writes_only_what_is_wrong() {
     let before = recorder.catch_up().await;
     let operator = lab.operator(&[]);
     operator.acts().await;
+    // What it found is as it should be, and that is told by a status which is written anew.
+    lab.patch_pod(&other, json!({"metadata": {"annotations": {"lictor.dev/never-leader": "true"}}})).await;
+    lab.wait_candidates(1, 2).await;
+    lab.wait_condition("web", "Routed", "True", "Routed").await;
+    assert_eq!(recorder.writes_since("web-leader", before), 0);
+    lab.patch_pod(&other, json!({"metadata": {"annotations": {"lictor.dev/never-leader": null}}})).await;
+    lab.wait_candidates(2, 2).await;
     lab.kill_pod(&leader).await;
     wait_routed(&lab, &other).await;
     recorder.catch_up().await;

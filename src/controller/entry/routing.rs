@@ -70,8 +70,6 @@ struct Search {
     /// When to search again.
     due: Option<Instant>,
     pause: Duration,
-    /// Whether it was searched again after some time with nothing found.
-    settled: bool,
 }
 
 impl Routing {
@@ -176,12 +174,10 @@ impl Search {
         self.under_way = false;
         let is_clean = |found: &Result<Leftovers, Failure>| *found == Ok(Leftovers::default());
         if is_clean(&found) {
-            self.due = (!self.settled).then(|| now + SETTLED);
-            self.settled = self.found.as_ref().is_some_and(is_clean);
+            let again = self.found.as_ref().is_some_and(is_clean);
+            self.due = (!again).then(|| now + SETTLED);
             self.pause = Duration::ZERO;
-            self.due = self.due.filter(|_| !self.settled);
         } else {
-            self.settled = false;
             self.pause = (self.pause * 2).clamp(PAUSES[0], PAUSES[1]);
             self.due = Some(now + self.pause);
         }
@@ -205,4 +201,80 @@ pub(crate) fn slices<'a, 'b>(
     let names =
         services.into_iter().flat_map(|service| [Family::V4, Family::V6].map(|family| slice_name(service, family)));
     names.filter_map(|name| slices.get(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    fn uid(uid: &str) -> Uid {
+        Uid(uid.into())
+    }
+
+    fn service() -> Service {
+        Service { name: "web-leader".into(), ..Service::default() }
+    }
+
+    fn dirty() -> Leftovers {
+        Leftovers { slices: vec!["x".into()], endpoints: false }
+    }
+
+    #[test]
+    fn a_service_is_used_when_nothing_was_found_and_searched_once_more_after_a_while() {
+        let mut search = Search::default();
+        assert_eq!(search.look(&uid("u"), Version(1), at(0)), Some(1));
+        assert_eq!(search.look(&uid("u"), Version(1), at(0)), None, "one at a time");
+        assert_eq!(search.route(&service()), Route::Unknown { soon: true });
+        assert!(search.take(1, Ok(Leftovers::default()), at(1)));
+        assert_eq!(search.route(&service()), Route::By(service()));
+        assert_eq!(search.due, Some(at(11)));
+        assert_eq!(search.look(&uid("u"), Version(1), at(10)), None);
+        assert_eq!(search.look(&uid("u"), Version(1), at(11)), Some(2));
+        assert_eq!(search.route(&service()), Route::By(service()), "it is used meanwhile");
+        assert!(search.take(2, Ok(Leftovers::default()), at(11)));
+        assert_eq!((search.due, search.look(&uid("u"), Version(1), at(99))), (None, None));
+        // It has changed, and was made anew.
+        assert_eq!(search.look(&uid("u"), Version(2), at(99)), Some(3));
+        assert!(search.take(3, Ok(dirty()), at(99)));
+        assert_eq!(search.route(&service()), Route::Unusable(Obstacle::Leftovers(dirty())));
+        assert_eq!(search.look(&uid("v"), Version(3), at(99)), Some(4));
+        assert_eq!(search.route(&service()), Route::Unknown { soon: true });
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_looked_for_again_and_again() {
+        let mut search = Search::default();
+        let (mut now, mut pauses) = (at(0), Vec::new());
+        for number in 1..=6 {
+            assert_eq!(search.look(&uid("u"), Version(1), now), Some(number));
+            assert!(search.take(number, Ok(dirty()), now));
+            let due = search.due.unwrap();
+            pauses.push(due.since(now).as_secs());
+            now = due;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
+    }
+
+    #[test]
+    fn a_search_that_fails_makes_nothing_unusable_that_was_clean() {
+        let unknown = || Err(Failure::Unknown("no answer".into()));
+        let mut search = Search::default();
+        search.look(&uid("u"), Version(1), at(0));
+        search.take(1, unknown(), at(0));
+        assert_eq!(search.route(&service()), Route::Unknown { soon: false }, "the election does not wait for it");
+        assert_eq!(search.look(&uid("u"), Version(1), at(1)), Some(2));
+        search.take(2, Ok(Leftovers::default()), at(1));
+        search.look(&uid("u"), Version(2), at(2));
+        search.take(3, unknown(), at(2));
+        assert_eq!((search.route(&service()), search.due), (Route::By(service()), Some(at(3))));
+        // An answer to a search of before does not count.
+        search.look(&uid("u"), Version(2), at(3));
+        search.forget();
+        assert!(!search.take(4, Ok(Leftovers::default()), at(4)));
+        assert_eq!(search.look(&uid("u"), Version(2), at(4)), Some(5));
+    }
 }

@@ -1,7 +1,8 @@
 //! What is known after a watch has listed anew, and answers have brought something meanwhile.
 
 use lictor_core::{
-    Instant, Key, Known, Pod, Record, Selector, Setting, Stored, Term, Timestamp, Uid, Version, WorkloadKind,
+    Family, Instant, Key, Known, Pod, Record, Selector, Setting, SliceContent, Stored, Term, Timestamp, Uid, Version,
+    WorkloadKind,
 };
 use serde_json::json;
 
@@ -197,4 +198,45 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     entry.decisions.forget();
     entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 1);
     assert_eq!(entry.election().unwrap().term(), Term(9));
+}
+
+fn slice(uid: &str, version: u64) -> Slice {
+    let content = SliceContent::empty(&Uid("e".into()), "web-leader", Family::V4, Term(1));
+    let name = "web-leader-lictor-ipv4".to_owned();
+    Slice { name, uid: Uid(uid.into()), version: Version(version), content }
+}
+
+fn shown_slice(index: &Index) -> Option<(&str, u64)> {
+    let slices = &index.namespaces.get("n")?.slices;
+    slices.get("web-leader-lictor-ipv4").map(|slice| (slice.uid.0.as_str(), slice.version.0))
+}
+
+#[test]
+fn of_a_slice_the_newest_version_counts_and_a_deletion_is_remembered() {
+    let mut index = index();
+    let applied = |uid, version| Change::Applied(("n".into(), slice(uid, version)));
+    let deleted = |uid, version| Change::Deleted(("n".into(), slice(uid, version)));
+    index.apply_slices(applied("a", 5));
+    index.put_slice(&"n".into(), slice("a", 7));
+    index.apply_slices(applied("a", 6));
+    assert_eq!(shown_slice(&index), Some(("a", 7)));
+    index.apply_slices(deleted("a", 8));
+    assert_eq!(shown_slice(&index), None);
+    index.put_slice(&"n".into(), slice("a", 7));
+    assert_eq!(shown_slice(&index), None, "an answer from before the deletion");
+    // Without the label the watch loses it, and it is there all the same.
+    index.put_slice(&"n".into(), slice("a", 8));
+    assert_eq!(shown_slice(&index), Some(("a", 8)));
+    index.put_slice(&"n".into(), slice("b", 9));
+    index.put_slice(&"n".into(), slice("a", 8));
+    assert_eq!(shown_slice(&index), Some(("b", 9)));
+    index.lose_slice(&"n".into(), "web-leader-lictor-ipv4", &Uid("a".into()));
+    assert_eq!(shown_slice(&index), Some(("b", 9)), "the name belongs to another one by now");
+    index.lose_slice(&"n".into(), "web-leader-lictor-ipv4", &Uid("b".into()));
+    assert_eq!(shown_slice(&index), None);
+    index.put_slice(&"n".into(), slice("c", 12));
+    index.apply_slices(Change::All(None, Version(11), Vec::new()));
+    assert_eq!(shown_slice(&index), Some(("c", 12)), "it was made after the list");
+    index.apply_slices(Change::All(None, Version(12), Vec::new()));
+    assert_eq!(shown_slice(&index), None);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use lictor_core::{Election, Failure, Service, ServicePort, Situation, Slice, TargetPort};
+use lictor_core::{Election, Failure, Service, ServicePort, Situation, Slice, SliceContent, TargetPort};
 
 use crate::api::{ROUTED, condition, unknown};
 use crate::controller::entry::{Entry, Obstacle, Route, slices};
@@ -45,12 +45,19 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
             format!("the Service {name} reaches nobody here: another cluster has the leader"),
         );
     }
-    let Some((_, holder, _)) = group.leader() else {
+    let Some((leads, holder, _)) = group.leader() else {
         return told(false, "NoLeader", format!("the Service {name} reaches nobody: see the condition Elected"));
     };
     let leader = told_holder(&entry.object, holder);
-    let shown: Vec<&Slice> = slices([name], known).filter(|slice| slice.content.shows()).collect();
-    if !group.is_routed() {
+    // An operator that has just begun to act finds slices that another one wrote, and has nothing to do.
+    let all: Vec<&Slice> = slices([name], known).collect();
+    let is_right = |slice: &Slice| {
+        let SliceContent { election, term, endpoints, .. } = &slice.content;
+        let named = endpoints.iter().all(|endpoint| endpoint.uid == holder.uid);
+        *election == entry.object.id().uid && named && (endpoints.is_empty() || term == leads)
+    };
+    let shown: Vec<&Slice> = all.iter().copied().filter(|slice| slice.content.shows()).collect();
+    if all.len() < service.families.len() || !all.into_iter().all(is_right) {
         let message = format!("the slices of the Service {name} are about to be written");
         return Some(unknown(ROUTED, "HandingOver", message, generation));
     }

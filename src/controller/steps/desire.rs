@@ -86,8 +86,8 @@ pub(crate) fn desire(
     watches.begin(entry.workloads.kinds(&entry.object).into_iter().map(Watched::Workloads));
     let routes = !entry.services().is_empty();
     watches.begin(WATCHED.into_iter().filter(|_| routes));
-    let unseen = routes && !watches.knows(Watched::Slices, &entry.object.election().namespace);
-    if unseen && desired == Desired::Withdraw {
+    let unread = routes && !watches.knows(Watched::Slices, &entry.object.election().namespace);
+    if unread && desired == Desired::Withdraw {
         return None;
     }
     if let Some(number) = entry.routing.look(&entry.object, *around, watches, moment.now) {
@@ -95,12 +95,15 @@ pub(crate) fn desire(
     }
     again.add(entry.routing.due());
     // A leader whose lock is lost is demoted all the same.
-    let unseen = unseen || *entry.routing.route() == Route::Unknown { soon: true };
+    let unseen = unread || *entry.routing.route() == Route::Unknown { soon: true };
     let waits = desired == Desired::Run && (lacks || unseen || deployment_is_unseen(entry, watches));
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);
     let desired = match desired {
-        Desired::Freeze | Desired::Refuse if draining && consul.releases_on_stop(&key.store) => Desired::Leave,
+        // The lock is not let go of before it is known whom its slices show.
+        Desired::Freeze | Desired::Refuse if draining && !unread && consul.releases_on_stop(&key.store) => {
+            Desired::Leave
+        }
         desired => desired,
     };
     let validity = match shared.knowledge(&key.store, moment.now) {
