@@ -87,18 +87,20 @@ pub async fn collect_garbage(api: Arc<ApiServer>, mut prng: Prng, log: Log) {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let elections = api.all("leaderelections");
         let lives = |uid: &serde_json::Value| elections.iter().any(|election| election["metadata"]["uid"] == *uid);
-        for lease in api.all("leases") {
-            let Some(name) = lease["metadata"]["name"].as_str() else { continue };
-            let owner = &lease["metadata"]["ownerReferences"][0]["uid"];
-            if owner.is_null() || lives(owner) {
-                orphans.remove(name);
-                continue;
-            }
-            let now = log.now();
-            let within = u64::try_from(prng.below(COLLECTS_WITHIN)).unwrap_or(0);
-            if *orphans.entry(name.into()).or_insert(now + within) <= now {
-                orphans.remove(name);
-                api.remove("leases", NAMESPACE, name);
+        for resource in ["leases", "endpointslices"] {
+            for object in api.all(resource) {
+                let Some(name) = object["metadata"]["name"].as_str() else { continue };
+                let owner = &object["metadata"]["ownerReferences"][0]["uid"];
+                if owner.is_null() || lives(owner) {
+                    orphans.remove(name);
+                    continue;
+                }
+                let now = log.now();
+                let within = u64::try_from(prng.below(COLLECTS_WITHIN)).unwrap_or(0);
+                if *orphans.entry(name.into()).or_insert(now + within) <= now {
+                    orphans.remove(name);
+                    api.remove(resource, NAMESPACE, name);
+                }
             }
         }
     }

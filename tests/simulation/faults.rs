@@ -70,13 +70,24 @@ pub enum What {
     Paused,
     /// It is deleted, and made again by the same name.
     Withdrawn,
+    /// Through which Service the leader is reached, if through any.
+    Routing,
+    /// A slice is edited or deleted.
+    SliceByHand,
     /// What has to be available where the workloads run.
     Unavailable,
 }
 
 /// The resources whose watches fall silent together.
-const WATCHES: [&[&str]; 6] =
-    [&["pods"], &["nodes"], &["leases"], &["leaderelections"], &["deployments", "statefulsets"], &["cronjobs", "jobs"]];
+const WATCHES: [&[&str]; 7] = [
+    &["pods"],
+    &["nodes"],
+    &["leases"],
+    &["leaderelections"],
+    &["endpointslices", "services"],
+    &["deployments", "statefulsets"],
+    &["cronjobs", "jobs"],
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -103,7 +114,7 @@ const TROUBLES: [Trouble; 9] = [
     Trouble::Errors,
 ];
 
-const KINDS: [What; 28] = [
+const KINDS: [What; 30] = [
     What::Kill,
     What::Stop,
     What::Terminate,
@@ -131,15 +142,18 @@ const KINDS: [What; 28] = [
     What::Rules,
     What::Paused,
     What::Withdrawn,
+    What::Routing,
+    What::SliceByHand,
     What::Unavailable,
 ];
 
 /// What makes operators act by views of the past.
-const OUTDATED: [What; 11] = [
+const OUTDATED: [What; 12] = [
     What::Silence,
     What::Silence,
     What::Scope,
     What::Key,
+    What::Routing,
     What::Withdrawn,
     What::Withdrawn,
     What::Stop,
@@ -266,7 +280,9 @@ impl fmt::Display for Fault {
                 write!(f, "of {cluster}")
             }
             What::Scope | What::Key | What::Rules | What::Unavailable => write!(f, "in {cluster}"),
-            What::Paused | What::Withdrawn => write!(f, "of {cluster}/{}", self.app()),
+            What::Paused | What::Withdrawn | What::Routing | What::SliceByHand => {
+                write!(f, "of {cluster}/{}", self.app())
+            }
             What::Silence => write!(f, "of {cluster}/o{replica}, of {:?}", self.watches()),
             What::Kill | What::Stop | What::Terminate | What::WallClock | What::Api(_) | What::Consul(_) => {
                 write!(f, "of {cluster}/o{replica}")
@@ -297,7 +313,8 @@ impl Fault {
             What::KeyByHand => self.spoil_key(world),
             What::Compaction => world.clusters[cluster].api.compact(),
             What::Silence => self.silence(world, self.watches()),
-            What::Scope | What::Key | What::Rules | What::Paused => self.respecify(world, true),
+            What::Scope | What::Key | What::Rules | What::Paused | What::Routing => self.respecify(world, true),
+            What::SliceByHand => self.spoil_slices(world),
             What::Withdrawn => self.withdraw(world),
             What::Unavailable => world.clusters[cluster].set_available(false),
             _ => self.touch(world, true),
@@ -319,9 +336,10 @@ impl Fault {
             | What::SessionEnds
             | What::Compaction
             | What::LeaseByHand
+            | What::SliceByHand
             | What::Withdrawn => {}
             What::Silence => self.silence(world, &[]),
-            What::Scope | What::Key | What::Rules | What::Paused => self.respecify(world, false),
+            What::Scope | What::Key | What::Rules | What::Paused | What::Routing => self.respecify(world, false),
             What::Unavailable => world.clusters[cluster].set_available(true),
             // Where nobody held the lock, what is there is somebody else's, and left alone.
             What::KeyByHand => rob(world, || world.consul.clear(&key())),
@@ -399,6 +417,9 @@ impl Fault {
             What::Key if begins || number.is_multiple_of(2) => users.change("web", |spec| spec.renamed = !spec.renamed),
             What::Rules => users.change("web", |spec| spec.rules = if begins { 1 + number % 3 } else { 0 }),
             What::Paused => users.change(self.app(), |spec| spec.paused = begins),
+            What::Routing => {
+                users.change(self.app(), |spec| spec.routing = if begins { number % 3 } else { number / 3 % 3 })
+            }
             _ => {}
         }
     }
@@ -411,6 +432,26 @@ impl Fault {
             users.change("web", |spec| (spec.scope, spec.renamed) = (scope, !spec.renamed));
         }
         users.delete(self.app(), self.at + self.lasts);
+    }
+
+    /// Somebody edits or deletes the slices of an app.
+    fn spoil_slices(&self, world: &World) {
+        let api = &world.clusters[self.cluster].api;
+        let of_app = |slice: &serde_json::Value| {
+            let service = slice["metadata"]["labels"]["kubernetes.io/service-name"].as_str().unwrap_or_default();
+            service.starts_with(self.app())
+        };
+        let names = api.all("endpointslices").into_iter().filter(of_app);
+        for name in names.filter_map(|slice| Some(slice["metadata"]["name"].as_str()?.to_owned())) {
+            match self.number % 3 {
+                0 => api.remove("endpointslices", NAMESPACE, &name),
+                1 => api.edit("endpointslices", NAMESPACE, &name, |slice| slice["endpoints"] = json!([])),
+                _ => api.edit("endpointslices", NAMESPACE, &name, |slice| {
+                    let other = json!({"addresses": ["10.9.9.9"], "conditions": {"ready": true}});
+                    slice["endpoints"].as_array_mut().into_iter().for_each(|all| all.push(other.clone()));
+                }),
+            }
+        }
     }
 
     /// What happens to a pod.

@@ -24,6 +24,8 @@ pub struct Group {
 pub const WORKLOAD: &str = "live";
 /// The app of the pods that have one leader in both clusters.
 const SHARED: &str = "db";
+/// What is told of the Services that reach them.
+const ROUTED: &str = "db, routed";
 /// How long what a cluster disables may take to end, as docs/workloads.md says: the pods' grace period, and the controllers' 5 s.
 pub const WINDS_DOWN: u64 = crate::world::GRACE * 1_000 + 5_000;
 /// How long nobody may know which ticks a cluster has started that lost its lock: as long as it may have been silent before that, and
@@ -45,6 +47,10 @@ pub struct Judge {
     label: [&'static str; 2],
     /// By cluster: whether a person did away with its lock, which alone knows what was written under earlier specs.
     forgotten: [bool; 2],
+    /// Who is reached through which Service, by cluster and slice.
+    slices: BTreeMap<(usize, String), Slice>,
+    /// The highest term in which somebody was reached.
+    reached_in: BTreeMap<Group, Term>,
     /// Ticks of the CronJob that were started, and where.
     ticks: BTreeMap<u64, usize>,
     /// When a lock was lost.
@@ -71,6 +77,15 @@ struct Leader {
     labels: Vec<&'static str>,
 }
 
+#[derive(Clone, Debug)]
+struct Slice {
+    service: String,
+    pods: Vec<String>,
+    term: Term,
+    /// A person wrote it last.
+    by_hand: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Workload {
     /// Since when it is enabled.
@@ -93,6 +108,8 @@ pub struct Figures {
     /// How many ticks were started, and how many of these in another cluster than the one before.
     pub ticks: u64,
     pub ticks_handed_on: u64,
+    /// How often another pod was reached through a Service than before.
+    pub switches: u64,
     /// How many elections were deleted.
     pub deletions: u64,
 }
@@ -106,6 +123,8 @@ impl Judge {
             terms: BTreeMap::new(),
             label: [ROLE.0; 2],
             forgotten: [false; 2],
+            slices: BTreeMap::new(),
+            reached_in: BTreeMap::new(),
             ticks: BTreeMap::new(),
             losses: Vec::new(),
             jumped: false,
@@ -164,6 +183,11 @@ impl Judge {
                 (*term, *leader) = (known, String::new());
             }
         }
+        for (group, term) in &mut self.reached_in {
+            if group.cluster == Some(cluster) {
+                *term = known.min(*term);
+            }
+        }
     }
 
     /// An API server made a change.
@@ -171,6 +195,7 @@ impl Judge {
         match change.resource.as_str() {
             "deployments" => self.see_workload(cluster, change),
             "pods" => self.see_pod(cluster, change),
+            "endpointslices" => self.see_slice(cluster, change),
             "leases" => self.see_claim(cluster, change),
             "leaderelections" => self.see_election(cluster, change),
             _ => {}
@@ -189,6 +214,7 @@ impl Judge {
             self.figures.excused_for += passed;
         }
         self.check_shared_pods();
+        self.check_shared_slices();
         self.check_workload();
     }
 
@@ -242,6 +268,46 @@ impl Judge {
         }
     }
 
+    /// A Service reaches somebody else, or nobody.
+    fn see_slice(&mut self, cluster: usize, change: &Change) {
+        let object = change.after.as_ref().or(change.before.as_ref()).unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let key = (cluster, text(&object["metadata"]["name"]));
+        let Some(after) = &change.after else {
+            self.slices.remove(&key);
+            return;
+        };
+        let service = text(&after["metadata"]["labels"]["kubernetes.io/service-name"]);
+        let term = text(&after["metadata"]["annotations"]["lictor.dev/term"]).parse().map(Term).unwrap_or_default();
+        let endpoints = after["endpoints"].as_array().cloned().unwrap_or_default();
+        let pods: Vec<String> = endpoints.iter().map(|endpoint| text(&endpoint["targetRef"]["uid"])).collect();
+        let app = service.split('-').next().unwrap_or_default().to_owned();
+        let slice = Slice { service: service.clone(), pods: pods.clone(), term, by_hand: change.by_hand };
+        let before = self.slices.insert(key, slice);
+        if change.by_hand || pods.is_empty() {
+            return;
+        }
+        self.figures.switches += u64::from(before.is_none_or(|before| before.pods != pods));
+        let all = self.slices.iter().filter(|((of, _), slice)| *of == cluster && slice.service == service);
+        let reached: usize = all.filter(|(_, slice)| !slice.by_hand).map(|(_, slice)| slice.pods.len()).sum();
+        if reached > 1 {
+            return self.fail(format!("{service} reaches {reached} pods"));
+        }
+        let group = Group { cluster: (app != SHARED).then_some(cluster), app };
+        let known = self.reached_in.get(&group).copied().unwrap_or_default();
+        if term >= known {
+            self.reached_in.insert(group, term);
+        } else if group.cluster.is_some() || !self.excuses[cluster].is_excused(self.log.now()) {
+            self.fail(format!("{service} reaches {pods:?} in term {term}, and before it was {known}"));
+        }
+    }
+
+    /// The pods that are reached through a Service, by their uids.
+    pub fn reached(&self, cluster: usize, service: &str) -> Vec<String> {
+        let slices = self.slices.iter().filter(|((of, _), slice)| *of == cluster && slice.service == service);
+        slices.flat_map(|(_, slice)| slice.pods.clone()).collect()
+    }
+
     /// An election is changed, or gone. Then none of its leaders' labels is left.
     fn see_election(&mut self, cluster: usize, change: &Change) {
         let object = change.after.as_ref().or(change.before.as_ref()).unwrap();
@@ -256,6 +322,7 @@ impl Judge {
         self.figures.deletions += 1;
         let group = Group { app: app.into(), cluster: Some(cluster) };
         self.terms.remove(&group);
+        self.reached_in.remove(&group);
         let left: Vec<String> =
             self.shown(app).iter().filter(|(of, _)| *of == cluster).map(|(_, l)| l.uid.clone()).collect();
         let excused = app == LEASES[0] && self.forgotten[cluster];
@@ -362,6 +429,20 @@ impl Judge {
         let older: Vec<usize> = older.map(|(cluster, _)| *cluster).collect();
         let one = invariants::at_most_one(shown.iter().map(|_| true));
         self.check_one(SHARED, one, &older, 0, || format!("leaders of {SHARED} in both clusters"));
+    }
+
+    /// Through the Services of both clusters, one leader is reached.
+    fn check_shared_slices(&mut self) {
+        let shown = |(_, slice): &(&(usize, String), &Slice)| {
+            slice.service.starts_with(SHARED) && !slice.pods.is_empty() && !slice.by_hand
+        };
+        let shown: Vec<(usize, Term)> =
+            self.slices.iter().filter(shown).map(|((cluster, _), slice)| (*cluster, slice.term)).collect();
+        let clusters: BTreeSet<usize> = shown.iter().map(|(cluster, _)| *cluster).collect();
+        let newest = shown.iter().map(|(_, term)| *term).max();
+        let older: Vec<usize> =
+            shown.iter().filter(|(_, term)| Some(*term) != newest).map(|(cluster, _)| *cluster).collect();
+        self.check_one(ROUTED, clusters.len() < 2, &older, 0, || format!("Services of both clusters reach a {SHARED}"));
     }
 
     fn check_workload(&mut self) {

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use crate::faults::{Fault, plan};
 use crate::judge::{Figures, WORKLOAD};
 use crate::log::Log;
+use crate::users::services;
 use crate::world::{APPS, CLUSTERS, NAMESPACE, REPLICAS, World};
 
 /// How long things go wrong.
@@ -128,7 +129,7 @@ async fn calm(world: &mut World) -> (Option<String>, u64) {
     if let Some(since) = vacant {
         return (Some(format!("a leader was lost again {} ms after all was well", since - begun)), recovery);
     }
-    (untidy(world).or(fail_over(world).await), recovery)
+    (untidy(world).or(misrouted(world)).or(fail_over(world).await), recovery)
 }
 
 /// What is left over of earlier specs.
@@ -139,6 +140,34 @@ fn untidy(world: &World) -> Option<String> {
     }
     let users = world.clusters.iter().map(|cluster| &cluster.users);
     users.flat_map(|users| APPS.map(|app| users.untidy(app))).flatten().next()
+}
+
+/// What Services reach, and should not.
+fn misrouted(world: &World) -> Option<String> {
+    for group in World::groups().into_iter().filter(|group| group.app != WORKLOAD) {
+        for (number, cluster) in world.clusters.iter().enumerate() {
+            if group.cluster.is_some_and(|only| only != number) {
+                continue;
+            }
+            let judge = world.judge.lock().unwrap();
+            let named = cluster.users.spec(&group.app).routing;
+            let leaders = judge.leaders(&group);
+            let here = leaders.iter().filter_map(|leader| leader.strip_prefix(&format!("{number}/")));
+            let uid = |pod: &str| Some(cluster.pod(pod)?["metadata"]["uid"].as_str()?.to_owned());
+            let uids: Vec<String> = here.filter_map(uid).collect();
+            for (at, service) in services(&group.app).iter().enumerate() {
+                let expected = if at == named { uids.clone() } else { Vec::new() };
+                let reached = judge.reached(number, service);
+                if reached != expected {
+                    let name = CLUSTERS[number];
+                    return Some(format!(
+                        "{service} of {name} reaches {reached:?}, and {leaders:?} lead, {expected:?}"
+                    ));
+                }
+            }
+        }
+    }
+    None
 }
 
 fn at(milliseconds: u64) -> Instant {
@@ -156,6 +185,9 @@ async fn fail_over(world: &World) -> Option<String> {
         let after = world.judge.lock().unwrap().leaders(&group);
         if after.len() != 1 || after == before {
             return Some(format!("{} was deleted, and {} ms later {after:?} lead", before[0], FAILOVER.as_millis()));
+        }
+        if let Some(wrong) = misrouted(world) {
+            return Some(format!("{} was deleted, and {} ms later {wrong}", before[0], FAILOVER.as_millis()));
         }
     }
     verdict(world)

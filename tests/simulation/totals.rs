@@ -9,6 +9,7 @@ use crate::run::Report;
 /// as the seed draws them, and some 14 leaderships. A third less has another cause than chance.
 const FAULTS: u64 = 30;
 const LEADERSHIPS: u64 = 10;
+const SWITCHES: u64 = 6;
 const JUDGED: u64 = 250_000;
 /// The averages of fewer seeds are left to chance.
 const ENOUGH: u64 = 100;
@@ -26,8 +27,17 @@ pub struct Totals {
 impl Totals {
     /// One more.
     pub fn add(&mut self, report: &Report) {
-        let Figures { revisions, leaderships, excused, excused_for, judged_for, ticks, ticks_handed_on, deletions } =
-            report.figures;
+        let Figures {
+            revisions,
+            leaderships,
+            excused,
+            excused_for,
+            judged_for,
+            ticks,
+            ticks_handed_on,
+            switches,
+            deletions,
+        } = report.figures;
         self.faults += report.faults;
         self.figures.revisions += revisions;
         self.figures.leaderships += leaderships;
@@ -36,6 +46,7 @@ impl Totals {
         self.figures.judged_for += judged_for;
         self.figures.ticks += ticks;
         self.figures.ticks_handed_on += ticks_handed_on;
+        self.figures.switches += switches;
         self.figures.deletions += deletions;
         self.recovery = self.recovery.max(report.recovery);
     }
@@ -50,11 +61,18 @@ impl Totals {
         if seeds < ENOUGH {
             return;
         }
-        let Figures { leaderships, excused_for, judged_for, .. } = self.figures;
+        let Figures { leaderships, switches, ticks, ticks_handed_on, deletions, excused_for, judged_for, .. } =
+            self.figures;
         let (faults, leaderships, judged) =
             (self.faults / seeds, leaderships / seeds, (judged_for - excused_for) / seeds);
         assert!(faults >= FAULTS, "{faults} faults a seed, and at least {FAULTS} are needed");
         assert!(leaderships >= LEADERSHIPS, "{leaderships} leaderships a seed, and at least {LEADERSHIPS} are needed");
+        assert!(switches >= SWITCHES * seeds, "{switches} switches, and at least {SWITCHES} a seed are needed");
+        let rare =
+            [(deletions, "elections deleted"), (ticks, "ticks"), (10 * ticks_handed_on, "ticks handed on, times ten")];
+        for (count, what) in rare {
+            assert!(2 * count >= seeds, "{count} {what}, and at least half of the seeds are needed");
+        }
         assert!(judged >= JUDGED, "{judged} ms are judged of a seed, and at least {JUDGED} are needed");
         assert!(
             1_000 * excused_for <= EXCUSED * judged_for,
@@ -65,12 +83,21 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures { revisions, leaderships, excused, excused_for, judged_for, ticks, ticks_handed_on, deletions } =
-            self.figures;
+        let Figures {
+            revisions,
+            leaderships,
+            excused,
+            excused_for,
+            judged_for,
+            ticks,
+            ticks_handed_on,
+            switches,
+            deletions,
+        } = self.figures;
         let share = self.excused_share();
         write!(
             f,
-            "{} faults, {revisions} revisions of pods, {leaderships} leaderships, {deletions} elections deleted, {ticks} ticks, \
+            "{} faults, {revisions} revisions of pods, {leaderships} leaderships, {switches} switches of a Service, {deletions} elections deleted, {ticks} ticks, \
              {ticks_handed_on} of them after one in the other cluster; judged between clusters for {:.1} simulated hours, of \
              which a cluster was excused for {:.1} ({}.{} %); {excused} times two led and were excused; longest recovery {:.1} s",
             self.faults,
@@ -103,6 +130,7 @@ mod tests {
             judged_for: 25_000_000,
             ticks: 300,
             ticks_handed_on: 30,
+            switches: 1_000,
             deletions: 30,
         };
         Totals { faults: 3_000, figures, recovery: 0 }

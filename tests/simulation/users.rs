@@ -30,6 +30,13 @@ pub struct Spec {
     pub renamed: bool,
     pub rules: usize,
     pub paused: bool,
+    /// Through which Service the leader is reached: see [`services`].
+    pub routing: usize,
+}
+
+/// The Services of an app, of which its election names one, or none.
+pub fn services(app: &str) -> [String; 2] {
+    [format!("{app}-leader"), format!("{app}-other")]
 }
 
 impl Spec {
@@ -43,6 +50,9 @@ impl Spec {
             spec["workloads"] = json!([deployment, {"kind": "CronJob", "name": CRON_JOB}]);
             spec["eligibility"] = json!({"availableDeploymentName": NEEDED});
             return spec;
+        }
+        if let Some(service) = services(app).get(self.routing) {
+            spec["routing"] = json!({"endpointSlice": {"serviceName": service}});
         }
         let selected_by = if self.scope == 2 { "tier" } else { "app" };
         spec["selector"] = json!({"matchLabels": {selected_by: app}});

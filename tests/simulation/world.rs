@@ -24,7 +24,7 @@ use crate::servers::api::ApiServer;
 use crate::servers::client::{Listener, connect, kubernetes};
 use crate::servers::consul::Consul;
 use crate::servers::link::{Link, Weather};
-use crate::users::{NEEDED, Users};
+use crate::users::{NEEDED, Users, services};
 use crate::words;
 
 pub const CLUSTERS: [&str; 2] = ["west", "east"];
@@ -324,6 +324,14 @@ fn furnish(api: &ApiServer, cluster: &str) {
         });
     });
     for app in APPS {
+        for service in services(app) {
+            api.edit("services", NAMESPACE, &service, |service| {
+                service["spec"] = json!({
+                    "type": "ClusterIP", "ipFamilies": ["IPv4"],
+                    "ports": [{"port": 80, "protocol": "TCP", "targetPort": 8080}],
+                });
+            });
+        }
         (0..PODS).for_each(|pod| create_pod(api, &format!("{app}-{pod}")));
     }
 }
@@ -336,7 +344,7 @@ fn create_pod(api: &ApiServer, name: &str) {
         pod["metadata"]["labels"] = json!({"app": app, "tier": app});
         pod["spec"] = json!({"nodeName": format!("n{node}"), "containers": []});
         pod["status"] = json!({
-            "phase": "Running", "podIP": "10.0.0.1",
+            "phase": "Running", "podIP": format!("10.0.{}.{}", app.len(), name.bytes().last().unwrap_or_default()),
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         });
     });

@@ -7,13 +7,16 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// What is served: resource, group and version, kind.
-const KINDS: [(&str, &str, &str); 12] = [
+const KINDS: [(&str, &str, &str); 15] = [
     ("pods", "v1", "Pod"),
     ("nodes", "v1", "Node"),
     ("secrets", "v1", "Secret"),
     ("leases", "coordination.k8s.io/v1", "Lease"),
     ("leaderelections", "lictor.dev/v1alpha1", "LeaderElection"),
     ("electionclasses", "lictor.dev/v1alpha1", "ElectionClass"),
+    ("services", "v1", "Service"),
+    ("endpoints", "v1", "Endpoints"),
+    ("endpointslices", "discovery.k8s.io/v1", "EndpointSlice"),
     ("events", "events.k8s.io/v1", "Event"),
     ("cronjobs", "batch/v1", "CronJob"),
     ("jobs", "batch/v1", "Job"),

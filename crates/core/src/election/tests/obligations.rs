@@ -49,3 +49,10 @@ fn a_cluster_that_let_all_end_before_its_lock_vanished_is_not_waited_for() {
     lab.store(|_| Stored::Absent);
     assert!(enables(&lab.run()));
 }
+
+#[test]
+fn when_others_must_have_seen_that_the_store_was_put_back_nobody_is_waited_for() {
+    let mut lab = cluster();
+    lab.policy.not_before = lab.now;
+    assert!(enables(&lab.run()));
+}

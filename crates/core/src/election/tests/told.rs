@@ -235,3 +235,13 @@ fn a_record_that_is_not_believed_is_not_believed_when_it_is_shown_again() {
     lab.election.observe(shown.version().unwrap(), shown);
     assert_eq!(lab.election.record(), None);
 }
+
+#[test]
+fn who_led_before_another_cluster_did_is_elected_like_any_other() {
+    let mut lab = shared(2);
+    lab.store(|version| Stored::HeldByOther(version, rival()));
+    lab.run();
+    lab.edit("p1", |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), "1".into())));
+    lab.store(|version| Stored::Free(version, None, None));
+    assert_eq!(lab.run().last().unwrap(), "Transition p1 Vacant");
+}
