@@ -92,6 +92,8 @@ async fn an_upgrade_changes_no_leader(
     lab.cluster.kubectl(&["-n", "lictor", "rollout", "status", "deployment", "lictor", "--timeout=60s"]);
     let ready = ["-n", "lictor", "get", "deployment", "lictor", "-ojsonpath={.status.readyReplicas}"];
     assert_eq!(lab.cluster.kubectl(&ready), "3");
+    // Only who has written the record itself may begin to write slices in its term: otherwise the next operator begins another one.
+    lab.wait_condition("web", "Routed", "True", "Routed").await;
     assert!(operator.stop().await.success());
     *operator = release.operator(account);
     operator.sees_leader(&lab.namespace, "web", leader).await;
