@@ -30,12 +30,14 @@ pub(super) struct OnDemandWatches {
     begun: BTreeSet<Watched>,
     missing: BTreeSet<(Watched, Coverage)>,
     forbidden: BTreeMap<(Watched, Coverage), Failure>,
+    /// Those that do not work, for another reason.
+    broken: BTreeSet<(Watched, Coverage)>,
 }
 
 impl OnDemandWatches {
     pub(super) fn new(client: Client, namespaces: Namespaces, sender: mpsc::UnboundedSender<Input>) -> Self {
-        let (begun, missing, forbidden) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        Self { client, namespaces, sender, begun, missing, forbidden }
+        let (begun, missing, broken) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Self { client, namespaces, sender, begun, missing, forbidden: BTreeMap::new(), broken }
     }
 
     /// Begins to watch these, where that is not done already.
@@ -65,6 +67,7 @@ impl OnDemandWatches {
         match change {
             Change::All(scope, ..) => {
                 let what = (watched, scope.clone().into());
+                self.broken.remove(&what);
                 let known = self.forbidden.remove(&what).is_some();
                 self.missing.remove(&what) || known
             }
@@ -73,10 +76,8 @@ impl OnDemandWatches {
                 let known = self.forbidden.insert(what.clone(), failure.clone()).is_none();
                 self.missing.remove(&what) || known
             }
-            Change::Broken(_, WatchFailure::Other(_))
-            | Change::Rewound(_)
-            | Change::Applied(_)
-            | Change::Deleted(_) => false,
+            Change::Broken(scope, WatchFailure::Other(_)) => self.broken.insert((watched, scope.clone().into())),
+            Change::Rewound(_) | Change::Applied(_) | Change::Deleted(_) => false,
         }
     }
 
@@ -84,6 +85,11 @@ impl OnDemandWatches {
     pub(super) fn knows(&self, watched: Watched, namespace: &Namespace) -> bool {
         self.begun.contains(&watched)
             && !self.missing.iter().any(|(missing, coverage)| *missing == watched && coverage.includes(namespace))
+    }
+
+    /// Whether its watch does not work at present, though there is a right to it.
+    pub(super) fn is_broken(&self, watched: Watched, namespace: &Namespace) -> bool {
+        self.broken.iter().any(|(broken, coverage)| *broken == watched && coverage.includes(namespace))
     }
 
     /// Why this operator can't see these in a namespace.

@@ -22,6 +22,28 @@ pub fn pod(name: &str) -> Value {
     })
 }
 
+pub fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata(name),
+        "spec": {
+            "type": "ClusterIP", "clusterIP": "10.0.0.9", "ipFamilies": ["IPv4"],
+            "ports": [{"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"}],
+        },
+    })
+}
+
+pub fn slice(name: &str) -> Value {
+    let mut metadata = metadata(name);
+    metadata["labels"] = json!({
+        "kubernetes.io/service-name": "web-leader", "endpointslice.kubernetes.io/managed-by": "lictor.dev",
+    });
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata, "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}, "targetRef": {"kind": "Pod", "name": "a"}}],
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+    })
+}
+
 pub fn node(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": metadata(name),
@@ -48,7 +70,7 @@ pub fn election(name: &str) -> Value {
             "handover": {"order": "DemoteFirst", "failoverDelaySeconds": 4},
             "probe": {"httpGet": {"path": "/leader", "port": 8080}, "periodSeconds": 2},
             "whenStoreIsLost": "Demote",
-            "consulService": {"name": "web", "port": 80},
+            "consulService": {"name": "web", "port": 80}, "routing": {"endpointSlice": {"serviceName": "web-leader"}},
             "workloads": [
                 {"kind": "CronJob", "name": "report", "onDisable": "Suspend"},
                 {"kind": "Deployment", "name": "importer", "replicas": 2, "onRelease": "Restore"},

@@ -103,9 +103,11 @@ proptest! {
     fn what_an_election_has_changed_is_noted_and_read_again(
         claims in prop::collection::btree_map(text(), any::<bool>(), 0..4),
         started in prop::collection::btree_map(text(), any::<i64>(), 0..4),
+        services in prop::collection::btree_set(text(), 0..3),
     ) {
         let release = |restore: bool| if restore { OnRelease::Restore } else { OnRelease::LeaveAsIs };
-        let claims = Claims { claims: claims.into_iter().map(|(id, restore)| (id, release(restore))).collect(), started };
+        let claims = claims.into_iter().map(|(id, restore)| (id, release(restore))).collect();
+        let claims = Claims { claims, started, services };
         let annotations: BTreeMap<String, String> =
             claims.text().into_iter().map(|text| ("lictor.dev/workloads".to_owned(), text)).collect();
         prop_assert_eq!(Claims::of(Some(&annotations)), claims);
@@ -114,8 +116,10 @@ proptest! {
     #[test]
     fn whatever_somebody_writes_in_its_place_is_read_as_something(note in prop_oneof![
         text(),
-        changed(json!({"claims": {"CronJob/report": "Restore", "Deployment/x": "LeaveAsIs"}, "started": {"settle": 7}}))
-            .prop_map(|note| note.to_string()),
+        changed(json!({
+            "claims": {"CronJob/report": "Restore", "Deployment/x": "LeaveAsIs"}, "started": {"settle": 7}, "services": ["web"],
+        }))
+        .prop_map(|note| note.to_string()),
     ]) {
         let annotations: BTreeMap<String, String> = [("lictor.dev/workloads".to_owned(), note)].into();
         let claims = Claims::of(Some(&annotations));

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use lictor::kubernetes::{
-    Change, Namespaces, watch_classes, watch_elections, watch_nodes, watch_pods, watch_workloads,
+    Change, Namespaces, watch_classes, watch_elections, watch_nodes, watch_pods, watch_services, watch_slices,
+    watch_workloads,
 };
 use lictor::store::{LeaseStore, LockStore, StoreEvent};
 use lictor_core::{StoreId, Stored, WorkloadKind};
@@ -111,6 +112,37 @@ fn odd_nodes_are_seen_beside_others() {
     lab.check(64, &odd, async |odd| {
         tells(&lab.server, &objects::node("good"), &odd);
         seen(watch_nodes(&client), |(name, _)| name.clone()).await
+    });
+}
+
+#[test]
+fn odd_services_are_seen_beside_others() {
+    let lab = Lab::new();
+    let client = lab.within(|| lab.server.cluster());
+    let target = prop_oneof![text().prop_map(Value::from), any::<i32>().prop_map(Value::from), Just(Value::Null)];
+    let port = (text(), any::<i32>(), target)
+        .prop_map(|(name, port, target)| json!({"name": name, "port": port, "targetPort": target}));
+    let ports = prop::collection::vec(port, 0..3).prop_map(Value::from).boxed();
+    let odd = with(marked(&objects::service("odd")), "/spec/ports", ports);
+    lab.check(64, &odd, async |odd| {
+        tells(&lab.server, &objects::service("good"), &odd);
+        seen(watch_services(&client, &Namespaces::default()), |service| service.name.clone()).await
+    });
+}
+
+#[test]
+fn odd_slices_are_seen_beside_others() {
+    let lab = Lab::new();
+    let client = lab.within(|| lab.server.cluster());
+    let pod = prop_oneof![text().prop_map(|name| json!({"kind": name, "name": name})), Just(Value::Null)];
+    let endpoint = (prop::collection::vec(text(), 0..3), pod)
+        .prop_map(|(addresses, pod)| json!({"addresses": addresses, "targetRef": pod, "hints": {"forZones": []}}));
+    let endpoints = prop::collection::vec(endpoint, 0..3).prop_map(Value::from);
+    let endpoints = prop_oneof![endpoints, Just(Value::Null)].boxed();
+    let odd = with(marked(&objects::slice("odd")), "/endpoints", endpoints);
+    lab.check(64, &odd, async |odd| {
+        tells(&lab.server, &objects::slice("good"), &odd);
+        seen(watch_slices(&client, &Namespaces::default()), |(_, slice)| slice.name.clone()).await
     });
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Routing {
     search: Search,
     /// An older election that names the same Service.
     older: Option<ElectionName>,
+    /// Whether it is known which slices there are.
+    read: bool,
 }
 
 /// How the leader is reached, as far as it is known.
@@ -83,6 +85,17 @@ impl Routing {
         self.search.found.as_ref().and_then(|found| found.as_ref().err())
     }
 
+    /// The Services, among these, of which the election surely has no slices.
+    pub(crate) fn unrouted<'s>(
+        &self,
+        services: impl IntoIterator<Item = &'s str>,
+        election: &Uid,
+        known: &BTreeMap<String, Slice>,
+    ) -> Vec<String> {
+        let has_none = |service: &&str| slices([*service], known).all(|slice| slice.content.election != *election);
+        services.into_iter().filter(has_none).filter(|_| self.read).map(str::to_owned).collect()
+    }
+
     /// Takes which older election names the same Service.
     pub(crate) fn give_way(&mut self, older: Option<ElectionName>) {
         self.older = older;
@@ -97,6 +110,8 @@ impl Routing {
         now: Instant,
     ) -> Option<u64> {
         let namespace = &object.election().namespace;
+        let slices = Watched::Slices;
+        self.read = watches.knows(slices, namespace) && watches.forbidden(slices, namespace).is_none();
         let name = object.spec().map(|spec| spec.service.as_ref());
         let forbidden = WATCHED.iter().find_map(|watched| watches.forbidden(*watched, namespace));
         let known = WATCHED.iter().all(|watched| watches.knows(*watched, namespace));
@@ -106,7 +121,9 @@ impl Routing {
             (Some(Some(_)), _) if let Some(failure) = forbidden => {
                 Route::Unusable(Obstacle::Forbidden(failure.clone()))
             }
-            (Some(Some(_)), _) if !known => Route::Unknown { soon: true },
+            (Some(Some(_)), _) if !known => {
+                Route::Unknown { soon: WATCHED.iter().all(|watched| !watches.is_broken(*watched, namespace)) }
+            }
             (Some(Some(_)), Some(older)) => Route::Unusable(Obstacle::Taken(older.clone())),
             (Some(Some(name)), None) => match around.services.get(name) {
                 None => Route::Unusable(Obstacle::Missing),

@@ -94,8 +94,8 @@ pub(crate) fn desire(
         executor.look_for_leftovers(&entry.object, number);
     }
     again.add(entry.routing.due());
-    // A leader whose lock is lost is demoted all the same.
-    let unseen = unread || *entry.routing.route() == Route::Unknown { soon: true };
+    // A leader whose lock is lost is demoted all the same. A watch that does not work keeps no election waiting.
+    let unseen = *entry.routing.route() == Route::Unknown { soon: true };
     let waits = desired == Desired::Run && (lacks || unseen || deployment_is_unseen(entry, watches));
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);

@@ -1,12 +1,10 @@
 //! The fifth step: what follows the leader, off the critical path: the probe, the claims that are not needed any more, and the
 //! registration.
 
-use std::collections::BTreeMap;
-
-use lictor_core::{Desired, PodCache, Slice};
+use lictor_core::{Desired, PodCache};
 use tokio::sync::mpsc;
 
-use crate::controller::entry::{Entry, Probed, slices};
+use crate::controller::entry::{Entry, Probed};
 use crate::controller::executor::Executor;
 use crate::controller::index::Found;
 use crate::controller::input::Input;
@@ -24,8 +22,9 @@ pub(crate) fn follow(
     let Found { entry, around, .. } = found;
     let probed = probed(entry, around.pods).filter(|_| desired == Desired::Run);
     entry.probing.follow(probed, entry.object.id(), http, inputs);
+    let unrouted = entry.routing.unrouted(entry.services(), &entry.object.id().uid, around.slices);
     if desired == Desired::Run
-        && let Some(claims) = entry.workloads.superfluous_claims(&entry.object, &unrouted(entry, around.slices))
+        && let Some(claims) = entry.workloads.superfluous_claims(&entry.object, &unrouted)
     {
         if entry.writes.may_write_metadata(now) {
             let number = entry.writes.begin_metadata();
@@ -42,11 +41,4 @@ fn probed(entry: &Entry, pods: &PodCache) -> Option<Probed> {
     let (_, holder, _) = entry.election()?.leader()?;
     let pod = pods.get(holder.pod.as_ref()?).filter(|pod| pod.uid == holder.uid)?;
     Some(Probed { leader: holder.uid.clone(), ip: pod.ip.as_ref()?.parse().ok()?, probe })
-}
-
-/// The Services of which it has no slices, although it may have had some.
-fn unrouted(entry: &Entry, known: &BTreeMap<String, Slice>) -> Vec<String> {
-    let own = |slice: &&Slice| slice.content.election == entry.object.id().uid;
-    let has_none = |service: &&str| slices([*service], known).find(own).is_none();
-    entry.services().into_iter().filter(has_none).map(str::to_owned).collect()
 }

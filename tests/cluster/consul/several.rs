@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::{Operator, Proxy, Recorder, eventually};
+use lictor_testing::kubernetes::{Operator, Proxy, Recorder, SliceRecorder, eventually};
 use serde_json::{Value, json};
 
 use super::member::{LED_WITHIN, Member, entry, sessions};
@@ -96,6 +96,37 @@ async fn an_operator_that_releases_at_its_end_hands_over_at_once() {
     assert_eq!(role(&west.lab.roles().await, "a"), "follower", "{}", operator.log());
     assert_eq!(sessions(Consul::shared(), &west).await, [], "{}", operator.log());
     east.lab.wait_leader("b").await;
+    recorded.kept_the_promises().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_another_cluster_leads_the_slice_names_nobody() {
+    let release = json!({"whenOperatorStops": "Release"});
+    let ([west, east], [mut operator, _other], recorded) = two("consul-slices", release).await;
+    let slices = [west.lab.record_slices().await, east.lab.record_slices().await];
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-leader"}, "spec": {"ports": [{"port": 80}]},
+    });
+    for member in [&west, &east] {
+        member.lab.try_kubectl(&["create", "-f", "-"], Some(&service.to_string())).expect("a Service can be made");
+        member.elect(json!({"routing": {"endpointSlice": {"serviceName": "web-leader"}}})).await;
+    }
+    west.lab.wait_condition("web", "Routed", "True", "Routed").await;
+    east.lab.wait_condition("web", "Routed", "True", "LedElsewhere").await;
+    // The lock is let go of after the slice names nobody.
+    operator.stop().await;
+    let reached = |member: &Member| {
+        let slice = ["get", "endpointslices", "-l", "kubernetes.io/service-name=web-leader"];
+        let names = "-ojsonpath={.items[*].endpoints[*].targetRef.name}";
+        member.lab.try_kubectl(&[slice.as_slice(), &[names]].concat(), None).expect("slices can be read")
+    };
+    assert_eq!(reached(&west), "", "{}", operator.log());
+    east.lab.wait_condition("web", "Routed", "True", "Routed").await;
+    assert_eq!(reached(&east), "b");
+    let [of_west, of_east] = &slices;
+    of_west.catch_up().await;
+    of_east.catch_up().await;
+    assert_eq!(SliceRecorder::assert_joint_promises(&[of_west, of_east]), 2);
     recorded.kept_the_promises().await;
 }
 

@@ -97,6 +97,14 @@ impl SliceRecorder {
         promises(&self.revisions(), by_hand)
     }
 
+    /// Does the same for Services of one name in several namespaces, which reach one leader together. One API server serves them, so
+    /// its versions give the order.
+    pub fn assert_joint_promises(all: &[&Self]) -> usize {
+        let mut revisions: Vec<SliceRevision> = all.iter().flat_map(|recorder| recorder.revisions()).collect();
+        revisions.sort_by_key(|revision| revision.version);
+        promises(&revisions, &[])
+    }
+
     /// Panics unless a Service reached exactly one address in a family at every revision from this version on.
     pub fn assert_never_none(&self, service: &str, family: &str, since: u64) {
         never_none(&self.revisions(), service, family, since);
