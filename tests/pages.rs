@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Words in `src/controller` and `src/api/resolve` that are written like reasons and are none: the actions of Events, and values of
 /// Kubernetes.
-const NO_REASONS: [&str; 12] = [
+const NO_REASONS: [&str; 13] = [
     "Accept",
     "Demote",
     "Disable",
@@ -20,6 +20,7 @@ const NO_REASONS: [&str; 12] = [
     "Release",
     "Restore",
     "RestoreLock",
+    "Route",
     "True",
 ];
 

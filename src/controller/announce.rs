@@ -84,6 +84,12 @@ pub(super) fn announce_refusal(entry: &Entry, reason: &'static str, message: &st
     tell(entry, None, true, reason, "Accept", message.into(), executor);
 }
 
+/// Tells why the leader can't be reached through its Service.
+pub(super) fn announce_obstacle(entry: &Entry, reason: &'static str, message: String, executor: &Executor) {
+    tracing::warn!(election = %entry.object.election(), reason, "{message}");
+    tell(entry, None, true, reason, "Route", message, executor);
+}
+
 fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Executor, wall: Timestamp) {
     let Transition { term, leader, previous, reason, took } = transition;
     let new = leader.as_ref().map(|leader| holder_name(&entry.object, leader));

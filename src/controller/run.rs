@@ -252,26 +252,17 @@ impl Controller {
                 }
             }
             Input::Workloads(kind, change) => {
-                self.note(resource_name(kind), &change);
-                if self.watches.observe(Watched::Workloads(kind), &change) {
-                    self.index.mark_all();
-                }
+                self.note_on_demand(Watched::Workloads(kind), resource_name(kind), &change);
                 self.index.apply_workloads(kind, change);
             }
             Input::Workload(_, _, Ok(object)) => self.index.put_workload(*object),
             Input::Workload(namespace, id, Err(uid)) => self.index.lose_workload(&namespace, &id, &uid),
             Input::Services(change) => {
-                self.note("services", &change);
-                if self.watches.observe(Watched::Services, &change) {
-                    self.index.mark_all();
-                }
+                self.note_on_demand(Watched::Services, "services", &change);
                 self.index.apply_services(change);
             }
             Input::Slices(change) => {
-                self.note("endpointslices", &change);
-                if self.watches.observe(Watched::Slices, &change) {
-                    self.index.mark_all();
-                }
+                self.note_on_demand(Watched::Slices, "endpointslices", &change);
                 self.index.apply_slices(change);
             }
             Input::Slice(namespace, Ok(slice)) => self.index.put_slice(&namespace, *slice),
@@ -360,6 +351,13 @@ impl Controller {
         self.sync.note(resource, change);
         if let Change::Rewound(_) = change {
             self.begin_anew();
+        }
+    }
+
+    fn note_on_demand<T>(&mut self, watched: Watched, resource: &'static str, change: &Change<T>) {
+        self.note(resource, change);
+        if self.watches.observe(watched, change) {
+            self.index.mark_all();
         }
     }
 

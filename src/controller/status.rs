@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Slice, Timestamp, eligible};
 
+pub(super) use self::routing::obstacle;
 use self::routing::routed;
 use self::workloads::told;
 use super::entry::Entry;

@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    fn service(spec: Value) -> ServiceObject {
+    fn service(spec: &Value) -> ServiceObject {
         let object = json!({
             "metadata": {"name": "web-leader", "namespace": "shop", "uid": "u", "resourceVersion": "3"}, "spec": spec,
         });
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_matters_of_a_service_without_a_selector() {
-        let found = service(json!({
+        let found = service(&json!({
             "type": "ClusterIP", "ipFamilies": ["IPv6", "IPv4"], "publishNotReadyAddresses": true,
             "ports": [
                 {"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP", "appProtocol": "kubernetes.io/h2c"},
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn those_through_which_nobody_can_be_reached() {
-        let selects = service(json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}));
+        let selects = service(&json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}));
         assert_eq!(selects.usable, Err(ServiceDefect::HasSelector));
-        let outside = service(json!({"type": "ExternalName", "externalName": "db.example"}));
+        let outside = service(&json!({"type": "ExternalName", "externalName": "db.example"}));
         assert_eq!(outside.usable, Err(ServiceDefect::ExternalName));
-        assert!(service(json!({"selector": {}, "ports": [{"port": 80}]})).usable.is_ok());
+        assert!(service(&json!({"selector": {}, "ports": [{"port": 80}]})).usable.is_ok());
     }
 }

@@ -218,6 +218,7 @@ async fn slices_that_somebody_else_wrote_are_in_the_way() {
     let leader = lab.wait_any_leader().await;
     let message = lab.wait_condition("web", "Routed", "False", "LeftoverSlices").await;
     assert!(message.contains("by-hand"), "{message}");
+    assert_eq!(lab.wait_event("LeaderElection", "web", "LeftoverSlices").await, message);
     run_command(&lab, &message);
     wait_routed(&lab, &leader).await;
     recorder.catch_up().await;

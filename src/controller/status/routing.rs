@@ -79,6 +79,12 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
     told(true, "Routed", format!("the Service {name} reaches {leader} at {}{ready}", addresses.join(" and ")))
 }
 
+/// Why the Service can't be used, if it can't: one word, and what to do.
+pub(crate) fn obstacle(entry: &Entry) -> Option<(&'static str, String)> {
+    let Route::Unusable(obstacle) = entry.routing.route() else { return None };
+    Some(refused(obstacle, &entry.object.election().namespace, entry.spec()?.service.as_deref()?))
+}
+
 /// The port of a Service that its slice lacks, with what to do.
 fn lacking(service: &Service, slice: &Slice) -> Option<String> {
     let has = |wanted: &ServicePort| {

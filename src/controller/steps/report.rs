@@ -5,11 +5,11 @@ use std::time::Duration;
 use lictor_core::{Desired, Election, Node, Pod, Situation};
 
 use crate::api::{LeaderElectionStatus, Refusal};
-use crate::controller::announce::announce_refusal;
+use crate::controller::announce::{announce_obstacle, announce_refusal};
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
 use crate::controller::index::Found;
-use crate::controller::status::{is_undecided, status};
+use crate::controller::status::{is_undecided, obstacle, status};
 use crate::controller::timers::{Moment, Soonest};
 use crate::controller::wording::holder_name;
 use crate::telemetry::{ElectionFigures, Metrics};
@@ -44,6 +44,11 @@ pub(crate) fn report(
         && !before.conditions.iter().any(|old| old.reason == *reason && old.message == *message)
     {
         announce_refusal(entry, reason, message, executor);
+    }
+    if let Some((reason, message)) = obstacle(entry)
+        && !before.conditions.iter().any(|old| old.reason == reason && old.message == message)
+    {
+        announce_obstacle(entry, reason, message, executor);
     }
     let (number, permit) = entry.writes.begin_status();
     executor.write_status(&entry.object, number, permit, status);
