@@ -271,8 +271,8 @@ pub enum Preemption {
         .message("names that begin with lictor.dev/ are reserved for lictor: choose another prefix")
 )]
 pub struct Marking {
-    /// At most 8 labels. Default: role: leader on the leader, role: follower on the others. lictor removes the labels of the
-    /// other role that are not in this list.
+    /// At most 8 labels. lictor removes the labels of the other role that are not in this list. Default: role: leader on the
+    /// leader, role: follower on the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 8), schema_with = "short_values")]
     pub labels: Option<BTreeMap<String, String>>,
