@@ -8,7 +8,7 @@ scripts := $(wildcard hack/*.sh .ci/* examples/*/*/*.sh)
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo test test-all nightly test-oldest compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
+.PHONY: help demo demo-picture plots test test-all nightly test-oldest compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,13 @@ help: ## This list
 # What the environment says is not used: the demo would install things in a cluster that nobody named.
 demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
 	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
+
+# A run that fails changes nothing.
+demo-picture: ## Run the demo, and make the picture of it that README shows: docs/pictures/demo.svg
+	@mkdir -p target
+	hack/demo.sh >target/demo.txt
+	mv target/demo.txt docs/pictures/demo.txt
+	cargo run --quiet --locked --bin lictor-docs -- demo
 
 test: ## Run the tests that take minutes: all but those that are marked as slow; the first time, it builds a control plane
 	@hack/test.sh quick
@@ -74,6 +81,8 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
 	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }
 	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other CRDs: make fix'; exit 1; }
+	@echo 'the pages and pictures that are made are up to date'
+	@cargo run --quiet --locked --bin lictor-docs -- --check
 	@deny=$$(hack/cargo-tool.sh cargo-deny) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
 	@lint=$$(hack/tools.sh actionlint) && echo 'actionlint .github/workflows' && "$$lint" -shellcheck= .github/workflows/*.yaml
 	@echo 'Dockerfile and workflows name one version of Rust'
@@ -86,10 +95,15 @@ fix: ## Format, and make the generated files anew
 	cargo run --quiet -- crd >crds/.lictor.dev.yaml
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
 	cp crds/lictor.dev.yaml charts/lictor/crds/
+	cargo run --quiet --bin lictor-docs
 
 bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour): make bench [ARGS='failover --runs 20']
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	cargo bench --bench operator --locked $(if $(ARGS),-- $(ARGS))
+
+# The files of `make bench` and `make e2e-node` are in target/bench/. Those whose figures docs/benchmarks.md has are kept in benches/results/.
+plots: ## Make the plots of docs/benchmarks.md anew, from the figures in benches/results/
+	cargo run --quiet --locked --bin lictor-docs -- plots
 
 audit: ## Ask the advisory database about the dependencies; needs the network
 	@hack/audit.sh

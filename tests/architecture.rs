@@ -497,8 +497,9 @@ fn is_rust(path: &str) -> bool {
 }
 
 fn documents() -> Vec<PathBuf> {
-    let documents = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    documents.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name))).collect()
+    let inside = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = inside.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name))).collect()
 }
 
 /// The ids of rules in comments, such as H1.

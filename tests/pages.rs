@@ -1,5 +1,6 @@
 //! The pages for users say what the program says: docs/troubleshooting.md has each reason that a condition, an Event or
-//! `status.history` can have, and no other. README.md lists each page, and what SECURITY.md and CONTRIBUTING.md link to is there.
+//! `status.history` can have, and no other. README.md lists each page, each picture is in a page, and what SECURITY.md and
+//! CONTRIBUTING.md link to is there.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +60,7 @@ fn what_the_page_says_of_the_log_is_in_the_code() {
 #[test]
 fn every_page_is_in_the_table_of_the_readme() {
     let readme = read("README.md");
-    let missing: Vec<_> = names("docs")
+    let missing: Vec<_> = pages()
         .into_iter()
         .chain(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned))
         .filter(|page| !readme.lines().any(|line| line.starts_with("| [") && line.contains(&format!("]({page})"))))
@@ -69,11 +70,22 @@ fn every_page_is_in_the_table_of_the_readme() {
 
 #[test]
 fn every_example_is_in_a_page() {
-    let pages: String = names("docs").iter().map(|page| read(page)).chain([read("README.md")]).collect();
+    let pages: String = pages().iter().map(|page| read(page)).chain([read("README.md")]).collect();
     let examples = [names("examples"), names("examples/migration")].concat();
     assert!(examples.len() > 8, "{examples:?}");
     for example in examples {
         assert!(pages.contains(&example), "no page names {example}");
+    }
+}
+
+#[test]
+fn every_picture_is_in_a_page() {
+    let text: String = pages().iter().map(|page| read(page)).chain([read("README.md")]).collect();
+    let pictures: Vec<_> = names("docs/pictures").into_iter().filter(|name| !name.ends_with(".txt")).collect();
+    assert!(pictures.len() > 3, "{pictures:?}");
+    for picture in pictures {
+        let (_, name) = picture.split_once("docs/").unwrap();
+        assert!(text.contains(&format!("{name})")), "no page shows {picture}");
     }
 }
 
@@ -157,6 +169,11 @@ fn sources(top: &str) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// The pages in docs/, by path.
+fn pages() -> Vec<String> {
+    names("docs").into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "md")).collect()
 }
 
 /// What is in a directory, by path.
