@@ -1,6 +1,6 @@
 //! The pages for users say what the program says: docs/troubleshooting.md has each reason that a condition, an Event or
-//! `status.history` can have, and no other. README.md lists each page, each picture is in a page, and what SECURITY.md and
-//! CONTRIBUTING.md link to is there.
+//! `status.history` can have, and no other. README.md lists each page and shows the first example, each picture is in a page, and
+//! what SECURITY.md and CONTRIBUTING.md link to is there.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -76,6 +76,13 @@ fn every_example_is_in_a_page() {
     for example in examples {
         assert!(pages.contains(&example), "no page names {example}");
     }
+}
+
+#[test]
+fn the_election_of_the_readme_is_that_of_the_example() {
+    let example = read("examples/service/leaderelection.yaml");
+    let fields: String = example.split_inclusive('\n').filter(|line| !line.starts_with('#')).collect();
+    assert!(read("README.md").contains(&format!("```yaml\n{fields}```\n")), "README.md does not have\n{fields}");
 }
 
 #[test]
