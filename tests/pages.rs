@@ -60,7 +60,7 @@ fn what_the_page_says_of_the_log_is_in_the_code() {
 #[test]
 fn every_page_is_in_the_table_of_the_readme() {
     let readme = read("README.md");
-    let missing: Vec<_> = pages()
+    let missing: Vec<_> = files("docs", "md")
         .into_iter()
         .chain(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned))
         .filter(|page| !readme.lines().any(|line| line.starts_with("| [") && line.contains(&format!("]({page})"))))
@@ -70,7 +70,7 @@ fn every_page_is_in_the_table_of_the_readme() {
 
 #[test]
 fn every_example_is_in_a_page() {
-    let pages: String = pages().iter().map(|page| read(page)).chain([read("README.md")]).collect();
+    let pages: String = files("docs", "md").iter().map(|page| read(page)).chain([read("README.md")]).collect();
     let examples = [names("examples"), names("examples/migration")].concat();
     assert!(examples.len() > 8, "{examples:?}");
     for example in examples {
@@ -87,8 +87,8 @@ fn the_election_of_the_readme_is_that_of_the_example() {
 
 #[test]
 fn every_picture_is_in_a_page() {
-    let text: String = pages().iter().map(|page| read(page)).chain([read("README.md")]).collect();
-    let pictures: Vec<_> = names("docs/pictures").into_iter().filter(|name| !name.ends_with(".txt")).collect();
+    let text: String = files("docs", "md").iter().map(|page| read(page)).chain([read("README.md")]).collect();
+    let pictures = files("docs/pictures", "svg");
     assert!(pictures.len() > 3, "{pictures:?}");
     for picture in pictures {
         let (_, name) = picture.split_once("docs/").unwrap();
@@ -178,9 +178,9 @@ fn sources(top: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The pages in docs/, by path.
-fn pages() -> Vec<String> {
-    names("docs").into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "md")).collect()
+/// The files in a directory whose names end so, by path.
+fn files(top: &str, extension: &str) -> Vec<String> {
+    names(top).into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == extension)).collect()
 }
 
 /// What is in a directory, by path.

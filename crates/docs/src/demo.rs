@@ -34,17 +34,11 @@ fn scalable(picture: &str) -> anyhow::Result<String> {
 fn shown(recording: &str) -> anyhow::Result<Vec<&str>> {
     let is_step = |line: &&str| line.contains("/7 ") && line.ends_with('…');
     let lines: Vec<&str> = recording.lines().collect();
-    let first = lines
-        .iter()
-        .position(|line| line.starts_with("5/7 "))
-        .context("the recording has no step 5/7: make demo-picture")?;
-    let last = lines
-        .iter()
-        .position(|line| *line == "It works.")
-        .context("the recording does not end well: make demo-picture")?;
+    let first = lines.iter().position(|line| line.starts_with("5/7 ")).context("the recording has no step 5/7")?;
+    let last = lines.iter().position(|line| *line == "It works.").context("the recording does not end well")?;
     let mut found: Vec<&str> = Vec::new();
     let mut is_left_out = false;
-    for line in lines.get(first..=last).context("its steps are not in order: make demo-picture")? {
+    for line in lines.get(first..=last).context("its steps are not in order")? {
         // A command's output ends with an empty line.
         is_left_out =
             (is_left_out && !line.is_empty()) || LEFT_OUT.iter().any(|command| command_of(line).starts_with(command));
@@ -53,7 +47,7 @@ fn shown(recording: &str) -> anyhow::Result<Vec<&str>> {
             found.push(line);
         }
     }
-    ensure!(found.iter().filter(|line| is_step(line)).count() == 3, "the recording has other steps: make demo-picture");
+    ensure!(found.iter().filter(|line| is_step(line)).count() == 3, "the recording has other steps");
     Ok(found)
 }
 
@@ -140,9 +134,9 @@ stopping…
     #[test]
     fn a_recording_that_ended_badly_is_refused() {
         let error = |text: &str| picture(text).unwrap_err().to_string();
-        assert_eq!(error("1/7 building…"), "the recording has no step 5/7: make demo-picture");
-        assert_eq!(error(&RECORDING.replace("It works.", "")), "the recording does not end well: make demo-picture");
-        assert_eq!(error(&RECORDING.replace("6/7", "6/9")), "the recording has other steps: make demo-picture");
+        assert_eq!(error("1/7 building…"), "the recording has no step 5/7");
+        assert_eq!(error(&RECORDING.replace("It works.", "")), "the recording does not end well");
+        assert_eq!(error(&RECORDING.replace("6/7", "6/9")), "the recording has other steps");
     }
 
     #[test]

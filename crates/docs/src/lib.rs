@@ -26,23 +26,31 @@ impl What {
 
     /// Makes the files, and returns the path of each in the repository with its text.
     fn make(self, root: &Path) -> anyhow::Result<Vec<(&'static str, String)>> {
-        let from =
-            |path: &str, make: fn(&str) -> anyhow::Result<String>| make(&read(root, path)?).context(path.to_owned());
+        let from = |path: &str, command: &str, make: fn(&str) -> anyhow::Result<String>| {
+            make(&read(root, path)?).with_context(|| format!("{path} is not what `{command}` writes"))
+        };
         Ok(match self {
-            Self::Api => vec![("docs/api.md", from("crds/lictor.dev.yaml", api::page)?)],
-            Self::Demo => vec![("docs/pictures/demo.svg", from("docs/pictures/demo.txt", demo::picture)?)],
+            Self::Api => vec![("docs/api.md", from("crds/lictor.dev.yaml", "make fix", api::page)?)],
+            Self::Demo => {
+                vec![("docs/pictures/demo.svg", from("docs/pictures/demo.txt", "make demo-picture", demo::picture)?)]
+            }
             Self::Plots => vec![
                 (
                     "docs/pictures/failover.svg",
-                    from("benches/results/failover.json", |json| plots::failover(json, "failover", "Leases"))?,
+                    from("benches/results/failover.json", "make bench ARGS=failover", |json| {
+                        plots::failover(json, "failover", "Leases")
+                    })?,
                 ),
                 (
                     "docs/pictures/failover-consul.svg",
-                    from("benches/results/consul-failover.json", |json| {
+                    from("benches/results/consul-failover.json", "make bench ARGS=consul-failover", |json| {
                         plots::failover(json, "consulFailover", "Consul")
                     })?,
                 ),
-                ("docs/pictures/calls-lost.svg", from("benches/results/node.json", plots::calls_lost)?),
+                (
+                    "docs/pictures/calls-lost.svg",
+                    from("benches/results/node.json", "make e2e-node", plots::calls_lost)?,
+                ),
             ],
         })
     }
