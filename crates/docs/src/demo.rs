@@ -20,13 +20,16 @@ pub fn picture(recording: &str) -> anyhow::Result<String> {
     let light = anstyle::RgbColor(0xe6, 0xed, 0xf3).into();
     let dark = anstyle::RgbColor(0x0d, 0x11, 0x17).into();
     let term = Term::new().palette(anstyle_svg::WIN10_CONSOLE).fg_color(light).bg_color(dark);
-    scalable(&term.render_svg(text.trim_end()))
+    portable(&term.render_svg(text.trim_end()))
 }
 
-/// Returns the picture with a `viewBox`, so that a narrow page shows all of it.
-fn scalable(picture: &str) -> anyhow::Result<String> {
+/// Returns the picture with a `viewBox`, so that a narrow page shows all of it, and with the font as attributes, because not all programs read
+/// `font` in a style.
+fn portable(picture: &str) -> anyhow::Result<String> {
     let (head, rest) = picture.split_once(" xmlns=").context("the picture has no head")?;
     let numbers: Vec<&str> = head.split('"').skip(1).step_by(2).map(|size| size.trim_end_matches("px")).collect();
+    let font = "<text font-family=\"SFMono-Regular, Consolas, Liberation Mono, Menlo, monospace\" font-size=\"14px\" ";
+    let rest = rest.replacen("<text ", font, 1);
     Ok(format!("{head} viewBox=\"0 0 {}\" xmlns={rest}", numbers.join(" ")))
 }
 
@@ -140,8 +143,9 @@ stopping…
     }
 
     #[test]
-    fn a_narrow_page_shows_all_of_the_picture() {
+    fn every_page_and_program_can_show_the_picture() {
         let text = picture(RECORDING).unwrap();
         assert!(text.starts_with("<svg width=\"740px\" height=\"290px\" viewBox=\"0 0 740 290\" xmlns="), "{text}");
+        assert!(text.contains("monospace\" font-size=\"14px\" xml:space=\"preserve\""), "{text}");
     }
 }
