@@ -53,6 +53,7 @@ fn record() -> Record {
         operator_id: "lictor#a".into(),
         since: Timestamp(0),
         election: Uid("e".into()),
+        election_name: "web".into(),
         generation: 1,
         scope: lictor_core::Scope::default(),
         former: Vec::new(),

@@ -67,6 +67,14 @@ impl Election {
             }
             (Phase::AskingElection(expected, version), Outcome::ElectionRead(read)) if expected == op => {
                 match read {
+                    // What shows that it is gone is of the past, or what shows that it is there: no mark is removed until both agree.
+                    Ok(read) if self.gone && version.is_none() && read.generation_of(&self.id.uid) != i64::MAX => {
+                        self.backoff.delay(now);
+                    }
+                    Ok(_) if self.gone && version.is_none() => {
+                        self.backoff.reset();
+                        self.withdrawal = Withdrawal::Confirmed;
+                    }
                     Ok(read) => {
                         self.backoff.reset();
                         self.known_generation = self.known_generation.max(read.generation_of(&self.id.uid));
