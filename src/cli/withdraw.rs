@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::installation::Installation;
 use super::operator::{Operator, Role, unique};
 use super::support::{block_on, told};
-use crate::api::{ELECTED, FINALIZER, LeaderElection};
+use crate::api::{ACCEPTED, ELECTED, FINALIZER, LeaderElection};
 use crate::controller::Purpose;
 use crate::kubernetes::{Crds, Installed, failure, within};
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
@@ -126,7 +126,7 @@ impl Withdraw {
     }
 }
 
-/// Returns the elections that still have a finalizer, each with the last message about it.
+/// Returns the elections that a lictor still serves, each with the last message about it.
 async fn left(client: &Client, installation: &Installation) -> String {
     let mut left = Vec::new();
     for (_, api) in installation.namespaces().apis::<LeaderElection>(client) {
@@ -146,8 +146,11 @@ async fn left(client: &Client, installation: &Installation) -> String {
     }
 }
 
+/// Whether a lictor serves it, as far as it says: an election that was withdrawn is not accepted any more.
 fn is_held(election: &LeaderElection) -> bool {
+    let conditions = election.status.iter().flat_map(|status| &status.conditions);
     election.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+        || conditions.into_iter().any(|condition| condition.type_ == ACCEPTED && condition.status == "True")
 }
 
 /// Deletes the CRDs and their objects, but not while another installation still serves some of them.

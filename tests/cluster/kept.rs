@@ -23,7 +23,13 @@ const PRESENT: Kept = Kept {
     pods: include_str!("kept/0.1.0/pods.json"),
     consul: include_str!("kept/0.1.0/consul.json"),
 };
-const ALL: [Kept; 1] = [PRESENT];
+/// Leases had an owner, and no record named its election.
+const BEFORE: Kept = Kept {
+    lease: include_str!("kept/before-0.1.0/lease.json"),
+    pods: include_str!("kept/before-0.1.0/pods.json"),
+    consul: include_str!("kept/before-0.1.0/consul.json"),
+};
+const ALL: [Kept; 2] = [BEFORE, PRESENT];
 
 /// Returns a text with the values in place of the names.
 fn filled(text: &str, names: &[(&str, &str)]) -> Value {

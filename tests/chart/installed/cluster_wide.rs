@@ -257,7 +257,7 @@ fn the_operators_token_can_do_no_more(account: &Account, lab: &Lab, pod: &str) {
         "may write only the Leases of elections",
     );
     refused(
-        &["patch", "lease", "web", "--type=merge", "-p", r#"{"metadata":{"ownerReferences":[]}}"#],
+        &["patch", "lease", "web", "--type=merge", "-p", r#"{"metadata":{"annotations":{"lictor.dev/record":null}}}"#],
         "may write only the Leases of",
     );
 }
