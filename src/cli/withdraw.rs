@@ -23,6 +23,8 @@ use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
 
 /// The time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// What Helm writes on each object that it makes.
+const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 /// How often to check whether something is gone.
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -40,6 +42,11 @@ pub(super) struct Withdraw {
     /// The operator's Deployment, in the namespace of its Lease. It is scaled to zero.
     #[arg(long, env = "LICTOR_DEPLOYMENT", value_name = "NAME")]
     deployment: String,
+
+    /// Only if this Helm release made the Deployment. The chart's Job says so: applied by something else than `helm uninstall`, it
+    /// removes nothing.
+    #[arg(long, value_name = "NAME")]
+    helm_release: Option<String>,
 
     /// Deletes all LeaderElections and ElectionClasses too, and their CRDs.
     #[arg(long)]
@@ -77,6 +84,11 @@ impl Withdraw {
             return Ok(());
         }
         let namespace = self.installation.lease_namespace(&client);
+        if let Some(release) = &self.helm_release
+            && !self.is_of(release, &client, &namespace).await?
+        {
+            return Ok(());
+        }
         self.stop_operator(&client, &namespace).await?;
         let mut operator = Operator::start(client.clone(), &self.installation, role)?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -110,6 +122,30 @@ impl Withdraw {
         !installed
             .iter()
             .any(|(name, installed)| name.starts_with("leaderelections.") && *installed == Installed::Missing)
+    }
+
+    /// Returns whether a Helm release made the Deployment.
+    async fn is_of(&self, release: &str, client: &Client, namespace: &str) -> anyhow::Result<bool> {
+        let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+        let by_hand = format!("to withdraw by hand, leave out --helm-release: lictor withdraw --deployment {}", self.deployment);
+        match within(TIMEOUT, api.get_opt(&self.deployment)).await {
+            Ok(Some(deployment)) if deployment.annotations().get(HELM_RELEASE).is_some_and(|name| name == release) => {
+                Ok(true)
+            }
+            Ok(Some(_)) => {
+                println!(
+                    "the Deployment {namespace}/{} was not made by the Helm release {release}, so Helm does not remove it now, and nothing \
+                     is withdrawn; {by_hand}",
+                    self.deployment
+                );
+                Ok(false)
+            }
+            Ok(None) => bail!(
+                "there is no Deployment {namespace}/{}, so nobody can tell whether Helm removes the release {release} now; {by_hand}",
+                self.deployment
+            ),
+            Err(error) => Err(told(failure("get", "deployments", &error))),
+        }
     }
 
     async fn stop_operator(&self, client: &Client, namespace: &str) -> anyhow::Result<()> {

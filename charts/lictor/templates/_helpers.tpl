@@ -105,6 +105,15 @@ containers:
     {{- include "lictor.securityContext" .root | nindent 4 }}
 {{- end -}}
 
+{{/*
+Whether hooks are rendered: only by Helm itself, which talks to an API server. What `helm template` prints is for `kubectl apply` and
+the like, for which a hook is an object as any other: the withdrawal would begin at once. Every API server has this API, and `helm
+template` does not name it by itself. Argo CD does name it, and skips hooks by their annotation.
+*/}}
+{{- define "lictor.hooks" -}}
+{{- if .Capabilities.APIVersions.Has "apiregistration.k8s.io/v1" }}true{{ end -}}
+{{- end -}}
+
 {{/* The rights on workloads: docs/workloads.md. */}}
 {{- define "lictor.workloadRules" -}}
 - apiGroups: [batch]
