@@ -127,7 +127,8 @@ impl Withdraw {
     /// Returns whether a Helm release made the Deployment.
     async fn is_of(&self, release: &str, client: &Client, namespace: &str) -> anyhow::Result<bool> {
         let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-        let by_hand = format!("to withdraw by hand, leave out --helm-release: lictor withdraw --deployment {}", self.deployment);
+        let by_hand =
+            format!("to withdraw by hand, leave out --helm-release: lictor withdraw --deployment {}", self.deployment);
         match within(TIMEOUT, api.get_opt(&self.deployment)).await {
             Ok(Some(deployment)) if deployment.annotations().get(HELM_RELEASE).is_some_and(|name| name == release) => {
                 Ok(true)

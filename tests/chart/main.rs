@@ -6,8 +6,10 @@
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
 mod account;
+mod gitops;
 mod helm;
 mod installed;
 mod queries;
+mod released;
 mod rendered;
 mod rights;

@@ -26,12 +26,15 @@ async fn delete(lab: &Lab, election: &str) {
 }
 
 async fn wait_no_lease(lab: &Lab, name: &str) {
-    eventually("the lock is gone", || async { lab.lease(name).await.map_or(Ok(()), |lease| Err(format!("{lease:?}"))) })
-        .await;
+    eventually("the lock is gone", || async {
+        lab.lease(name).await.map_or(Ok(()), |lease| Err(format!("{lease:?}")))
+    })
+    .await;
 }
 
 async fn wait_finalizers(lab: &Lab, number: usize) {
-    lab.wait_status("web", &format!("it has {number} finalizers"), |election| election.finalizers().len() == number).await;
+    lab.wait_status("web", &format!("it has {number} finalizers"), |election| election.finalizers().len() == number)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +115,8 @@ async fn an_upgrade_takes_off_the_finalizer_that_is_not_needed_and_moves_no_lead
     let merge = |patch: Value| Patch::Merge(patch);
     let finalizer = json!({"metadata": {"finalizers": ["lictor.dev/cleanup", "example.com/kept"]}});
     lab.elections_api().patch("web", &PatchParams::default(), &merge(finalizer)).await.expect("it can be put on");
-    let owner = json!({"apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "name": "web", "uid": before.uid()});
+    let owner =
+        json!({"apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "name": "web", "uid": before.uid()});
     let owned = json!({"metadata": {"ownerReferences": [owner]}});
     lab.leases_api().patch("web", &PatchParams::default(), &merge(owned)).await.expect("it can have an owner");
 
@@ -129,5 +133,8 @@ async fn an_upgrade_takes_off_the_finalizer_that_is_not_needed_and_moves_no_lead
     lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
     wait_no_lease(&lab, "web").await;
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
-    lab.elections_api().patch("web", &PatchParams::default(), &merge(json!({"metadata": {"finalizers": null}}))).await.ok();
+    lab.elections_api()
+        .patch("web", &PatchParams::default(), &merge(json!({"metadata": {"finalizers": null}})))
+        .await
+        .ok();
 }

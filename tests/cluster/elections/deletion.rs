@@ -28,8 +28,10 @@ async fn deleted_leaves_nothing(test: &str, pause: bool) {
         lab.wait_condition("web", "Paused", "True", "Paused").await;
     }
     lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    eventually("its lock is gone", || async { lab.lease("web").await.map_or(Ok(()), |lease| Err(format!("{lease:?}"))) })
-        .await;
+    eventually("its lock is gone", || async {
+        lab.lease("web").await.map_or(Ok(()), |lease| Err(format!("{lease:?}")))
+    })
+    .await;
     // It goes last.
     for before in before {
         let after = lab.get_pod(&before.name_any()).await;
