@@ -57,9 +57,11 @@ async fn what_is_deleted_while_no_operator_runs_is_cleaned_up_by_the_next_one() 
     assert!(lab.lease("custom").await.is_some(), "it says what is to be cleaned up");
     // Without the chart's policies, anybody may make such a Lease. Another installation's is left alone.
     let mut foreign = lab.leases_api().get("custom").await.expect("it is there");
+    let (uid, other) = (foreign.labels()["lictor.dev/election-uid"].clone(), "a-uid-of-nobody");
     let record = foreign.annotations()["lictor.dev/record"].replace("lictor.dev/operator#", "example.com/other#");
+    let record = record.replace(&uid, other);
     foreign.metadata = serde_json::from_value(json!({
-        "name": "foreign", "labels": foreign.labels(), "annotations": {"lictor.dev/record": record},
+        "name": "foreign", "labels": {"app.kubernetes.io/managed-by": "lictor", "lictor.dev/election-uid": other}, "annotations": {"lictor.dev/record": record},
     }))
     .expect("metadata");
     lab.leases_api().create(&kube::api::PostParams::default(), &foreign).await.expect("it can be made");
