@@ -67,7 +67,7 @@ impl Election {
             }
             (Phase::AskingElection(expected, version), Outcome::ElectionRead(read)) if expected == op => {
                 match read {
-                    // What shows that it is gone is of the past, or what shows that it is there: no mark is removed until both agree.
+                    // H13: no mark is removed before the API server, too, knows of no such election.
                     Ok(read) if self.gone && version.is_none() && read.generation_of(&self.id.uid) != i64::MAX => {
                         self.backoff.delay(now);
                     }
