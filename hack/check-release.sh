@@ -33,7 +33,7 @@ for made in "$directory/rendered" install.yaml; do
 done
 says "install.yaml has the CRDs" grep -q '^kind: CustomResourceDefinition$' install.yaml
 says 'install.yaml has no hooks' lacks 'helm.sh/hook:' install.yaml
-says "CHANGELOG.md has $version" grep -qE "^## $version(\$| )" "$OLDPWD/CHANGELOG.md"
+says "CHANGELOG.md has $version" grep -qx "## $version" "$OLDPWD/CHANGELOG.md"
 
 # The schemas name each other by their addresses. One file has another name in that module.
 mkdir "$directory/schema"

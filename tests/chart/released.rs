@@ -71,6 +71,6 @@ fn a_release_without_an_image_is_not_made() {
 /// The version that is published next has a chapter of its own.
 #[test]
 fn the_changelog_has_this_version() {
-    let chapter = format!("\n## {}", env!("CARGO_PKG_VERSION"));
+    let chapter = format!("\n## {}\n", env!("CARGO_PKG_VERSION"));
     assert!(include_str!("../../CHANGELOG.md").contains(&chapter), "CHANGELOG.md has no {chapter:?}");
 }
