@@ -13,13 +13,12 @@ mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor_core::{Deletions, Election, Key, Locks, Node, PodCache, StoreId, WorkloadId};
+use lictor_core::{Deletions, Election, Key, Locks, Node, PodCache, StoreId, Uid, Version, WorkloadId};
 
 use self::naming::Naming;
-use self::remains::Waiting;
 use super::entry::{Entry, Surroundings};
 use super::names::{Coverage, ElectionId, ElectionName, Namespace};
-use crate::api::Classes;
+use crate::api::{Classes, LeaderElection};
 use crate::kubernetes::WorkloadObject;
 
 /// The caches.
@@ -47,7 +46,7 @@ struct Content {
     elections: BTreeMap<String, Entry>,
     workloads: BTreeMap<WorkloadId, WorkloadObject>,
     /// Elections by names that belong to others, which are gone, until what those left behind is removed.
-    waiting: BTreeMap<String, Waiting>,
+    waiting: BTreeMap<String, (Version, Uid, LeaderElection)>,
     /// Which elections select a pod.
     selecting: BTreeMap<String, BTreeSet<String>>,
 }

@@ -49,6 +49,7 @@ async fn a_namespace_with_elections_goes_while_no_operator_runs() {
     .await;
 }
 
+/// Shows H13.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_deleted_while_no_operator_runs_is_cleaned_up_by_the_next_one() {
     let lab = orphaned("orphan", json!({"key": "custom"})).await;

@@ -15,9 +15,6 @@ use crate::api::LeaderElection;
 use crate::controller::entry::Entry;
 use crate::controller::names::{ElectionId, ElectionName, Namespace};
 
-/// An election that waits for its name.
-pub(super) type Waiting = (Version, Uid, LeaderElection);
-
 impl Index {
     /// From now on, what elections leave behind is removed here.
     pub(crate) fn act(&mut self) {
