@@ -120,8 +120,8 @@ async fn an_upgrade_takes_off_the_finalizer_that_is_not_needed_and_moves_no_lead
     lab.elections_api().patch("web", &PatchParams::default(), &merge(finalizer)).await.expect("it can be put on");
     let owner =
         json!({"apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "name": "web", "uid": before.uid()});
-    let owned = json!({"metadata": {"ownerReferences": [owner]}});
-    lab.leases_api().patch("web", &PatchParams::default(), &merge(owned)).await.expect("it can have an owner");
+    let metadata = json!({"metadata": {"ownerReferences": [owner]}});
+    lab.leases_api().patch("web", &PatchParams::default(), &merge(metadata)).await.expect("it can have an owner");
 
     let _operator = lab.operator(&[]);
     let after = lab.wait_status("web", "only the other finalizer is left", |election| {

@@ -3,7 +3,10 @@
 use super::Election;
 use super::phase::{Phase, Withdrawal};
 use crate::handover::{Handover, Purpose};
-use crate::{Announcement, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored};
+use crate::{
+    Announcement, ElectionRead, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored,
+    Version,
+};
 
 impl Election {
     /// Takes the outcome of a command.
@@ -66,25 +69,7 @@ impl Election {
                 Phase::Idle
             }
             (Phase::AskingElection(expected, version), Outcome::ElectionRead(read)) if expected == op => {
-                match read {
-                    // H13: no mark is removed before the API server, too, knows of no such election.
-                    Ok(read) if self.gone && version.is_none() && read.generation_of(&self.id.uid) != i64::MAX => {
-                        self.backoff.delay(now);
-                    }
-                    Ok(_) if self.gone && version.is_none() => {
-                        self.backoff.reset();
-                        self.withdrawal = Withdrawal::Confirmed;
-                    }
-                    Ok(read) => {
-                        self.backoff.reset();
-                        self.known_generation = self.known_generation.max(read.generation_of(&self.id.uid));
-                        match version {
-                            Some(version) => self.lock.confirm(version),
-                            None => self.withdrawal = Withdrawal::Confirmed,
-                        }
-                    }
-                    Err(failure) => self.fail(failure, now),
-                }
+                self.take_asked(version, read, now);
                 Phase::Idle
             }
             (Phase::Inspecting(expected), Outcome::WorkloadsRead(read)) if expected == op => {
@@ -117,6 +102,27 @@ impl Election {
             }
             (phase, _) => phase,
         };
+    }
+
+    /// Takes whether the election is still there. `version`: of the record that it was asked for; none: it is to be withdrawn.
+    fn take_asked(&mut self, version: Option<Version>, read: Result<ElectionRead, Failure>, now: Instant) {
+        let read = match read {
+            Ok(read) => read,
+            Err(failure) => return self.fail(failure, now),
+        };
+        let generation = read.generation_of(&self.id.uid);
+        if self.gone && version.is_none() && generation != i64::MAX {
+            // H13: no mark is removed before the API server, too, knows of no such election.
+            return self.backoff.delay(now);
+        }
+        self.backoff.reset();
+        if !self.gone {
+            self.known_generation = self.known_generation.max(generation);
+        }
+        match version {
+            Some(version) => self.lock.confirm(version),
+            None => self.withdrawal = Withdrawal::Confirmed,
+        }
     }
 
     /// Takes what an answer told a handover.

@@ -50,6 +50,7 @@ impl Effect {
     }
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact that a test sets")]
 struct Lab {
     election: Election,
     now: Instant,
