@@ -8,6 +8,7 @@
 mod account;
 mod helm;
 mod installed;
+mod platforms;
 mod queries;
 mod rendered;
 mod rights;

@@ -79,7 +79,7 @@ async fn an_upgrade_changes_no_leader(
     let told = lab.wait_condition("web", "WorkloadsFollow", "False", "Forbidden").await;
     assert!(told.contains("not allowed to list"), "{told}");
     let before = lab.election("web").await.status.expect("it has a status");
-    let values = format!("{VALUES}\nworkloads: {{enabled: true}}\nreplicas: 3\n");
+    let values = format!("{VALUES}\nworkloads: {{enabled: true}}\nreplicaCount: 3\n");
     release.helm(&["upgrade"], &values).expect("it can be upgraded");
     lab.cluster.kubectl(&["-n", "lictor", "rollout", "status", "deployment", "lictor", "--timeout=60s"]);
     let ready = ["-n", "lictor", "get", "deployment", "lictor", "-ojsonpath={.status.readyReplicas}"];
