@@ -6,6 +6,7 @@
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
 mod account;
+mod documented;
 mod helm;
 mod installed;
 mod platforms;
