@@ -23,6 +23,7 @@ says 'SHA256SUMS has all files' diff <(find . -maxdepth 1 -type f ! -name SHA256
 
 says "lictor-$version.tgz is a chart for Helm" "$helm" lint "lictor-$version.tgz"
 says "lictor-$version.tgz installs this version" grep -qE "^appVersion: \"?$version\"?\$" <("$helm" show chart "lictor-$version.tgz")
+[ -z "${SOURCE:-}" ] || says "lictor-$version.tgz names $SOURCE" grep -qx "home: $SOURCE" <("$helm" show chart "lictor-$version.tgz")
 
 # The schemas name each other by their addresses. One file has another name in that module.
 mkdir "$directory/schema"

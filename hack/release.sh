@@ -5,7 +5,7 @@
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
 #   hack/release.sh rest                              the chart, the SBOM, krew's manifest of the existing programs, SHA256SUMS
 #
-# The environment variable SOURCE is the repository's address, below which krew finds the programs. The same sources
+# The environment variable SOURCE is the repository's address, which the chart names, and below which krew finds the programs. The same sources
 # give the same files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -50,6 +50,7 @@ chart() {
   "$helm" package charts/lictor --destination "$directory" >/dev/null
   mkdir "$directory/chart"
   tar -C "$directory/chart" -xzf "$directory/lictor-$version.tgz"
+  [ -z "${SOURCE:-}" ] || sed -i "s#https://example.com/lictor#$SOURCE#g" "$directory/chart/lictor/Chart.yaml"
   pack -C "$directory/chart" -c lictor | gzip --no-name --best >"$files/lictor-$version.tgz"
 }
 

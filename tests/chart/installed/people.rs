@@ -22,6 +22,7 @@ pub async fn see_classes_and_run_elections(cluster: &'static Cluster, lab: &Lab)
         let (binding, bound) = (format!("people-{role}"), format!("--clusterrole={role}"));
         cluster.kubectl(&["-n", namespace, "create", "rolebinding", &binding, &bound, &format!("--user={role}")]);
     }
+    cluster.kubectl(&["create", "clusterrolebinding", "people-auditor", "--clusterrole=view", "--user=auditor"]);
     // A controller adds the rules to the roles when it likes.
     eventually("each may do what they should, and no more", || async { wrong(cluster, &questions(namespace)) }).await;
 
@@ -66,6 +67,10 @@ fn questions(own: &str) -> Vec<Question> {
         }
     }
     ask("view", "get", "secrets", own, false);
+    // Bound to `view` in the whole cluster, and in no group.
+    ask("auditor", "list", "leaderelections", "bank", true);
+    ask("auditor", "list", "electionclasses", "", true);
+    ask("auditor", "patch", "electionclasses", "", false);
     questions
 }
 
@@ -77,9 +82,10 @@ fn wrong(cluster: &Cluster, questions: &[Question]) -> Result<(), String> {
             "verb": question.verb, "group": question.group, "resource": resource, "subresource": subresource,
             "namespace": question.namespace,
         });
+        let groups = if question.user == "auditor" { json!([]) } else { json!(["system:authenticated"]) };
         json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {"user": question.user, "groups": ["system:authenticated"], "resourceAttributes": attributes},
+            "spec": {"user": question.user, "groups": groups, "resourceAttributes": attributes},
         })
     };
     let list = json!({"apiVersion": "v1", "kind": "List", "items": questions.iter().map(review).collect::<Vec<_>>()});
