@@ -5,8 +5,8 @@
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
 #   hack/release.sh rest                              the chart, the SBOM, krew's manifest of the existing programs, SHA256SUMS
 #
-# The environment variable SOURCE is the repository's address, which the chart names, and below which krew finds the programs. The same sources
-# give the same files.
+# The environment variable SOURCE is the repository's address, which the chart names, and below which krew finds the programs. The
+# same sources give the same files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
