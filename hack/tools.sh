@@ -47,8 +47,9 @@ describe() {
     actionlint)              echo "actionlint github.com/rhysd/actionlint/cmd/actionlint    -version           30" ;;
     krew)                    echo "krew       sigs.k8s.io/krew/cmd/krew                     version            60" ;;
     validate-krew-manifest)  echo "krew       sigs.k8s.io/krew/cmd/validate-krew-manifest   version            10" ;;
+    gitops)                  echo "gitops     lictor.dev/hack/tools/gitops                  --version          90" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest jv" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest gitops jv" >&2; return 1 ;;
   esac
 }
 
@@ -69,9 +70,17 @@ pinned() {
     buildah) module=github.com/containers/buildah ;;
     actionlint) module=github.com/rhysd/actionlint ;;
     krew) module=sigs.k8s.io/krew ;;
+    gitops) module=github.com/argoproj/argo-cd/gitops-engine ;;
     cyclonedx) module=github.com/santhosh-tekuri/jsonschema/cmd/jv ;;
   esac
   sed -nE "s#^(require)?[[:space:]]*$module (v[^ ]+).*#\2#p" "$here/tools/$directory/go.mod"
+}
+
+# Prints what a program is built from, if it changes from one commit to the next.
+sources() {
+  local directory=$here/tools/$1
+  cat "$directory/"go.{mod,sum}
+  [ ! -f "$directory/main.go" ] || cat "$directory/main.go"
 }
 
 # Prints the release of Debian that this machine has.
@@ -212,7 +221,7 @@ look_up() {
   case $directory in
     debian-node) target=$cache/debian-node-$version/root ;;
     debian*) target=$cache/$directory-$version/$name ;;
-    *) target=$cache/$directory-$(cat "$here/tools/$directory/"go.{mod,sum} | sha256sum | cut -c1-16)/$name ;;
+    *) target=$cache/$directory-$(sources "$directory" | sha256sum | cut -c1-16)/$name ;;
   esac
   [ "$directory" = debian-node ] || found=$(on_path "$name" "$version" "$flags") || found=''
   [ -n "$found" ] || [ ! -x "$target" ] || found=$target

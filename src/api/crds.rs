@@ -32,7 +32,11 @@ pub fn crds_as_yaml() -> Result<String, serde_yaml::Error> {
 /// breaks, because `kubectl explain` wraps lines itself.
 fn tidied(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    crd.metadata.annotations.get_or_insert_default().insert(VERSION_ANNOTATION.into(), version);
+    let annotations = crd.metadata.annotations.get_or_insert_default();
+    annotations.insert(VERSION_ANNOTATION.into(), version);
+    // Whoever removes an application or a release with the CRDs in it must not delete all elections in the cluster.
+    annotations.insert("helm.sh/resource-policy".into(), "keep".into());
+    annotations.insert("argocd.argoproj.io/sync-options".into(), "Prune=false,Delete=false".into());
     for version in &mut crd.spec.versions {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             tidy(schema);

@@ -6,18 +6,19 @@ mod locks;
 mod naming;
 mod nodes;
 mod pods;
+mod remains;
 #[cfg(test)]
 mod tests;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor_core::{Deletions, Election, Locks, Node, PodCache, StoreId, WorkloadId};
+use lictor_core::{Deletions, Election, Key, Locks, Node, PodCache, StoreId, Uid, Version, WorkloadId};
 
 use self::naming::Naming;
 use super::entry::{Entry, Surroundings};
 use super::names::{Coverage, ElectionId, ElectionName, Namespace};
-use crate::api::Classes;
+use crate::api::{Classes, LeaderElection};
 use crate::kubernetes::WorkloadObject;
 
 /// The caches.
@@ -30,6 +31,10 @@ pub(super) struct Index {
     pub(super) locks: Locks,
     naming: Naming,
     deletions: Deletions,
+    /// Whether this replica acts, and removes what elections left behind.
+    acts: bool,
+    /// Locks of elections that are not known.
+    unclaimed: BTreeSet<Key>,
     /// Elections to look at.
     dirty: BTreeSet<ElectionName>,
 }
@@ -40,6 +45,8 @@ struct Content {
     pods: PodCache,
     elections: BTreeMap<String, Entry>,
     workloads: BTreeMap<WorkloadId, WorkloadObject>,
+    /// Elections by names that belong to others, which are gone, until what those left behind is removed.
+    waiting: BTreeMap<String, (Version, Uid, LeaderElection)>,
     /// Which elections select a pod.
     selecting: BTreeMap<String, BTreeSet<String>>,
 }
@@ -71,6 +78,8 @@ impl Index {
             locks: Locks::default(),
             naming: Naming::default(),
             deletions: Deletions::default(),
+            acts: false,
+            unclaimed: BTreeSet::new(),
             dirty: BTreeSet::new(),
         }
     }
@@ -105,6 +114,7 @@ impl Index {
             content.pods.clear();
             content.workloads.clear();
             content.selecting.clear();
+            content.waiting.clear();
             for entry in content.elections.values_mut() {
                 // This replica need not have acted.
                 let recorded = entry.object.record(&self.locks).map(|record| record.term);

@@ -201,7 +201,7 @@ impl Controller {
             && self.acting
             && self.sync.is_complete()
             && self.executor.pending() == 0
-            && !self.index.entries().any(|entry| entry.object.is_served() && entry.object.has_finalizer())
+            && self.index.is_withdrawn()
     }
 
     /// Whether workloads end whose lock is let go of then.
@@ -381,6 +381,7 @@ impl Controller {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if now < deadline);
         if acts && !self.acting {
             self.acting = true;
+            self.index.act();
             self.shared.await_anew(now);
             tracing::info!("this replica acts");
             self.metrics.acting(true);
@@ -390,6 +391,10 @@ impl Controller {
         }
         while let Some(election) = self.timers.take_due(now) {
             self.index.mark(&election);
+        }
+        if self.acting {
+            let sync = &self.sync;
+            self.index.find_remains(|namespace| sync.knows(namespace));
         }
         for store in self.shared.changed(now) {
             self.index.mark_store(&store);
@@ -422,10 +427,14 @@ impl Controller {
         execute(&mut found, output, &self.executor, moment);
         if found.entry.decisions.is_withdrawn() && circumstances.ends(&found.entry.object) {
             withdraw(found.entry, &self.executor, moment, &mut again);
+            if found.entry.object.is_gone() && found.entry.withdrawn {
+                self.metrics.forget(&election.namespace, &election.name);
+                return self.index.bury(election);
+            }
             return self.look_again(election, &again);
         }
         again.add(found.entry.election().and_then(Election::wake));
-        let probes = (&self.http, &self.sender);
+        let probes = (&self.http, &self.sender, &self.shared);
         follow(&mut found, aim.desired, probes, &self.executor, moment, &mut again);
         report(&mut found, aim.desired, &self.metrics, &self.executor, self.lease_duration, moment, &mut again);
         self.look_again(election, &again);
@@ -447,6 +456,7 @@ impl Controller {
         self.acting = false;
         self.metrics.acting(false);
         self.timers.clear();
+        self.index.stand_by();
         for entry in self.index.entries() {
             entry.stand_by();
         }

@@ -7,9 +7,11 @@
 
 mod account;
 mod documented;
+mod gitops;
 mod helm;
 mod installed;
 mod platforms;
 mod queries;
+mod released;
 mod rendered;
 mod rights;

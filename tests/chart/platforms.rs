@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::helm::{CHART, Values, find, helm, objects, template};
+use crate::helm::{CHART, CLUSTER, Values, find, helm, objects, template};
 use crate::rendered::cases;
 
 /// Returns the pods, by the names of their objects, each with `metadata` and `spec`.
@@ -181,8 +181,10 @@ fn two_releases_share_no_cluster_wide_name() {
     let values =
         Values::new("{workloads: {enabled: true}, uninstall: {deleteCRDs: true}, policies: {others: {enabled: true}}}");
     let names = |release: &str, namespace: &str| -> BTreeSet<String> {
-        let made =
-            helm(None, &["template", release, CHART, "-n", namespace, "--kube-version", "1.33.0", "-f", values.path()]);
+        let made = helm(
+            None,
+            &["template", release, CHART, "-n", namespace, "--kube-version", "1.33.0", CLUSTER, "-f", values.path()],
+        );
         let made = objects(&made.unwrap_or_else(|error| panic!("{error}")));
         let cluster_wide = made.iter().filter(|object| object["metadata"].get("namespace").is_none());
         cluster_wide.map(|object| format!("{} {}", object["kind"], object["metadata"]["name"])).collect()

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::helm::{CHART, Values, arguments, find, helm, objects, template};
+use crate::helm::{CHART, Values, arguments, find, helm, objects, template, template_alone};
 
 /// Returns the values files of the snapshots, by name.
 pub fn cases() -> Vec<(String, PathBuf)> {
@@ -163,6 +163,24 @@ fn the_program_understands_its_arguments() {
     }
 }
 
+/// `kubectl apply` would make a hook like any other object: the withdrawal, for example, at once.
+#[test]
+fn what_is_rendered_without_an_api_server_has_no_hooks() {
+    for (name, values) in cases() {
+        let values = std::fs::read_to_string(&values).unwrap();
+        let alone = objects(&template_alone(&values, &["--include-crds"]).unwrap());
+        let hook = |object: &&Value| object["metadata"]["annotations"].get("helm.sh/hook").is_some();
+        assert_eq!(alone.iter().find(hook), None, "{name}");
+        let crds = alone.iter().filter(|object| object["kind"] == "CustomResourceDefinition");
+        assert_eq!(crds.count(), 2, "{name}");
+        let installed = objects(&template(&values, &[]).unwrap());
+        for hook in installed.iter().filter(hook) {
+            assert_eq!(hook["metadata"]["annotations"]["argocd.argoproj.io/hook"], "Skip", "{name}: {hook}");
+        }
+        assert_eq!(alone.len() - 2, installed.iter().filter(|object| !hook(object)).count(), "{name}");
+    }
+}
+
 /// Helm deletes a hook before it creates it again, and deleting such an object would delete all elections.
 #[test]
 fn no_class_and_no_crd_is_a_hook() {
@@ -172,8 +190,8 @@ fn no_class_and_no_crd_is_a_hook() {
         for object in made.iter().filter(|object| precious.iter().any(|kind| object["kind"] == *kind)) {
             let annotations = &object["metadata"]["annotations"];
             assert!(annotations.get("helm.sh/hook").is_none(), "{name}: {object}");
-            let kept = annotations["helm.sh/resource-policy"] == "keep";
-            assert!(kept || object["kind"] == "CustomResourceDefinition", "{name}: {object}");
+            assert_eq!(annotations["helm.sh/resource-policy"], "keep", "{name}: {object}");
+            assert_eq!(annotations["argocd.argoproj.io/sync-options"], "Prune=false,Delete=false", "{name}: {object}");
         }
     }
     let values = Values::new("{}");

@@ -19,6 +19,7 @@ mod large;
 mod late_writer;
 mod operator;
 mod policies;
+mod remains;
 mod restored;
 mod store;
 mod visible;

@@ -48,7 +48,7 @@ annotations:
 
 {{/* The same of an object that Helm creates at "hook" only, in the order of "weight". A Job that failed stays, with its log. */}}
 {{- define "lictor.hookMetadata" -}}
-{{- $annotations := dict "helm.sh/hook" .hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
+{{- $annotations := dict "helm.sh/hook" .hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" "argocd.argoproj.io/hook" "Skip" -}}
 {{- with .weight }}{{ $_ := set $annotations "helm.sh/hook-weight" . }}{{ end -}}
 {{- include "lictor.metadata" (dict "root" .root "labels" .labels "annotations" (merge $annotations (default dict .annotations))) -}}
 {{- end -}}
@@ -148,6 +148,15 @@ containers:
   resources:
     requests: {cpu: 10m, memory: 32Mi}
     limits: {memory: 256Mi}
+{{- end -}}
+
+{{/*
+Whether hooks are rendered: only by Helm itself, which talks to an API server. What `helm template` prints is for `kubectl apply` and
+the like, for which a hook is an object as any other: the withdrawal would begin at once. Every API server has this API, and `helm
+template` does not name it by itself. Argo CD does name it, and skips hooks by their annotation.
+*/}}
+{{- define "lictor.hooks" -}}
+{{- if .Capabilities.APIVersions.Has "apiregistration.k8s.io/v1" }}true{{ end -}}
 {{- end -}}
 
 {{/* The rights on workloads: docs/workloads.md. */}}

@@ -60,6 +60,7 @@ async fn it_elects_with_its_own_rights_and_no_others() {
     an_upgrade_changes_no_leader(&release, &account, &mut operator, &lab, &leader).await;
     the_hook_of_an_upgrade_renews_the_crds(&release, cluster).await;
     the_test_says_what_is_not_well(&release, &account, cluster).await;
+    the_hook_of_an_upgrade_makes_a_crd_that_was_deleted(&release, cluster).await;
     assert!(operator.stop().await.success());
     an_uninstall_leaves_nothing_behind(&release, &account, &lab).await;
     the_crds_go_when_asked_for(&release, cluster, &lab).await;
@@ -117,6 +118,26 @@ async fn the_hook_of_an_upgrade_renews_the_crds(release: &Release, cluster: &'st
     assert!(told.contains("leaderelections.lictor.dev is of lictor"), "{told}");
     account.refused(&["delete", "crd", "leaderelections.lictor.dev"], None, "cannot delete resource");
     account.refused(&["get", "secrets", "-A"], None, "cannot list resource \"secrets\"");
+    release.unhook("pre-upgrade");
+}
+
+/// A CRD that somebody deleted comes back with the next upgrade. The right to create is for these names only.
+async fn the_hook_of_an_upgrade_makes_a_crd_that_was_deleted(release: &Release, cluster: &'static Cluster) {
+    let arguments = release.hook("pre-upgrade");
+    let account = Account::of(cluster, "lictor", "lictor-upgrade");
+    cluster.kubectl(&["delete", "crd", "electionclasses.lictor.dev"]);
+    account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
+    let other = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "evils.lictor.dev"},
+        "spec": {
+            "group": "lictor.dev", "scope": "Cluster", "names": {"kind": "Evil", "plural": "evils"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    })
+    .to_string();
+    account.refused(&["apply", "--server-side", "-f", "-"], Some(&other), "is forbidden");
     release.unhook("pre-upgrade");
 }
 
@@ -270,7 +291,7 @@ fn the_operators_token_can_do_no_more(account: &Account, lab: &Lab, pod: &str) {
         "may write only the Leases of elections",
     );
     refused(
-        &["patch", "lease", "web", "--type=merge", "-p", r#"{"metadata":{"ownerReferences":[]}}"#],
+        &["patch", "lease", "web", "--type=merge", "-p", r#"{"metadata":{"annotations":{"lictor.dev/record":null}}}"#],
         "may write only the Leases of",
     );
 }

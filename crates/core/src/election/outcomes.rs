@@ -67,6 +67,14 @@ impl Election {
             }
             (Phase::AskingElection(expected, version), Outcome::ElectionRead(read)) if expected == op => {
                 match read {
+                    // H13: no mark is removed before the API server, too, knows of no such election.
+                    Ok(read) if self.gone && version.is_none() && read.generation_of(&self.id.uid) != i64::MAX => {
+                        self.backoff.delay(now);
+                    }
+                    Ok(_) if self.gone && version.is_none() => {
+                        self.backoff.reset();
+                        self.withdrawal = Withdrawal::Confirmed;
+                    }
                     Ok(read) => {
                         self.backoff.reset();
                         self.known_generation = self.known_generation.max(read.generation_of(&self.id.uid));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use std::time::Duration;
 
+mod gone;
 mod handovers;
 mod keys;
 mod obligations;
@@ -54,6 +55,7 @@ struct Lab {
     now: Instant,
     generation: i64,
     desired: Desired,
+    gone: bool,
     scope: Scope,
     rules: Rules,
     order: HandoverOrder,
@@ -111,6 +113,7 @@ impl Lab {
             now: Instant::after_origin(Duration::from_secs(100)),
             generation: 1,
             desired: Desired::Run,
+            gone: false,
             scope: scope("role"),
             rules: Rules { require_ready: true, min_ready: Duration::ZERO, preference: Vec::new(), preempt: false },
             order: HandoverOrder::DemoteFirst,
@@ -222,6 +225,7 @@ impl Lab {
             wall: Timestamp(7),
             generation: self.generation,
             desired: self.desired,
+            gone: self.gone,
             key: &key,
             scope: &self.scope,
             rules: &self.rules,

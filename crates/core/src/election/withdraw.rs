@@ -74,7 +74,7 @@ impl Election {
     }
 
     /// Whether no pod carries a mark of this election that can be taken off.
-    fn is_clean(&self, view: &View) -> bool {
+    pub(super) fn is_clean(&self, view: &View) -> bool {
         view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, view))
     }
 
