@@ -5,6 +5,8 @@ SHELL := bash
 
 scripts := $(wildcard hack/*.sh .ci/* examples/*/*/*.sh)
 
+chart-readme := --chart-search-root charts --sort-values-order file --log-level warning
+
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
@@ -83,6 +85,8 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other CRDs: make fix'; exit 1; }
 	@echo 'the pages and pictures that are made are up to date'
 	@cargo run --quiet --locked --bin lictor-docs -- --check
+	@docs=$$(hack/tools.sh helm-docs) && echo 'charts/lictor/README.md is what helm-docs makes of the values' && \
+	  diff -u charts/lictor/README.md <("$$docs" $(chart-readme) --dry-run) || { echo 'charts/lictor/README.md is out of date: make fix'; exit 1; }
 	@deny=$$(hack/cargo-tool.sh cargo-deny) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
 	@lint=$$(hack/tools.sh actionlint) && echo 'actionlint .github/workflows' && "$$lint" -shellcheck= .github/workflows/*.yaml
 	@echo 'Dockerfile and workflows name one version of Rust'
@@ -96,6 +100,7 @@ fix: ## Format, and make the generated files anew
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
 	cp crds/lictor.dev.yaml charts/lictor/crds/
 	cargo run --quiet --bin lictor-docs
+	@docs=$$(hack/tools.sh helm-docs) && echo 'helm-docs $(chart-readme)' && "$$docs" $(chart-readme)
 
 bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour): make bench [ARGS='failover --runs 20']
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null

@@ -7,7 +7,7 @@
 #   hack/release.sh rest                              both, the SBOM, krew's manifest of the existing programs, SHA256SUMS
 #
 # Environment variables: IMAGE and DIGEST, the image that the chart installs: its name with the registry's host, and sha256:….
-# SOURCE, the repository's address, below which krew finds the programs. The same sources give the same files.
+# SOURCE, the repository's address, which the chart names, and below which krew finds the programs. The same sources give the same files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -65,6 +65,7 @@ chart() {
   "$helm" package "$directory/source/lictor" --destination "$directory" >/dev/null
   mkdir -p "$directory/chart" "$to"
   tar -C "$directory/chart" -xzf "$directory/lictor-$version.tgz"
+  [ -z "${SOURCE:-}" ] || sed -i "s#https://example.com/lictor#$SOURCE#g" "$directory/chart/lictor/Chart.yaml"
   pack -C "$directory/chart" -c lictor | gzip --no-name --best >"$to/lictor-$version.tgz"
   {
     echo '# lictor without Helm: kubectl apply --server-side -f install.yaml'

@@ -36,6 +36,7 @@ describe() {
     kube-proxy)              echo "kubernetes k8s.io/kubernetes/cmd/kube-proxy              --version          10" ;;
     node-root)               echo "debian-node -                                           -                  20" ;;
     helm)                    echo "helm       helm.sh/helm/v4/cmd/helm                   version,--short    120" ;;
+    helm-docs)               echo "helm-docs  github.com/norwoodj/helm-docs/cmd/helm-docs    --version          50" ;;
     kwok)                    echo "kwok       sigs.k8s.io/kwok/cmd/kwok                  --version          80" ;;
     kwokctl)                 echo "kwok       sigs.k8s.io/kwok/cmd/kwokctl               --version          10" ;;
     consul)                  echo "consul     github.com/hashicorp/consul                   version            240" ;;
@@ -48,7 +49,7 @@ describe() {
     validate-krew-manifest)  echo "krew       sigs.k8s.io/krew/cmd/validate-krew-manifest   version            10" ;;
     gitops)                  echo "gitops     lictor.dev/hack/tools/gitops                  --version          90" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest gitops jv" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest gitops jv" >&2; return 1 ;;
   esac
 }
 
@@ -59,6 +60,7 @@ pinned() {
     etcd) module=go.etcd.io/etcd/server/v3 ;;
     kubernetes*) module=k8s.io/kubernetes ;;
     helm) module=helm.sh/helm/v4 ;;
+    helm-docs) module=github.com/norwoodj/helm-docs ;;
     kwok) module=sigs.k8s.io/kwok ;;
     debian) echo v1.8.7; return ;;
     debian-libfaketime) echo v0.9.8; return ;;
@@ -101,6 +103,8 @@ compile() {
     flags="$flags -X $at.gitVersion=$version -X $at.gitMajor=${numbers%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$numbers")"
   elif [ "$directory" = helm ]; then
     flags="$flags -X helm.sh/helm/v4/internal/version.version=$version"
+  elif [ "$directory" = helm-docs ]; then
+    flags="$flags -X main.version=$version"
   elif [ "$directory" = kwok ]; then
     flags="$flags -X sigs.k8s.io/kwok/pkg/consts.Version=$version"
   elif [ "$directory" = toxiproxy ]; then

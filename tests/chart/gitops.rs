@@ -100,7 +100,7 @@ fn by_argo_cd(cluster: &Cluster) {
 
     // An upgrade renews CRDs and whatever else differs.
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version=0.0.9", "--overwrite"]);
-    sync(cluster, &rendered(&format!("{VALUES}\nreplicas: 3")));
+    sync(cluster, &rendered(&format!("{VALUES}\nreplicaCount: 3")));
     assert_eq!(age_of_crd(cluster), env!("CARGO_PKG_VERSION"));
     ready(cluster, "3");
     no_hook_ran(cluster);
@@ -135,7 +135,7 @@ fn by_kubectl(cluster: &Cluster) {
     let classes = template_alone(VALUES, &["--show-only", "templates/classes.yaml"]).expect("it can be rendered");
     apply(&classes).unwrap_or_else(|error| panic!("{error}"));
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version=0.0.9", "--overwrite"]);
-    apply(&template_alone("replicas: 3", &["--include-crds"]).expect("it can be rendered"))
+    apply(&template_alone("replicaCount: 3", &["--include-crds"]).expect("it can be rendered"))
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(age_of_crd(cluster), env!("CARGO_PKG_VERSION"));
     ready(cluster, "3");
