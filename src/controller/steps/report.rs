@@ -9,7 +9,7 @@ use crate::controller::announce::announce_refusal;
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
 use crate::controller::index::Found;
-use crate::controller::status::{is_undecided, status};
+use crate::controller::status::{is_undecided, refusal_message, status};
 use crate::controller::timers::{Moment, Soonest};
 use crate::controller::wording::holder_name;
 use crate::telemetry::{ElectionFigures, Metrics};
@@ -41,7 +41,7 @@ pub(crate) fn report(
         return again.add(due);
     }
     if let Some(Refusal { reason, message }) = entry.object.refusal()
-        && !before.conditions.iter().any(|old| old.reason == *reason && old.message == *message)
+        && !before.conditions.iter().any(|old| old.reason == *reason && old.message == refusal_message(message))
     {
         announce_refusal(entry, reason, message, executor);
     }
