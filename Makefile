@@ -40,7 +40,7 @@ nightly: ## Run what takes hours: the long model, 20,000 seeds, 30 minutes of to
 
 # API server, controller manager and scheduler are of that version; kubectl and all else are those of `make test-all`.
 test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that is supported, 1.33
-	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server health >/dev/null
 	@export KUBE_APISERVER KUBE_CONTROLLER_MANAGER KUBE_SCHEDULER; \
 	KUBE_APISERVER=$$(hack/tools.sh kube-apiserver-1.33); \
 	KUBE_CONTROLLER_MANAGER=$$(hack/tools.sh kube-controller-manager-1.33); \

@@ -277,7 +277,7 @@ impl Controller {
                 }
                 match &event {
                     StoreEvent::LockValidity(store, validity) => {
-                        self.metrics.store_held(store, validity.lasts(monotonic()));
+                        self.metrics.store_held(store, *validity);
                     }
                     StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
                         self.metrics.count_watch_failure("consul");
