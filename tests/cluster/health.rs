@@ -62,8 +62,8 @@ async fn helm_flux_and_argo_see_whether_an_election_is_well() {
     for (name, spec) in [
         ("empty", json!({"selector": others})),
         ("paused", json!({"selector": others, "paused": true})),
-        ("pods-taken", json!({"selector": {"matchLabels": {"app": "web"}}})),
-        ("key-taken", json!({"selector": others, "key": "web"})),
+        ("web-pods-taken", json!({"selector": {"matchLabels": {"app": "web"}}})),
+        ("web-key-taken", json!({"selector": others, "key": "web"})),
         ("unknown-class", json!({"selector": others, "className": "nobodys"})),
         ("no-candidates", json!({})),
         ("unserved", json!({"selector": others, "className": strange})),
@@ -75,8 +75,8 @@ async fn helm_flux_and_argo_see_whether_an_election_is_well() {
         ("web", "Led", "Current", "Healthy"),
         ("empty", "NoEligiblePod", "InProgress", "Progressing"),
         ("paused", "Paused", "Current", "Suspended"),
-        ("pods-taken", "PodsTaken", "InProgress", "Progressing"),
-        ("key-taken", "KeyTaken", "InProgress", "Progressing"),
+        ("web-pods-taken", "PodsTaken", "InProgress", "Progressing"),
+        ("web-key-taken", "KeyTaken", "InProgress", "Progressing"),
         ("unknown-class", "UnknownClass", "InProgress", "Progressing"),
         ("no-candidates", "NoCandidates", "Failed", "Degraded"),
         ("unserved", "Pending", "InProgress", "Progressing"),
@@ -93,7 +93,7 @@ async fn helm_flux_and_argo_see_whether_an_election_is_well() {
     for (name, _, kstatus, argo) in expected {
         assert_eq!(judgement[name], (kstatus.to_owned(), argo.to_owned()), "{name}: {judgement:#?}");
     }
-    for name in ["empty", "pods-taken", "key-taken", "unknown-class", "no-candidates"] {
+    for name in ["empty", "web-pods-taken", "web-key-taken", "unknown-class", "no-candidates"] {
         let ready = lab.election(name).await.status.unwrap_or_default().conditions.remove(0);
         let sections = [page("accepted"), page("elected")];
         assert!(ready.type_ == "Ready" && sections.iter().any(|page| ready.message.ends_with(page)), "{ready:#?}");
