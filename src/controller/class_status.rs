@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn class(spec: serde_json::Value) -> ElectionClass {
+    fn class(spec: &serde_json::Value) -> ElectionClass {
         let object = json!({"apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "c", "generation": 2}, "spec": spec});
         serde_json::from_value(object).expect("a class")
     }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_class_with_leases_is_ready_and_told_once() {
-        let mut class = class(json!({"lease": {}}));
+        let mut class = class(&json!({"lease": {}}));
         let status = plain_status(&class, Timestamp(1_000)).expect("it is new");
         assert_eq!((status.observed_generation, told(&status)), (Some(2), vec![(READY, "True", "Served")]));
         class.status = Some(status);
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn a_class_in_consul_is_told_by_its_task_unless_it_contradicts_itself() {
         let settings = json!({"address": "http://consul.example:8500", "clusterName": "west"});
-        assert_eq!(plain_status(&class(json!({"consul": settings})), Timestamp(0)), None);
-        let invalid = class(json!({"consul": settings, "keyTemplate": "{name}"}));
+        assert_eq!(plain_status(&class(&json!({"consul": settings})), Timestamp(0)), None);
+        let invalid = class(&json!({"consul": settings, "keyTemplate": "{name}"}));
         let status = plain_status(&invalid, Timestamp(0)).expect("it is new");
         assert_eq!(told(&status), [(READY, "False", "InvalidClass"), (STALLED, "True", "InvalidClass")]);
         assert!(status.conditions.iter().all(|one| one.message.ends_with("troubleshooting.md#ready-of-a-class")));

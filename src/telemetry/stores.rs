@@ -40,9 +40,9 @@ impl Collector for Stores {
         let labels = |store: &StoreId| StoreLabels { store: store.0.clone() };
         let gauge = ConstGauge::<i64>::new(0).metric_type();
         let help = "1 if this cluster's locks in a shared store are valid";
-        let mut held = encoder.encode_descriptor("store_held", help, None, gauge)?;
+        let mut valid = encoder.encode_descriptor("store_held", help, None, gauge)?;
         for (store, validity) in &all {
-            ConstGauge::new(i64::from(validity.lasts(now))).encode(held.encode_family(&labels(store))?)?;
+            ConstGauge::new(i64::from(validity.lasts(now))).encode(valid.encode_family(&labels(store))?)?;
         }
         let help = "Time until this cluster's locks in a shared store are not surely its own any more, unless they are renewed";
         let mut left = encoder.encode_descriptor("store_left", help, Some(&Unit::Seconds), gauge)?;

@@ -81,8 +81,11 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
+    /// A condition's type, status and reason.
+    type Said<'a> = (&'a str, &'a str, &'a str);
+
     /// Returns the status and reason of `Ready`, and whether it is stalled.
-    fn told(conditions: &[(&str, &str, &str)]) -> (String, String, bool) {
+    fn told(conditions: &[Said<'_>]) -> (String, String, bool) {
         let made = conditions.iter().map(|&(type_, status, reason)| match status {
             "Unknown" => unknown(type_, reason, "so it is", 3),
             status => condition(type_, status == "True", reason, "so it is", 3),
@@ -102,7 +105,7 @@ mod tests {
         let answers = (STORE_REACHABLE, "True", "Answers");
         let silent = (STORE_REACHABLE, "False", "NoAnswer");
         let paused = (PAUSED, "True", "Paused");
-        let cases: &[(&[(&str, &str, &str)], &str, &str)] = &[
+        let cases: &[(&[Said<'_>], &str, &str)] = &[
             (&[accepted, elected, answers], "True", "Led"),
             (&[accepted, (ELECTED, "True", "LedElsewhere"), answers], "True", "LedElsewhere"),
             (&[accepted, (ELECTED, "True", "ProbeFails"), answers], "False", "ProbeFails"),
