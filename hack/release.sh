@@ -50,6 +50,8 @@ chart() {
   "$helm" package charts/lictor --destination "$directory" >/dev/null
   mkdir "$directory/chart"
   tar -C "$directory/chart" -xzf "$directory/lictor-$version.tgz"
+  # Where the alerts' runbook_url leads to.
+  [ -z "${DOCUMENTS:-}" ] || sed -i "s#^annotations:#&\n  lictor.dev/documents: $DOCUMENTS#" "$directory/chart/lictor/Chart.yaml"
   pack -C "$directory/chart" -c lictor | gzip --no-name --best >"$files/lictor-$version.tgz"
 }
 
