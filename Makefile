@@ -10,7 +10,7 @@ chart-readme := --chart-search-root charts --sort-values-order file --log-level 
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo demo-picture plots test test-all nightly test-oldest compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
+.PHONY: help demo demo-picture plots test test-all nightly test-oldest prometheus compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,11 +38,12 @@ nightly: ## Run what takes hours: the long model, 20,000 seeds, 30 minutes of to
 	$(MAKE) simulate SEEDS=20000
 	$(MAKE) torture MINUTES=30
 	$(MAKE) test-oldest
+	$(MAKE) prometheus
 	$(MAKE) from-nothing
 
 # API server, controller manager and scheduler are of that version; kubectl and all else are those of `make test-all`.
 test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that is supported, 1.33
-	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server gitops >/dev/null
+	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server gitops health >/dev/null
 	@export KUBE_APISERVER KUBE_CONTROLLER_MANAGER KUBE_SCHEDULER; \
 	KUBE_APISERVER=$$(hack/tools.sh kube-apiserver-1.33); \
 	KUBE_CONTROLLER_MANAGER=$$(hack/tools.sh kube-controller-manager-1.33); \
@@ -50,9 +51,13 @@ test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that i
 	"$$KUBE_APISERVER" --version; \
 	cargo test --locked --test cluster --test chart -- --include-ignored
 
+prometheus: ## Judge the chart's alerts by promtool, and by a Prometheus that scrapes a real operator; builds Prometheus the first time (10 min)
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl promtool prometheus >/dev/null
+	cargo test --locked --test prometheus
+
 compile: ## Compile what `make test-all` and `make e2e-node` run, and run none of it
 	cargo test --locked --no-run
-	cargo test --locked --no-run --test torture --test node
+	cargo test --locked --no-run --test torture --test node --test prometheus
 	$(optimised) --no-run --test model --test simulation
 
 e2e-node: ## Install the image by Helm on real nodes, and break things there (takes root; 5 min)
@@ -78,7 +83,7 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@# With --all-targets, Cargo leaves out what `cargo test` does not run by itself.
-	cargo clippy --workspace --test model --test simulation --test torture --test node --locked -- -D warnings
+	cargo clippy --workspace --test model --test simulation --test torture --test node --test prometheus --locked -- -D warnings
 	cargo test --quiet --locked --package lictor --test architecture --test pages
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
 	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }

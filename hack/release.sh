@@ -62,6 +62,8 @@ chart() {
     echo 'hack/release.sh: charts/lictor/values.yaml has no `repository: lictor` and `digest: ""` to be replaced' >&2
     exit 1
   fi
+  # Where the alerts' runbook_url leads to.
+  [ -z "${DOCUMENTS:-}" ] || sed -i "s#^annotations:#&\n  lictor.dev/documents: $DOCUMENTS#" "$directory/source/lictor/Chart.yaml"
   "$helm" package "$directory/source/lictor" --destination "$directory" >/dev/null
   mkdir -p "$directory/chart" "$to"
   tar -C "$directory/chart" -xzf "$directory/lictor-$version.tgz"

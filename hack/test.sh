@@ -113,7 +113,7 @@ build tests compile
 more=()
 [ "$tier" = quick ] || more=(gitops)
 build programs hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 \
-  libfaketime toxiproxy-server "${more[@]}"
+  libfaketime toxiproxy-server health "${more[@]}"
 wait_for_builds
 
 set -m

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 /// Words in `src/controller` and `src/api/resolve` that are written like reasons and are none: the actions of Events, and values of
 /// Kubernetes.
-const NO_REASONS: [&str; 12] = [
+const NO_REASONS: [&str; 13] = [
     "Accept",
     "Demote",
     "Disable",
     "Elect",
     "Enable",
+    "False",
     "Pod",
     "Promote",
     "Relabel",
@@ -31,8 +32,28 @@ fn each_reason_of_conditions_and_events_is_on_the_page() {
         assert!(code.remove(word), "{word} is in the code no more");
     }
     assert!(code.len() > 50, "{code:?}");
-    let sections = ["Accepted", "Elected", "StoreReachable", "WorkloadsFollow", "Paused", "Ready of a class", "Events"];
+    // The API server writes it, from the CRD.
+    code.insert(lictor::api::PENDING.to_owned());
+    let sections =
+        ["Ready", "Accepted", "Elected", "StoreReachable", "WorkloadsFollow", "Paused", "Ready of a class", "Events"];
     same(&sections.into_iter().flat_map(on_the_page).collect(), &code);
+}
+
+/// The messages of conditions, and the CRD, end with these.
+#[test]
+fn the_sections_that_messages_lead_to_are_on_the_page() {
+    use lictor::api::{ACCEPTED, ELECTED, STORE_REACHABLE, WORKLOADS_FOLLOW};
+    let page = read("docs/troubleshooting.md");
+    let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches(['#', ' ']));
+    let anchors: BTreeSet<_> = headings.map(|heading| heading.to_lowercase().replace(' ', "-")).collect();
+    for section in [ACCEPTED, ELECTED, STORE_REACHABLE, WORKLOADS_FOLLOW, "ready-of-a-class"].map(str::to_lowercase) {
+        assert!(anchors.contains(&section), "{section}");
+    }
+    let crds = lictor::api::crds_as_yaml().unwrap();
+    let links: Vec<_> =
+        crds.split("docs/troubleshooting.md#").skip(1).map(|rest| rest.split_whitespace().next().unwrap()).collect();
+    assert_eq!(links, ["an-election-says-nothing"]);
+    assert!(anchors.contains(links[0]));
 }
 
 #[test]

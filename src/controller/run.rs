@@ -8,6 +8,7 @@ use kube::Client;
 use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId};
 use tokio::sync::{mpsc, watch};
 
+use super::class_status::ClassReporter;
 use super::consul::{ConsulStores, Context};
 use super::entry::probe_client;
 use super::executor::Executor;
@@ -56,6 +57,7 @@ pub struct Controller {
     sync: Sync,
     shared: SharedStores,
     consul: ConsulStores,
+    classes: ClassReporter,
     watches: WorkloadWatches,
     timers: Timers,
     metrics: Metrics,
@@ -103,6 +105,7 @@ impl Controller {
             sender.clone(),
             claim.clone(),
         );
+        let classes = ClassReporter::start(&client, request_timeout, &controller, claim.clone());
         let consul = ConsulStores::new(Context {
             client: client.clone(),
             own_namespace,
@@ -142,6 +145,7 @@ impl Controller {
             sync,
             shared: SharedStores::default(),
             consul,
+            classes,
             watches,
             timers: Timers::default(),
             metrics,
@@ -239,6 +243,7 @@ impl Controller {
             Input::Classes(change) => {
                 self.note("electionclasses", &change);
                 self.index.apply_classes(change);
+                self.classes.apply(&self.index.classes);
                 let locks = &self.index.locks;
                 for id in self.consul.apply(&self.index.classes, |id| locks.holds_any(id)) {
                     self.shared.add(id, monotonic());
@@ -272,7 +277,7 @@ impl Controller {
                 }
                 match &event {
                     StoreEvent::LockValidity(store, validity) => {
-                        self.metrics.store_held(store, validity.lasts(monotonic()));
+                        self.metrics.store_held(store, *validity);
                     }
                     StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
                         self.metrics.count_watch_failure("consul");

@@ -13,6 +13,7 @@ mod consul;
 mod elections;
 mod examples;
 mod exchanges;
+mod health;
 mod installation;
 mod kept;
 mod large;
