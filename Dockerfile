@@ -6,6 +6,8 @@
 ARG BUILDER=rust:1.95.0-slim-bookworm
 FROM --platform=$BUILDPLATFORM ${BUILDER} AS build
 ARG TARGETARCH
+# The address of the documents, for messages. Default: docs, the directory.
+ARG DOCUMENTS
 WORKDIR /lictor
 COPY . .
 # Crates and what they were compiled to are kept between builds. By a file's time cargo could take what was built from another

@@ -5,10 +5,12 @@ SHELL := bash
 
 scripts := $(wildcard hack/*.sh .ci/* examples/*/*/*.sh)
 
+chart-readme := --chart-search-root charts --sort-values-order file --log-level warning
+
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo test test-all nightly test-oldest compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
+.PHONY: help demo demo-picture plots test test-all nightly test-oldest prometheus compile prove simulate torture mutants verify fix bench audit image check-image reproducible from-nothing release e2e-node
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +18,13 @@ help: ## This list
 # What the environment says is not used: the demo would install things in a cluster that nobody named.
 demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
 	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
+
+# A run that fails changes nothing.
+demo-picture: ## Run the demo, and make the picture of it that README shows: docs/pictures/demo.svg
+	@mkdir -p target
+	hack/demo.sh >target/demo.txt
+	mv target/demo.txt docs/pictures/demo.txt
+	cargo run --quiet --locked --bin lictor-docs -- demo
 
 test: ## Run the tests that take minutes: all but those that are marked as slow; the first time, it builds a control plane
 	@hack/test.sh quick
@@ -29,11 +38,12 @@ nightly: ## Run what takes hours: the long model, 20,000 seeds, 30 minutes of to
 	$(MAKE) simulate SEEDS=20000
 	$(MAKE) torture MINUTES=30
 	$(MAKE) test-oldest
+	$(MAKE) prometheus
 	$(MAKE) from-nothing
 
 # API server, controller manager and scheduler are of that version; kubectl and all else are those of `make test-all`.
 test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that is supported, 1.33
-	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server gitops health >/dev/null
 	@export KUBE_APISERVER KUBE_CONTROLLER_MANAGER KUBE_SCHEDULER; \
 	KUBE_APISERVER=$$(hack/tools.sh kube-apiserver-1.33); \
 	KUBE_CONTROLLER_MANAGER=$$(hack/tools.sh kube-controller-manager-1.33); \
@@ -41,9 +51,13 @@ test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that i
 	"$$KUBE_APISERVER" --version; \
 	cargo test --locked --test cluster --test chart -- --include-ignored
 
+prometheus: ## Judge the chart's alerts by promtool, and by a Prometheus that scrapes a real operator; builds Prometheus the first time (10 min)
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl promtool prometheus >/dev/null
+	cargo test --locked --test prometheus
+
 compile: ## Compile what `make test-all` and `make e2e-node` run, and run none of it
 	cargo test --locked --no-run
-	cargo test --locked --no-run --test torture --test node
+	cargo test --locked --no-run --test torture --test node --test prometheus
 	$(optimised) --no-run --test model --test simulation
 
 e2e-node: ## Install the image by Helm on real nodes, and break things there (takes root; 5 min)
@@ -69,11 +83,15 @@ verify: ## Check all that needs no cluster: format, lints, layers, dependencies,
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@# With --all-targets, Cargo leaves out what `cargo test` does not run by itself.
-	cargo clippy --workspace --test model --test simulation --test torture --test node --locked -- -D warnings
+	cargo clippy --workspace --test model --test simulation --test torture --test node --test prometheus --locked -- -D warnings
 	cargo test --quiet --locked --package lictor --test architecture --test pages
 	@echo 'crds/lictor.dev.yaml is what `lictor crd` prints'
 	@cargo run --quiet --locked -- crd | diff -u crds/lictor.dev.yaml - || { echo 'crds/lictor.dev.yaml is out of date: make fix'; exit 1; }
 	@cmp crds/lictor.dev.yaml charts/lictor/crds/lictor.dev.yaml || { echo 'the chart has other CRDs: make fix'; exit 1; }
+	@echo 'the pages and pictures that are made are up to date'
+	@cargo run --quiet --locked --bin lictor-docs -- --check
+	@docs=$$(hack/tools.sh helm-docs) && echo 'charts/lictor/README.md is what helm-docs makes of the values' && \
+	  diff -u charts/lictor/README.md <("$$docs" $(chart-readme) --dry-run) || { echo 'charts/lictor/README.md is out of date: make fix'; exit 1; }
 	@deny=$$(hack/cargo-tool.sh cargo-deny) && echo 'cargo deny check bans licenses sources' && "$$deny" --locked check --hide-inclusion-graph bans licenses sources
 	@lint=$$(hack/tools.sh actionlint) && echo 'actionlint .github/workflows' && "$$lint" -shellcheck= .github/workflows/*.yaml
 	@echo 'Dockerfile and workflows name one version of Rust'
@@ -86,10 +104,16 @@ fix: ## Format, and make the generated files anew
 	cargo run --quiet -- crd >crds/.lictor.dev.yaml
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
 	cp crds/lictor.dev.yaml charts/lictor/crds/
+	cargo run --quiet --bin lictor-docs
+	@docs=$$(hack/tools.sh helm-docs) && echo 'helm-docs $(chart-readme)' && "$$docs" $(chart-readme)
 
 bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour): make bench [ARGS='failover --runs 20']
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server >/dev/null
 	cargo bench --bench operator --locked $(if $(ARGS),-- $(ARGS))
+
+# The files of `make bench` and `make e2e-node` are in target/bench/. Those whose figures docs/benchmarks.md has are kept in benches/results/.
+plots: ## Make the plots of docs/benchmarks.md anew, from the figures in benches/results/
+	cargo run --quiet --locked --bin lictor-docs -- plots
 
 audit: ## Ask the advisory database about the dependencies; needs the network
 	@hack/audit.sh

@@ -16,6 +16,9 @@ home=${CARGO_HOME:-$HOME/.cargo}
 flags=(--remap-path-prefix="$PWD=/lictor")
 for registry in "$home"/registry/src/*; do flags+=(--remap-path-prefix="$registry=/registry"); done
 
+# Where the messages of conditions lead to.
+[ -z "${DOCUMENTS:-}" ] || export LICTOR_DOCUMENTS=$DOCUMENTS
+
 name=${target//-/_}
 export "CC_$name=$gcc" "CFLAGS_$name=-U_FORTIFY_SOURCE -ffile-prefix-map=$home/registry/src=/registry"
 export "CARGO_TARGET_${name^^}_LINKER=$gcc" "CARGO_TARGET_${name^^}_RUSTFLAGS="

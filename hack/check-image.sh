@@ -75,6 +75,8 @@ refuses() {
   fi
   echo "ok  $(cut -c1-120 "$directory/log")"
 }
+# As OpenShift runs it: as any user of the namespace's range, in the group root.
+says 'it runs as any user' diff <(timeout 120 env -i "$chroot" --userspec=1000660000:0 "$root" /lictor --version) <(echo "lictor $version")
 says 'it runs' diff <(lictor --version) <(echo "lictor $version")
 says 'it prints its CRDs' diff <(lictor crd) crds/lictor.dev.yaml
 refuses 'there is no cluster to work in: name a kubeconfig' run

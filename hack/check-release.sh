@@ -23,6 +23,18 @@ says 'SHA256SUMS has all files' diff <(find . -maxdepth 1 -type f ! -name SHA256
 
 says "lictor-$version.tgz is a chart for Helm" "$helm" lint "lictor-$version.tgz"
 says "lictor-$version.tgz installs this version" grep -qE "^appVersion: \"?$version\"?\$" <("$helm" show chart "lictor-$version.tgz")
+[ -z "${SOURCE:-}" ] || says "lictor-$version.tgz names $SOURCE" grep -qx "home: $SOURCE" <("$helm" show chart "lictor-$version.tgz")
+
+# Who installs the chart, or install.yaml, must not have to know where the image is.
+"$helm" template lictor "lictor-$version.tgz" --namespace lictor --api-versions apiregistration.k8s.io/v1 >"$directory/rendered"
+for made in "$directory/rendered" install.yaml; do
+  says "every image in $(basename "$made") has a registry and a digest" \
+    diff <(grep -E '^ +image: ' "$made" | grep -vE '^ +image: "?[^/" ]+/[^@" ]+@sha256:[0-9a-f]{64}"?$') /dev/null
+  says "$(basename "$made") has an image" grep -qE '^ +image: ' "$made"
+done
+says "install.yaml has the CRDs" grep -q '^kind: CustomResourceDefinition$' install.yaml
+says 'install.yaml has no hooks' lacks 'helm.sh/hook:' install.yaml
+says "CHANGELOG.md has $version" grep -qx "## $version" "$OLDPWD/CHANGELOG.md"
 
 # The schemas name each other by their addresses. One file has another name in that module.
 mkdir "$directory/schema"

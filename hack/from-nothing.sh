@@ -123,8 +123,9 @@ follow() {
   says 'kubectl get pods -L role'
   says 'kubectl get lease web'
   says 'kubectl get endpointslices -l kubernetes.io/service-name=web-leader'
+  says 'kubectl delete pod -l role=leader'
   says 'kubectl describe leaderelection web'
-  kubectl delete leaderelection web
+  says 'kubectl delete -f examples/service/'
   kill "$operator"
   wait "$operator" || fail 'the operator does not stop as it should'
   says 'helm install lictor charts/lictor --namespace lictor --create-namespace --wait --set image.repository=registry.example/lictor'

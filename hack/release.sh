@@ -3,16 +3,17 @@
 # `make release` runs it here, and publishes nothing.
 #
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
-#   hack/release.sh rest                              the chart, the SBOM, krew's manifest of the existing programs, SHA256SUMS
+#   hack/release.sh chart DIRECTORY                   the chart, and install.yaml for `kubectl apply`
+#   hack/release.sh rest                              both, the SBOM, krew's manifest of the existing programs, SHA256SUMS
 #
-# The environment variable SOURCE is the repository's address, below which krew finds the programs. The same sources
-# give the same files.
+# Environment variables: IMAGE and DIGEST, the image that the chart installs: its name with the registry's host, and sha256:….
+# SOURCE, the repository's address, which the chart names, and below which krew finds the programs. The same sources give the same files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 files=target/release-files
-usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' "$@"; }
 
 directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-release.XXXXXX")
@@ -43,14 +44,38 @@ sbom() {
   sed "s#file://$directory/lictor#file:///lictor#g" "$directory/lictor/sbom.json" >"$files/lictor-$version.cdx.json"
 }
 
-# The chart is packed again, because Helm keeps the files' times.
+# The chart installs the image by its digest, so that nobody has to know where it is. It is packed again, because Helm keeps the
+# files' times.
 chart() {
-  local helm
+  local to=$1 helm image=${IMAGE:-} digest=${DIGEST:-} values=$directory/source/lictor/values.yaml
+  if [ -z "$image" ]; then
+    echo 'hack/release.sh: IMAGE and DIGEST are not set, so the chart would look for the image at registry.example/lictor' >&2
+    image=registry.example/lictor digest=sha256:$(printf '%064d' 0)
+  fi
+  [[ $image == */* ]] || { echo "hack/release.sh: IMAGE is '$image': it needs the registry's host, as in registry.example/lictor" >&2; exit 1; }
+  [[ $digest =~ ^sha256:[0-9a-f]{64}$ ]] || { echo "hack/release.sh: DIGEST is '$digest': it has to be sha256:… of the image" >&2; exit 1; }
   helm=$(hack/tools.sh helm)
-  "$helm" package charts/lictor --destination "$directory" >/dev/null
-  mkdir "$directory/chart"
+  mkdir "$directory/source"
+  cp -r charts/lictor "$directory/source"
+  sed -i "s#^  repository: lictor\$#  repository: $image#; s#^  digest: \"\"\$#  digest: $digest#" "$values"
+  if [ "$(grep -cxF -e "  repository: $image" -e "  digest: $digest" "$values")" != 2 ]; then
+    echo 'hack/release.sh: charts/lictor/values.yaml has no `repository: lictor` and `digest: ""` to be replaced' >&2
+    exit 1
+  fi
+  # Where the alerts' runbook_url leads to.
+  [ -z "${DOCUMENTS:-}" ] || sed -i "s#^annotations:#&\n  lictor.dev/documents: $DOCUMENTS#" "$directory/source/lictor/Chart.yaml"
+  "$helm" package "$directory/source/lictor" --destination "$directory" >/dev/null
+  mkdir -p "$directory/chart" "$to"
   tar -C "$directory/chart" -xzf "$directory/lictor-$version.tgz"
-  pack -C "$directory/chart" -c lictor | gzip --no-name --best >"$files/lictor-$version.tgz"
+  [ -z "${SOURCE:-}" ] || sed -i "s#https://example.com/lictor#$SOURCE#g" "$directory/chart/lictor/Chart.yaml"
+  pack -C "$directory/chart" -c lictor | gzip --no-name --best >"$to/lictor-$version.tgz"
+  {
+    echo '# lictor without Helm: kubectl apply --server-side -f install.yaml'
+    echo '# What to do to upgrade and to remove it: docs/install.md'
+    printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: lictor\n'
+    # Hooks are for Helm: applied by something else, they would run at once.
+    "$helm" template lictor "$directory/source/lictor" --namespace lictor --include-crds --no-hooks --kube-version 1.33.0
+  } >"$to/install.yaml"
 }
 
 krew() {
@@ -72,8 +97,9 @@ krew() {
 mkdir -p "$files"
 case ${1:-} in
   program) [ $# = 3 ] || usage; program "$2" "$3" ;;
+  chart) [ $# = 2 ] || usage; chart "$2" ;;
   rest)
-    sbom; chart; krew
+    sbom; chart "$files"; krew
     (cd "$files" && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\n' | sort | xargs sha256sum >"$directory/sums" && mv "$directory/sums" SHA256SUMS)
     echo "$files:"
     (cd "$files" && wc -c -- *)

@@ -110,8 +110,10 @@ compile() {
 hack/require.sh rust c go setsid flock
 echo 'compiling the tests, and building the programs that they run' >&2
 build tests compile
+more=()
+[ "$tier" = quick ] || more=(gitops)
 build programs hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 \
-  libfaketime toxiproxy-server
+  libfaketime toxiproxy-server health "${more[@]}"
 wait_for_builds
 
 set -m

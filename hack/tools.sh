@@ -36,6 +36,7 @@ describe() {
     kube-proxy)              echo "kubernetes k8s.io/kubernetes/cmd/kube-proxy              --version          10" ;;
     node-root)               echo "debian-node -                                           -                  20" ;;
     helm)                    echo "helm       helm.sh/helm/v4/cmd/helm                   version,--short    120" ;;
+    helm-docs)               echo "helm-docs  github.com/norwoodj/helm-docs/cmd/helm-docs    --version          50" ;;
     kwok)                    echo "kwok       sigs.k8s.io/kwok/cmd/kwok                  --version          80" ;;
     kwokctl)                 echo "kwok       sigs.k8s.io/kwok/cmd/kwokctl               --version          10" ;;
     consul)                  echo "consul     github.com/hashicorp/consul                   version            240" ;;
@@ -46,8 +47,12 @@ describe() {
     actionlint)              echo "actionlint github.com/rhysd/actionlint/cmd/actionlint    -version           30" ;;
     krew)                    echo "krew       sigs.k8s.io/krew/cmd/krew                     version            60" ;;
     validate-krew-manifest)  echo "krew       sigs.k8s.io/krew/cmd/validate-krew-manifest   version            10" ;;
+    gitops)                  echo "gitops     lictor.dev/hack/tools/gitops                  --version          90" ;;
+    health)                  echo "health     lictor.dev/hack/tools/health                 --version          30" ;;
+    promtool)                echo "prometheus github.com/prometheus/prometheus/cmd/promtool --version          300" ;;
+    prometheus)              echo "prometheus github.com/prometheus/prometheus/cmd/prometheus --version          60" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest jv" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest gitops health promtool prometheus jv" >&2; return 1 ;;
   esac
 }
 
@@ -58,6 +63,7 @@ pinned() {
     etcd) module=go.etcd.io/etcd/server/v3 ;;
     kubernetes*) module=k8s.io/kubernetes ;;
     helm) module=helm.sh/helm/v4 ;;
+    helm-docs) module=github.com/norwoodj/helm-docs ;;
     kwok) module=sigs.k8s.io/kwok ;;
     debian) echo v1.8.7; return ;;
     debian-libfaketime) echo v0.9.8; return ;;
@@ -67,9 +73,19 @@ pinned() {
     buildah) module=github.com/containers/buildah ;;
     actionlint) module=github.com/rhysd/actionlint ;;
     krew) module=sigs.k8s.io/krew ;;
+    gitops) module=github.com/argoproj/argo-cd/gitops-engine ;;
+    health) module=sigs.k8s.io/cli-utils ;;
+    prometheus) module=github.com/prometheus/prometheus ;;
     cyclonedx) module=github.com/santhosh-tekuri/jsonschema/cmd/jv ;;
   esac
   sed -nE "s#^(require)?[[:space:]]*$module (v[^ ]+).*#\2#p" "$here/tools/$directory/go.mod"
+}
+
+# Prints what a program is built from, if it changes from one commit to the next.
+sources() {
+  local directory=$here/tools/$1
+  cat "$directory/"go.{mod,sum}
+  [ ! -f "$directory/main.go" ] || cat "$directory/main.go"
 }
 
 # Prints the release of Debian that this machine has.
@@ -92,6 +108,8 @@ compile() {
     flags="$flags -X $at.gitVersion=$version -X $at.gitMajor=${numbers%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$numbers")"
   elif [ "$directory" = helm ]; then
     flags="$flags -X helm.sh/helm/v4/internal/version.version=$version"
+  elif [ "$directory" = helm-docs ]; then
+    flags="$flags -X main.version=$version"
   elif [ "$directory" = kwok ]; then
     flags="$flags -X sigs.k8s.io/kwok/pkg/consts.Version=$version"
   elif [ "$directory" = toxiproxy ]; then
@@ -99,6 +117,9 @@ compile() {
   elif [ "$directory" = buildah ]; then
     # The part that enters namespaces is written in C. All other C is left out.
     cgo=1 tags=containers_image_openpgp,exclude_graphdriver_btrfs
+  elif [ "$directory" = prometheus ]; then
+    # The tests name what it scrapes. Without the ways to find that in clouds, it is built in half the time.
+    tags=remove_all_sd
   fi
   new=$(mktemp -d "$cache/.new.XXXXXX")
   trap 'rm -rf "$new"' EXIT
@@ -208,7 +229,7 @@ look_up() {
   case $directory in
     debian-node) target=$cache/debian-node-$version/root ;;
     debian*) target=$cache/$directory-$version/$name ;;
-    *) target=$cache/$directory-$(cat "$here/tools/$directory/"go.{mod,sum} | sha256sum | cut -c1-16)/$name ;;
+    *) target=$cache/$directory-$(sources "$directory" | sha256sum | cut -c1-16)/$name ;;
   esac
   [ "$directory" = debian-node ] || found=$(on_path "$name" "$version" "$flags") || found=''
   [ -n "$found" ] || [ ! -x "$target" ] || found=$target

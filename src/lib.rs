@@ -8,7 +8,7 @@
 //! | [`api`] | the Kubernetes kinds of this project, and the reading of their specs | nothing |
 //! | [`kubernetes`] | everything that is read and written in the cluster | `process`, `api` |
 //! | [`store`] | where the locks are kept: the port and its adapters | `process`, `api`, `kubernetes` |
-//! | [`telemetry`] | logs, metrics, health | nothing |
+//! | [`telemetry`] | logs, metrics, health | `process` |
 //! | [`controller`] | the loop: observations in, commands out | all above |
 //! | [`cli`] | the command line | all |
 //!

@@ -514,8 +514,9 @@ fn is_rust(path: &str) -> bool {
 }
 
 fn documents() -> Vec<PathBuf> {
-    let documents = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    documents.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name))).collect()
+    let inside = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = inside.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name))).collect()
 }
 
 /// The ids of rules in comments, such as H1.
@@ -523,7 +524,7 @@ fn ids_in(text: &str) -> BTreeSet<&str> {
     let comments = text.lines().filter(|line| line.trim_start().starts_with(['/', '#']));
     let words = comments.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()));
     let is_id = |word: &&str| {
-        word.strip_prefix(['H', 'C', 'W', 'L'])
+        word.strip_prefix(['H', 'R', 'C', 'W', 'L'])
             .is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
     };
     words.filter(is_id).collect()

@@ -1,5 +1,6 @@
 //! The pages for users say what the program says: docs/troubleshooting.md has each reason that a condition, an Event or
-//! `status.history` can have, and no other. README.md lists each page, and what SECURITY.md and CONTRIBUTING.md link to is there.
+//! `status.history` can have, and no other. README.md lists each page and shows the first example, each picture is in a page, and
+//! what SECURITY.md and CONTRIBUTING.md link to is there.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 /// Words in `src/controller` and `src/api/resolve` that are written like reasons and are none: the actions of Events, and values of
 /// Kubernetes.
-const NO_REASONS: [&str; 13] = [
+const NO_REASONS: [&str; 14] = [
     "Accept",
     "Demote",
     "Disable",
     "Elect",
     "Enable",
+    "False",
     "Pod",
     "Promote",
     "Relabel",
@@ -31,9 +33,37 @@ fn each_reason_of_conditions_and_events_is_on_the_page() {
         assert!(code.remove(word), "{word} is in the code no more");
     }
     assert!(code.len() > 50, "{code:?}");
-    let sections =
-        ["Accepted", "Elected", "StoreReachable", "Routed", "WorkloadsFollow", "Paused", "Ready of a class", "Events"];
+    // The API server writes it, from the CRD.
+    code.insert(lictor::api::PENDING.to_owned());
+    let sections = [
+        "Ready",
+        "Accepted",
+        "Elected",
+        "StoreReachable",
+        "Routed",
+        "WorkloadsFollow",
+        "Paused",
+        "Ready of a class",
+        "Events",
+    ];
     same(&sections.into_iter().flat_map(on_the_page).collect(), &code);
+}
+
+/// The messages of conditions, and the CRD, end with these.
+#[test]
+fn the_sections_that_messages_lead_to_are_on_the_page() {
+    use lictor::api::{ACCEPTED, ELECTED, STORE_REACHABLE, WORKLOADS_FOLLOW};
+    let page = read("docs/troubleshooting.md");
+    let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches(['#', ' ']));
+    let anchors: BTreeSet<_> = headings.map(|heading| heading.to_lowercase().replace(' ', "-")).collect();
+    for section in [ACCEPTED, ELECTED, STORE_REACHABLE, WORKLOADS_FOLLOW, "ready-of-a-class"].map(str::to_lowercase) {
+        assert!(anchors.contains(&section), "{section}");
+    }
+    let crds = lictor::api::crds_as_yaml().unwrap();
+    let links: Vec<_> =
+        crds.split("docs/troubleshooting.md#").skip(1).map(|rest| rest.split_whitespace().next().unwrap()).collect();
+    assert_eq!(links, ["an-election-says-nothing"]);
+    assert!(anchors.contains(links[0]));
 }
 
 #[test]
@@ -61,7 +91,7 @@ fn what_the_page_says_of_the_log_is_in_the_code() {
 #[test]
 fn every_page_is_in_the_table_of_the_readme() {
     let readme = read("README.md");
-    let missing: Vec<_> = names("docs")
+    let missing: Vec<_> = files("docs", "md")
         .into_iter()
         .chain(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned))
         .filter(|page| !readme.lines().any(|line| line.starts_with("| [") && line.contains(&format!("]({page})"))))
@@ -71,11 +101,29 @@ fn every_page_is_in_the_table_of_the_readme() {
 
 #[test]
 fn every_example_is_in_a_page() {
-    let pages: String = names("docs").iter().map(|page| read(page)).chain([read("README.md")]).collect();
+    let pages: String = files("docs", "md").iter().map(|page| read(page)).chain([read("README.md")]).collect();
     let examples = [names("examples"), names("examples/migration")].concat();
     assert!(examples.len() > 8, "{examples:?}");
     for example in examples {
         assert!(pages.contains(&example), "no page names {example}");
+    }
+}
+
+#[test]
+fn the_election_of_the_readme_is_that_of_the_example() {
+    let example = read("examples/service/leaderelection.yaml");
+    let fields: String = example.split_inclusive('\n').filter(|line| !line.starts_with('#')).collect();
+    assert!(read("README.md").contains(&format!("```yaml\n{fields}```\n")), "README.md does not have\n{fields}");
+}
+
+#[test]
+fn every_picture_is_in_a_page() {
+    let text: String = files("docs", "md").iter().map(|page| read(page)).chain([read("README.md")]).collect();
+    let pictures = files("docs/pictures", "svg");
+    assert!(pictures.len() > 3, "{pictures:?}");
+    for picture in pictures {
+        let (_, name) = picture.split_once("docs/").unwrap();
+        assert!(text.contains(&format!("{name})")), "no page shows {picture}");
     }
 }
 
@@ -159,6 +207,11 @@ fn sources(top: &str) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// The files in a directory whose names end so, by path.
+fn files(top: &str, extension: &str) -> Vec<String> {
+    names(top).into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == extension)).collect()
 }
 
 /// What is in a directory, by path.

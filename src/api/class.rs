@@ -63,12 +63,7 @@ macro_rules! template_of {
     printcolumn(name = "Consul", type_ = "string", json_path = ".spec.consul.address"),
     printcolumn(name = "Keys", type_ = "string", json_path = ".spec.keyTemplate"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Ready')].reason",
-        priority = 1
-    ),
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -157,8 +152,9 @@ pub struct ElectionClassStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub consul: Option<ConsulStatus>,
 
-    /// Ready is True while the store answers and lictor has the rights that it needs there. It is Unknown until the store has
-    /// answered. The message says what is wrong and what to do.
+    /// Ready is True while a lictor serves the class, the store answers, and lictor has the rights that it needs there. It is
+    /// Unknown until the store has answered. The message says what is wrong and what to do. Stalled: present while the class has
+    /// values that contradict each other, so that waiting does not help.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,18 +1,19 @@
 //! The CRDs of both kinds, as `lictor crd` prints and installs them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 use kube::CustomResourceExt;
+use serde_json::json;
 
-use super::{ElectionClass, LeaderElection};
+use super::{ElectionClass, LeaderElection, PENDING, READY};
 
 /// The annotation of a CRD that has the version of the lictor that it came from.
 pub const VERSION_ANNOTATION: &str = "lictor.dev/version";
 
 /// Returns the CRDs of all kinds.
 pub fn crds() -> [CustomResourceDefinition; 2] {
-    [LeaderElection::crd(), ElectionClass::crd()].map(tidied)
+    [with_default_status(LeaderElection::crd()), ElectionClass::crd()].map(tidied)
 }
 
 /// Returns the CRDs as one YAML stream for `kubectl apply -f -`. `crds/` holds the same text.
@@ -28,11 +29,32 @@ pub fn crds_as_yaml() -> Result<String, serde_yaml::Error> {
     Ok(text)
 }
 
+/// Lets the API server say that no operator has looked at an object yet. Without this, an object that nobody serves would have no
+/// condition, and whoever waits for it by kstatus would take it for well.
+fn with_default_status(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let message = "no operator has looked at this election yet; see docs/troubleshooting.md#an-election-says-nothing";
+    let pending = json!({"conditions": [{
+        "type": READY, "status": "Unknown", "reason": PENDING, "message": message, "lastTransitionTime": "1970-01-01T00:00:00Z",
+    }]});
+    for version in &mut crd.spec.versions {
+        let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
+        let status = schema.and_then(|schema| schema.properties.as_mut()?.get_mut("status"));
+        if let Some(status) = status {
+            status.default = Some(JSON(pending.clone()));
+        }
+    }
+    crd
+}
+
 /// Changes a CRD to what the API server and the API conventions require and the Rust types can't say. It also removes line
 /// breaks, because `kubectl explain` wraps lines itself.
 fn tidied(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    crd.metadata.annotations.get_or_insert_default().insert(VERSION_ANNOTATION.into(), version);
+    let annotations = crd.metadata.annotations.get_or_insert_default();
+    annotations.insert(VERSION_ANNOTATION.into(), version);
+    // Whoever removes an application or a release with the CRDs in it must not delete all elections in the cluster.
+    annotations.insert("helm.sh/resource-policy".into(), "keep".into());
+    annotations.insert("argocd.argoproj.io/sync-options".into(), "Prune=false,Delete=false".into());
     for version in &mut crd.spec.versions {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             tidy(schema);

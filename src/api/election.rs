@@ -38,13 +38,13 @@ macro_rules! follower_labels {
     status = "LeaderElectionStatus",
     derive = "PartialEq",
     doc = "Elects one leader among the pods that its selector matches, and labels it.",
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader.name"),
     printcolumn(name = "Term", type_ = "integer", json_path = ".status.term"),
     printcolumn(name = "Candidates", type_ = "string", json_path = ".status.candidates.summary"),
     printcolumn(name = "Class", type_ = "string", json_path = ".status.className"),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.nodeName", priority = 1),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".status.leader.clusterName", priority = 1),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Elected')].reason", priority = 1),
     printcolumn(name = "Workloads", type_ = "string", json_path = ".status.conditions[?(@.type=='WorkloadsFollow')].reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 200").message("metadata.name is longer than 200 characters: choose a shorter name")
@@ -275,8 +275,8 @@ pub enum Preemption {
         .message("names that begin with lictor.dev/ are reserved for lictor: choose another prefix")
 )]
 pub struct Marking {
-    /// At most 8 labels. Default: role: leader on the leader, role: follower on the others. lictor removes the labels of the
-    /// other role that are not in this list.
+    /// At most 8 labels. lictor removes the labels of the other role that are not in this list. Default: role: leader on the
+    /// leader, role: follower on the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 8), schema_with = "short_values")]
     pub labels: Option<BTreeMap<String, String>>,
@@ -454,9 +454,13 @@ pub struct LeaderElectionStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub workloads: Option<WorkloadsStatus>,
 
-    /// Accepted: the spec is valid and lictor serves it. Elected: there is a leader. StoreReachable: the lock's store answers.
-    /// Routed: the Service in spec.routing reaches the leader; present while spec.routing is set. WorkloadsFollow: the workloads are
-    /// as the leadership requires; present while spec.workloads is set. Paused: present while spec.paused is set. A condition is Unknown until lictor knows it; the message says what lictor waits for.
+    /// Ready: all is well, because a leader is elected here or in another cluster and the workloads follow, or because spec.paused
+    /// is set; else the reason and the message are those of the condition that is not well. Accepted: the spec is valid and lictor
+    /// serves it. Elected: there is a leader. StoreReachable: the lock's store answers. Routed: the Service in spec.routing reaches the leader; present
+    /// while spec.routing is set. WorkloadsFollow: the workloads are as the
+    /// leadership requires; present while spec.workloads is set. Paused: present while spec.paused is set. Stalled: present while
+    /// the election is refused and waiting does not help. A condition is Unknown until lictor knows it; the message says what
+    /// lictor waits for.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

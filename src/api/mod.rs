@@ -15,8 +15,8 @@ pub use class::{
     ElectionClassStatus, LeaseStore,
 };
 pub use conditions::{
-    ACCEPTED, ELECTED, PAUSED, READY, ROUTED, STORE_REACHABLE, WORKLOADS_FOLLOW, condition, is_unknown, unknown,
-    with_transition_times,
+    ACCEPTED, DOCUMENTS, ELECTED, PAUSED, PENDING, READY, ROUTED, STALLED, STORE_REACHABLE, WORKLOADS_FOLLOW,
+    condition, is_unknown, page, unknown, with_page, with_transition_times,
 };
 pub use consul::{
     ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, LockPolicy,

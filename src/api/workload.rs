@@ -38,14 +38,11 @@ pub struct Workload {
     #[schemars(range(min = 1, max = 10000))]
     pub replicas: Option<i32>,
 
-    /// What happens to running Jobs of a CronJob when lictor disables it. Suspend (default): they run until they end by
-    /// themselves, even while another cluster leads. DeleteRunning: lictor deletes them, and the next cluster waits until their
-    /// pods have ended.
+    /// What happens to running Jobs of a CronJob when lictor disables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_disable: Option<OnDisable>,
 
-    /// What happens to the workload when it is removed from this list or the election is deleted. Restore (default): lictor puts
-    /// it back to what it was before this election. LeaveAsIs: it stays enabled or disabled.
+    /// What happens to the workload when it is removed from this list or the election is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_release: Option<OnRelease>,
 
@@ -88,7 +85,10 @@ impl From<lictor_core::WorkloadKind> for WorkloadKind {
     }
 }
 
-/// What happens to running Jobs of a CronJob that is disabled.
+// The CRD has the text of the type, not that of the optional field.
+/// What happens to running Jobs of a CronJob when lictor disables it. Suspend (default): they run until they end by
+/// themselves, even while another cluster leads. DeleteRunning: lictor deletes them, and the next cluster waits until their
+/// pods have ended.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum OnDisable {
     /// They run until they end by themselves.
@@ -98,7 +98,8 @@ pub enum OnDisable {
     DeleteRunning,
 }
 
-/// What happens to a workload that leaves the election.
+/// What happens to the workload when it is removed from the list or the election is deleted. Restore (default): lictor puts
+/// it back to what it was before this election. LeaveAsIs: it stays enabled or disabled.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum OnRelease {
     /// lictor puts it back to what it was.

@@ -16,13 +16,15 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::installation::Installation;
 use super::operator::{Operator, Role, unique};
 use super::support::{block_on, told};
-use crate::api::{ELECTED, FINALIZER, LeaderElection};
+use crate::api::{ACCEPTED, ELECTED, FINALIZER, LeaderElection};
 use crate::controller::Purpose;
 use crate::kubernetes::{Crds, Installed, failure, within};
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
 
 /// The time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// What Helm writes on each object that it makes.
+const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 /// How often to check whether something is gone.
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -40,6 +42,11 @@ pub(super) struct Withdraw {
     /// The operator's Deployment, in the namespace of its Lease. It is scaled to zero.
     #[arg(long, env = "LICTOR_DEPLOYMENT", value_name = "NAME")]
     deployment: String,
+
+    /// Only if this Helm release made the Deployment. The chart's Job says so: applied by something else than `helm uninstall`, it
+    /// removes nothing.
+    #[arg(long, value_name = "NAME")]
+    helm_release: Option<String>,
 
     /// Deletes all LeaderElections and ElectionClasses too, and their CRDs.
     #[arg(long)]
@@ -77,6 +84,11 @@ impl Withdraw {
             return Ok(());
         }
         let namespace = self.installation.lease_namespace(&client);
+        if let Some(release) = &self.helm_release
+            && !self.is_of(release, &client, &namespace).await?
+        {
+            return Ok(());
+        }
         self.stop_operator(&client, &namespace).await?;
         let mut operator = Operator::start(client.clone(), &self.installation, role)?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -112,6 +124,31 @@ impl Withdraw {
             .any(|(name, installed)| name.starts_with("leaderelections.") && *installed == Installed::Missing)
     }
 
+    /// Returns whether a Helm release made the Deployment.
+    async fn is_of(&self, release: &str, client: &Client, namespace: &str) -> anyhow::Result<bool> {
+        let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+        let by_hand =
+            format!("to withdraw by hand, leave out --helm-release: lictor withdraw --deployment {}", self.deployment);
+        match within(TIMEOUT, api.get_opt(&self.deployment)).await {
+            Ok(Some(deployment)) if deployment.annotations().get(HELM_RELEASE).is_some_and(|name| name == release) => {
+                Ok(true)
+            }
+            Ok(Some(_)) => {
+                println!(
+                    "the Deployment {namespace}/{} was not made by the Helm release {release}, so Helm does not remove it now, and nothing \
+                     is withdrawn; {by_hand}",
+                    self.deployment
+                );
+                Ok(false)
+            }
+            Ok(None) => bail!(
+                "there is no Deployment {namespace}/{}, so nobody can tell whether Helm removes the release {release} now; {by_hand}",
+                self.deployment
+            ),
+            Err(error) => Err(told(failure("get", "deployments", &error))),
+        }
+    }
+
     async fn stop_operator(&self, client: &Client, namespace: &str) -> anyhow::Result<()> {
         let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
         let scale = Patch::Merge(json!({"spec": {"replicas": 0}}));
@@ -126,7 +163,7 @@ impl Withdraw {
     }
 }
 
-/// Returns the elections that still have a finalizer, each with the last message about it.
+/// Returns the elections that a lictor still serves, each with the last message about it.
 async fn left(client: &Client, installation: &Installation) -> String {
     let mut left = Vec::new();
     for (_, api) in installation.namespaces().apis::<LeaderElection>(client) {
@@ -146,8 +183,11 @@ async fn left(client: &Client, installation: &Installation) -> String {
     }
 }
 
+/// Whether a lictor serves it, as far as it says: an election that was withdrawn is not accepted any more.
 fn is_held(election: &LeaderElection) -> bool {
+    let conditions = election.status.iter().flat_map(|status| &status.conditions);
     election.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+        || conditions.into_iter().any(|condition| condition.type_ == ACCEPTED && condition.status == "True")
 }
 
 /// Deletes the CRDs and their objects, but not while another installation still serves some of them.

@@ -102,7 +102,7 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
     );
     let is_failover = previous.is_some() && leader.is_some() && is_loss(reason);
     if is_failover {
-        executor.metrics.observe_failover(&entry.object.election().namespace, entry.object.name(), took);
+        executor.metrics.observe_failover(took);
     }
     let change = HistoryEntry {
         term: term.0,

@@ -9,7 +9,7 @@ mod writes;
 
 use std::collections::BTreeSet;
 
-use lictor_core::{Election, Members, Version};
+use lictor_core::{Election, Key, Locks, Members, StoreId, Version};
 
 use self::decisions::Decisions;
 use self::history::History;
@@ -20,7 +20,7 @@ use self::writes::OwnWrites;
 use super::consul::Registered;
 use super::names::ElectionId;
 use super::object::ElectionObject;
-use crate::api::{LeaderElection, Resolved};
+use crate::api::{Claims, LeaderElection, Resolved};
 
 /// One election.
 pub(super) struct Entry {
@@ -33,6 +33,8 @@ pub(super) struct Entry {
     pub(super) history: History,
     pub(super) writes: OwnWrites,
     pub(super) registered: Registered,
+    /// Whether nothing is left of it, and its object says so.
+    pub(super) withdrawn: bool,
 }
 
 impl Entry {
@@ -47,12 +49,23 @@ impl Entry {
             history: History::default(),
             writes: OwnWrites::default(),
             registered: Registered::default(),
+            withdrawn: false,
         }
     }
 
     /// The valid spec, if it is served here.
     pub(super) fn spec(&self) -> Option<&Resolved> {
         self.object.spec().map(AsRef::as_ref)
+    }
+
+    /// Whether its object needs the finalizer: something has to be done before the object may vanish that nobody could do later. A Lease
+    /// says by itself what was written on which pods.
+    pub(super) fn needs_finalizer(&self, locks: &Locks) -> bool {
+        let shared = |key: &Key| key.store != StoreId::leases();
+        let follows = |spec: &Resolved| shared(&spec.key) || !spec.workloads.is_empty() || !spec.jobs.is_empty();
+        self.spec().is_some_and(follows)
+            || **self.workloads.claims() != Claims::default()
+            || locks.of(&self.object.id().uid).any(|(key, _)| shared(key))
     }
 
     /// Its decisions, while this replica makes any.
@@ -80,5 +93,6 @@ impl Entry {
         self.history.forget();
         self.registered = Registered::default();
         self.writes.forget();
+        self.withdrawn = false;
     }
 }

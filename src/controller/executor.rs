@@ -189,6 +189,24 @@ impl Executor {
         });
     }
 
+    /// Takes off a finalizer that an election does not need any more; the outcome comes back like that of other metadata. From then on
+    /// its Leases must stay when it goes, so none of them may have an owner.
+    pub(super) fn drop_finalizer(&self, object: &ElectionObject, number: u64) {
+        let (this, id, seen) = (self.clone(), object.id().clone(), object.seen().clone());
+        let failed = not_written(id.clone(), number);
+        self.requests.submit(&self.cluster, &share(&id), Class::Wait, Gate::OPEN, failed, move |_| async move {
+            let disowned = match this.stores.get(&StoreId::leases()) {
+                Ok(leases) => leases.disown(&id.election.namespace, &id.uid).await,
+                Err(failure) => Err(failure),
+            };
+            let written = match disowned {
+                Ok(()) => this.elections.write_metadata(&seen, false, &Claims::default()).await,
+                Err(failure) => Err(Some(failure)),
+            };
+            Some(Input::Written(id, number, Box::new(written)))
+        });
+    }
+
     /// Makes the Job of a term.
     async fn create_job(&self, of: &Requester, plan: &str, job: &WorkloadId, claim: &WorkloadClaim) -> Outcome {
         let Some(template) = of.spec.as_ref().and_then(|spec| spec.jobs.get(plan)) else {

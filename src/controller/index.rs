@@ -6,6 +6,7 @@ mod locks;
 mod naming;
 mod nodes;
 mod pods;
+mod remains;
 mod routing;
 #[cfg(test)]
 mod tests;
@@ -13,12 +14,12 @@ mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor_core::{Deletions, Election, Locks, Node, PodCache, Slice, StoreId, WorkloadId};
+use lictor_core::{Deletions, Election, Key, Locks, Node, PodCache, Slice, StoreId, Uid, Version, WorkloadId};
 
 use self::naming::Naming;
 use super::entry::{Entry, Surroundings};
 use super::names::{Coverage, ElectionId, ElectionName, Namespace};
-use crate::api::Classes;
+use crate::api::{Classes, LeaderElection};
 use crate::kubernetes::{ServiceObject, WorkloadObject};
 
 /// The caches.
@@ -31,6 +32,10 @@ pub(super) struct Index {
     pub(super) locks: Locks,
     naming: Naming,
     deletions: Deletions,
+    /// Whether this replica acts, and removes what elections left behind.
+    acts: bool,
+    /// Locks of elections that are not known.
+    unclaimed: BTreeSet<Key>,
     /// Elections to look at.
     dirty: BTreeSet<ElectionName>,
 }
@@ -44,6 +49,8 @@ struct Content {
     services: BTreeMap<String, ServiceObject>,
     /// Those that lictor writes.
     slices: BTreeMap<String, Slice>,
+    /// Elections by names that belong to others, which are gone, until what those left behind is removed.
+    waiting: BTreeMap<String, (Version, Uid, LeaderElection)>,
     /// Which elections select a pod.
     selecting: BTreeMap<String, BTreeSet<String>>,
 }
@@ -75,6 +82,8 @@ impl Index {
             locks: Locks::default(),
             naming: Naming::default(),
             deletions: Deletions::default(),
+            acts: false,
+            unclaimed: BTreeSet::new(),
             dirty: BTreeSet::new(),
         }
     }
@@ -111,6 +120,7 @@ impl Index {
             content.services.clear();
             content.slices.clear();
             content.selecting.clear();
+            content.waiting.clear();
             for entry in content.elections.values_mut() {
                 // This replica need not have acted.
                 let recorded = entry.object.record(&self.locks).map(|record| record.term);
@@ -155,8 +165,13 @@ impl Index {
     /// A namespace of which nothing is known is none.
     fn tidy(&mut self, namespace: &Namespace) {
         let is_empty = |content: &Content| {
-            let Content { pods, elections, workloads, services, slices, selecting: _ } = content;
-            pods.is_empty() && elections.is_empty() && workloads.is_empty() && services.is_empty() && slices.is_empty()
+            let Content { pods, elections, workloads, services, slices, waiting, selecting: _ } = content;
+            pods.is_empty()
+                && elections.is_empty()
+                && workloads.is_empty()
+                && services.is_empty()
+                && slices.is_empty()
+                && waiting.is_empty()
         };
         if self.namespaces.get(namespace).is_some_and(is_empty) {
             self.namespaces.remove(namespace);

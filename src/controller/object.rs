@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lictor_core::{Concern, Key, Locks, Record, Term, Version};
+use lictor_core::{Concern, Key, Locks, Record, StoreId, Stored, Term, Version};
 
 use super::names::{ElectionId, ElectionName};
 use crate::api::{Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, resolve};
@@ -16,11 +16,15 @@ pub(super) struct ElectionObject {
     resolved: Option<Result<Arc<Resolved>, Refusal>>,
     /// It is refused because an older election has the same pods, workloads or lock.
     conflict: Option<Refusal>,
+    /// There is no such election any more. It had no finalizer, and what it left behind is being removed.
+    gone: bool,
+    /// The lock by which it was found, if only that is known of it.
+    found: Option<Key>,
 }
 
 impl ElectionObject {
     pub(super) fn new(id: ElectionId, version: Version, seen: LeaderElection) -> Self {
-        Self { id, version, seen: Arc::new(seen), resolved: None, conflict: None }
+        Self { id, version, seen: Arc::new(seen), resolved: None, conflict: None, gone: false, found: None }
     }
 
     pub(super) fn id(&self) -> &ElectionId {
@@ -59,8 +63,21 @@ impl ElectionObject {
         self.version = Version::default();
     }
 
-    /// Reads what its user wants.
+    /// There is no such election any more. `found`: the lock by which that was seen.
+    pub(super) fn depart(&mut self, found: Option<Key>) {
+        (self.gone, self.found) = (true, found);
+    }
+
+    /// Whether there is no such election any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Reads what its user wants. What an election that is gone wanted last, stays.
     pub(super) fn resolve(&mut self, classes: &Classes, controller: &str) {
+        if self.gone {
+            return;
+        }
         self.resolved = resolve(&self.seen, classes, controller).map(|resolved| resolved.map(Arc::new));
     }
 
@@ -98,7 +115,7 @@ impl ElectionObject {
     }
 
     pub(super) fn is_deleted(&self) -> bool {
-        self.seen.metadata.deletion_timestamp.is_some()
+        self.gone || self.seen.metadata.deletion_timestamp.is_some()
     }
 
     pub(super) fn has_finalizer(&self) -> bool {
@@ -107,6 +124,23 @@ impl ElectionObject {
 
     pub(super) fn last_status(&self) -> LeaderElectionStatus {
         self.seen.status.clone().unwrap_or_default()
+    }
+
+    /// A lock of this election that this lictor wrote.
+    pub(super) fn held_lock<'a>(&self, locks: &'a Locks, operator_id: &str) -> Option<&'a Key> {
+        let controller = |operator_id: &'_ str| operator_id.split('#').next().map(str::to_owned);
+        let own = |stored: &Stored| {
+            stored.written().is_some_and(|record| controller(&record.operator_id) == controller(operator_id))
+        };
+        locks.of(&self.id.uid).find(|(_, stored)| own(stored)).map(|(key, _)| key)
+    }
+
+    /// Whether something of it may be left: on pods, in its locks, or in its own object.
+    pub(super) fn may_have_left(&self, locks: &Locks, operator_id: &str) -> bool {
+        self.has_finalizer()
+            || self.gone
+            || self.held_lock(locks, operator_id).is_some()
+            || self.spec().is_some_and(|spec| spec.key.store == StoreId::leases())
     }
 
     /// The term that its status names.
@@ -137,7 +171,10 @@ impl ElectionObject {
             // A lock that belongs to another election is not even looked at.
             (Some(conflict), _) if conflict.reason == "KeyTaken" => Key::none(),
             (_, Some(spec)) => spec.key.clone(),
-            (_, None) => held.unwrap_or_else(|| Key::lease(&*self.id.election.namespace, self.name())),
+            (_, None) => {
+                let found = held.or_else(|| self.found.clone());
+                found.unwrap_or_else(|| Key::lease(&*self.id.election.namespace, self.name()))
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use kube::Client;
 use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId, Uid, Version};
 use tokio::sync::{mpsc, watch};
 
+use super::class_status::ClassReporter;
 use super::consul::{ConsulStores, Context};
 use super::entry::{WATCHED, probe_client};
 use super::executor::Executor;
@@ -56,6 +57,7 @@ pub struct Controller {
     sync: Sync,
     shared: SharedStores,
     consul: ConsulStores,
+    classes: ClassReporter,
     watches: OnDemandWatches,
     timers: Timers,
     metrics: Metrics,
@@ -103,6 +105,7 @@ impl Controller {
             sender.clone(),
             claim.clone(),
         );
+        let classes = ClassReporter::start(&client, request_timeout, &controller, claim.clone());
         let consul = ConsulStores::new(Context {
             client: client.clone(),
             own_namespace,
@@ -142,6 +145,7 @@ impl Controller {
             sync,
             shared: SharedStores::default(),
             consul,
+            classes,
             watches,
             timers: Timers::default(),
             metrics,
@@ -201,7 +205,7 @@ impl Controller {
             && self.acting
             && self.sync.is_complete()
             && self.executor.pending() == 0
-            && !self.index.entries().any(|entry| entry.object.is_served() && entry.object.has_finalizer())
+            && self.index.is_withdrawn()
     }
 
     /// Whether workloads end whose lock is let go of then.
@@ -239,6 +243,7 @@ impl Controller {
             Input::Classes(change) => {
                 self.note("electionclasses", &change);
                 self.index.apply_classes(change);
+                self.classes.apply(&self.index.classes);
                 let locks = &self.index.locks;
                 for id in self.consul.apply(&self.index.classes, |id| locks.holds_any(id)) {
                     self.shared.add(id, monotonic());
@@ -285,7 +290,7 @@ impl Controller {
                 }
                 match &event {
                     StoreEvent::LockValidity(store, validity) => {
-                        self.metrics.store_held(store, validity.lasts(monotonic()));
+                        self.metrics.store_held(store, *validity);
                     }
                     StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
                         self.metrics.count_watch_failure("consul");
@@ -412,6 +417,7 @@ impl Controller {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if now < deadline);
         if acts && !self.acting {
             self.acting = true;
+            self.index.act();
             self.shared.await_anew(now);
             tracing::info!("this replica acts");
             self.metrics.acting(true);
@@ -421,6 +427,10 @@ impl Controller {
         }
         while let Some(election) = self.timers.take_due(now) {
             self.index.mark(&election);
+        }
+        if self.acting {
+            let sync = &self.sync;
+            self.index.find_remains(|namespace| sync.knows(namespace));
         }
         for store in self.shared.changed(now) {
             self.index.mark_store(&store);
@@ -453,10 +463,14 @@ impl Controller {
         execute(&mut found, output, &self.executor, moment);
         if found.entry.decisions.is_withdrawn() && circumstances.ends(&found.entry.object) {
             withdraw(found.entry, &self.executor, moment, &mut again);
+            if found.entry.object.is_gone() && found.entry.withdrawn {
+                self.metrics.forget(&election.namespace, &election.name);
+                return self.index.bury(election);
+            }
             return self.look_again(election, &again);
         }
         again.add(found.entry.election().and_then(Election::wake));
-        let probes = (&self.http, &self.sender);
+        let probes = (&self.http, &self.sender, &self.shared);
         follow(&mut found, aim.desired, probes, &self.executor, moment, &mut again);
         report(&mut found, aim.desired, &self.metrics, &self.executor, self.lease_duration, moment, &mut again);
         self.look_again(election, &again);
@@ -478,6 +492,7 @@ impl Controller {
         self.acting = false;
         self.metrics.acting(false);
         self.timers.clear();
+        self.index.stand_by();
         for entry in self.index.entries() {
             entry.stand_by();
         }

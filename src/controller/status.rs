@@ -1,5 +1,6 @@
 //! What a status says. Pure: from what is known to the text that a user reads.
 
+mod ready;
 mod routing;
 mod workloads;
 
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Slice, Timestamp, eligible};
 
+use self::ready::complete;
+pub(super) use self::ready::refusal_message;
 pub(super) use self::routing::obstacle;
 use self::routing::routed;
 use self::workloads::told;
@@ -16,7 +19,7 @@ use super::timers::Moment;
 use super::wording::{in_seconds, led_elsewhere, not_eligible, told_holder};
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
-    STORE_REACHABLE, condition, is_unknown, unknown, with_transition_times,
+    STORE_REACHABLE, condition, is_unknown, unknown,
 };
 
 /// What an election's status should be now; `None`: what it says already is to stay until more is known.
@@ -82,7 +85,7 @@ pub(super) fn status(
             conditions.push(condition(PAUSED, true, "Paused", message, generation));
         }
     }
-    status.conditions = with_transition_times(conditions, &before.conditions, in_seconds(wall));
+    status.conditions = complete(conditions, generation, &before.conditions, in_seconds(wall));
     Some(status)
 }
 
@@ -125,7 +128,7 @@ fn undecided(
     Some(LeaderElectionStatus {
         observed_generation: Some(generation),
         class_name: Some(spec.class_name.clone()),
-        conditions: with_transition_times(conditions, &before.conditions, in_seconds(wall)),
+        conditions: complete(conditions, generation, &before.conditions, in_seconds(wall)),
         ..before
     })
 }
@@ -135,11 +138,12 @@ pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
     let before = entry.object.last_status();
     let message =
         "lictor was uninstalled here: what it wrote is taken off, and nobody is elected until it is installed again";
-    let told = |type_| condition(type_, false, "Uninstalled", message, entry.object.generation());
+    let generation = entry.object.generation();
+    let told = |type_| condition(type_, false, "Uninstalled", message, generation);
     let conditions = vec![told(ACCEPTED), told(ELECTED)];
     LeaderElectionStatus {
-        observed_generation: Some(entry.object.generation()),
-        conditions: with_transition_times(conditions, &before.conditions, in_seconds(wall)),
+        observed_generation: Some(generation),
+        conditions: complete(conditions, generation, &before.conditions, in_seconds(wall)),
         leader: None,
         candidates: None,
         workloads: None,

@@ -2,6 +2,9 @@
 //!
 //! `spec.holderIdentity` is the leader's pod and `spec.leaseTransitions` the term, for `kubectl get lease` and other tools. The
 //! whole record is in an annotation. If the two do not agree, somebody edited the Lease, and lictor does not believe it.
+//!
+//! H13: a Lease has no owner, so that it stays when its election is deleted while no operator runs. It says what was written on which
+//! pods.
 
 use std::time::Duration;
 
@@ -12,12 +15,12 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
 use serde_json::json;
 
 use super::{LockStore, Owner, StoreEvent, StoreScope};
-use crate::api::{GROUP, LeaderElection};
+use crate::api::GROUP;
 use crate::kubernetes::{Change, Namespaces, changes, failure, version_of, within};
 
 /// The annotation with the whole record, as JSON.
@@ -69,7 +72,7 @@ impl LeaseStore {
                 "resourceVersion": expected.to_string(),
                 "labels": lease.metadata.labels,
                 "annotations": lease.metadata.annotations,
-                "ownerReferences": lease.metadata.owner_references,
+                "ownerReferences": [],
             },
             "spec": {
                 "holderIdentity": spec.holder_identity,
@@ -146,6 +149,26 @@ impl LockStore for LeaseStore {
         .boxed()
     }
 
+    fn disown<'a>(&'a self, namespace: &'a str, election: &'a Uid) -> BoxFuture<'a, Result<(), Failure>> {
+        async move {
+            let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
+            let own = ListParams::default().labels(&format!("{ELECTION_LABEL}={election}"));
+            let leases = within(self.timeout, api.list(&own)).await;
+            let leases = leases.map_err(|error| failure("list", "leases", &error))?;
+            for lease in leases.iter().filter(|lease| is_owned(lease)) {
+                let others = lease.owner_references().iter().filter(|owner| !is_election(owner)).collect::<Vec<_>>();
+                let patch = Patch::Merge(json!({
+                    "metadata": {"resourceVersion": lease.resource_version(), "ownerReferences": others},
+                }));
+                let (name, parameters) = (lease.name_any(), PatchParams::default());
+                let patched = api.patch(&name, &parameters, &patch);
+                within(self.timeout, patched).await.map_err(|error| failure("patch", "leases", &error))?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
     fn watch(&self) -> BoxStream<'static, StoreEvent> {
         let own = ListParams::default().labels(&format!("{MANAGED_BY}={LICTOR}"));
         let watches = self.namespaces.apis::<Lease>(&self.client).into_iter();
@@ -186,14 +209,6 @@ fn lease(key: &Key, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
                 [(MANAGED_BY.to_owned(), LICTOR.to_owned()), (ELECTION_LABEL.to_owned(), owner.uid.0.clone())].into(),
             ),
             annotations: Some([(RECORD_ANNOTATION.to_owned(), json)].into()),
-            owner_references: Some(vec![OwnerReference {
-                api_version: LeaderElection::api_version(&()).into_owned(),
-                kind: LeaderElection::kind(&()).into_owned(),
-                name: owner.name.clone(),
-                uid: owner.uid.0.clone(),
-                controller: Some(true),
-                block_owner_deletion: None,
-            }]),
             ..ObjectMeta::default()
         },
         spec: Some(LeaseSpec {
@@ -205,13 +220,22 @@ fn lease(key: &Key, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
     })
 }
 
+fn is_election(owner: &OwnerReference) -> bool {
+    owner.api_version.starts_with(GROUP)
+}
+
+/// Whether it goes with its election, as versions before 0.1.0 made it.
+fn is_owned(lease: &Lease) -> bool {
+    lease.owner_references().iter().any(is_election)
+}
+
 fn stored(lease: &Lease) -> Stored {
     let spec = lease.spec.clone().unwrap_or_default();
     let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
     let json = lease.annotations().get(RECORD_ANNOTATION);
-    let owned = lease.owner_references().iter().any(|owner| owner.api_version.starts_with(GROUP));
-    let labelled = lease.labels().get(MANAGED_BY).is_some_and(|by| by == LICTOR);
-    if json.is_none() && !owned && !labelled {
+    let labels = lease.labels();
+    let labelled = labels.get(MANAGED_BY).is_some_and(|by| by == LICTOR) || labels.contains_key(ELECTION_LABEL);
+    if json.is_none() && !is_owned(lease) && !labelled {
         let holder = holder.unwrap_or_else(|| "nobody".into());
         let (namespace, name) = (lease.namespace().unwrap_or_default(), lease.name_any());
         return Stored::Foreign(format!("the Lease {namespace}/{name}, held by {holder}, was not made by lictor"));

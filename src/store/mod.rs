@@ -133,6 +133,12 @@ pub trait LockStore: Send + Sync {
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome>;
 
+    /// Takes off the owner of an election's locks, by which versions before 0.1.0 had them deleted together with the election.
+    fn disown<'a>(&'a self, namespace: &'a str, election: &'a Uid) -> BoxFuture<'a, Result<(), Failure>> {
+        let _ = (namespace, election);
+        Box::pin(async { Ok(()) })
+    }
+
     /// Releases a lock whose record names nobody, if it still has this version, so that others can acquire it. The record stays.
     /// A store that nobody shares has nothing to do.
     fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {

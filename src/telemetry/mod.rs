@@ -3,7 +3,9 @@
 mod health;
 mod logs;
 mod metrics;
+mod process;
 mod server;
+mod stores;
 
 pub use health::Health;
 pub use logs::{LogFormat, init_logs};

@@ -10,14 +10,17 @@ use serde_json::Value;
 /// The chart's directory.
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/lictor");
 
+/// Builds a program that is pinned under hack/tools, if that was not done yet. Returns its path.
+pub fn tool(name: &str) -> String {
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
+    let output = Command::new(tools).arg(name).output().expect("hack/tools.sh runs");
+    String::from_utf8(output.stdout).expect("a path").trim().to_owned()
+}
+
 /// Runs helm. Returns what it printed, or its error text. It ignores the configuration of this machine's user.
 pub fn helm(kubeconfig: Option<&Path>, arguments: &[&str]) -> Result<String, String> {
     static HELM: OnceLock<String> = OnceLock::new();
-    let helm = HELM.get_or_init(|| {
-        let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
-        let output = Command::new(tools).arg("helm").output().expect("hack/tools.sh runs");
-        String::from_utf8(output.stdout).expect("a path").trim().to_owned()
-    });
+    let helm = HELM.get_or_init(|| tool("helm"));
     let nowhere = std::env::temp_dir().join(format!("lictor-no-helm-{}", std::process::id()));
     let mut command = Command::new(helm);
     command.args(arguments);
@@ -31,8 +34,16 @@ pub fn helm(kubeconfig: Option<&Path>, arguments: &[&str]) -> Result<String, Str
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// Returns what `helm template` renders with these values.
+/// What every API server has and `helm template` does not assume: with it, the chart is rendered as `helm install` renders it.
+pub const CLUSTER: &str = "--api-versions=apiregistration.k8s.io/v1";
+
+/// Returns what `helm install` renders with these values.
 pub fn template(values: &str, more: &[&str]) -> Result<String, String> {
+    template_alone(values, &[&[CLUSTER], more].concat())
+}
+
+/// Returns what `helm template` renders with these values.
+pub fn template_alone(values: &str, more: &[&str]) -> Result<String, String> {
     let file = Values::new(values);
     let arguments = ["template", "lictor", CHART, "--namespace", "lictor", "--kube-version", "1.33.0", "--values"];
     let all: Vec<&str> = arguments.into_iter().chain([file.path()]).chain(more.iter().copied()).collect();

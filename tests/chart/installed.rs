@@ -1,7 +1,10 @@
 //! `helm install`, `upgrade` and `uninstall`, on a control plane for each test.
 
 mod cluster_wide;
+mod drain;
 mod namespaced;
+mod people;
+mod restricted;
 
 use lictor_testing::kubernetes::{Cluster, Operator};
 use serde_json::Value;

@@ -6,8 +6,12 @@
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
 mod account;
+mod documented;
+mod gitops;
 mod helm;
 mod installed;
+mod platforms;
 mod queries;
+mod released;
 mod rendered;
 mod rights;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::helm::{CHART, Values, arguments, find, helm, objects, template};
+use crate::helm::{CHART, Values, arguments, find, helm, objects, template, template_alone};
 
 /// Returns the values files of the snapshots, by name.
 pub fn cases() -> Vec<(String, PathBuf)> {
@@ -54,8 +54,9 @@ fn lint_finds_nothing() {
 const NONSENSE: &[(&str, &str)] = &[
     ("replica: 2", "additional properties 'replica' not allowed"),
     ("image: {tags: v1}", "at '/image': additional properties 'tags' not allowed"),
-    ("replicas: 0", "at '/replicas': minimum: got 0, want 1"),
-    ("replicas: two", "at '/replicas': got string, want integer"),
+    ("replicas: 2", "additional properties 'replicas' not allowed"),
+    ("replicaCount: 0", "at '/replicaCount': minimum: got 0, want 1"),
+    ("replicaCount: two", "at '/replicaCount': got string, want integer"),
     ("image: {digest: latest}", "at '/image/digest': 'latest' does not match pattern"),
     ("image: {repository: 'lictor:v1'}", "at '/image/repository': 'lictor:v1' does not match pattern"),
     (
@@ -88,6 +89,36 @@ const NONSENSE: &[(&str, &str)] = &[
     ),
     ("policies: {operator: 'yes'}", "at '/policies/operator': got string, want null or boolean"),
     ("podDisruptionBudget: {maxUnavailable: 0}", "at '/podDisruptionBudget/maxUnavailable'"),
+    ("podDisruptionBudget: {maxUnavailable: 0%}", "at '/podDisruptionBudget/maxUnavailable'"),
+    ("podDisruptionBudget: {minAvailable: 1}", "set podDisruptionBudget.maxUnavailable instead"),
+    ("image: {pullSecrets: [{name: a}]}", "at '/image': additional properties 'pullSecrets' not allowed"),
+    ("imagePullSecrets: [registry]", "at '/imagePullSecrets/0': got string, want object"),
+    ("global: {imageRegistry: 'https://mirror.example'}", "at '/global/imageRegistry'"),
+    ("strategy: {type: BlueGreen}", "at '/strategy/type': value must be one of 'RollingUpdate', 'Recreate'"),
+    ("livenessProbe: {httpGet: {path: /}}", "at '/livenessProbe': additional properties 'httpGet' not allowed"),
+    ("livenessProbe: {periodSeconds: 0}", "at '/livenessProbe/periodSeconds': minimum: got 0, want 1"),
+    ("extraArgs: [lease]", "at '/extraArgs/0': 'lease' does not match pattern"),
+    (
+        "extraArgs: ['--namespaces=shop']",
+        "extraArgs has --namespaces, which comes from another value: set namespaces instead",
+    ),
+    ("extraArgs: ['--listen=0.0.0.0:9090']", "extraArgs has --listen, but probes, the Service"),
+    ("extraEnv: [{name: LICTOR_LISTEN, value: '0.0.0.0:9090'}]", "extraEnv has LICTOR_LISTEN, but probes, the Service"),
+    ("extraVolumeMounts: [{name: ca}]", "at '/extraVolumeMounts/0': missing property 'mountPath'"),
+    ("extraObjects: [{kind: ConfigMap}]", "missing property 'apiVersion'"),
+    (
+        "commonLabels: {app.kubernetes.io/name: a}",
+        "commonLabels has app.kubernetes.io/name, which the chart sets itself",
+    ),
+    ("podLabels: {app.kubernetes.io/instance: a}", "podLabels has app.kubernetes.io/instance, which the chart"),
+    ("hooks: {podLabels: {app.kubernetes.io/name: a}}", "hooks.podLabels has app.kubernetes.io/name, which the chart"),
+    ("commonAnnotations: {helm.sh/hook: test}", "commonAnnotations has helm.sh/hook, which means something on single"),
+    (
+        "metrics: {serviceMonitor: {interval: 1m, scrapeTimeout: 90s}}",
+        "metrics.serviceMonitor.scrapeTimeout is 90s, which is longer than the interval of 1m",
+    ),
+    ("metrics: {serviceMonitor: {scrapeTimeout: 10}}", "at '/metrics/serviceMonitor/scrapeTimeout': got number"),
+    ("rbac: {classViewerGroups: tenants}", "at '/rbac/classViewerGroups': got string, want array"),
 ];
 
 #[test]
@@ -132,16 +163,21 @@ fn the_program_understands_its_arguments() {
     }
 }
 
-/// A namespaced installation creates nothing cluster-wide.
+/// `kubectl apply` would make a hook like any other object: the withdrawal, for example, at once.
 #[test]
-fn a_namespaced_installation_has_no_cluster_wide_object() {
-    let values = "{namespaces: [shop], workloads: {enabled: true}}";
-    let namespaced =
-        ["Deployment", "Job", "Pod", "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount"];
-    for object in objects(&template(values, &[]).unwrap()) {
-        let kind = object["kind"].as_str().unwrap();
-        assert!(namespaced.contains(&kind), "{kind} {}", object["metadata"]["name"]);
-        assert!(object["metadata"]["namespace"].is_string(), "{kind} {}", object["metadata"]["name"]);
+fn what_is_rendered_without_an_api_server_has_no_hooks() {
+    for (name, values) in cases() {
+        let values = std::fs::read_to_string(&values).unwrap();
+        let alone = objects(&template_alone(&values, &["--include-crds"]).unwrap());
+        let hook = |object: &&Value| object["metadata"]["annotations"].get("helm.sh/hook").is_some();
+        assert_eq!(alone.iter().find(hook), None, "{name}");
+        let crds = alone.iter().filter(|object| object["kind"] == "CustomResourceDefinition");
+        assert_eq!(crds.count(), 2, "{name}");
+        let installed = objects(&template(&values, &[]).unwrap());
+        for hook in installed.iter().filter(hook) {
+            assert_eq!(hook["metadata"]["annotations"]["argocd.argoproj.io/hook"], "Skip", "{name}: {hook}");
+        }
+        assert_eq!(alone.len() - 2, installed.iter().filter(|object| !hook(object)).count(), "{name}");
     }
 }
 
@@ -154,8 +190,8 @@ fn no_class_and_no_crd_is_a_hook() {
         for object in made.iter().filter(|object| precious.iter().any(|kind| object["kind"] == *kind)) {
             let annotations = &object["metadata"]["annotations"];
             assert!(annotations.get("helm.sh/hook").is_none(), "{name}: {object}");
-            let kept = annotations["helm.sh/resource-policy"] == "keep";
-            assert!(kept || object["kind"] == "CustomResourceDefinition", "{name}: {object}");
+            assert_eq!(annotations["helm.sh/resource-policy"], "keep", "{name}: {object}");
+            assert_eq!(annotations["argocd.argoproj.io/sync-options"], "Prune=false,Delete=false", "{name}: {object}");
         }
     }
     let values = Values::new("{}");

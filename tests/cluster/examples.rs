@@ -214,6 +214,7 @@ async fn cron_job(cluster: &'static Cluster) {
 
 async fn cold_standby(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "standby").await;
+    created_without_replicas(&lab);
     apply_example(&lab, "cold-standby");
     let election = follows(&lab, "importer").await;
     let workloads = election.status.and_then(|status| status.workloads).expect("the status tells of workloads");
@@ -224,6 +225,23 @@ async fn cold_standby(cluster: &'static Cluster) {
         if ready == Some(2) { Ok(()) } else { Err(format!("{:#?}", importer.status)) }
     })
     .await;
+}
+
+/// Types what the page and the manifest say, so that no pod runs before lictor lets it.
+fn created_without_replicas(lab: &Lab) {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/workloads.md")).expect("it is there");
+    let manifest = directory("cold-standby").join("deployment.yaml");
+    let text = std::fs::read_to_string(&manifest).expect("it is there");
+    let command =
+        "kubectl patch --local -f deployment.yaml -p '{\"spec\":{\"replicas\":0}}' -o yaml | kubectl create -f -";
+    assert!(page.contains(command) && text.contains(command), "both say {command}");
+    let manifest = manifest.to_str().expect("the path is text");
+    let patch = r#"{"spec":{"replicas":0}}"#;
+    let empty = lab.try_kubectl(&["patch", "--local", "-f", manifest, "-p", patch, "-o", "yaml"], None);
+    let empty = empty.unwrap_or_else(|error| panic!("{error}"));
+    let empty: Value = serde_yaml::from_str(&empty).expect("it is YAML");
+    assert_eq!(empty["spec"]["replicas"], 0);
+    lab.try_kubectl(&["create", "-f", "-"], Some(&empty.to_string())).unwrap_or_else(|error| panic!("{error}"));
 }
 
 async fn stateful_cold_standby(cluster: &'static Cluster) {

@@ -109,6 +109,36 @@ async fn a_withdrawal_beside_an_operator_that_goes_on_ends_with_a_message_and_ch
     lab.wait_leader(&leader).await;
 }
 
+/// The chart's Job, applied by something else than `helm uninstall`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_for_helm_does_nothing_where_helm_did_not_make_the_deployment() {
+    let lab = Lab::new("not-helm").await;
+    let mut operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    let arguments = ["--deployment", "lictor", "--helm-release", "mine", "--timeout", "60"];
+    let output = run(&lab, "withdraw", &arguments).await;
+    assert!(!output.status.success() && text(&output).contains("there is no Deployment"), "{}", text(&output));
+    deploy(&lab);
+    let annotate = |name: &str| {
+        let annotation = format!("meta.helm.sh/release-name={name}");
+        lab.try_kubectl(&["annotate", "deployment", "lictor", "--overwrite", &annotation], None).expect("it can be")
+    };
+    for of in [None, Some("another")] {
+        of.map(annotate);
+        let output = run(&lab, "withdraw", &arguments).await;
+        assert!(output.status.success() && text(&output).contains("nothing is withdrawn"), "{}", text(&output));
+        assert_eq!(replicas(&lab), "1");
+        lab.wait_leader(&leader).await;
+    }
+    annotate("mine");
+    assert!(operator.stop().await.success());
+    let output = run(&lab, "withdraw", &arguments).await;
+    assert!(output.status.success() && text(&output).contains("are removed"), "{}", text(&output));
+    assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_deployment_what_is_left_of_an_installation_is_taken_off() {
     let lab = Lab::new("leftover").await;

@@ -13,17 +13,26 @@ use serde_json::{Value, json};
 use crate::consul::member::{Member, entry};
 
 struct Kept {
+    version: &'static str,
     lease: &'static str,
     pods: &'static str,
     consul: &'static str,
 }
 
 const PRESENT: Kept = Kept {
+    version: "0-1-0",
     lease: include_str!("kept/0.1.0/lease.json"),
     pods: include_str!("kept/0.1.0/pods.json"),
     consul: include_str!("kept/0.1.0/consul.json"),
 };
-const ALL: [Kept; 1] = [PRESENT];
+/// Leases had an owner, and no record named its election.
+const BEFORE: Kept = Kept {
+    version: "before",
+    lease: include_str!("kept/before-0.1.0/lease.json"),
+    pods: include_str!("kept/before-0.1.0/pods.json"),
+    consul: include_str!("kept/before-0.1.0/consul.json"),
+};
+const ALL: [Kept; 2] = [BEFORE, PRESENT];
 
 /// Returns a text with the values in place of the names.
 fn filled(text: &str, names: &[(&str, &str)]) -> Value {
@@ -59,7 +68,7 @@ fn is_time(text: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_an_earlier_version_led_goes_on_as_it_is() {
     for kept in ALL {
-        let lab = Lab::new("kept").await;
+        let lab = Lab::new(&format!("kept-{}", kept.version)).await;
         let recorder = lab.record().await;
         lab.ready_pods(&["a", "b"]).await;
         let election = lab.elect(json!({})).await.uid().expect("it has a uid");
@@ -134,7 +143,7 @@ async fn a_record_in_consul_is_written_and_read_as_it_is_kept() {
     for kept in ALL {
         // Another cluster reads the leader from what that version wrote.
         let east = Member::of(
-            Lab::new("kept-consul-east").await,
+            Lab::new(&format!("kept-consul-{}", kept.version)).await,
             "kept-consul",
             "east",
             Consul::shared().address(),

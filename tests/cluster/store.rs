@@ -63,9 +63,11 @@ impl World for Leases {
             3 => json!({"spec": {"holderIdentity": null}}),
             4 => json!({"spec": {"leaseTransitions": 6}}),
             5 => json!({"spec": {"leaseTransitions": null}}),
-            // Its owner, or its label, still identifies it.
-            6 => json!({"metadata": {"annotations": {"lictor.dev/record": null}, "labels": null}}),
-            _ => json!({"metadata": {"annotations": {"lictor.dev/record": null}, "ownerReferences": null}}),
+            // One of its labels still identifies it.
+            6 => json!({"metadata": {"annotations": {"lictor.dev/record": null},
+                "labels": {"app.kubernetes.io/managed-by": null}}}),
+            _ => json!({"metadata": {"annotations": {"lictor.dev/record": null},
+                "labels": {"lictor.dev/election-uid": null}}}),
         };
         let edited = self.lab.leases_api().patch(&key.name, &PatchParams::default(), &Patch::Merge(edit)).await;
         edited.expect("a Lease can be edited");
@@ -112,9 +114,8 @@ async fn users_see_the_leader_and_the_term_in_the_lease() {
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!((rows[0][..2].to_vec(), rows[1][..2].to_vec()), (vec!["NAME", "HOLDER"], vec!["web", "a"]), "{table}");
     let lease = lab.leases_api().get("web").await.expect("the lock exists");
-    let owner = &lease.owner_references()[0];
-    assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("LeaderElection", "web"));
-    assert_eq!(Some(&owner.uid), election.metadata.uid.as_ref());
+    assert!(lease.owner_references().is_empty(), "it has to stay when the election goes");
+    assert_eq!(lease.labels().get("lictor.dev/election-uid"), election.metadata.uid.as_ref());
     let term = lab.pods_api().get("a").await.expect("the pod exists").annotations()["lictor.dev/term"].clone();
     assert_eq!(lease.spec.and_then(|spec| spec.lease_transitions).map(|term| term.to_string()), Some(term));
     lab.kill_pod("a").await;

@@ -35,8 +35,8 @@ async fn kubectl_shows_what_matters_in_columns() {
     status_of(&lab, &leader).await;
     let text = lab.try_kubectl(&["get", "le"], None).expect("kubectl shows it");
     let rows = table(&text);
-    assert_eq!(rows[0], ["NAME", "LEADER", "TERM", "CANDIDATES", "CLASS", "AGE"]);
-    assert_eq!(rows[1][..5], ["web", &leader, "1", "3/3", "lease"], "{text}");
+    assert_eq!(rows[0], ["NAME", "STATUS", "LEADER", "TERM", "CANDIDATES", "CLASS", "AGE"]);
+    assert_eq!(rows[1][..6], ["web", "Led", &leader, "1", "3/3", "lease"], "{text}");
     let text = lab.try_kubectl(&["get", "leaderelections.lictor.dev", "-o", "wide"], None).expect("kubectl shows it");
     let rows = table(&text);
     let column = |name: &str| rows[0].iter().position(|title| *title == name).map(|at| rows[1][at]);
@@ -120,9 +120,9 @@ async fn the_status_tells_who_leads_since_when_and_how_bad_it_can_get() {
     assert_eq!(status.observed_generation, lab.election("web").await.metadata.generation);
     assert_eq!(status.class_name.as_deref(), Some("lease"));
     let conditions: Vec<_> = status.conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str())).collect();
-    assert_eq!(conditions, [("Accepted", "True"), ("Elected", "True"), ("StoreReachable", "True")]);
+    assert_eq!(conditions, [("Ready", "True"), ("Accepted", "True"), ("Elected", "True"), ("StoreReachable", "True")]);
     assert!(status.conditions.iter().all(|condition| !condition.message.is_empty()));
-    let transition = status.conditions[1].last_transition_time.clone();
+    let transition = status.conditions[2].last_transition_time.clone();
 
     lab.elect(json!({"paused": true})).await;
     let message = lab.wait_condition("web", "Paused", "True", "Paused").await;
@@ -153,7 +153,8 @@ async fn what_is_not_known_yet_is_told_as_unknown() {
     let election = lab.wait_status("web", "it is not known who leads", unknown).await;
     let conditions = election.status.expect("it has a status").conditions;
     let told: Vec<_> = conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_str())).collect();
-    let served = [("Accepted", "True", "Accepted"), ("Elected", "Unknown", "HandingOver")];
+    let ready = ("Ready", "Unknown", "HandingOver");
+    let served = [ready, ("Accepted", "True", "Accepted"), ("Elected", "Unknown", "HandingOver")];
     assert_eq!(told, [served.as_slice(), &[("StoreReachable", "True", "Answers")]].concat());
     assert!(conditions.iter().all(|condition| condition.observed_generation == election.metadata.generation));
     assert!(conditions.iter().all(|condition| !condition.message.is_empty()));
@@ -286,12 +287,19 @@ async fn metrics_and_logs_tell_what_happened() {
 
     let labels = format!("{{namespace=\"{}\",election=\"web\"}}", lab.namespace);
     let of = |name: &str| format!("{name}{labels}");
+    let ready =
+        |reason: &str| format!("lictor_ready{{namespace=\"{}\",election=\"web\",reason=\"{reason}\"}}", lab.namespace);
     for (name, value) in [
         ("lictor_acting".to_owned(), 1.0),
         (of("lictor_term"), 2.0),
         (of("lictor_transitions_total"), 2.0),
         (of("lictor_label_drift_total"), 1.0),
-        (of("lictor_failover_duration_seconds_count"), 1.0),
+        ("lictor_failover_duration_seconds_count".to_owned(), 1.0),
+        (of("lictor_candidates"), 1.0),
+        (of("lictor_eligible"), 1.0),
+        (of("lictor_label_mismatch"), 0.0),
+        (ready("Led"), 1.0),
+        (format!("lictor_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")), 1.0),
         ("lictor_leader{".to_owned(), 1.0),
     ] {
         assert_eq!(operator.metric(&name).await, Some(value), "{name}\n{}", operator.get("/metrics").await.1);
@@ -312,6 +320,25 @@ async fn metrics_and_logs_tell_what_happened() {
     })
     .await;
     assert_eq!(operator.metric("lictor_leader{").await, None);
+    assert_eq!(operator.metric(&of("lictor_eligible")).await, Some(0.0));
+    assert_eq!(operator.metric(&ready("NoEligiblePod")).await, Some(0.0));
+    assert_eq!(operator.metric(&ready("Led")).await, None);
+    assert_eq!(operator.metric("lictor_paused").await, None);
+    lab.elect(json!({"paused": true})).await;
+    lab.wait_condition("web", "Ready", "True", "Paused").await;
+    assert_eq!(operator.metric(&of("lictor_paused")).await, Some(1.0));
+
+    // What the kernel says of the process.
+    let open = operator.metric("process_open_fds").await.expect("it has open files");
+    let most = operator.metric("process_max_fds").await.expect("there is a limit");
+    assert!(0.0 < open && open <= most, "{open} {most}");
+    let memory = operator.metric("process_resident_memory_bytes").await.expect("it uses memory");
+    assert!((1e6..1e9).contains(&memory), "{memory}");
+    assert!(operator.metric("process_cpu_seconds_total").await.is_some_and(|spent| (0.01..60.0).contains(&spent)));
+    let started = operator.metric("process_start_time_seconds").await.expect("it has started");
+    let started = std::time::Duration::from_secs_f64(started);
+    let age = k8s_openapi::jiff::Timestamp::now().as_second() - i64::try_from(started.as_secs()).expect("a time");
+    assert!((-2..120).contains(&age), "{age}");
 
     // lictor_api_errors_total appears with the first error.
     let (status, text) = operator.get("/metrics").await;

@@ -1,6 +1,9 @@
-//! The table of measurements.
+//! The table of measurements, and the same as JSON, of which `make plots` makes a picture.
 
+use std::path::Path;
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use crate::group::Failover;
 
@@ -49,6 +52,38 @@ impl Figures {
             println!("| {what} | {} | {} |", times.len(), seconds(times.clone()));
         }
     }
+
+    /// Writes the same figures to this file.
+    pub fn write(&self, path: &Path) {
+        let failovers: Vec<_> = self.rows.iter().map(|(cause, runs)| failovers(cause, runs)).collect();
+        let time = |(what, times): &(String, Vec<Duration>)| {
+            let seconds = summary(times.iter().map(Duration::as_secs_f64));
+            json!({"what": what, "runs": times.len(), "seconds": seconds})
+        };
+        let times: Vec<_> = self.times.iter().map(time).collect();
+        let text = serde_json::to_string_pretty(&json!({"failovers": failovers, "times": times})).unwrap();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text + "\n").unwrap();
+        println!("\nwritten: {}", path.display());
+    }
+}
+
+fn failovers(cause: &str, runs: &[Failover]) -> Value {
+    let of = |field: fn(&Failover) -> Duration| summary(runs.iter().map(field).map(|time| time.as_secs_f64()));
+    json!({
+        "cause": cause,
+        "runs": runs.len(),
+        "lost": summary(runs.iter().map(|run| run.lost)),
+        "toLabelSeconds": of(|run| run.to_label),
+        "toAnswerSeconds": of(|run| run.to_answer),
+        "silenceSeconds": of(|run| run.silence),
+    })
+}
+
+fn summary<T: PartialOrd + Copy + Into<Value>>(values: impl Iterator<Item = T>) -> Value {
+    let mut values: Vec<T> = values.collect();
+    values.sort_by(|one, other| one.partial_cmp(other).unwrap());
+    json!({"median": values[values.len() / 2].into(), "max": values[values.len() - 1].into()})
 }
 
 fn add<T>(rows: &mut Vec<(String, Vec<T>)>, name: &str, run: T) {

@@ -73,6 +73,7 @@ async fn an_installation_on_real_nodes() {
         println!("{}: {leaderships} leaderships, and never two at a time", group.name);
     }
     figures.print();
+    figures.write(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/node.json")));
 }
 
 /// Measures what remains without any decision: a person moves a label from one pod to another.

@@ -157,7 +157,7 @@ impl Users {
     pub fn untidy(&self, app: &str) -> Option<String> {
         let election = self.api.get("leaderelections", NAMESPACE, app)?;
         let spec = self.spec(app);
-        let own = |lease: &Value| lease["metadata"]["ownerReferences"][0]["uid"] == election["metadata"]["uid"];
+        let own = |lease: &Value| lease["metadata"]["labels"]["lictor.dev/election-uid"] == election["metadata"]["uid"];
         let stray = LEASES[usize::from(!spec.renamed)];
         if self.api.get("leases", NAMESPACE, stray).is_some_and(|lease| app == LEASES[0] && own(&lease)) {
             return Some(format!("{app} has left the Lease {stray}"));

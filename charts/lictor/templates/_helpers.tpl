@@ -15,6 +15,11 @@
 {{- printf "%s.%s" (include "lictor.fullname" .) .Release.Namespace -}}
 {{- end -}}
 
+{{/* The beginning of the names of roles for people: lictor, if the release and its namespace have that name. */}}
+{{- define "lictor.peopleName" -}}
+{{- ternary (include "lictor.fullname" .) (include "lictor.clusterName" .) (eq (include "lictor.fullname" .) .Release.Namespace) -}}
+{{- end -}}
+
 {{- define "lictor.serviceAccountName" -}}
 {{- default (ternary (include "lictor.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
@@ -24,18 +29,42 @@ app.kubernetes.io/name: lictor
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{- define "lictor.labels" -}}
-{{ include "lictor.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+{{/* Labels and annotations of an object: (dict "root" $ "labels" {…} "annotations" {…}). What is given wins over the common ones. */}}
+{{- define "lictor.metadata" -}}
+{{- $own := dict
+  "app.kubernetes.io/name" "lictor"
+  "app.kubernetes.io/instance" .root.Release.Name
+  "app.kubernetes.io/version" .root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_"))
+-}}
+labels:
+  {{- merge (dict) (default dict .labels) $own .root.Values.commonLabels | toYaml | nindent 2 }}
+{{- with merge (dict) (default dict .annotations) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
+{{/* The same of an object that Helm creates at "hook" only, in the order of "weight". A Job that failed stays, with its log. */}}
+{{- define "lictor.hookMetadata" -}}
+{{- $annotations := dict "helm.sh/hook" .hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" "argocd.argoproj.io/hook" "Skip" -}}
+{{- with .weight }}{{ $_ := set $annotations "helm.sh/hook-weight" . }}{{ end -}}
+{{- include "lictor.metadata" (dict "root" .root "labels" .labels "annotations" (merge $annotations (default dict .annotations))) -}}
+{{- end -}}
+
+{{/* The image. As for Docker, what has a dot or a colon before the first slash is a registry's host. */}}
 {{- define "lictor.image" -}}
+{{- $parts := splitList "/" .Values.image.repository -}}
+{{- with .Values.global.imageRegistry -}}
+{{- if and (gt (len $parts) 1) (regexMatch "[.:]|^localhost$" (first $parts)) -}}{{- $parts = rest $parts -}}{{- end -}}
+{{- $parts = prepend $parts (trimSuffix "/" .) -}}
+{{- end -}}
+{{- $repository := join "/" $parts -}}
 {{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- printf "%s@%s" $repository .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- printf "%s:%s" $repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
 
@@ -60,39 +89,57 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- else if not .Values.namespaces -}}true{{- end -}}
 {{- end -}}
 
-{{- define "lictor.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile: {type: RuntimeDefault}
+{{/* What all pods of this release have in common. */}}
+{{- define "lictor.pod" -}}
+{{- $secrets := list -}}
+{{- range concat .Values.imagePullSecrets .Values.global.imagePullSecrets -}}
+{{- $secrets = append $secrets (ternary . (dict "name" .) (kindIs "map" .)) -}}
+{{- end -}}
+{{- with uniq $secrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toJson . }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+volumes: {{ toJson . }}
+{{- end }}
 {{- end -}}
 
-{{- define "lictor.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
+{{/* What all their containers have in common. */}}
+{{- define "lictor.container" -}}
+image: {{ include "lictor.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- with .Values.extraVolumeMounts }}
+volumeMounts: {{ toJson . }}
+{{- end }}
+{{- with .Values.containerSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
-{{/* A pod that runs one subcommand until it ends: (dict "root" $ "name" … "account" … "args" …). */}}
+{{/* Labels and annotations of a pod that runs one subcommand until it ends: (dict "root" $ "name" …). */}}
+{{- define "lictor.oneOffMetadata" -}}
+{{- $labels := dict "app.kubernetes.io/name" (printf "lictor-%s" .name) -}}
+{{- include "lictor.metadata" (dict "root" .root "labels" (merge $labels .root.Values.hooks.podLabels) "annotations" .root.Values.hooks.podAnnotations) -}}
+{{- end -}}
+
+{{/* Its spec: (dict "root" $ "name" … "account" … "args" …). */}}
 {{- define "lictor.oneOff" -}}
 serviceAccountName: {{ .account }}
 restartPolicy: Never
-{{- with .root.Values.image.pullSecrets }}
-imagePullSecrets: {{ toJson . }}
-{{- end }}
-securityContext:
-  {{- include "lictor.podSecurityContext" .root | nindent 2 }}
-{{- with .root.Values.nodeSelector }}
-nodeSelector: {{ toJson . }}
-{{- end }}
-{{- with .root.Values.tolerations }}
-tolerations: {{ toJson . }}
-{{- end }}
+{{- include "lictor.pod" .root | trim | nindent 0 }}
 containers:
 - name: {{ .name }}
-  image: {{ include "lictor.image" .root | quote }}
-  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  {{- include "lictor.container" .root | nindent 2 }}
   args:
   {{- .args | nindent 2 }}
   {{- with .root.Values.extraEnv }}
@@ -101,8 +148,15 @@ containers:
   resources:
     requests: {cpu: 10m, memory: 32Mi}
     limits: {memory: 256Mi}
-  securityContext:
-    {{- include "lictor.securityContext" .root | nindent 4 }}
+{{- end -}}
+
+{{/*
+Whether hooks are rendered: only by Helm itself, which talks to an API server. What `helm template` prints is for `kubectl apply` and
+the like, for which a hook is an object as any other: the withdrawal would begin at once. Every API server has this API, and `helm
+template` does not name it by itself. Argo CD does name it, and skips hooks by their annotation.
+*/}}
+{{- define "lictor.hooks" -}}
+{{- if .Capabilities.APIVersions.Has "apiregistration.k8s.io/v1" }}true{{ end -}}
 {{- end -}}
 
 {{/* The rights on workloads: docs/workloads.md. */}}
@@ -187,4 +241,9 @@ containers:
 {{/* The operator's user name at the API server. */}}
 {{- define "lictor.user" -}}
 {{- printf "system:serviceaccount:%s:%s" .Release.Namespace (include "lictor.serviceAccountName" .) -}}
+{{- end -}}
+
+{{/* A duration like 500ms, 30s or 2m as a number. */}}
+{{- define "lictor.milliseconds" -}}
+{{- mul (regexFind "^[0-9]+" . | int) (get (dict "ms" 1 "s" 1000 "m" 60000) (regexFind "[a-z]+$" .)) -}}
 {{- end -}}

@@ -75,6 +75,8 @@ pub struct Election {
     obligations: Obligations,
     /// How far it is ascertained that nothing is left, for a withdrawal.
     withdrawal: Withdrawal,
+    /// Whether there is no such election any more, as the last view says.
+    gone: bool,
     /// The newest generation that the API server has told, past the cache that the views are made from.
     known_generation: i64,
     backoff: Backoff,
@@ -118,6 +120,7 @@ impl Election {
             troubles: Troubles::default(),
             obligations: Obligations::default(),
             withdrawal: Withdrawal::Unconfirmed,
+            gone: false,
             known_generation: 0,
             failure: None,
             told: Vec::new(),
@@ -256,6 +259,7 @@ impl Election {
             step.announce(announcement);
         }
         self.workloads.begin_step();
+        self.gone = view.gone;
         self.lingers = view.desired == Desired::Leave && self.workloads.lets_run(Target::Await, step);
         self.terms.learn(&self.lock, &self.id, view);
         self.lock.learn(&self.id.uid);

@@ -56,7 +56,7 @@ pub(super) struct Handover {
     fences: Option<BTreeMap<Uid, Fence>>,
     target: Option<Target>,
     /// Whether H4, H5 and H6 apply: somebody else's writes may be on their way.
-    after_others: bool,
+    pub(super) after_others: bool,
     abandoned: bool,
     /// What it found out about the world, for the decisions to come.
     pub(super) found: Found,

@@ -47,7 +47,7 @@ pub use locks::Locks;
 pub use marking::{ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION};
 pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};
-pub use pod::{NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
+pub use pod::{NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeRules, ProbeState};
 pub use record::{Holder, Record, Rival, Scope, Stored};
 pub use replica::{Known, Output, Replica, Request, Spec};
@@ -55,7 +55,7 @@ pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
 pub use slice::{
-    Endpoint, Family, NamedPort, Routing, Service, ServicePort, Slice, SliceContent, SlicePort, TargetPort, slice_name,
+    Endpoint, Family, Routing, Service, ServicePort, Slice, SliceContent, SlicePort, TargetPort, slice_name,
 };
 pub use time::{Instant, Timestamp};
 pub use view::{Desired, HandoverOrder, Situation, WhenLost};

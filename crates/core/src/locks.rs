@@ -87,6 +87,7 @@ mod tests {
             operator_id: "lictor#a".into(),
             since: Timestamp(0),
             election: Uid(election.into()),
+            election_name: "web".into(),
             generation: 1,
             scope: Scope::default(),
             former: vec![],

@@ -199,6 +199,7 @@ mod tests {
             operator_id: "lictor#a".into(),
             since: Timestamp(0),
             election: Uid("e".into()),
+            election_name: "web".into(),
             generation: 1,
             scope: scope(app),
             former: former.iter().map(|app| scope(app)).collect(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Instant, NamedPort, Timestamp, Uid, Version};
+use super::{Instant, Timestamp, Uid, Version};
 
 /// Annotation by which users order pods: an integer, the highest is elected first. Default 0.
 pub const PRIORITY_ANNOTATION: &str = "lictor.dev/priority";
@@ -51,4 +51,15 @@ impl Pod {
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.ip.iter().chain(&self.other_ip).map(String::as_str)
     }
+}
+
+/// A port of a container that has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPort {
+    /// Its name.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Its number.
+    pub number: u16,
 }

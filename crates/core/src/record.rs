@@ -23,6 +23,10 @@ pub struct Record {
     pub since: Timestamp,
     /// The uid of the election that it was written for.
     pub election: Uid,
+    /// The election's name, which is on its pods: by it their marks are found when there is no such election any more. Empty: it was
+    /// written before 0.1.0.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub election_name: String,
     /// The `metadata.generation` of the election that it was written for: an operator that sees an older one does not write.
     pub generation: i64,
     /// What was written on which pods under this record.
@@ -200,6 +204,7 @@ mod tests {
             operator_id: String::new(),
             since: Timestamp(0),
             election: Uid::default(),
+            election_name: String::new(),
             generation: 1,
             scope,
             former,

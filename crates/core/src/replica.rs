@@ -59,6 +59,9 @@ pub struct Known<'a> {
     pub generation: i64,
     /// What the user wants of it.
     pub desired: Desired,
+    /// Whether there is no such election any more, as far as is known: what it left behind is removed only if the API server says so,
+    /// too.
+    pub gone: bool,
     /// Where its lock is.
     pub key: &'a Key,
     /// What the user wants; none: nothing that is valid. Then nobody is elected any more, and the record says what there is to clean up.
@@ -100,6 +103,7 @@ impl<'a> Known<'a> {
             wall: Timestamp(0),
             generation: 1,
             desired: Desired::Run,
+            gone: false,
             key,
             spec: None,
             status_term: Term(0),
@@ -212,7 +216,7 @@ impl Replica {
     /// Takes a step. `begun` counts how often this process has begun to decide any group: what it sent before it began anew is still
     /// answered, and must not be taken for an answer to what came later.
     pub fn step(&mut self, known: &Known<'_>, begun: &mut u64) -> Output {
-        let &Known { now, wall, generation, desired, key, spec, locks, .. } = known;
+        let &Known { now, wall, generation, desired, gone, key, spec, locks, .. } = known;
         let &Known {
             status_term, cluster, workloads, jobs, wind_down, pods, nodes, probe_failed, routing, slices, ..
         } = known;
@@ -229,6 +233,7 @@ impl Replica {
             wall,
             generation,
             desired,
+            gone,
             key,
             scope: spec.map_or(recorded.as_ref().unwrap_or(&no_scope), |spec| spec.scope),
             rules: spec.map_or(&no_rules, |spec| spec.rules),

@@ -95,6 +95,11 @@ impl SharedStores {
         changed
     }
 
+    /// Whether the locks of all stores were listed.
+    pub fn are_listed(&self) -> bool {
+        self.0.values().all(|state| state.listed)
+    }
+
     /// When a store was last seen to be put back to an earlier state.
     pub fn rewound(&self, id: &StoreId) -> Option<Instant> {
         self.0.get(id)?.rewound

@@ -1,8 +1,9 @@
 //! The slice through which a Service reaches the leader: one `EndpointSlice` for each address family, which names the leader alone.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Node, Pod, Term, Uid, Version, ZONE_LABEL};
+use super::{NamedPort, Node, Pod, Term, Uid, Version, ZONE_LABEL};
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,17 +76,6 @@ pub enum TargetPort {
     Name(String),
 }
 
-/// A port of a container that has a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedPort {
-    /// Its name.
-    pub name: String,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: String,
-    /// Its number.
-    pub number: u16,
-}
-
 /// A slice, as last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
@@ -98,6 +88,9 @@ pub struct Slice {
     /// What it says.
     pub content: SliceContent,
 }
+
+/// Versions of slices, by their names.
+pub(crate) type SliceVersions = BTreeMap<String, (Uid, Version)>;
 
 /// What a slice says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,8 +227,6 @@ impl fmt::Display for SliceContent {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn service() -> Service {

@@ -19,6 +19,8 @@ pub(crate) struct View<'a> {
     pub generation: i64,
     /// What the user wants of it.
     pub desired: Desired,
+    /// Whether there is no such election any more, as far as is known.
+    pub gone: bool,
     /// Where its lock is.
     pub key: &'a Key,
     /// Which pods, and what is written on them.

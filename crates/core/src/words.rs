@@ -241,6 +241,7 @@ mod tests {
             operator_id: "me".into(),
             since: Timestamp(0),
             election: Uid("e".into()),
+            election_name: "web".into(),
             generation: 3,
             scope: Scope::default(),
             former: Vec::new(),

@@ -72,6 +72,7 @@ pub fn record(owner: &Owner, term: i64, pod: Option<&str>) -> Record {
         operator_id: "lictor.dev/operator#test".into(),
         since: Timestamp(1_700_000_000_123),
         election: owner.uid.clone(),
+        election_name: owner.name.clone(),
         generation: 3,
         scope: scope("web"),
         former: vec![scope("old")],

@@ -3,10 +3,8 @@
 use lictor_core::Timestamp;
 
 use super::settings::Trouble;
-use crate::api::{
-    ConsulStatus, ElectionClass, ElectionClassStatus, READY, SessionNode, condition, unknown, with_transition_times,
-};
-use crate::controller::wording::in_seconds;
+use crate::api::{ConsulStatus, ElectionClass, ElectionClassStatus, READY, SessionNode, condition, unknown};
+use crate::controller::class_status::complete;
 use crate::store::Sessions;
 
 /// What went wrong with a store last, each by itself.
@@ -64,7 +62,7 @@ pub(crate) fn class_status(
     };
     let mut status = ElectionClassStatus {
         observed_generation: Some(generation),
-        conditions: with_transition_times(vec![ready], &before.conditions, in_seconds(wall)),
+        conditions: complete(ready, &before.conditions, wall),
         ..before.clone()
     };
     if let (Some(Ok(agent)), Some((node, sessions))) = (&report.check, store) {

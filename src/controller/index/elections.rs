@@ -48,7 +48,15 @@ impl Index {
             Change::All(scope, version, elections) => {
                 let present: BTreeSet<Uid> = elections.iter().map(|(_, uid, _)| uid.clone()).collect();
                 let mut gone = Vec::new();
-                for (_, content) in self.covered(scope.into()) {
+                for (namespace, content) in self.covered(scope.into()) {
+                    let waiting = content
+                        .waiting
+                        .iter()
+                        .filter(|(_, (known, uid, _))| *known <= version && !present.contains(uid));
+                    gone.extend(waiting.map(|(name, (_, uid, _))| ElectionId {
+                        election: namespace.election(name),
+                        uid: uid.clone(),
+                    }));
                     let known = content
                         .elections
                         .values()
@@ -74,6 +82,7 @@ impl Index {
         }
         object.metadata.managed_fields = None;
         let name = name_of(&object);
+        let (uid, object) = self.give_way_to_remains(&name, version, uid, object)?;
         let known = self.namespaces.entry(name.namespace.clone()).or_default().elections.get_mut(&name.name);
         let replaced = match known {
             Some(known) if known.object.version() >= version => return None,
@@ -86,7 +95,10 @@ impl Index {
             }
             Some(known) => {
                 let uid = known.object.id().uid.clone();
-                self.remove_election(&name, &uid, version).map(|entry| (entry, object))
+                let Some(earlier) = self.remove_election(&name, &uid, version) else {
+                    return self.put_election(version, Uid(object.metadata.uid.clone().unwrap_or_default()), object);
+                };
+                Some((earlier, object))
             }
             None => {
                 let id = ElectionId { election: name.clone(), uid };
@@ -108,11 +120,16 @@ impl Index {
     /// An election is gone as of a version, unless the name belongs to another one by now.
     fn remove_election(&mut self, election: &ElectionName, uid: &Uid, version: Version) -> Option<Entry> {
         self.deletions.note(uid, version);
-        let ElectionName { namespace, name } = election;
-        let content = self.namespaces.get_mut(namespace)?;
-        if content.elections.get(name).is_none_or(|entry| entry.object.id().uid != *uid) {
+        if self.remains_of(election, uid) {
             return None;
         }
+        self.take_out(election)
+    }
+
+    /// Forgets an election.
+    pub(super) fn take_out(&mut self, election: &ElectionName) -> Option<Entry> {
+        let ElectionName { namespace, name } = election;
+        let content = self.namespaces.get_mut(namespace)?;
         let entry = content.elections.remove(name)?;
         let key = entry.spec().map(|spec| spec.key.clone());
         for pod in entry.members.candidates() {

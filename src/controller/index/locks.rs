@@ -86,6 +86,10 @@ impl Index {
         let written = |stored: &Stored| stored.written().map(|record| record.election.clone());
         let owner = written(stored).or_else(|| written(&before));
         let mut concerned: BTreeSet<ElectionName> = self.naming.of(key).cloned().collect();
+        self.unclaimed.remove(key);
+        if stored.written().is_some() && key.store == StoreId::leases() {
+            self.unclaimed.insert(key.clone());
+        }
         for (namespace, content) in &mut self.namespaces {
             if !key.namespace.is_empty() && key.namespace != **namespace {
                 continue;
@@ -95,6 +99,7 @@ impl Index {
                     concerned.insert(namespace.election(name));
                 }
                 if owner.as_ref() == Some(&entry.object.id().uid) {
+                    self.unclaimed.remove(key);
                     concerned.insert(namespace.election(name));
                 }
             }

@@ -54,6 +54,7 @@ fn record() -> Record {
         operator_id: "lictor#a".into(),
         since: Timestamp(0),
         election: Uid("e".into()),
+        election_name: "web".into(),
         generation: 1,
         scope: lictor_core::Scope::default(),
         former: Vec::new(),
@@ -239,4 +240,120 @@ fn of_a_slice_the_newest_version_counts_and_a_deletion_is_remembered() {
     assert_eq!(shown_slice(&index), Some(("c", 12)), "it was made after the list");
     index.apply_slices(Change::All(None, Version(12), Vec::new()));
     assert_eq!(shown_slice(&index), None);
+}
+
+/// The controller of the built-in class.
+const CONTROLLER: &str = "lictor.dev/operator";
+
+fn serving() -> Index {
+    Index::new(CONTROLLER.into(), format!("{CONTROLLER}#a"))
+}
+
+/// A record of the election web with this uid, written by an operator of `controller`.
+fn of(uid: &str, controller: &str) -> Stored {
+    let record = Record {
+        election: Uid(uid.into()),
+        election_name: "web".into(),
+        operator_id: format!("{controller}#x"),
+        ..record()
+    };
+    Stored::Ours(Version(11), record)
+}
+
+fn with_lock(index: &mut Index, key: &str, stored: Stored) {
+    let scope = StoreScope { store: StoreId::leases(), namespace: None };
+    let key = Key::lease("n", key);
+    index.apply_records(StoreEvent::All(scope, Version(11), vec![(key, Version(11), stored)]));
+}
+
+fn gone(index: &mut Index) -> Vec<(String, bool)> {
+    index.entries().map(|entry| (entry.object.id().uid.0.clone(), entry.object.is_gone())).collect()
+}
+
+#[test]
+fn a_lock_of_ours_without_an_election_is_looked_after_when_all_is_known() {
+    let mut index = serving();
+    with_lock(&mut index, "anything", of("earlier", CONTROLLER));
+    index.act();
+    index.find_remains(|_| false);
+    assert_eq!(gone(&mut index), []);
+    index.find_remains(|_| true);
+    assert_eq!(gone(&mut index), [("earlier".into(), true)]);
+    assert!(!index.is_withdrawn());
+    let held = index.entries().next().unwrap().object.key(None);
+    assert_eq!(held, Key::lease("n", "anything"), "also when the lock is deleted");
+
+    let mut other = serving();
+    with_lock(&mut other, "web", of("earlier", "another/operator"));
+    other.act();
+    other.find_remains(|_| true);
+    assert_eq!(gone(&mut other), [], "another installation's");
+}
+
+#[test]
+fn an_election_waits_until_nothing_is_left_of_an_earlier_one_by_its_name() {
+    let mut index = serving();
+    index.apply_elections(listed(10, vec![election(5)]));
+    with_lock(&mut index, "other-key", of("earlier", CONTROLLER));
+    index.act();
+    index.find_remains(|_| true);
+    assert_eq!(gone(&mut index), [("earlier".into(), true)]);
+    // What the watch tells of it meanwhile counts.
+    index.apply_elections(Change::Applied(election(12)));
+    index.bury(&Namespace::from("n").election("web"));
+    assert_eq!(gone(&mut index), [("e".into(), false)]);
+    assert_eq!(index.entries().next().unwrap().object.version(), Version(12));
+    // Unless it is deleted, too.
+    let mut index = serving();
+    index.apply_elections(listed(10, vec![election(5)]));
+    with_lock(&mut index, "other-key", of("earlier", CONTROLLER));
+    index.act();
+    index.find_remains(|_| true);
+    index.apply_elections(listed(20, vec![]));
+    index.bury(&Namespace::from("n").election("web"));
+    assert_eq!(gone(&mut index), []);
+}
+
+#[test]
+fn an_election_takes_over_the_lock_of_an_earlier_one_and_the_watch_of_locks_may_be_ahead() {
+    let mut index = serving();
+    index.apply_elections(listed(10, vec![election(5)]));
+    with_lock(&mut index, "web", of("earlier", CONTROLLER));
+    index.act();
+    index.find_remains(|_| true);
+    assert_eq!(gone(&mut index), [("e".into(), false)]);
+
+    let mut index = serving();
+    with_lock(&mut index, "web", of("e", CONTROLLER));
+    index.act();
+    index.find_remains(|_| true);
+    assert_eq!(gone(&mut index), [("e".into(), true)]);
+    index.apply_elections(Change::Applied(election(12)));
+    assert_eq!(gone(&mut index), [("e".into(), false)], "it is there after all");
+}
+
+#[test]
+fn what_a_decided_election_leaves_is_removed_by_who_acts_and_found_again_by_who_acts_next() {
+    let led = |acts: bool| {
+        let mut index = serving();
+        index.apply_elections(listed(10, vec![election(5)]));
+        with_lock(&mut index, "web", of("e", CONTROLLER));
+        if acts {
+            index.act();
+        }
+        index.apply_elections(Change::Deleted(election(20)));
+        index
+    };
+    let mut standby = led(false);
+    assert_eq!(gone(&mut standby), []);
+    standby.act();
+    standby.find_remains(|_| true);
+    assert_eq!(gone(&mut standby), [("e".into(), true)]);
+    let mut acting = led(true);
+    assert_eq!(gone(&mut acting), [("e".into(), true)]);
+    acting.stand_by();
+    assert_eq!(gone(&mut acting), []);
+    acting.act();
+    acting.find_remains(|_| true);
+    assert_eq!(gone(&mut acting), [("e".into(), true)]);
 }

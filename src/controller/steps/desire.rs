@@ -1,6 +1,6 @@
 //! The second step: what is wanted of an election, and by which lock it is decided.
 
-use lictor_core::{Desired, Key, Knowledge, LockValidity, Locks, SharedStores, Stored, WorkloadKind};
+use lictor_core::{Desired, Key, Knowledge, LockValidity, Locks, SharedStores, WorkloadKind};
 
 use super::metadata::write_metadata;
 use crate::controller::consul::ConsulStores;
@@ -38,9 +38,9 @@ impl Circumstances<'_> {
     }
 
     /// What is wanted of an election, whatever is known of its lock; `None`: nothing, it is somebody else's.
-    fn desired(&self, object: &ElectionObject, held: Option<&Key>) -> Option<Desired> {
+    fn desired(&self, object: &ElectionObject, locks: &Locks, held: Option<&Key>) -> Option<Desired> {
         if self.ends(object) {
-            return object.has_finalizer().then_some(Desired::Withdraw);
+            return object.may_have_left(locks, self.operator_id).then_some(Desired::Withdraw);
         }
         if !object.is_served() {
             // Another lictor serves its class now; what this one holds, it gives up.
@@ -66,14 +66,15 @@ pub(crate) fn desire(
 ) -> Option<Aim> {
     let Found { entry, locks, around, .. } = found;
     let Circumstances { draining, operator_id, moment, .. } = circumstances;
-    let held = held_lock(locks, &entry.object, operator_id);
-    let Some(desired) = circumstances.desired(&entry.object, held.as_ref()) else {
+    let held = entry.object.held_lock(locks, operator_id).cloned();
+    let Some(desired) = circumstances.desired(&entry.object, locks, held.as_ref()) else {
         entry.decisions.forget();
         entry.probing.stop();
         return None;
     };
     let lacking = entry.workloads.lacking_claims(&entry.object);
-    let lacks = desired == Desired::Run && (!entry.object.has_finalizer() || lacking.is_some());
+    let unheld = entry.needs_finalizer(locks) && !entry.object.has_finalizer();
+    let lacks = desired == Desired::Run && (unheld || lacking.is_some());
     if lacks {
         // What was never written to, has nothing to lose.
         let new = !entry.object.has_finalizer() && entry.election().is_none();
@@ -122,13 +123,4 @@ fn deployment_is_unseen(entry: &Entry, watches: &OnDemandWatches) -> bool {
     let namespace = &entry.object.election().namespace;
     entry.object.available_deployment().is_some()
         && !watches.knows(Watched::Workloads(WorkloadKind::Deployment), namespace)
-}
-
-/// A lock of this election that this lictor wrote.
-fn held_lock(locks: &Locks, object: &ElectionObject, operator_id: &str) -> Option<Key> {
-    let controller = |operator_id: &str| operator_id.split('#').next().map(str::to_owned);
-    let own = |stored: &Stored| {
-        stored.written().is_some_and(|record| controller(&record.operator_id) == controller(operator_id))
-    };
-    locks.of(&object.id().uid).find(|(_, stored)| own(stored)).map(|(key, _)| key.clone())
 }

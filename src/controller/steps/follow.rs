@@ -1,7 +1,7 @@
-//! The fifth step: what follows the leader, off the critical path: the probe, the claims that are not needed any more, and the
-//! registration.
+//! The fifth step: what follows the leader, off the critical path: the probe, the claims and the finalizer that are not needed any
+//! more, and the registration.
 
-use lictor_core::{Desired, PodCache};
+use lictor_core::{Desired, PodCache, SharedStores};
 use tokio::sync::mpsc;
 
 use crate::controller::entry::{Entry, Probed};
@@ -14,12 +14,12 @@ use crate::controller::timers::{Moment, Soonest};
 pub(crate) fn follow(
     found: &mut Found<'_>,
     desired: Desired,
-    (http, inputs): (&reqwest::Client, &mpsc::UnboundedSender<Input>),
+    (http, inputs, shared): (&reqwest::Client, &mpsc::UnboundedSender<Input>, &SharedStores),
     executor: &Executor,
     Moment { now, .. }: Moment,
     again: &mut Soonest,
 ) {
-    let Found { entry, around, .. } = found;
+    let Found { entry, around, locks, .. } = found;
     let probed = probed(entry, around.pods).filter(|_| desired == Desired::Run);
     entry.probing.follow(probed, entry.object.id(), http, inputs);
     let unrouted = entry.routing.unrouted(entry.services(), &entry.object.id().uid, around.slices);
@@ -29,6 +29,13 @@ pub(crate) fn follow(
         if entry.writes.may_write_metadata(now) {
             let number = entry.writes.begin_metadata();
             executor.write_metadata(&entry.object, number, true, claims);
+        }
+        again.add(entry.writes.metadata_retry(now));
+    }
+    if desired == Desired::Run && entry.object.has_finalizer() && shared.are_listed() && !entry.needs_finalizer(locks) {
+        if entry.writes.may_write_metadata(now) {
+            let number = entry.writes.begin_metadata();
+            executor.drop_finalizer(&entry.object, number);
         }
         again.add(entry.writes.metadata_retry(now));
     }

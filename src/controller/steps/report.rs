@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use lictor_core::{Desired, Election, Node, Pod, Situation};
+use lictor_core::{Desired, Election, Locks, Node, Pod, Situation};
 
-use crate::api::{LeaderElectionStatus, Refusal};
+use crate::api::{LeaderElectionStatus, READY, Refusal};
 use crate::controller::announce::{announce_obstacle, announce_refusal};
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
 use crate::controller::index::Found;
-use crate::controller::status::{is_undecided, obstacle, status};
+use crate::controller::status::{is_undecided, obstacle, refusal_message, status};
 use crate::controller::timers::{Moment, Soonest};
 use crate::controller::wording::holder_name;
 use crate::telemetry::{ElectionFigures, Metrics};
@@ -24,16 +24,19 @@ pub(crate) fn report(
     moment: Moment,
     again: &mut Soonest,
 ) {
-    let Found { entry, around, nodes, .. } = found;
+    let Found { entry, around, nodes, locks } = found;
     let candidates = entry.members.candidates().filter_map(|pod| around.pods.get(pod));
     let node = |pod: &Pod| pod.node.as_ref().and_then(|node| nodes.get(node));
     let candidates: Vec<(&Pod, Option<&Node>)> = candidates.map(|pod| (pod, node(pod))).collect();
-    metrics.record(figures(entry, !candidates.is_empty()));
-    if desired == Desired::Withdraw {
-        return;
-    }
-    let Some(status) = status(entry, &candidates, around.slices, moment, operator_lease) else { return };
     let before = entry.object.last_status();
+    let status = if desired == Desired::Withdraw {
+        None
+    } else {
+        status(entry, &candidates, around.slices, moment, operator_lease)
+    };
+    let mismatched = label_mismatch(entry, candidates.iter().map(|(pod, _)| *pod), locks);
+    metrics.record(figures(entry, !candidates.is_empty(), status.as_ref().unwrap_or(&before), mismatched));
+    let Some(status) = status else { return };
     if status == before || entry.writes.is_under_way() {
         return;
     }
@@ -41,7 +44,7 @@ pub(crate) fn report(
         return again.add(due);
     }
     if let Some(Refusal { reason, message }) = entry.object.refusal()
-        && !before.conditions.iter().any(|old| old.reason == *reason && old.message == *message)
+        && !before.conditions.iter().any(|old| old.reason == *reason && old.message == refusal_message(message))
     {
         announce_refusal(entry, reason, message, executor);
     }
@@ -54,7 +57,7 @@ pub(crate) fn report(
     executor.write_status(&entry.object, number, permit, status);
 }
 
-fn figures(entry: &Entry, has_candidate: bool) -> ElectionFigures {
+fn figures(entry: &Entry, has_candidate: bool, status: &LeaderElectionStatus, label_mismatch: u32) -> ElectionFigures {
     let (name, election) = (entry.object.election(), entry.election());
     let is_led_elsewhere = |election: &Election| matches!(election.situation(), Situation::LedElsewhere(_));
     ElectionFigures {
@@ -67,7 +70,24 @@ fn figures(entry: &Entry, has_candidate: bool) -> ElectionFigures {
         // A group that another cluster leads has its leader.
         has_candidate: (has_candidate || entry.workloads.cluster().is_some())
             && !election.is_some_and(is_led_elsewhere),
+        candidates: status.candidates.as_ref().map(|count| (count.total, count.eligible)).unwrap_or_default(),
+        paused: entry.object.spec().is_some_and(|spec| spec.paused),
+        ready: status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == READY)
+            .map(|ready| (ready.status == "True", ready.reason.clone())),
+        label_mismatch,
     }
+}
+
+/// How many pods carry the leader label and are not the leader by the lock, or the other way round.
+fn label_mismatch<'a>(entry: &Entry, candidates: impl Iterator<Item = &'a Pod>, locks: &Locks) -> u32 {
+    let Some(spec) = entry.spec().filter(|_| entry.object.refusal().is_none()) else { return 0 };
+    let record = locks.get(&spec.key).and_then(|(_, stored)| stored.record());
+    let leader = record.and_then(|record| record.holder.as_ref()).map(|holder| &holder.uid);
+    let differs = |pod: &&Pod| spec.scope.markings.shows_leader(pod) != (leader == Some(&pod.uid));
+    u32::try_from(candidates.filter(differs).count()).unwrap_or(u32::MAX)
 }
 
 /// A status that only counts candidates anew, or says that nothing is decided yet, can wait for a moment.

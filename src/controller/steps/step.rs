@@ -27,6 +27,7 @@ pub(crate) fn step(
         wall,
         generation: entry.object.generation(),
         desired,
+        gone: entry.object.is_gone(),
         key,
         spec: entry.object.spec().map(|spec| spec.spec()),
         status_term: entry.object.status_term(),

@@ -1,4 +1,4 @@
-//! The step instead of the last ones, when nothing is left of an election: its finalizer goes.
+//! The step instead of the last ones, when nothing is left of an election: its finalizer goes, if it has one.
 
 use crate::api::Claims;
 use crate::controller::entry::Entry;
@@ -16,7 +16,11 @@ pub(crate) fn withdraw(entry: &mut Entry, executor: &Executor, moment: Moment, a
     if !entry.object.is_deleted() && write_farewell(entry, executor, moment, again) {
         return;
     }
-    write_metadata(entry, false, Claims::default(), executor, moment.now, again);
+    if entry.object.has_finalizer() || **entry.workloads.claims() != Claims::default() {
+        return write_metadata(entry, false, Claims::default(), executor, moment.now, again);
+    }
+    entry.probing.stop();
+    entry.withdrawn = true;
 }
 
 /// Returns whether that is still to be done.

@@ -5,8 +5,9 @@ use kube::api::ListParams;
 use lictor_testing::kubernetes::{Cluster, Lab, Operator};
 use serde_json::{Value, json};
 
-use super::{Release, cluster};
+use super::{Release, cluster, people, restricted};
 use crate::account::Account;
+use crate::documented::annotation;
 use crate::helm::{helm, objects};
 use crate::rendered::cases;
 use crate::rights::assert_documented;
@@ -30,7 +31,9 @@ async fn it_elects_with_its_own_rights_and_no_others() {
     cluster.kubectl(&["create", "namespace", "lictor"]);
     cluster.kubectl(&["label", "namespace", "lictor", "pod-security.kubernetes.io/enforce=restricted"]);
     release.helm(&["install", "--wait"], VALUES).expect("it can be installed");
+    restricted::pods_are_made(&release, cluster);
     every_snapshot_is_accepted(cluster);
+    what_artifact_hub_shows_is_accepted(cluster);
     another_release_with_the_same_controller_is_refused(cluster);
     for secret in ["consul-token", "another"] {
         cluster.kubectl(&["-n", "lictor", "create", "secret", "generic", secret, "--from-literal=token=x"]);
@@ -51,11 +54,13 @@ async fn it_elects_with_its_own_rights_and_no_others() {
     assert_documented(cluster, "A pod of a group", &lab.namespace, &format!("{}:default", lab.namespace));
     the_operators_token_can_do_no_more(&account, &lab, &leader);
     a_tenant_stays_in_its_place(cluster, &lab, &leader).await;
+    people::see_classes_and_run_elections(cluster, &lab).await;
     a_label_that_is_no_role_is_refused_with_the_value_to_extend(&lab).await;
     the_policies_let_the_others_work(cluster, &lab);
     an_upgrade_changes_no_leader(&release, &account, &mut operator, &lab, &leader).await;
     the_hook_of_an_upgrade_renews_the_crds(&release, cluster).await;
     the_test_says_what_is_not_well(&release, &account, cluster).await;
+    the_hook_of_an_upgrade_makes_a_crd_that_was_deleted(&release, cluster).await;
     assert!(operator.stop().await.success());
     an_uninstall_leaves_nothing_behind(&release, &account, &lab).await;
     the_crds_go_when_asked_for(&release, cluster, &lab).await;
@@ -88,7 +93,9 @@ async fn an_upgrade_changes_no_leader(
     let told = lab.wait_condition("web", "WorkloadsFollow", "False", "Forbidden").await;
     assert!(told.contains("not allowed to list"), "{told}");
     let before = lab.election("web").await.status.expect("it has a status");
-    let values = format!("{VALUES}\nworkloads: {{enabled: true}}\nrouting: {{enabled: true}}\nreplicas: 3\n");
+    let values = format!(
+        "{VALUES}\nworkloads: {{enabled: true}}\nrouting: {{enabled: true}}\nreplicaCount: 3\nstrategy: {{type: Recreate}}\n"
+    );
     release.helm(&["upgrade"], &values).expect("it can be upgraded");
     lab.cluster.kubectl(&["-n", "lictor", "rollout", "status", "deployment", "lictor", "--timeout=60s"]);
     let ready = ["-n", "lictor", "get", "deployment", "lictor", "-ojsonpath={.status.readyReplicas}"];
@@ -177,6 +184,26 @@ async fn the_hook_of_an_upgrade_renews_the_crds(release: &Release, cluster: &'st
     release.unhook("pre-upgrade");
 }
 
+/// A CRD that somebody deleted comes back with the next upgrade. The right to create is for these names only.
+async fn the_hook_of_an_upgrade_makes_a_crd_that_was_deleted(release: &Release, cluster: &'static Cluster) {
+    let arguments = release.hook("pre-upgrade");
+    let account = Account::of(cluster, "lictor", "lictor-upgrade");
+    cluster.kubectl(&["delete", "crd", "electionclasses.lictor.dev"]);
+    account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
+    let other = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "evils.lictor.dev"},
+        "spec": {
+            "group": "lictor.dev", "scope": "Cluster", "names": {"kind": "Evil", "plural": "evils"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    })
+    .to_string();
+    account.refused(&["apply", "--server-side", "-f", "-"], Some(&other), "is forbidden");
+    release.unhook("pre-upgrade");
+}
+
 async fn the_test_says_what_is_not_well(release: &Release, account: &Account, cluster: &Cluster) {
     let arguments = release.hook("test");
     let told = account.lictor(&arguments).await.expect_err("Consul is not there");
@@ -252,6 +279,15 @@ fn every_snapshot_is_accepted(cluster: &Cluster) {
     }
 }
 
+fn what_artifact_hub_shows_is_accepted(cluster: &Cluster) {
+    let examples = annotation("crdsExamples");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": examples}).to_string();
+    let accepts = ["apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict"];
+    let arguments = [accepts.as_slice(), &["-n", "shop", "-oname", "-f", "-"]].concat();
+    let told = cluster.try_kubectl(&arguments, Some(&list)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(told.lines().count(), 2, "{told}");
+}
+
 fn another_release_with_the_same_controller_is_refused(cluster: &'static Cluster) {
     cluster.kubectl(&["create", "namespace", "second"]);
     let second = Release::new(cluster, "second", "second");
@@ -318,7 +354,7 @@ fn the_operators_token_can_do_no_more(account: &Account, lab: &Lab, pod: &str) {
         "may write only the Leases of elections",
     );
     refused(
-        &["patch", "lease", "web", "--type=merge", "-p", r#"{"metadata":{"ownerReferences":[]}}"#],
+        &["patch", "lease", "web", "--type=merge", "-p", r#"{"metadata":{"annotations":{"lictor.dev/record":null}}}"#],
         "may write only the Leases of",
     );
 }

@@ -3,7 +3,7 @@
 use lictor_testing::kubernetes::{Lab, eventually};
 use serde_json::json;
 
-use super::{Release, cluster};
+use super::{Release, cluster, drain};
 use crate::account::Account;
 use crate::helm::helm;
 use crate::rights::assert_documented;
@@ -51,9 +51,10 @@ async fn whoever_administers_a_namespace_can_install_it_there() {
     let error = error.expect_err("it is refused");
     assert!(error.contains("the release lictor in this namespace has the controller lictor.dev/operator"), "{error}");
 
-    let values = format!("{values}\nreplicas: 1");
+    let values = format!("{values}\nreplicaCount: 1");
     release.helm_as(owner.kubeconfig(), &["upgrade", "--wait"], &values).expect("it can be upgraded");
     lab.wait_leader(&leader).await;
+    drain::the_only_replica_leaves_its_node(cluster, "ops").await;
     account.lictor(&release.hook("test")).await.unwrap_or_else(|error| panic!("{error}"));
 
     assert!(operator.stop().await.success());

@@ -57,7 +57,12 @@ fn role<'a>(roles: &'a [(String, String)], pod: &str) -> &'a str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_there() {
-    let ([west, east], _operators, recorded) = two("consul-two", json!({})).await;
+    let ([west, east], operators, recorded) = two("consul-two", json!({})).await;
+    west.lab.wait_condition("web", "Ready", "True", "Led").await;
+    east.lab.wait_condition("web", "Ready", "True", "LedElsewhere").await;
+    let left = operators[0].metric("lictor_store_left_seconds{").await.expect("the lock has a session");
+    assert!(0.0 < left && left <= 60.0, "{left}");
+    assert_eq!(operators[0].metric("lictor_store_held{").await, Some(1.0));
     eventually("the other one follows", || async {
         let roles = east.lab.roles().await;
         if role(&roles, "b") == "follower" { Ok(()) } else { Err(format!("{roles:?}")) }

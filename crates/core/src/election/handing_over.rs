@@ -75,7 +75,7 @@ impl Election {
             self.failure = None;
         }
         let took = self.fitness.take_duration(view.now);
-        let Handover { record, replaced, purpose, version, .. } = handover;
+        let Handover { record, replaced, purpose, version, after_others, .. } = handover;
         let previous = replaced.and_then(|record| record.holder);
         match purpose {
             Purpose::Elect(reason) => {
@@ -89,6 +89,8 @@ impl Election {
             Purpose::Restore | Purpose::Tidy => {
                 self.leader = record.holder.map(|holder| (record.term, holder, record.since));
             }
+            // H12: the stamps are off before the record goes, by which they are found.
+            Purpose::Withdraw if after_others && !self.is_clean(view) => self.leader = None,
             Purpose::Withdraw => {
                 self.leader = None;
                 self.withdrawal = Withdrawal::Listed;

@@ -29,7 +29,7 @@ impl Election {
             self.leader = self.leader.take().or(held);
             return false;
         }
-        if self.known_generation > view.generation {
+        if self.known_generation > view.generation && !view.gone {
             // The API server has told already that this view is of the past.
             self.situation = Situation::Stale;
             return false;

@@ -4,7 +4,10 @@ use super::Election;
 use super::phase::{Phase, Withdrawal};
 use super::routes::Taken;
 use crate::handover::{Handover, Purpose};
-use crate::{Announcement, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored};
+use crate::{
+    Announcement, ElectionRead, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored,
+    Version,
+};
 
 impl Election {
     /// Takes the outcome of a command.
@@ -72,17 +75,7 @@ impl Election {
                 Phase::Idle
             }
             (Phase::AskingElection(expected, version), Outcome::ElectionRead(read)) if expected == op => {
-                match read {
-                    Ok(read) => {
-                        self.backoff.reset();
-                        self.known_generation = self.known_generation.max(read.generation_of(&self.id.uid));
-                        match version {
-                            Some(version) => self.lock.confirm(version),
-                            None => self.withdrawal = Withdrawal::Confirmed,
-                        }
-                    }
-                    Err(failure) => self.fail(failure, now),
-                }
+                self.take_asked(version, read, now);
                 Phase::Idle
             }
             (Phase::Inspecting(expected), Outcome::WorkloadsRead(read)) if expected == op => {
@@ -115,6 +108,27 @@ impl Election {
             }
             (phase, _) => phase,
         };
+    }
+
+    /// Takes whether the election is still there. `version`: of the record that it was asked for; none: it is to be withdrawn.
+    fn take_asked(&mut self, version: Option<Version>, read: Result<ElectionRead, Failure>, now: Instant) {
+        let read = match read {
+            Ok(read) => read,
+            Err(failure) => return self.fail(failure, now),
+        };
+        let generation = read.generation_of(&self.id.uid);
+        if self.gone && version.is_none() && generation != i64::MAX {
+            // H13: no mark is removed before the API server, too, knows of no such election.
+            return self.backoff.delay(now);
+        }
+        self.backoff.reset();
+        if !self.gone {
+            self.known_generation = self.known_generation.max(generation);
+        }
+        match version {
+            Some(version) => self.lock.confirm(version),
+            None => self.withdrawal = Withdrawal::Confirmed,
+        }
     }
 
     /// Takes what an answer told a handover.

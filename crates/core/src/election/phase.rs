@@ -1,7 +1,7 @@
 //! What is under way with an election.
 
-use super::routes::Seen;
 use crate::handover::{Handover, Purpose};
+use crate::slice::SliceVersions;
 use crate::{Holder, Instant, Key, OpId, Reason, Record, Version};
 
 /// What is under way.
@@ -39,7 +39,7 @@ pub(super) struct Intent {
     /// The target's version, read before the record is written.
     pub(super) target: Option<(Holder, Version)>,
     /// The slices' versions, read before the record is written.
-    pub(super) slices: Seen,
+    pub(super) slices: SliceVersions,
 }
 
 /// A leader that is being demoted because the lock is not surely held any more.

@@ -116,6 +116,7 @@ impl Election {
             operator_id: self.id.operator_id.clone(),
             since,
             election: self.id.uid.clone(),
+            election_name: self.id.name.clone(),
             generation: view.generation,
             scope: view.scope.clone(),
             former: Vec::new(),

@@ -10,6 +10,7 @@ use super::phase::{Phase, Withdrawal};
 use crate::backoff::Backoff;
 use crate::handover::Purpose;
 use crate::identity::Identity;
+use crate::slice::SliceVersions;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::{Desired, View};
@@ -18,15 +19,12 @@ use crate::{
     Stored, Uid, Version, WriteSlice,
 };
 
-/// Versions of slices, by their names.
-pub(super) type Seen = BTreeMap<String, (Uid, Version)>;
-
 /// What is known of an election's slices beyond what the cache shows, and what is under way with them.
 #[derive(Clone, Debug)]
 pub(super) struct Routes {
     /// R1: for which version of the record this operator may write, and which slices it had read before that record was confirmed.
-    confirmed: Option<(Version, Seen)>,
-    confirming: Option<(OpId, Version, Seen)>,
+    confirmed: Option<(Version, SliceVersions)>,
+    confirming: Option<(OpId, Version, SliceVersions)>,
     /// By the slice's name.
     awaited: BTreeMap<String, Awaited>,
     /// Writes that show somebody and may still be carried out, by the slice's name.
@@ -108,12 +106,12 @@ impl Routes {
     }
 
     /// The slices' versions, before a record is written or read.
-    pub(super) fn seen(&self, view: &View) -> Seen {
+    pub(super) fn seen(&self, view: &View) -> SliceVersions {
         self.present(view).map(|slice| (slice.name.clone(), (slice.uid.clone(), slice.version))).collect()
     }
 
     /// The record was written or read, and has this version.
-    pub(super) fn confirm(&mut self, record: Version, seen: Seen) {
+    pub(super) fn confirm(&mut self, record: Version, seen: SliceVersions) {
         self.confirmed = Some((record, seen));
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use std::time::Duration;
 
+mod gone;
 mod handovers;
 mod keys;
 mod obligations;
@@ -50,11 +51,13 @@ impl Effect {
     }
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact that a test sets")]
 struct Lab {
     election: Election,
     now: Instant,
     generation: i64,
     desired: Desired,
+    gone: bool,
     scope: Scope,
     rules: Rules,
     order: HandoverOrder,
@@ -117,6 +120,7 @@ impl Lab {
             now: Instant::after_origin(Duration::from_secs(100)),
             generation: 1,
             desired: Desired::Run,
+            gone: false,
             scope: scope("role"),
             rules: Rules { require_ready: true, min_ready: Duration::ZERO, preference: Vec::new(), preempt: false },
             order: HandoverOrder::DemoteFirst,
@@ -237,6 +241,7 @@ impl Lab {
             wall: Timestamp(7),
             generation: self.generation,
             desired: self.desired,
+            gone: self.gone,
             key: &key,
             scope: &self.scope,
             rules: &self.rules,

@@ -2,9 +2,9 @@
 
 use super::Election;
 use super::phase::{Intent, Phase, Withdrawal};
-use super::routes::Seen;
 use super::workloads::Circumstances;
 use crate::handover::{Handover, Purpose};
+use crate::slice::SliceVersions;
 use crate::step::Step;
 use crate::view::{Desired, Situation, View};
 use crate::{Announcement, Command, Key, Markings, Record, Scope, Stored, Timestamp};
@@ -74,7 +74,7 @@ impl Election {
                     fenced,
                     purpose: Purpose::Withdraw,
                     target: None,
-                    slices: Seen::new(),
+                    slices: SliceVersions::new(),
                 };
                 self.phase = Phase::Writing(op, Box::new(intent));
                 false
@@ -84,7 +84,7 @@ impl Election {
     }
 
     /// Whether no pod carries a mark of this election that can be taken off, and it has no slice.
-    fn is_clean(&self, view: &View) -> bool {
+    pub(super) fn is_clean(&self, view: &View) -> bool {
         self.routes.is_gone(&self.id, view)
             && view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, view))
     }

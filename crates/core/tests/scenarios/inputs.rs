@@ -11,7 +11,7 @@ use lictor_core::{
 use super::world::{ELECTION, World, record, scope};
 
 /// All that may happen: the subject, what may be said of it, and what that means. Several things are said with `, ` between them.
-pub const FORMS: [(&str, &str, &str); 33] = [
+pub const FORMS: [(&str, &str, &str); 34] = [
     ("pod", "pod NAME: ready | not ready", "its condition; a new pod is made, with app=web"),
     ("pod", "pod NAME: LABEL=VALUE | LABEL=-", "somebody sets or takes off a label"),
     ("pod", "pod NAME: term N", "its annotation says that it was written in that term of the election"),
@@ -29,6 +29,7 @@ pub const FORMS: [(&str, &str, &str); 33] = [
     ("election", "election: preempt", "a higher priority takes over from a healthy leader"),
     ("election", "election: promote first", "two leaders rather than none"),
     ("election", "election: deleted | made anew", "another one is made by the same name"),
+    ("election", "election: gone", "it had no finalizer; who starts later knows only its record"),
     ("store", "store: Consul", "locks are shared with others"),
     ("store", "store: validity N s", "for so long what is held is surely this cluster's own"),
     ("store", "store: TTL N s | silence N s", "of the sessions; how long a lock is kept whose holder is silent"),
@@ -158,9 +159,10 @@ impl World {
                 ["preempt"] => election.rules.preempt = true,
                 ["promote", "first"] => election.order = HandoverOrder::PromoteFirst,
                 ["deleted"] => election.desired = Desired::Withdraw,
+                ["gone"] => (election.desired, election.gone) = (Desired::Withdraw, true),
                 ["made", "anew"] => {
                     election.uid = Uid(format!("{}'", election.uid));
-                    (election.generation, election.desired) = (1, Desired::Run);
+                    (election.generation, election.desired, election.gone) = (1, Desired::Run, false);
                 }
                 _ => return None,
             }

@@ -23,6 +23,8 @@ pub struct Operator {
     pods: BTreeMap<String, Pod>,
     locks: Locks,
     spec: Spec,
+    /// It has seen the election, not only what is left of it.
+    knows_spec: bool,
     group: Option<(Uid, Replica)>,
     begun: u64,
     /// When the store was put back, as far as it knows.
@@ -51,6 +53,7 @@ impl Operator {
             pods: world.pods.clone(),
             locks: Locks::default(),
             spec: world.election.clone(),
+            knows_spec: !world.election.gone,
             group: None,
             begun: 0,
             rewound: world.rewound,
@@ -64,6 +67,7 @@ impl Operator {
     fn observe(&mut self, world: &World) {
         let sees = |watch| !self.blind.contains(watch);
         if sees("election") {
+            self.knows_spec |= !world.election.gone;
             self.spec = world.election.clone();
         }
         if sees("pods") {
@@ -105,8 +109,9 @@ impl Operator {
         let known = Known {
             wall: world.wall(),
             generation: self.spec.generation,
+            gone: self.spec.gone,
             desired: if self.leaves { Desired::Leave } else { self.spec.desired },
-            spec: Some(lictor_core::Spec {
+            spec: self.knows_spec.then_some(lictor_core::Spec {
                 scope: &self.spec.scope,
                 rules: &self.spec.rules,
                 order: self.spec.order,

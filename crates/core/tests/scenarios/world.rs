@@ -23,6 +23,8 @@ pub struct Spec {
     pub uid: Uid,
     pub generation: i64,
     pub desired: Desired,
+    /// There is no such election any more.
+    pub gone: bool,
     pub key: Key,
     pub scope: Scope,
     pub rules: Rules,
@@ -60,6 +62,7 @@ impl World {
             uid: Uid(ELECTION.into()),
             generation: 1,
             desired: Desired::Run,
+            gone: false,
             key: Key::lease("", ELECTION),
             scope: scope("role"),
             rules: Rules::default(),
@@ -151,8 +154,9 @@ impl World {
                 }
             }
             Command::ReadElection => {
-                let Spec { uid, generation, .. } = self.election.clone();
-                Outcome::ElectionRead(Ok(ElectionRead::Present { uid, generation }))
+                let Spec { uid, generation, gone, .. } = self.election.clone();
+                let read = if gone { ElectionRead::Gone } else { ElectionRead::Present { uid, generation } };
+                Outcome::ElectionRead(Ok(read))
             }
             Command::ListLocks => {
                 let own = |stored: &Stored| stored.written().is_some_and(|record| record.election == *election);
@@ -275,6 +279,7 @@ pub fn record(election: &Spec, term: Term, holder: Option<lictor_core::Holder>) 
         operator_id: "another".into(),
         since: Timestamp(0),
         election: election.uid.clone(),
+        election_name: ELECTION.into(),
         generation: election.generation,
         scope: election.scope.clone(),
         former: Vec::new(),

@@ -188,6 +188,7 @@ proptest! {
             operator_id,
             since: Timestamp(since),
             election: uid(election),
+            election_name: String::new(),
             generation,
             scope: other.clone(),
             former: if former { vec![other, scope("role")] } else { Vec::new() },

@@ -114,6 +114,7 @@ fn shared_and_routed(pods: usize) -> Lab {
     lab
 }
 
+/// Shows R2.
 #[test]
 fn a_slice_is_made_empty_and_written_when_the_record_was_read_after_it() {
     let mut lab = with_routing(Lab::new(2), &[Family::V4, Family::V6]);
@@ -232,6 +233,7 @@ fn after_somebody_elses_record_the_election_and_its_locks_are_read_first() {
     assert_eq!(lab.reached(), ["p0"]);
 }
 
+/// Shows R1.
 #[test]
 fn a_late_write_of_an_earlier_term_fails() {
     let mut lab = routed(3);
@@ -368,6 +370,7 @@ fn through_a_service_that_cant_be_used_nobody_else_than_the_leader_is_reached() 
     assert_eq!(lab.run(), ["ReadRecord", "Route s-lictor-ipv4 p1 2"]);
 }
 
+/// Shows R3.
 #[test]
 fn another_elections_slice_is_not_touched() {
     let mut lab = with_routing(Lab::new(2), &[Family::V4]);

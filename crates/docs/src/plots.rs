@@ -1,0 +1,238 @@
+//! docs/pictures/*.svg: bars, from what the benchmark and `make e2e-node` measured.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+/// The causes of a failover that the benchmark measures, by their names in its file.
+const CAUSES: [(&str, &str); 2] = [("deletion", "the leader's pod is deleted"), ("unready", "the leader is not ready")];
+
+/// Returns the plot of failovers beside their floor, from the JSON of `make bench`. `part` is the benchmark's name for them, and `store`
+/// where the locks are.
+///
+/// # Errors
+/// If the text has no such figures.
+pub fn failover(json: &str, part: &str, store: &str) -> anyhow::Result<String> {
+    let all = parsed(json)?;
+    let mut rows = Vec::new();
+    for (name, cause) in CAUSES {
+        for percentile in ["p50", "p99"] {
+            let bar = |what: &str, class| -> anyhow::Result<Bar> {
+                let value = number(&all, &format!("/{part}/{name}/{what}/{percentile}"))?;
+                Ok(Bar { value, text: format!("{value:.1} ms"), class })
+            };
+            let bars = vec![bar("total", "ours")?, bar("floor", "floor")?];
+            rows.push(Row { label: format!("{cause}, {percentile}"), bars });
+        }
+    }
+    Ok(Plot {
+        title: format!("Failover, with locks in {store}"),
+        legend: vec![
+            ("ours", "lictor: from the cause to the next leader's label"),
+            ("floor", "floor: the same writes in a row, and nothing else"),
+        ],
+        labels: 220.0,
+        rows,
+    }
+    .draw())
+}
+
+/// Returns the plot of lost calls by cause, from the JSON of `make e2e-node`.
+///
+/// # Errors
+/// If the text has no such figures.
+pub fn calls_lost(json: &str) -> anyhow::Result<String> {
+    let all = parsed(json)?;
+    let causes = all["failovers"].as_array().filter(|causes| !causes.is_empty()).context("it has no \"failovers\"")?;
+    let mut rows = Vec::new();
+    for (at, cause) in causes.iter().enumerate() {
+        let label = cause["cause"]
+            .as_str()
+            .with_context(|| format!("it has no text at /failovers/{at}/cause"))?
+            .replace('`', "");
+        let (median, max) = (number(cause, "/lost/median"), number(cause, "/lost/max"));
+        let (median, max) = (median.context(label.clone())?, max.context(label.clone())?);
+        let class = if label.contains("by hand") { "floor" } else { "ours" };
+        rows.push(Row { label, bars: vec![Bar { value: median, text: format!("{median} ({max})"), class }] });
+    }
+    Ok(Plot {
+        title: "Calls lost, of one each 5 ms: the median of the runs (and the most)".into(),
+        legend: vec![("ours", "lictor moves the label"), ("floor", "floor: a label moved by hand, kube-proxy alone")],
+        labels: 530.0,
+        rows,
+    }
+    .draw())
+}
+
+fn parsed(json: &str) -> anyhow::Result<Value> {
+    serde_json::from_str(json).context("it is not JSON")
+}
+
+fn number(all: &Value, at: &str) -> anyhow::Result<f64> {
+    let value = all.pointer(at).and_then(Value::as_f64).with_context(|| format!("it has no number at {at}"))?;
+    ensure!(value >= 0.0, "the number at {at} is negative");
+    Ok(value)
+}
+
+/// Bars from left to right, in rows.
+struct Plot {
+    title: String,
+    /// The classes of bars, each with what it means.
+    legend: Vec<(&'static str, &'static str)>,
+    /// The width of the column with the rows' labels.
+    labels: f64,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    label: String,
+    bars: Vec<Bar>,
+}
+
+struct Bar {
+    value: f64,
+    text: String,
+    class: &'static str,
+}
+
+const WIDTH: f64 = 900.0;
+const MARGIN: f64 = 16.0;
+/// What the text at the end of the longest bar needs.
+const TEXT: f64 = 90.0;
+const BAR: f64 = 16.0;
+const GAP: f64 = 10.0;
+
+/// Readable in light and in dark.
+const STYLE: &str = "text { font: 13px system-ui, sans-serif; fill: #1f2328 } .title { font-weight: bold; font-size: 15px } \
+                     .card { fill: #ffffff } .ours { fill: #0969da } .floor { fill: #9aa4ae } \
+                     @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .card { fill: #0d1117 } .ours { fill: #58a6ff } .floor { fill: #6e7681 } }";
+
+impl Plot {
+    fn draw(&self) -> String {
+        let most = self.rows.iter().flat_map(|row| &row.bars).map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+        let (left, top) = (MARGIN + self.labels, MARGIN + 60.0);
+        let room = WIDTH - left - TEXT - MARGIN;
+        let mut picture = Picture::default();
+        picture.text(MARGIN, MARGIN + 14.0, "title", &self.title);
+        let mut x = MARGIN;
+        for (class, meaning) in &self.legend {
+            picture.rectangle(x, MARGIN + 28.0, 12.0, 12.0, class);
+            picture.text(x + 18.0, MARGIN + 38.5, "", meaning);
+            x += WIDTH / 2.0 - MARGIN;
+        }
+        let mut y = top;
+        for row in &self.rows {
+            let height = BAR * row.bars.iter().fold(0.0, |sum, _| sum + 1.0);
+            picture.text(MARGIN, y + height / 2.0 + 4.5, "", &row.label);
+            for bar in &row.bars {
+                let width = (bar.value / most * room).max(1.0);
+                picture.rectangle(left, y + 1.0, width, BAR - 2.0, bar.class);
+                picture.text(left + width + 6.0, y + BAR / 2.0 + 4.5, "", &bar.text);
+                y += BAR;
+            }
+            y += GAP;
+        }
+        picture.finish(y + MARGIN - GAP)
+    }
+}
+
+/// The parts of an SVG.
+#[derive(Default)]
+struct Picture(String);
+
+impl Picture {
+    fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
+        let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        let _ = writeln!(self.0, "  <text x=\"{x:.1}\" y=\"{y:.1}\"{class}>{text}</text>");
+    }
+
+    fn rectangle(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
+        let at = format!("x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"");
+        let _ = writeln!(self.0, "  <rect {at} rx=\"2\" class=\"{class}\"/>");
+    }
+
+    fn finish(self, height: f64) -> String {
+        format!(
+            "<svg width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n  \
+             <style>{STYLE}</style>\n  <rect width=\"100%\" height=\"100%\" rx=\"6\" class=\"card\"/>\n{}</svg>\n",
+            self.0
+        )
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const BENCH: &str = r#"{"failover": {
+        "deletion": {"total": {"p50": 10, "p99": 40}, "floor": {"p50": 8, "p99": 30}},
+        "unready": {"total": {"p50": 11.04, "p99": 20}, "floor": {"p50": 0, "p99": 10}}}}"#;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_value() {
+        let plot = failover(BENCH, "failover", "Leases").unwrap();
+        let bars: Vec<&str> = plot.lines().filter(|line| line.contains("height=\"14.0\"")).collect();
+        let widths: Vec<&str> =
+            bars.iter().map(|bar| bar.split("width=\"").nth(1).unwrap().split('"').next().unwrap()).collect();
+        let room = WIDTH - 2.0 * MARGIN - 220.0 - TEXT;
+        assert_eq!(
+            widths,
+            [10.0, 8.0, 40.0, 30.0, 11.04, 0.0, 20.0, 10.0]
+                .map(|value| format!("{:.1}", (value / 40.0 * room).max(1.0)))
+        );
+        assert!(
+            plot.contains(">11.0 ms</text>") && plot.contains(">the leader's pod is deleted, p99</text>"),
+            "{plot}"
+        );
+    }
+
+    #[test]
+    fn each_cause_has_a_row() {
+        let plot = calls_lost(
+            r#"{"failovers": [{"cause": "by hand: `a` < b", "lost": {"median": 5, "max": 7}}, {"cause": "killed", "lost": {"median": 50, "max": 50}}]}"#,
+        )
+        .unwrap();
+        for text in [">by hand: a &lt; b<", ">5 (7)<", ">killed<", ">50 (50)<"] {
+            assert!(plot.contains(text), "{text} is not in {plot}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_the_benchmarks_is_refused() {
+        let error = |json: &str| format!("{:#}", failover(json, "failover", "Leases").unwrap_err());
+        assert!(error("{").starts_with("it is not JSON: "), "{}", error("{"));
+        assert_eq!(error("{}"), "it has no number at /failover/deletion/total/p50");
+        assert_eq!(error(&BENCH.replace("40", "-40")), "the number at /failover/deletion/total/p99 is negative");
+        let error = |json: &str| format!("{:#}", calls_lost(json).unwrap_err());
+        assert_eq!(error("{}"), "it has no \"failovers\"");
+        assert_eq!(error(r#"{"failovers": [{"cause": "killed"}]}"#), "killed: it has no number at /lost/median");
+    }
+
+    /// The page and its plots show the same runs.
+    #[test]
+    fn the_tables_have_the_figures_of_the_plots() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let page = read("docs/benchmarks.md");
+        let says = |cells: String| assert!(page.contains(&cells), "docs/benchmarks.md has no cells {cells}");
+        for (file, part) in [("failover", "failover"), ("consul-failover", "consulFailover")] {
+            let all = parsed(&read(&format!("benches/results/{file}.json"))).unwrap();
+            for (name, _) in CAUSES {
+                for percentile in ["p50", "p99"] {
+                    let [total, floor] = ["total", "floor"]
+                        .map(|what| number(&all, &format!("/{part}/{name}/{what}/{percentile}")).unwrap());
+                    says(format!("| {percentile} | {total:.1} ms | {floor:.1} ms |"));
+                }
+            }
+        }
+        for cause in parsed(&read("benches/results/node.json")).unwrap()["failovers"].as_array().unwrap() {
+            let [median, max] = ["/lost/median", "/lost/max"].map(|at| number(cause, at).unwrap());
+            says(format!("| {} | {median} ({max}) |", cause["runs"]));
+        }
+    }
+}
