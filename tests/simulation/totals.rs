@@ -10,6 +10,10 @@ use crate::run::Report;
 const FAULTS: u64 = 30;
 const LEADERSHIPS: u64 = 10;
 const JUDGED: u64 = 250_000;
+/// In a hundred seeds: how often a standby must take the replica that acts for gone.
+const TAKEN_FOR_GONE: u64 = 100;
+/// For how long two replicas of a cluster must act at once in a seed, on average.
+const BOTH_ACTED: u64 = 500;
 /// The averages of fewer seeds are left to chance.
 const ENOUGH: u64 = 100;
 /// Of a thousand: for how much of the time a cluster may be excused.
@@ -26,8 +30,18 @@ pub struct Totals {
 impl Totals {
     /// One more.
     pub fn add(&mut self, report: &Report) {
-        let Figures { revisions, leaderships, excused, excused_for, judged_for, ticks, ticks_handed_on, deletions } =
-            report.figures;
+        let Figures {
+            revisions,
+            leaderships,
+            excused,
+            excused_for,
+            judged_for,
+            ticks,
+            ticks_handed_on,
+            deletions,
+            taken_for_gone,
+            both_acted,
+        } = report.figures;
         self.faults += report.faults;
         self.figures.revisions += revisions;
         self.figures.leaderships += leaderships;
@@ -37,6 +51,8 @@ impl Totals {
         self.figures.ticks += ticks;
         self.figures.ticks_handed_on += ticks_handed_on;
         self.figures.deletions += deletions;
+        self.figures.taken_for_gone += taken_for_gone;
+        self.figures.both_acted += both_acted;
         self.recovery = self.recovery.max(report.recovery);
     }
 
@@ -50,11 +66,17 @@ impl Totals {
         if seeds < ENOUGH {
             return;
         }
-        let Figures { leaderships, excused_for, judged_for, .. } = self.figures;
+        let Figures { leaderships, excused_for, judged_for, taken_for_gone, both_acted, .. } = self.figures;
+        let (taken_for_gone, both_acted) = (100 * taken_for_gone / seeds, both_acted / seeds);
         let (faults, leaderships, judged) =
             (self.faults / seeds, leaderships / seeds, (judged_for - excused_for) / seeds);
         assert!(faults >= FAULTS, "{faults} faults a seed, and at least {FAULTS} are needed");
         assert!(leaderships >= LEADERSHIPS, "{leaderships} leaderships a seed, and at least {LEADERSHIPS} are needed");
+        assert!(
+            taken_for_gone >= TAKEN_FOR_GONE,
+            "{taken_for_gone} times in 100 seeds a replica was taken for gone, and at least {TAKEN_FOR_GONE} are needed"
+        );
+        assert!(both_acted >= BOTH_ACTED, "two acted for {both_acted} ms a seed, and at least {BOTH_ACTED} are needed");
         assert!(judged >= JUDGED, "{judged} ms are judged of a seed, and at least {JUDGED} are needed");
         assert!(
             1_000 * excused_for <= EXCUSED * judged_for,
@@ -65,15 +87,17 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures { revisions, leaderships, excused, excused_for, judged_for, ticks, ticks_handed_on, deletions } =
-            self.figures;
+        let Figures { revisions, leaderships, excused, excused_for, judged_for, .. } = self.figures;
+        let Figures { ticks, ticks_handed_on, deletions, taken_for_gone, both_acted, .. } = self.figures;
         let share = self.excused_share();
         write!(
             f,
             "{} faults, {revisions} revisions of pods, {leaderships} leaderships, {deletions} elections deleted, {ticks} ticks, \
-             {ticks_handed_on} of them after one in the other cluster; judged between clusters for {:.1} simulated hours, of \
+             {ticks_handed_on} of them after one in the other cluster; {taken_for_gone} times the replica that acted was taken for gone, \
+             and two acted at once for {:.2} hours; judged between clusters for {:.1} simulated hours, of \
              which a cluster was excused for {:.1} ({}.{} %); {excused} times two led and were excused; longest recovery {:.1} s",
             self.faults,
+            hours(both_acted),
             hours(judged_for),
             hours(excused_for),
             share / 10,
@@ -104,6 +128,8 @@ mod tests {
             ticks: 300,
             ticks_handed_on: 30,
             deletions: 30,
+            taken_for_gone: 100,
+            both_acted: 50_000,
         };
         Totals { faults: 3_000, figures, recovery: 0 }
     }
@@ -124,6 +150,18 @@ mod tests {
     #[should_panic(expected = "leaderships a seed")]
     fn few_leaderships_show_nothing() {
         Totals { figures: Figures { leaderships: 999, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "was taken for gone")]
+    fn who_takes_nobody_for_gone_shows_nothing() {
+        Totals { figures: Figures { taken_for_gone: 99, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "two acted for")]
+    fn one_at_a_time_shows_nothing() {
+        Totals { figures: Figures { both_acted: 49_999, ..totals().figures }, ..totals() }.assert_enough(100);
     }
 
     #[test]

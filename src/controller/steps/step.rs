@@ -1,18 +1,20 @@
 //! The third step: what the core decides, from what is known.
 
-use lictor_core::{Known, Output, Pod, SharedStores};
+use lictor_core::{Instant, Known, Output, Pod, SharedStores};
 
 use super::desire::Aim;
 use crate::controller::index::Found;
 use crate::controller::timers::Moment;
 use crate::controller::workload_watches::WorkloadWatches;
 
-/// Takes a step of the election. `begun`: how often any election was begun to be decided.
+/// Takes a step of the election. `alone_from`: from when on no other replica can act. `begun`: how often any election was begun to be
+/// decided.
 pub(crate) fn step(
     found: &mut Found<'_>,
     aim: &Aim,
     watches: &WorkloadWatches,
     shared: &SharedStores,
+    alone_from: Instant,
     begun: &mut u64,
     Moment { now, wall }: Moment,
 ) -> Output {
@@ -39,6 +41,7 @@ pub(crate) fn step(
         locks,
         validity,
         rewound: shared.rewound(&key.store),
+        alone_from,
     };
     entry.decisions.step(&known, begun)
 }

@@ -249,6 +249,11 @@ impl WorkloadReconciler {
         self.wind_down.goes_on(step)
     }
 
+    /// L6: the lock is kept until then, whether or not anything runs.
+    pub(super) fn keep_lock(&mut self, until: Instant) {
+        self.wind_down.keep_lock(until);
+    }
+
     /// Until when the lock is kept for that.
     pub(super) fn winding_down(&self) -> Option<Instant> {
         self.wind_down.kept_until()
