@@ -106,7 +106,12 @@ async fn visit(peer: &Peer, pace: Pace) -> Visit {
     let mut proved = false;
     loop {
         match timeout(pace.patience, proves(&mut connection, &peer.identity)).await {
-            Ok(Ok(true)) => proved = true,
+            Ok(Ok(true)) => {
+                if !std::mem::replace(&mut proved, true) {
+                    let Peer { identity, address } = peer;
+                    tracing::info!(holder = identity, %address, "connected to the replica that acts: its end would be seen at once");
+                }
+            }
             Ok(Err(ended)) if proved => return ended,
             Ok(Ok(false) | Err(_)) => return Visit::Nowhere,
             Err(_) => return if proved { Visit::Silent } else { Visit::Nowhere },
@@ -142,7 +147,7 @@ fn end(error: &std::io::Error) -> Visit {
     }
 }
 
-/// Whether nobody listens at an address at which a process did until just now.
+/// L5: whether nobody listens at an address at which a process did until just now.
 async fn is_refused(address: SocketAddr, pace: Pace) -> bool {
     for pause in ATTEMPTS {
         sleep(pause).await;

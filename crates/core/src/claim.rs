@@ -389,7 +389,7 @@ mod tests {
         released.observe(Some(theirs(7)), at(100));
         released.observe(Some((Version(8), None, Duration::from_secs(1))), at(101));
         released.written(Version(9), at(101), at(102));
-        assert_eq!(released.alone_from(), Instant::default(), "who releases it has ended");
+        assert_eq!(released.alone_from(), at(101), "who releases it has ended");
     }
 
     /// Shows L6.

@@ -1,4 +1,4 @@
-//! Real sockets: what says that a process is gone, and what does not.
+//! Real sockets: what says that a process is gone, and what does not. Shows L5.
 
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpListener;
@@ -112,7 +112,7 @@ async fn the_end_of_the_process_is_seen_at_once() {
             let process = Process::start(bind, "a b/c-1");
             proved(process.address, "a b/c-1").await;
             standby.watch("a b/c-1", process.address);
-            tokio::time::sleep(wait).await;
+            sleep(wait).await;
             drop(process);
             if let Ok(gone) = timeout(Duration::from_secs(1), standby.gone.recv()).await {
                 assert_eq!(gone.as_deref(), Some("a b/c-1"));
@@ -167,7 +167,7 @@ async fn another_ones_answer_and_an_echo_prove_nothing() {
     // What answers another challenge than the one that was sent.
     let replay = async {
         let (mut connection, _) = listener.accept().await.expect("somebody connects");
-        connection.write_all(&super::answer("holder", "0123456789abcdef")).await.expect("it is taken");
+        connection.write_all(&answer("holder", "0123456789abcdef")).await.expect("it is taken");
         let _ = timeout(HASTE.patience, connection.read_u8()).await;
     };
     let (seen, ()) = tokio::join!(visit(&peer, HASTE), replay);
@@ -195,7 +195,7 @@ async fn silence_says_nothing() {
     drop(listener.accept().await.expect("that was it"));
     let silent = async {
         let connection = answer_once(&listener, "holder").await;
-        tokio::time::sleep(HASTE.patience * 3).await;
+        sleep(HASTE.patience * 3).await;
         drop(connection);
     };
     let (seen, ()) = tokio::join!(visit(&peer, HASTE), silent);
@@ -220,7 +220,7 @@ async fn a_proxy_that_accepts_for_a_dead_process_says_nothing() {
         proved(address, "holder").await;
         let peer = peer("holder", address);
         let watched = tokio::spawn(async move { visit(&peer, PACE).await });
-        tokio::time::sleep(wait).await;
+        sleep(wait).await;
         drop(process);
         seen = watched.await.expect("no panic");
         assert!(!is_refused(address, PACE).await);
@@ -249,9 +249,9 @@ async fn the_next_holder_is_watched_over_in_place_of_the_one_before() {
     for wait in GROWING {
         let (first, second) = (Process::start("127.0.0.1:0", "first"), Process::start("127.0.0.1:0", "second"));
         standby.watch("first", first.address);
-        tokio::time::sleep(wait).await;
+        sleep(wait).await;
         standby.watch("second", second.address);
-        tokio::time::sleep(wait).await;
+        sleep(wait).await;
         drop((first, second));
         if let Ok(gone) = timeout(Duration::from_secs(1), standby.gone.recv()).await {
             assert_eq!(gone.as_deref(), Some("second"));

@@ -63,7 +63,7 @@ impl Election {
         let view = step.view;
         let Unheld { reason, known } = unheld;
         if view.desired == Desired::Withdraw {
-            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, view.now);
+            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, view);
             self.workloads.suspend_jobs(around, step);
         }
         self.workloads.let_nothing_run();

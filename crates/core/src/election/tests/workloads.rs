@@ -734,6 +734,19 @@ fn while_another_replica_may_act_it_is_not_said_that_all_has_ended() {
     assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
 }
 
+/// Shows L6.
+#[test]
+fn while_another_replica_may_act_nothing_is_enabled() {
+    let mut lab = cluster();
+    lab.alone_from = lab.now + Duration::from_secs(9);
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("WriteRecord")), "it leads at once: {all:#?}");
+    assert!(!all.iter().any(|words| words.starts_with("Enable")), "{all:#?}");
+    assert_eq!(lab.election.wake(), Some(lab.alone_from));
+    lab.later(9);
+    assert!(lab.run().iter().any(|words| words.starts_with("Enable")));
+}
+
 #[test]
 fn the_job_of_a_deleted_election_is_suspended_when_the_store_is_lost() {
     let mut lab = cluster();
