@@ -146,7 +146,7 @@ impl LeaseClaim {
                 biased;
                 _ = stop.changed() => {}
                 () = nap(wait) => {}
-                Some(holder) = self.gone.recv() => claim.gone(holder),
+                Some(holder) = self.gone.recv() => claim.gone(&holder),
                 change = watch.next() => match change {
                     Some(Change::All(_, _, leases)) => {
                         known = true;
@@ -189,10 +189,10 @@ impl LeaseClaim {
 
     fn observe(&self, claim: &mut Claim, lease: Option<&Lease>) {
         let holder = lease.and_then(holder);
-        if let Some(holder) = holder.as_ref().filter(|holder| holder.was_before(&self.own)) {
-            claim.gone(holder.identity.clone());
-        }
         claim.observe(lease.map(seen), (self.clock)());
+        if let Some(holder) = holder.as_ref().filter(|holder| holder.was_before(&self.own)) {
+            claim.gone(&holder.identity);
+        }
         let holder = holder.filter(|holder| claim.is_others() && claim.holder() == Some(&holder.identity));
         self.updates.send_if_modified(|update| {
             let differs = update.holder != holder;

@@ -65,8 +65,8 @@ pub struct Claim {
     known: Version,
     /// When the last renewal that succeeded was sent.
     renewed: Option<Instant>,
-    /// A holder whose process is gone. It is never there again, because each start has an identity of its own.
-    gone: Option<String>,
+    /// The process of the present holder is gone.
+    gone: bool,
     /// When the claims of those have ended that held the lease before its present holder, and did not release it.
     others_until: Instant,
     /// Earliest moment of the next request.
@@ -100,7 +100,7 @@ impl Claim {
     /// A replica that has seen nothing yet. `identity` must be unique among all replicas and all their starts.
     pub fn new(identity: String, parameters: ClaimParameters) -> Self {
         let (known, not_before) = (Version::default(), Instant::default());
-        let (gone, others_until) = (None, Instant::default());
+        let (gone, others_until) = (false, Instant::default());
         Self { identity, parameters, seen: None, known, renewed: None, gone, others_until, not_before }
     }
 
@@ -109,7 +109,7 @@ impl Claim {
         match lease {
             None => {
                 self.leave_behind(None);
-                self.seen = None;
+                (self.seen, self.gone) = (None, false);
             }
             Some((version, ..)) if self.seen.as_ref().is_some_and(|seen| seen.version >= version) => {}
             Some((version, holder, duration)) => {
@@ -121,9 +121,12 @@ impl Claim {
                     // Whoever released it says so for how long others may act that held it before.
                     self.others_until = self.others_until.max(now + duration.saturating_sub(RELEASED));
                 }
-                if holder.is_some() && holder == self.gone {
+                if self.gone && holder == self.holder().cloned() {
                     // Its last renewal came before this replica's claim: that one was refused, and the next one need not wait.
                     self.not_before = now;
+                } else {
+                    // Should it come back, it was not gone.
+                    self.gone = false;
                 }
                 self.seen = Some(Seen { version, holder, duration, at: now });
             }
@@ -141,9 +144,9 @@ impl Claim {
         }
     }
 
-    /// L5: the process of this holder is gone: it can't renew its claim any more, and need not be waited for.
-    pub fn gone(&mut self, holder: String) {
-        self.gone = Some(holder);
+    /// L5: a process is gone: if it holds the lease, it can't renew it any more, and need not be waited for.
+    pub fn gone(&mut self, holder: &str) {
+        self.gone |= self.is_others() && self.holder().is_some_and(|present| present == holder);
     }
 
     /// L6: from when on no replica that held the lease before can act any more.
@@ -163,7 +166,7 @@ impl Claim {
         let goes_back = version < known;
         if goes_back {
             self.leave_behind(None);
-            (self.known, self.seen, self.renewed) = (version, None, None);
+            (self.known, self.seen, self.renewed, self.gone) = (version, None, None, false);
         }
         goes_back
     }
@@ -174,6 +177,7 @@ impl Claim {
             let duration = self.parameters.duration;
             let identity = self.identity.clone();
             self.leave_behind(Some(&identity));
+            self.gone = false;
             self.seen = Some(Seen { version, holder: Some(self.identity.clone()), duration, at: now });
             self.renewed = Some(sent);
         }
@@ -205,7 +209,7 @@ impl Claim {
                 self.renewed.map_or(self.not_before, |at| (at + self.parameters.renewal()).max(self.not_before))
             }
             // L5.
-            Some(seen) if seen.holder == self.gone => self.not_before,
+            Some(_) if self.gone => self.not_before,
             // L3.
             Some(seen) => (seen.at + seen.duration).max(self.not_before),
         };
@@ -354,9 +358,9 @@ mod tests {
     fn a_holder_whose_process_is_gone_is_not_waited_for() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
         claim.observe(Some(theirs(7)), at(100));
-        claim.gone("another".into());
+        claim.gone("another");
         assert_eq!(claim.next(at(101)), ClaimCommand::Wait(at(115)), "that is not the holder");
-        claim.gone("other".into());
+        claim.gone("other");
         assert_eq!(claim.next(at(101)), write(Some(7), true));
         // It had renewed its claim once more.
         claim.failed(at(101));
@@ -369,12 +373,30 @@ mod tests {
         assert_eq!(claim.next(at(102)), ClaimCommand::Wait(at(117)));
     }
 
+    /// Shows L5. Else two that take each other for gone would never come to rest.
+    #[test]
+    fn a_holder_that_was_taken_for_gone_and_comes_back_is_waited_for() {
+        for between in [Some("third"), None] {
+            let mut claim = Claim::new("me".into(), PARAMETERS);
+            claim.observe(Some(theirs(7)), at(100));
+            claim.gone("other");
+            match between {
+                Some(third) => claim.observe(Some((Version(8), Some(third.into()), PARAMETERS.duration)), at(101)),
+                None => claim.written(Version(8), at(101), at(101)),
+            }
+            claim.observe(Some(theirs(9)), at(102));
+            assert_eq!(claim.next(at(102)), ClaimCommand::Wait(at(117)), "{between:?}");
+            claim.gone("third");
+            assert_eq!(claim.next(at(102)), ClaimCommand::Wait(at(117)), "it is not the holder");
+        }
+    }
+
     /// Shows L6.
     #[test]
     fn who_claims_early_is_alone_when_the_claim_before_has_ended() {
         let mut claim = Claim::new("me".into(), PARAMETERS);
         claim.observe(Some(theirs(7)), at(100));
-        claim.gone("other".into());
+        claim.gone("other");
         claim.written(Version(8), at(101), at(102));
         assert_eq!((claim.state(at(102)), claim.alone_from()), (ClaimState::Acting(at(113)), at(115)));
         claim.written(Version(9), at(106), at(106));

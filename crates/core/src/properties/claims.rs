@@ -130,7 +130,7 @@ impl Replica {
             }
             Event::TakesForGone => {
                 if let Some(holder) = history.last().and_then(|lease| lease.holder.clone()) {
-                    self.claim.gone(holder);
+                    self.claim.gone(&holder);
                 }
             }
             Event::End => {
