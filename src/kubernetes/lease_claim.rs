@@ -322,3 +322,49 @@ fn seen(lease: &Lease) -> (Version, Option<String>, Duration) {
     let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(15);
     (version_of(lease), spec.holder_identity.filter(|holder| !holder.is_empty()), Duration::from_secs(seconds))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(identity: &str, said: &str) -> Lease {
+        serde_json::from_value(json!({
+            "metadata": {"annotations": {HOLDER_ANNOTATION: said}}, "spec": {"holderIdentity": identity},
+        }))
+        .expect("a Lease")
+    }
+
+    #[test]
+    fn what_the_annotation_says_counts_for_the_holder_that_wrote_it() {
+        let said = r#"{"identity":"a","address":"[fd00::7]:8081","podUid":"u"}"#;
+        let found = holder(&lease("a", said)).expect("it is the holder's");
+        let address = found.address.expect("it says one");
+        assert_eq!((address.to_string().as_str(), found.pod_uid.as_deref()), ("[fd00::7]:8081", Some("u")));
+        assert_eq!(json!(found).to_string(), said);
+        for odd in ["", "{}", "[]", r#"{"identity":"a","address":"everywhere"}"#, r#"{"identity":1}"#] {
+            assert_eq!(holder(&lease("a", odd)), None, "{odd}");
+        }
+        assert_eq!(holder(&lease("b", said)), None, "a replica of an earlier version left it");
+        assert_eq!(holder(&Lease::default()), None);
+    }
+
+    /// Shows L5.
+    #[test]
+    fn only_an_earlier_process_at_the_same_address_in_the_same_pod_was_before() {
+        let at = |identity: &str, address: Option<&str>, uid: Option<&str>| Holder {
+            identity: identity.into(),
+            address: address.map(|address| address.parse().expect("an address")),
+            pod_uid: uid.map(Into::into),
+        };
+        let (own, other) = (Some("10.0.0.7:8081"), Some("10.0.0.8:8081"));
+        let present = at("b", own, Some("u"));
+        assert!(at("a", own, Some("u")).was_before(&present));
+        for not in [at("b", own, Some("u")), at("a", other, Some("u")), at("a", own, Some("v")), at("a", own, None)] {
+            assert!(!not.was_before(&present), "{not:?}");
+        }
+        // Nothing is known of where they are.
+        assert!(!at("a", None, None).was_before(&at("b", None, None)));
+        assert!(!at("a", own, None).was_before(&at("b", own, None)));
+        assert!(!at("a", None, Some("u")).was_before(&at("b", None, Some("u"))));
+    }
+}
