@@ -149,7 +149,8 @@ async fn warn_of_old_crds(crds: Crds) {
 }
 
 fn peer_address(text: &str) -> Result<IpAddr, String> {
-    let address: IpAddr = text.parse().map_err(|_| "write an IP address, for example 10.1.2.3 or fd00::7".to_owned())?;
+    let address: IpAddr =
+        text.parse().map_err(|_| "write an IP address, for example 10.1.2.3 or fd00::7".to_owned())?;
     if address.is_unspecified() || address.is_multicast() {
         return Err("the other replicas connect to it: write the IP address of this replica's pod".into());
     }

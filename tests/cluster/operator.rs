@@ -169,7 +169,8 @@ async fn an_operator_whose_end_a_standby_sees_is_replaced_at_once() {
 #[ignore = "slow: waits for Leases to expire"]
 async fn an_operator_that_is_started_again_in_its_pod_continues_at_once_and_no_other_one_does() {
     let lab = Lab::new("own-pod").await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("an address").port();
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("an address").port();
     let port = port.to_string();
     let of = |uid: &'static str, lease: &'static str| {
         let own = ["--peer-address", "127.0.0.1", "--peer-port", &port, "--pod-uid", uid, "--lease-duration", lease];

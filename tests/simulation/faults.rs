@@ -281,11 +281,7 @@ impl fmt::Display for Fault {
         write!(f, "{:4}.{:03} s, for {}.{:03} s: {what:?} ", at / 1000, at % 1000, lasts / 1000, lasts % 1000)?;
         match what {
             What::ConsulLeader | What::KeyByHand => Ok(()),
-            What::Compaction
-            | What::LeaseByHand
-            | What::SessionEnds
-            | What::ConsulOfAll(_)
-            | What::TakenForGone => {
+            What::Compaction | What::LeaseByHand | What::SessionEnds | What::ConsulOfAll(_) | What::TakenForGone => {
                 write!(f, "of {cluster}")
             }
             What::Scope | What::Key | What::Rules | What::Unavailable => write!(f, "in {cluster}"),

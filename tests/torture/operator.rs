@@ -20,13 +20,7 @@ pub struct Replica {
 impl Replica {
     /// Creates a replica that serves the namespace of a cluster with this kubeconfig. It does not run yet.
     /// It answers its peer at `port`, and reaches it by `peer`.
-    pub fn new(
-        cluster: &str,
-        number: usize,
-        kubeconfig: &Path,
-        (port, peer): (u16, &str),
-        directory: &Path,
-    ) -> Self {
+    pub fn new(cluster: &str, number: usize, kubeconfig: &Path, (port, peer): (u16, &str), directory: &Path) -> Self {
         // It is a copy, because the program may be built again meanwhile.
         let program = directory.join("lictor");
         if !program.exists() {

@@ -265,7 +265,8 @@ async fn the_next_holder_is_watched_over_in_place_of_the_one_before() {
 async fn what_is_no_challenge_ends_the_connection_and_too_many_are_not_answered() {
     let process = Process::start("127.0.0.1:0", "holder");
     proved(process.address, "holder").await;
-    for nonsense in ["GET / HTTP/1.1\r\nHost: lictor\r\n\r\n", "lictor 0123456789abcdeg\n", "lictor 0123456789abcdef "] {
+    for nonsense in ["GET / HTTP/1.1\r\nHost: lictor\r\n\r\n", "lictor 0123456789abcdeg\n", "lictor 0123456789abcdef "]
+    {
         let mut connection = TcpStream::connect(process.address).await.expect("it listens");
         connection.write_all(nonsense.as_bytes()).await.expect("it is sent");
         let ended = timeout(SOON, connection.read_u8()).await.expect("it is closed");
