@@ -11,9 +11,9 @@ const FAULTS: u64 = 30;
 const LEADERSHIPS: u64 = 10;
 const JUDGED: u64 = 250_000;
 /// In a hundred seeds: how often a standby must take the replica that acts for gone.
-const TAKEN_FOR_GONE: u64 = 100;
+const TAKEN_FOR_GONE: u64 = 180;
 /// For how long two replicas of a cluster must act at once in a seed, on average.
-const BOTH_ACTED: u64 = 500;
+const BOTH_ACTED: u64 = 2_000;
 /// The averages of fewer seeds are left to chance.
 const ENOUGH: u64 = 100;
 /// Of a thousand: for how much of the time a cluster may be excused.
@@ -128,8 +128,8 @@ mod tests {
             ticks: 300,
             ticks_handed_on: 30,
             deletions: 30,
-            taken_for_gone: 100,
-            both_acted: 50_000,
+            taken_for_gone: 180,
+            both_acted: 200_000,
         };
         Totals { faults: 3_000, figures, recovery: 0 }
     }
@@ -155,13 +155,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "was taken for gone")]
     fn who_takes_nobody_for_gone_shows_nothing() {
-        Totals { figures: Figures { taken_for_gone: 99, ..totals().figures }, ..totals() }.assert_enough(100);
+        Totals { figures: Figures { taken_for_gone: 179, ..totals().figures }, ..totals() }.assert_enough(100);
     }
 
     #[test]
     #[should_panic(expected = "two acted for")]
     fn one_at_a_time_shows_nothing() {
-        Totals { figures: Figures { both_acted: 49_999, ..totals().figures }, ..totals() }.assert_enough(100);
+        Totals { figures: Figures { both_acted: 199_999, ..totals().figures }, ..totals() }.assert_enough(100);
     }
 
     #[test]
