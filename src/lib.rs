@@ -9,6 +9,7 @@
 //! | [`kubernetes`] | everything that is read and written in the cluster | `process`, `api` |
 //! | [`store`] | where the locks are kept: the port and its adapters | `process`, `api`, `kubernetes` |
 //! | [`telemetry`] | logs, metrics, health | `process` |
+//! | [`peers`] | the connections between replicas of the operator | `process` |
 //! | [`controller`] | the loop: observations in, commands out | all above |
 //! | [`cli`] | the command line | all |
 //!
@@ -19,6 +20,7 @@ pub mod api;
 pub mod cli;
 pub mod controller;
 pub mod kubernetes;
+pub mod peers;
 pub mod process;
 pub mod store;
 pub mod telemetry;

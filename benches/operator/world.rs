@@ -188,7 +188,7 @@ impl World {
 
     /// Starts an operator with the defaults of a user.
     pub fn operator(&self) -> Operator {
-        self.operator_with(&["--lease-namespace", SYSTEM])
+        self.operator_with(&["--lease-namespace", SYSTEM, "--peer-address", "127.0.0.1", "--peer-port", "0"])
     }
 
     /// Starts an operator with these arguments.

@@ -1,9 +1,11 @@
 //! An operator in this process: it claims the installation's Lease, and decides elections while it holds the claim.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use futures::{Stream, StreamExt};
 use kube::Client;
 use lictor_core::ClaimParameters;
 use tokio::sync::watch;
@@ -11,7 +13,8 @@ use tokio::task::JoinHandle;
 
 use super::installation::Installation;
 use crate::controller::{Controller, Parameters, Purpose};
-use crate::kubernetes::{LeaseClaim, connect, rival};
+use crate::kubernetes::{ClaimUpdate, Holder, LeaseClaim, connect, rival};
+use crate::peers::{Peer, watch_peers};
 use crate::process::{monotonic, spawn};
 use crate::store::LeaseStore;
 use crate::telemetry::{Health, Metrics};
@@ -19,8 +22,10 @@ use crate::telemetry::{Health, Metrics};
 /// The settings of an operator, besides its installation.
 pub(super) struct Role {
     pub(super) purpose: Purpose,
-    /// A name that is unique for each start of each replica.
-    pub(super) identity: String,
+    /// This replica, as the operator's Lease has it, with a name that is unique for each start.
+    pub(super) own: Holder,
+    /// Where its peers are reached, in place of their own addresses.
+    pub(super) peers_by: Option<SocketAddr>,
     pub(super) lease_duration: Duration,
     pub(super) metrics: Metrics,
     pub(super) health: Health,
@@ -54,21 +59,23 @@ impl Operator {
     pub(super) fn start(client: Client, installation: &Installation, role: Role) -> anyhow::Result<Self> {
         let request_timeout = role.request_timeout();
         let (namespaces, own_namespace) = (installation.namespaces(), installation.lease_namespace(&client));
-        let (claim, acting) = LeaseClaim::new(
+        let identity = role.own.identity.clone();
+        let (claim, acting, gone) = LeaseClaim::new(
             client.clone(),
             &own_namespace,
             installation.lease_name(),
-            role.identity.clone(),
+            role.own.clone(),
             role.claim(),
             monotonic,
         );
+        spawn(watch_peers(peers(acting.clone(), role.peers_by), gone));
         let controller = Controller::new(
             Parameters {
                 purpose: role.purpose,
                 client: client.clone(),
                 namespaces: namespaces.clone(),
                 controller: installation.controller.clone(),
-                identity: role.identity,
+                identity,
                 lease_duration: role.lease_duration,
                 own_namespace: own_namespace.clone(),
                 request_timeout,
@@ -112,6 +119,19 @@ impl Operator {
         self.release.send_replace(true);
         self.claim.await?
     }
+}
+
+/// The replica that acts, each time that it changes; `None`: there is none besides this one, or it says no address.
+fn peers(updates: watch::Receiver<ClaimUpdate>, by: Option<SocketAddr>) -> impl Stream<Item = Option<Peer>> {
+    let holders = futures::stream::unfold(updates, |mut updates| async move {
+        updates.changed().await.ok()?;
+        let holder = updates.borrow_and_update().holder.clone();
+        Some((holder, updates))
+    });
+    holders.map(move |holder| {
+        let Holder { identity, address, .. } = holder?;
+        Some(Peer { identity, address: by.or(address)? })
+    })
 }
 
 /// Returns a name for this start of this process. A Lease or a record that an earlier start wrote counts as another operator's.

@@ -1,6 +1,6 @@
 //! `lictor run`: the operator.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -13,7 +13,8 @@ use super::installation::Installation;
 use super::operator::{Operator, Role, unique};
 use super::support::block_on;
 use crate::controller::Purpose;
-use crate::kubernetes::{Crds, Installed};
+use crate::kubernetes::{Crds, Holder, Installed};
+use crate::peers::answer_peers;
 use crate::process::spawn;
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs, serve};
 
@@ -44,6 +45,24 @@ pub(super) struct Run {
     #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
 
+    /// The address at which the other replicas reach this one: its pod's. lictor listens there, and a standby sees at once when this
+    /// process has ended. Without it, the others wait for --lease-duration.
+    #[arg(long, env = "LICTOR_PEER_ADDRESS", value_name = "IP", value_parser = peer_address)]
+    peer_address: Option<IpAddr>,
+
+    /// The port at --peer-address. Port 0 picks a free port.
+    #[arg(long, env = "LICTOR_PEER_PORT", value_name = "PORT", default_value_t = 8081)]
+    peer_port: u16,
+
+    /// The uid of this replica's pod. A container that is started again continues at once where the one before it ended, if
+    /// --peer-address is set, too.
+    #[arg(long, env = "LICTOR_POD_UID", value_name = "UID")]
+    pod_uid: Option<String>,
+
+    /// Where to reach the other replica, in place of its own address: for tests, by a proxy.
+    #[arg(long, env = "LICTOR_PEERS_BY", value_name = "ADDRESS:PORT", hide = true)]
+    peers_by: Option<SocketAddr>,
+
     /// The format of log lines.
     #[arg(long, env = "LICTOR_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -56,9 +75,15 @@ impl Run {
     }
 
     async fn operate(self) -> anyhow::Result<()> {
+        let identity = unique(self.identity);
+        let address = match self.peer_address {
+            Some(address) => answer(SocketAddr::new(address, self.peer_port), &identity).await,
+            None => None,
+        };
         let role = Role {
             purpose: Purpose::Serve,
-            identity: unique(self.identity),
+            own: Holder { identity, address, pod_uid: self.pod_uid.filter(|uid| !uid.is_empty()) },
+            peers_by: self.peers_by,
             lease_duration: self.lease_duration,
             metrics: Metrics::default(),
             health: Health::default(),
@@ -68,7 +93,7 @@ impl Run {
             format!("can't listen at {}: choose another --listen, port 0 picks a free one", self.listen)
         })?;
         tracing::info!(
-            identity = role.identity, listen = %listener.local_addr()?,
+            identity = role.own.identity, listen = %listener.local_addr()?,
             lease = format!("{}/{}", self.installation.lease_namespace(&client), self.installation.lease_name()),
             controller = self.installation.controller, version = env!("CARGO_PKG_VERSION"), "lictor starts"
         );
@@ -88,6 +113,26 @@ impl Run {
     }
 }
 
+/// Answers the other replicas at this address from now on. Returns the address with its port. This replica also works without: then
+/// the others wait longer for it.
+async fn answer(address: SocketAddr, identity: &str) -> Option<SocketAddr> {
+    let bound = TcpListener::bind(address).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    match bound {
+        Ok((address, listener)) => {
+            spawn(answer_peers(listener, identity.to_owned()));
+            Some(address)
+        }
+        Err(error) => {
+            tracing::warn!(
+                %address, %error,
+                "can't listen for the other replicas: if this process is killed, they wait for the operator's Lease to expire. Set \
+                 --peer-address to the pod's IP, and --peer-port to a free port"
+            );
+            None
+        }
+    }
+}
+
 /// Warns of CRDs of an older lictor: the API server accepts elections with values that such CRDs can't check.
 async fn warn_of_old_crds(crds: Crds) {
     // Without an answer, for example because the right is missing, nothing is known. The watches report CRDs that are missing.
@@ -101,6 +146,15 @@ async fn warn_of_old_crds(crds: Crds) {
             );
         }
     }
+}
+
+fn peer_address(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr =
+        text.parse().map_err(|_| "write an IP address, for example 10.1.2.3 or fd00::7".to_owned())?;
+    if address.is_unspecified() || address.is_multicast() {
+        return Err("the other replicas connect to it: write the IP address of this replica's pod".into());
+    }
+    Ok(address)
 }
 
 fn lease_duration(text: &str) -> Result<Duration, String> {

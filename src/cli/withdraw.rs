@@ -18,7 +18,7 @@ use super::operator::{Operator, Role, unique};
 use super::support::{block_on, told};
 use crate::api::{ACCEPTED, ELECTED, FINALIZER, LeaderElection};
 use crate::controller::Purpose;
-use crate::kubernetes::{Crds, Installed, failure, within};
+use crate::kubernetes::{Crds, Holder, Installed, failure, within};
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
 
 /// The time limit of each request.
@@ -71,7 +71,8 @@ impl Withdraw {
         let deadline = Instant::now() + Duration::from_secs(self.timeout);
         let role = Role {
             purpose: Purpose::Withdraw,
-            identity: unique(Some("withdraw".into())),
+            own: Holder { identity: unique(Some("withdraw".into())), ..Holder::default() },
+            peers_by: None,
             // No standby waits for this claim. If this process is killed, the next one does not have to wait for long.
             lease_duration: Duration::from_secs(5),
             metrics: Metrics::default(),

@@ -195,8 +195,10 @@ impl Controller {
             }
             self.step(draining.is_some());
         }
-        let (acting, index) = (self.acting, &self.index);
-        self.consul.stop(|store| acting && index.is_vacated(store)).await;
+        // L6: another replica may still use the sessions.
+        let alone = self.acting && self.claim.borrow().alone_from <= monotonic();
+        let index = &self.index;
+        self.consul.stop(|store| alone && index.is_vacated(store)).await;
     }
 
     /// Whether it is there to withdraw, and has done so: no election that it knows to be its own is held any more.
@@ -459,7 +461,8 @@ impl Controller {
         let Some(aim) = desire(&mut found, circumstances, known, &self.executor, &mut again) else {
             return self.look_again(election, &again);
         };
-        let output = step(&mut found, &aim, &self.watches, &self.shared, &mut self.begun, moment);
+        let alone_from = self.claim.borrow().alone_from;
+        let output = step(&mut found, &aim, &self.watches, &self.shared, alone_from, &mut self.begun, moment);
         execute(&mut found, output, &self.executor, moment);
         if found.entry.decisions.is_withdrawn() && circumstances.ends(&found.entry.object) {
             withdraw(found.entry, &self.executor, moment, &mut again);

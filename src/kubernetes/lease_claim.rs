@@ -1,5 +1,7 @@
 //! The operator's own Lease, which decides which replica acts. [`lictor_core::Claim`] has the rules.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,11 +12,41 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use lictor_core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Uid, Version};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::{Change, changes, failure, version_of, within};
 use crate::process::{nap, wall};
+
+/// Says more of the holder than `holderIdentity`: a [`Holder`] in JSON.
+const HOLDER_ANNOTATION: &str = "lictor.dev/holder";
+
+/// A replica, as it writes itself into the operator's Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    /// Its name, unique for each start of a process. What is said here counts only together with the same `holderIdentity`: a replica
+    /// of an earlier version leaves the annotation of its predecessor.
+    pub identity: String,
+    /// Where it answers its peers. It listens there for as long as its process lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<SocketAddr>,
+    /// The uid of its pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+}
+
+impl Holder {
+    /// L5: whether `self` was an earlier process where this replica is now. One address has one listener at a time, and a container in
+    /// another pod has another uid.
+    fn was_before(&self, present: &Self) -> bool {
+        self.identity != present.identity
+            && self.address.is_some()
+            && self.pod_uid.is_some()
+            && (self.address, &self.pod_uid) == (present.address, &present.pod_uid)
+    }
+}
 
 /// Whether this replica acts, and what keeps it from finding out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +57,10 @@ pub struct ClaimUpdate {
     pub failure: Option<Failure>,
     /// Whether this replica saw another one act last.
     pub others: bool,
+    /// What that one says of itself.
+    pub holder: Option<Holder>,
+    /// L6: from when on no other replica can act.
+    pub alone_from: Instant,
     /// The Lease's uid, which identifies this installation.
     pub installation: Option<Uid>,
     /// How many times the API server's store was seen to go back to an earlier state.
@@ -33,7 +69,15 @@ pub struct ClaimUpdate {
 
 impl Default for ClaimUpdate {
     fn default() -> Self {
-        Self { state: ClaimState::Standby, failure: None, others: false, installation: None, rewound: 0 }
+        Self {
+            state: ClaimState::Standby,
+            failure: None,
+            others: false,
+            holder: None,
+            alone_from: Instant::default(),
+            installation: None,
+            rewound: 0,
+        }
     }
 }
 
@@ -41,31 +85,34 @@ impl Default for ClaimUpdate {
 pub struct LeaseClaim {
     api: Api<Lease>,
     name: String,
-    identity: String,
+    own: Holder,
     parameters: ClaimParameters,
     clock: fn() -> Instant,
     updates: watch::Sender<ClaimUpdate>,
+    /// The names of holders whose processes are gone.
+    gone: mpsc::UnboundedReceiver<String>,
 }
 
 impl LeaseClaim {
-    /// Creates a claim on the Lease `namespace`/`name`, and the receiver that follows it. `identity` must be unique for each
-    /// start of a process.
+    /// Creates a claim on the Lease `namespace`/`name`, the receiver that follows it, and the sender for the names of holders whose
+    /// processes are gone.
     pub fn new(
         client: Client,
         namespace: &str,
         name: String,
-        identity: String,
+        own: Holder,
         parameters: ClaimParameters,
         clock: fn() -> Instant,
-    ) -> (Self, watch::Receiver<ClaimUpdate>) {
+    ) -> (Self, watch::Receiver<ClaimUpdate>, mpsc::UnboundedSender<String>) {
         let (updates, receiver) = watch::channel(ClaimUpdate::default());
+        let (sender, gone) = mpsc::unbounded_channel();
         let api = Api::namespaced(client, namespace);
-        (Self { api, name, identity, parameters, clock, updates }, receiver)
+        (Self { api, name, own, parameters, clock, updates, gone }, receiver, sender)
     }
 
     /// Claims and renews the Lease until `stop` is set. Then gives it back at once, so that a standby does not have to wait.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        let mut claim = Claim::new(self.identity.clone(), self.parameters);
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut claim = Claim::new(self.own.identity.clone(), self.parameters);
         let mut watch = self.watch();
         let (mut rewound, mut watch_at): (u64, Option<Instant>) = (0, None);
         let mut known = false;
@@ -99,6 +146,7 @@ impl LeaseClaim {
                 biased;
                 _ = stop.changed() => {}
                 () = nap(wait) => {}
+                Some(holder) = self.gone.recv() => claim.gone(&holder),
                 change = watch.next() => match change {
                     Some(Change::All(_, _, leases)) => {
                         known = true;
@@ -123,7 +171,7 @@ impl LeaseClaim {
         }
         self.updates.send_modify(|update| update.state = ClaimState::Standby);
         if let Some(version) = claim.held() {
-            self.release(version).await;
+            self.release(version, claim.released((self.clock)())).await;
         }
     }
 
@@ -136,7 +184,21 @@ impl LeaseClaim {
         if let Some(lease) = lease {
             self.identify(lease);
         }
+        self.observe(claim, lease);
+    }
+
+    fn observe(&self, claim: &mut Claim, lease: Option<&Lease>) {
+        let holder = lease.and_then(holder);
         claim.observe(lease.map(seen), (self.clock)());
+        if let Some(holder) = holder.as_ref().filter(|holder| holder.was_before(&self.own)) {
+            claim.gone(&holder.identity);
+        }
+        let holder = holder.filter(|holder| claim.is_others() && claim.holder() == Some(&holder.identity));
+        self.updates.send_if_modified(|update| {
+            let differs = update.holder != holder;
+            update.holder = holder;
+            differs
+        });
     }
 
     /// Compares the version in an answer with `known`, the highest version when the request was sent.
@@ -156,9 +218,10 @@ impl LeaseClaim {
     }
 
     fn publish(&self, claim: &Claim, failure: Option<Failure>) {
-        let (state, others) = (claim.state((self.clock)()), claim.is_others());
+        let (state, others, alone_from) = (claim.state((self.clock)()), claim.is_others(), claim.alone_from());
         self.updates.send_if_modified(|update| {
-            let new = ClaimUpdate { state, failure, others, ..update.clone() };
+            let holder = update.holder.clone().filter(|_| others);
+            let new = ClaimUpdate { state, failure, others, holder, alone_from, ..update.clone() };
             let differs = *update != new;
             *update = new;
             differs
@@ -169,12 +232,17 @@ impl LeaseClaim {
         let (sent, known) = ((self.clock)(), claim.known());
         let wall = MicroTime(Timestamp::from_millisecond(wall().0).unwrap_or_default());
         let limit = self.parameters.margin();
+        let annotations = BTreeMap::from([(HOLDER_ANNOTATION.to_owned(), json!(self.own).to_string())]);
         let written = match expected {
             None => {
                 let lease = Lease {
-                    metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+                    metadata: ObjectMeta {
+                        name: Some(self.name.clone()),
+                        annotations: Some(annotations),
+                        ..ObjectMeta::default()
+                    },
                     spec: Some(LeaseSpec {
-                        holder_identity: Some(self.identity.clone()),
+                        holder_identity: Some(self.own.identity.clone()),
                         lease_duration_seconds: i32::try_from(self.parameters.duration.as_secs().max(1)).ok(),
                         acquire_time: Some(wall.clone()),
                         renew_time: Some(wall),
@@ -186,14 +254,15 @@ impl LeaseClaim {
             }
             Some(version) => {
                 let mut spec = json!({
-                    "holderIdentity": self.identity,
+                    "holderIdentity": self.own.identity,
                     "leaseDurationSeconds": self.parameters.duration.as_secs().max(1),
                     "renewTime": wall,
                 });
                 if takes_over {
                     spec["acquireTime"] = json!(wall);
                 }
-                let patch = json!({"metadata": {"resourceVersion": version.to_string()}, "spec": spec});
+                let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
+                let patch = json!({"metadata": metadata, "spec": spec});
                 within(limit, self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))).await
             }
         };
@@ -224,14 +293,14 @@ impl LeaseClaim {
             if let Some(lease) = &lease {
                 self.compare(claim, lease, known);
             }
-            claim.observe(lease.as_ref().map(seen), (self.clock)());
+            self.observe(claim, lease.as_ref());
         }
     }
 
-    async fn release(&self, version: Version) {
+    async fn release(&self, version: Version, lasts: Duration) {
         let patch = json!({
-            "metadata": {"resourceVersion": version.to_string()},
-            "spec": {"holderIdentity": null, "renewTime": null, "leaseDurationSeconds": 1},
+            "metadata": {"resourceVersion": version.to_string(), "annotations": {HOLDER_ANNOTATION: null}},
+            "spec": {"holderIdentity": null, "renewTime": null, "leaseDurationSeconds": lasts.as_secs()},
         });
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let released = self.api.patch(&self.name, &parameters, &patch);
@@ -241,8 +310,61 @@ impl LeaseClaim {
     }
 }
 
+/// What the holder says of itself.
+fn holder(lease: &Lease) -> Option<Holder> {
+    let said = lease.metadata.annotations.as_ref()?.get(HOLDER_ANNOTATION)?;
+    let identity = lease.spec.as_ref()?.holder_identity.as_ref()?;
+    serde_json::from_str(said).ok().filter(|holder: &Holder| holder.identity == *identity)
+}
+
 fn seen(lease: &Lease) -> (Version, Option<String>, Duration) {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(15);
     (version_of(lease), spec.holder_identity.filter(|holder| !holder.is_empty()), Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(identity: &str, said: &str) -> Lease {
+        serde_json::from_value(json!({
+            "metadata": {"annotations": {HOLDER_ANNOTATION: said}}, "spec": {"holderIdentity": identity},
+        }))
+        .expect("a Lease")
+    }
+
+    #[test]
+    fn what_the_annotation_says_counts_for_the_holder_that_wrote_it() {
+        let said = r#"{"identity":"a","address":"[fd00::7]:8081","podUid":"u"}"#;
+        let found = holder(&lease("a", said)).expect("it is the holder's");
+        let address = found.address.expect("it says one");
+        assert_eq!((address.to_string().as_str(), found.pod_uid.as_deref()), ("[fd00::7]:8081", Some("u")));
+        assert_eq!(holder(&lease("a", &json!(found).to_string())), Some(found));
+        for odd in ["", "{}", "[]", r#"{"identity":"a","address":"everywhere"}"#, r#"{"identity":1}"#] {
+            assert_eq!(holder(&lease("a", odd)), None, "{odd}");
+        }
+        assert_eq!(holder(&lease("b", said)), None, "a replica of an earlier version left it");
+        assert_eq!(holder(&Lease::default()), None);
+    }
+
+    /// Shows L5.
+    #[test]
+    fn only_an_earlier_process_at_the_same_address_in_the_same_pod_was_before() {
+        let at = |identity: &str, address: Option<&str>, uid: Option<&str>| Holder {
+            identity: identity.into(),
+            address: address.map(|address| address.parse().expect("an address")),
+            pod_uid: uid.map(Into::into),
+        };
+        let (own, other) = (Some("10.0.0.7:8081"), Some("10.0.0.8:8081"));
+        let present = at("b", own, Some("u"));
+        assert!(at("a", own, Some("u")).was_before(&present));
+        for not in [at("b", own, Some("u")), at("a", other, Some("u")), at("a", own, Some("v")), at("a", own, None)] {
+            assert!(!not.was_before(&present), "{not:?}");
+        }
+        // Nothing is known of where they are.
+        assert!(!at("a", None, None).was_before(&at("b", None, None)));
+        assert!(!at("a", own, None).was_before(&at("b", own, None)));
+        assert!(!at("a", None, Some("u")).was_before(&at("b", None, Some("u"))));
+    }
 }

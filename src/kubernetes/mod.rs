@@ -24,7 +24,7 @@ pub use elections::Elections;
 pub use events::{Event, Events};
 use failure::watch_failure;
 pub use failure::{WatchFailure, failure, within};
-pub use lease_claim::{ClaimUpdate, LeaseClaim};
+pub use lease_claim::{ClaimUpdate, Holder, LeaseClaim};
 pub use list_watch::{Change, changes};
 pub use pods::Pods;
 pub use rival::rival;

@@ -140,6 +140,63 @@ async fn an_operator_that_was_killed_is_replaced_when_its_lease_has_ended() {
     assert_eq!(recorder.assert_promises(), 2);
 }
 
+/// Where each replica is reached by the other, and a Lease that nobody waits for.
+const PEERS: [&str; 6] = ["--peer-address", "127.0.0.1", "--peer-port", "0", "--lease-duration", "60s"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_whose_end_a_standby_sees_is_replaced_at_once() {
+    let lab = Lab::new("seen").await;
+    let recorder = lab.record().await;
+    let first = lab.operator(&PEERS);
+    first.acts().await;
+    let second = lab.operator(&PEERS);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    wait_ready(&second, false).await;
+    second.logs("connected to the replica that acts").await;
+    let killed = Timestamp::now();
+    first.signal("KILL");
+    lab.kill_pod(&leader).await;
+    let took = seconds_between(killed, second.logged_at("this replica acts").await);
+    assert!((0.0..SLACK.as_secs_f64()).contains(&took), "the other acted after {took} s");
+    assert_ne!(lab.wait_any_leader().await, leader);
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for Leases to expire"]
+async fn an_operator_that_is_started_again_in_its_pod_continues_at_once_and_no_other_one_does() {
+    let lab = Lab::new("own-pod").await;
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("an address").port();
+    let port = port.to_string();
+    let of = |uid: &'static str, lease: &'static str| {
+        let own = ["--peer-address", "127.0.0.1", "--peer-port", &port, "--pod-uid", uid, "--lease-duration", lease];
+        lab.operator(&own)
+    };
+    let first = of("one", "60s");
+    first.acts().await;
+    // Another process in that pod: it can't listen there, for the first one does.
+    let beside = of("one", "60s");
+    beside.logs("can't listen for the other replicas").await;
+    wait_ready(&beside, false).await;
+    drop(beside);
+    first.signal("KILL");
+    let second = of("one", "3s");
+    let started = second.logged_at("lictor starts").await;
+    let took = seconds_between(started, second.logged_at("this replica acts").await);
+    assert!((0.0..SLACK.as_secs_f64()).contains(&took), "it acted after {took} s");
+    wait_held_by(&lab, &second).await;
+    // Another pod that got the same address.
+    second.signal("KILL");
+    let third = of("two", "3s");
+    let started = third.logged_at("lictor starts").await;
+    let took = seconds_between(started, third.logged_at("this replica acts").await);
+    assert!((LEASE.as_secs_f64()..(LEASE + SLACK).as_secs_f64()).contains(&took), "it acted after {took} s");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_start_restart_or_take_over_of_the_operator_writes_to_a_pod() {
     let lab = Lab::new("restarts").await;

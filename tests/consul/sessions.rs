@@ -227,6 +227,36 @@ async fn two_replicas_that_lose_their_session_at_one_moment_use_one_in_its_place
     }
 }
 
+/// As when a standby takes the replica that acts for gone, which runs on: both keep the same session, and neither ends it.
+#[tokio::test]
+async fn two_that_act_at_once_keep_one_session_which_outlives_each_of_them() {
+    let client = ours::client(Consul::shared());
+    let first = Keeper::start(&client, settings("both", 2), Role::Acting);
+    let ids = first.ids().await;
+    for round in 0..3 {
+        let second = Keeper::start(&client, settings("both", 2), Role::Acting);
+        assert_eq!(second.ids().await, ids, "in round {round}");
+        match round {
+            0 => second.crash().await,
+            1 => {
+                second.role.send(Role::Standby).expect("the keeper lives");
+                second.until("it stands by", |sessions| !matches!(sessions.validity, LockValidity::Until(_))).await;
+            }
+            _ => {
+                // Now the first one ends.
+                first.crash().await;
+                second.suspicion.notify_one();
+                assert_eq!(second.ids().await, ids);
+                assert_eq!(ids_there(&client, "both").await, ids);
+                return second.leave().await;
+            }
+        }
+        first.suspicion.notify_one();
+        assert_eq!(first.ids().await, ids);
+        assert_eq!(ids_there(&client, "both").await, ids);
+    }
+}
+
 #[tokio::test]
 async fn consul_is_away_at_the_beginning_and_comes_back_empty() {
     let consul = Consul::start(Kind::Dev);

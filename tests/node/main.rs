@@ -177,6 +177,17 @@ async fn operator_fails(release: &Release<'_>, web: &Group<'_>, figures: &mut Fi
     release.runs().await;
     web.assert_none_lost(began, "while the operator was away").await;
     assert_eq!((web.leader().await.uid, web.leader().await.term), (leader.uid, leader.term), "the leader stays");
+    // A container that is killed again and again is started later and later, so it is few times.
+    for _ in 0..3 {
+        let operator = release.acting().await;
+        let kill_both = async |leader: &group::Leader| {
+            Release::kill(&operator);
+            Group::signal(leader, "KILL");
+        };
+        let run = web.fails_over(3, kill_both).await;
+        figures.failover("the acting operator's process and the leader's are killed at the same moment", run);
+        release.runs().await;
+    }
 }
 
 async fn upgrades(release: &Release<'_>, web: &Group<'_>, figures: &mut Figures) {

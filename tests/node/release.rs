@@ -101,7 +101,7 @@ impl<'a> Release<'a> {
     }
 
     /// Returns the pod that acts.
-    async fn acting(&self) -> Pod {
+    pub async fn acting(&self) -> Pod {
         eventually("a replica acts", || async {
             let (holder, _) = self.lease().await.ok_or("no Lease")?;
             let pods = self.list().await;

@@ -74,6 +74,9 @@ pub enum What {
     Routing,
     /// A slice is edited or deleted.
     SliceByHand,
+    /// The standby believes that the process is gone of the replica that acts: it is, or that one runs on, and does not hear of its
+    /// successor, or is heard late.
+    TakenForGone,
     /// What has to be available where the workloads run.
     Unavailable,
 }
@@ -216,6 +219,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
     loop {
         at += draw(prng, 2 * between);
         if at >= until {
+            faults.extend(taken_for_gone(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -239,6 +243,21 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             number: prng.below(1_000),
         });
     }
+}
+
+/// Beside all others, in some of the seeds: replicas that are taken for gone. What goes on meanwhile is what matters.
+fn taken_for_gone(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = if prng.percent(40) { [2, 5, 15][prng.below(3)] } else { 0 };
+    let one = |_| Fault {
+        at: 10_000 + draw(prng, until - 10_000),
+        lasts: draw(prng, 12_000),
+        what: What::TakenForGone,
+        cluster: prng.below(CLUSTERS.len()),
+        replica: 0,
+        pod: format!("{}-0", APPS[0]),
+        number: prng.below(1_000),
+    };
+    (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
 }
 
 /// Faults that seldom meet by chance: a cluster gives the workloads away when a tick is due that its operators do not hear of; or
@@ -276,7 +295,7 @@ impl fmt::Display for Fault {
         write!(f, "{:4}.{:03} s, for {}.{:03} s: {what:?} ", at / 1000, at % 1000, lasts / 1000, lasts % 1000)?;
         match what {
             What::ConsulLeader | What::KeyByHand => Ok(()),
-            What::Compaction | What::LeaseByHand | What::SessionEnds | What::ConsulOfAll(_) => {
+            What::Compaction | What::LeaseByHand | What::SessionEnds | What::ConsulOfAll(_) | What::TakenForGone => {
                 write!(f, "of {cluster}")
             }
             What::Scope | What::Key | What::Rules | What::Unavailable => write!(f, "in {cluster}"),
@@ -317,6 +336,7 @@ impl Fault {
             What::SliceByHand => self.spoil_slices(world),
             What::Withdrawn => self.withdraw(world),
             What::Unavailable => world.clusters[cluster].set_available(false),
+            What::TakenForGone => self.take_for_gone(world),
             _ => self.touch(world, true),
         }
     }
@@ -341,9 +361,32 @@ impl Fault {
             What::Silence => self.silence(world, &[]),
             What::Scope | What::Key | What::Rules | What::Paused | What::Routing => self.respecify(world, false),
             What::Unavailable => world.clusters[cluster].set_available(true),
+            What::TakenForGone => {
+                for replica in 0..REPLICAS {
+                    world.start(cluster, replica);
+                    world.clusters[cluster].replicas[replica].to_api.change(|weather| {
+                        weather.silent = &[];
+                        change(weather, Trouble::AnswersCut, false);
+                        change(weather, Trouble::Late, false);
+                    });
+                }
+            }
             // Where nobody held the lock, what is there is somebody else's, and left alone.
             What::KeyByHand => rob(world, || world.consul.clear(&key())),
             _ => self.touch(world, false),
+        }
+    }
+
+    fn take_for_gone(&self, world: &mut World) {
+        let Some(holder) = world.take_for_gone(self.cluster) else { return };
+        world.judge.lock().unwrap().figures.taken_for_gone += 1;
+        let way = world.clusters[self.cluster].replicas[holder].to_api.clone();
+        match self.number % 5 {
+            0 => world.kill(self.cluster, holder),
+            1 => way.change(|weather| weather.silent = &["leases"]),
+            2 => way.change(|weather| change(weather, Trouble::AnswersCut, true)),
+            3 => way.change(|weather| change(weather, Trouble::Late, true)),
+            _ => {}
         }
     }
 

@@ -112,6 +112,10 @@ pub struct Figures {
     pub switches: u64,
     /// How many elections were deleted.
     pub deletions: u64,
+    /// How often a standby took the replica that acted for gone.
+    pub taken_for_gone: u64,
+    /// For how long two replicas of a cluster acted at once, in milliseconds.
+    pub both_acted: u64,
 }
 
 impl Judge {

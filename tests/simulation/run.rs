@@ -89,7 +89,10 @@ async fn happen(world: &mut World, faults: &[Fault], done: &mut u64) -> Option<S
 
 async fn wait_until(world: &World, at: u64) {
     while world.log.now() < at && world.judge.lock().unwrap().verdict.is_none() {
-        sleep(Duration::from_millis((at - world.log.now()).min(500))).await;
+        let step = (at - world.log.now()).min(100);
+        sleep(Duration::from_millis(step)).await;
+        let both = u64::try_from(world.both_act()).unwrap_or_default();
+        world.judge.lock().unwrap().figures.both_acted += both * step;
     }
 }
 

@@ -11,6 +11,10 @@ const FAULTS: u64 = 30;
 const LEADERSHIPS: u64 = 10;
 const SWITCHES: u64 = 6;
 const JUDGED: u64 = 250_000;
+/// In a hundred seeds: how often a standby must take the replica that acts for gone.
+const TAKEN_FOR_GONE: u64 = 180;
+/// For how long two replicas of a cluster must act at once in a seed, on average.
+const BOTH_ACTED: u64 = 2_000;
 /// The averages of fewer seeds are left to chance.
 const ENOUGH: u64 = 100;
 /// Of a thousand: for how much of the time a cluster may be excused.
@@ -37,6 +41,8 @@ impl Totals {
             ticks_handed_on,
             switches,
             deletions,
+            taken_for_gone,
+            both_acted,
         } = report.figures;
         self.faults += report.faults;
         self.figures.revisions += revisions;
@@ -48,6 +54,8 @@ impl Totals {
         self.figures.ticks_handed_on += ticks_handed_on;
         self.figures.switches += switches;
         self.figures.deletions += deletions;
+        self.figures.taken_for_gone += taken_for_gone;
+        self.figures.both_acted += both_acted;
         self.recovery = self.recovery.max(report.recovery);
     }
 
@@ -63,6 +71,8 @@ impl Totals {
         }
         let Figures { leaderships, switches, ticks, ticks_handed_on, deletions, excused_for, judged_for, .. } =
             self.figures;
+        let Figures { taken_for_gone, both_acted, .. } = self.figures;
+        let (taken_for_gone, both_acted) = (100 * taken_for_gone / seeds, both_acted / seeds);
         let (faults, leaderships, judged) =
             (self.faults / seeds, leaderships / seeds, (judged_for - excused_for) / seeds);
         assert!(faults >= FAULTS, "{faults} faults a seed, and at least {FAULTS} are needed");
@@ -73,6 +83,11 @@ impl Totals {
         for (count, what) in rare {
             assert!(2 * count >= seeds, "{count} {what}, and at least half of the seeds are needed");
         }
+        assert!(
+            taken_for_gone >= TAKEN_FOR_GONE,
+            "{taken_for_gone} times in 100 seeds a replica was taken for gone, and at least {TAKEN_FOR_GONE} are needed"
+        );
+        assert!(both_acted >= BOTH_ACTED, "two acted for {both_acted} ms a seed, and at least {BOTH_ACTED} are needed");
         assert!(judged >= JUDGED, "{judged} ms are judged of a seed, and at least {JUDGED} are needed");
         assert!(
             1_000 * excused_for <= EXCUSED * judged_for,
@@ -83,24 +98,17 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures {
-            revisions,
-            leaderships,
-            excused,
-            excused_for,
-            judged_for,
-            ticks,
-            ticks_handed_on,
-            switches,
-            deletions,
-        } = self.figures;
+        let Figures { revisions, leaderships, excused, excused_for, judged_for, .. } = self.figures;
+        let Figures { ticks, ticks_handed_on, switches, deletions, taken_for_gone, both_acted, .. } = self.figures;
         let share = self.excused_share();
         write!(
             f,
             "{} faults, {revisions} revisions of pods, {leaderships} leaderships, {switches} switches of a Service, {deletions} elections deleted, {ticks} ticks, \
-             {ticks_handed_on} of them after one in the other cluster; judged between clusters for {:.1} simulated hours, of \
+             {ticks_handed_on} of them after one in the other cluster; {taken_for_gone} times the replica that acted was taken for gone, \
+             and two acted at once for {:.2} hours; judged between clusters for {:.1} simulated hours, of \
              which a cluster was excused for {:.1} ({}.{} %); {excused} times two led and were excused; longest recovery {:.1} s",
             self.faults,
+            hours(both_acted),
             hours(judged_for),
             hours(excused_for),
             share / 10,
@@ -132,6 +140,8 @@ mod tests {
             ticks_handed_on: 30,
             switches: 1_000,
             deletions: 30,
+            taken_for_gone: 180,
+            both_acted: 200_000,
         };
         Totals { faults: 3_000, figures, recovery: 0 }
     }
@@ -152,6 +162,18 @@ mod tests {
     #[should_panic(expected = "leaderships a seed")]
     fn few_leaderships_show_nothing() {
         Totals { figures: Figures { leaderships: 999, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "was taken for gone")]
+    fn who_takes_nobody_for_gone_shows_nothing() {
+        Totals { figures: Figures { taken_for_gone: 179, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "two acted for")]
+    fn one_at_a_time_shows_nothing() {
+        Totals { figures: Figures { both_acted: 199_999, ..totals().figures }, ..totals() }.assert_enough(100);
     }
 
     #[test]

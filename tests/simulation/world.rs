@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lictor::controller::{Controller, Parameters, Purpose};
-use lictor::kubernetes::{LeaseClaim, Namespaces};
+use lictor::kubernetes::{ClaimUpdate, Holder, LeaseClaim, Namespaces};
 use lictor::process::{Process, monotonic, spawn, spawn_in};
 use lictor::store::LeaseStore;
 use lictor::telemetry::{Health, Metrics};
-use lictor_core::{ClaimParameters, Term};
+use lictor_core::{ClaimParameters, ClaimState, Term};
 use lictor_testing::Prng;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment};
@@ -68,6 +68,9 @@ pub struct Replica {
 struct Running {
     process: Arc<Simulated>,
     stop: watch::Sender<bool>,
+    claim: watch::Receiver<ClaimUpdate>,
+    /// Tells it that the process of a replica is gone.
+    gone: mpsc::UnboundedSender<String>,
     /// It was asked to end.
     ends: bool,
     /// It is stopped.
@@ -77,6 +80,14 @@ struct Running {
 impl Replica {
     fn identity(&self) -> String {
         format!("{}#{}", self.name, self.starts)
+    }
+
+    /// Whether it runs and acts, by its own clock.
+    fn acts(&self) -> bool {
+        let running = self.running.as_ref().filter(|running| !running.is_stopped);
+        running.is_some_and(|running| {
+            matches!(running.claim.borrow().state, ClaimState::Acting(until) if running.process.monotonic() < until)
+        })
     }
 
     /// What of it matters for what is promised.
@@ -140,6 +151,32 @@ impl World {
 
     // The replicas
 
+    /// The replica that holds the operator's Lease of a cluster, if it runs, and its name in it.
+    fn holder(&self, cluster: usize) -> Option<(usize, String)> {
+        let lease = self.clusters[cluster].api.get("leases", OWN_NAMESPACE, &own_lease())?;
+        let holder = lease["spec"]["holderIdentity"].as_str()?;
+        let of = |replica: &Replica| replica.running.is_some() && replica.identity() == holder;
+        Some((self.clusters[cluster].replicas.iter().position(of)?, holder.to_owned()))
+    }
+
+    /// The other replicas of a cluster believe that the process is gone of the one that holds the operator's Lease. Returns that one.
+    pub fn take_for_gone(&self, cluster: usize) -> Option<usize> {
+        let (number, holder) = self.holder(cluster)?;
+        for (_, other) in self.clusters[cluster].replicas.iter().enumerate().filter(|(other, _)| *other != number) {
+            if let Some(running) = &other.running {
+                self.log.note(|| format!("{} takes {holder} for gone", other.identity()));
+                let _ = running.gone.send(holder.clone());
+            }
+        }
+        Some(number)
+    }
+
+    /// In how many clusters more than one replica acts, by its own clock, and runs.
+    pub fn both_act(&self) -> usize {
+        let all = |cluster: &&Cluster| cluster.replicas.iter().filter(|replica| replica.acts()).count() > 1;
+        self.clusters.iter().filter(all).count()
+    }
+
     /// Starts a replica, unless it runs.
     pub fn start(&mut self, cluster: usize, replica: usize) {
         let api = self.clusters[cluster].api.clone();
@@ -152,6 +189,8 @@ impl World {
         let identity = replica.identity();
         log.note(|| format!("{identity} starts"));
         let process = Simulated::new(replica.rate, begun);
+        let own = Holder { identity: identity.clone(), ..Holder::default() };
+        let parameters = ClaimParameters { duration: LEASE };
         let (stop, stopping) = watch::channel(false);
         let told = identity.clone();
         let judge = self.judge.clone();
@@ -162,17 +201,11 @@ impl World {
         let client = kubernetes(api, replica.to_api.clone(), listener.clone());
         let connect = connect(consul, replica.to_consul.clone(), listener);
         let first: Arc<dyn Process> = process.clone();
+        let (claim, acting, gone) =
+            LeaseClaim::new(client.clone(), OWN_NAMESPACE, own_lease(), own, parameters, monotonic);
+        let told = acting.clone();
         spawn_in(&first, async move {
-            let claim_parameters = ClaimParameters { duration: LEASE };
-            let timeout = claim_parameters.margin().clamp(Duration::from_secs(2), Duration::from_secs(10));
-            let (claim, acting) = LeaseClaim::new(
-                client.clone(),
-                OWN_NAMESPACE,
-                CONTROLLER.replace('/', "-"),
-                identity.clone(),
-                claim_parameters,
-                monotonic,
-            );
+            let timeout = parameters.margin().clamp(Duration::from_secs(2), Duration::from_secs(10));
             let namespaces = Namespaces::default();
             let parameters = Parameters {
                 purpose: Purpose::Serve,
@@ -193,7 +226,7 @@ impl World {
             let _ = release.send(true);
             let _ = claim.await;
         });
-        replica.running = Some(Running { process, stop, ends: false, is_stopped: false });
+        replica.running = Some(Running { process, stop, claim: told, gone, ends: false, is_stopped: false });
     }
 
     /// As SIGKILL.
@@ -270,6 +303,10 @@ impl World {
             }
         }
     }
+}
+
+fn own_lease() -> String {
+    CONTROLLER.replace('/', "-")
 }
 
 /// How the sessions of a cluster are named.

@@ -48,6 +48,12 @@ pub enum Kind {
     ApiLinkSlow,
     /// In the middle of handovers, an operator's writes arrive seconds later, each with its own delay.
     ApiLinkLate,
+    /// A standby's connection to the replica that acts is closed, and new ones are refused: the standby takes it for gone.
+    PeerLinkCut,
+    /// What a standby asks the replica that acts is lost.
+    PeerLinkDeaf,
+    /// In the middle of handovers, the replica that acts is taken for gone, and its own writes arrive seconds later.
+    TakenForGone,
     ConsulLinkCut,
     ConsulLinkDeaf,
     ConsulLinkMute,
@@ -106,7 +112,7 @@ pub struct Storm {
 const TO_REACT: u64 = 3_000;
 
 /// How many times each kind is dealt, and its shortest and longest duration in milliseconds.
-const DECK: [(Kind, usize, u64, u64); 44] = [
+const DECK: [(Kind, usize, u64, u64); 47] = [
     (Kind::OperatorKilled, 6, 500, 8_000),
     (Kind::OperatorStopped, 6, 5_000, 14_000),
     (Kind::OperatorStoppedAtWork, 8, 9_000, 13_000),
@@ -128,6 +134,9 @@ const DECK: [(Kind, usize, u64, u64); 44] = [
     (Kind::ApiLinkReset, 1, 2_000, 12_000),
     (Kind::ApiLinkSlow, 2, 4_000, 12_000),
     (Kind::ApiLinkLate, 3, 5_000, 12_000),
+    (Kind::PeerLinkCut, 3, 500, 8_000),
+    (Kind::PeerLinkDeaf, 2, 1_000, 12_000),
+    (Kind::TakenForGone, 4, 5_000, 12_000),
     (Kind::ConsulLinkCut, 1, 1_000, 34_000),
     (Kind::ConsulLinkDeaf, 1, 1_000, 24_000),
     (Kind::ConsulLinkMute, 1, 1_000, 24_000),
@@ -214,7 +223,9 @@ impl Fault {
         let of = |replica| [format!("operator {cluster} {replica}"), format!("api link {cluster} {replica}")];
         match self.kind {
             // The other replica must act meanwhile.
-            Kind::OperatorStoppedAtWork | Kind::ApiLinkLate => (0..REPLICAS).flat_map(of).collect(),
+            Kind::OperatorStoppedAtWork | Kind::ApiLinkLate | Kind::TakenForGone => {
+                (0..REPLICAS).flat_map(of).chain(self.spoils()).collect()
+            }
             Kind::NodeDrained => vec!["a node".into()],
             _ => self.spoils(),
         }
@@ -245,6 +256,11 @@ impl Fault {
             | Kind::ApiLinkReset
             | Kind::ApiLinkSlow
             | Kind::ApiLinkLate => vec![format!("api link {cluster} {replica}")],
+            Kind::PeerLinkCut | Kind::PeerLinkDeaf => vec![format!("peer link {cluster} {replica}")],
+            Kind::TakenForGone => {
+                let peer_links = (0..REPLICAS).map(|replica| format!("peer link {cluster} {replica}"));
+                peer_links.chain([format!("api link {cluster} {replica}")]).collect()
+            }
             Kind::ConsulLinkCut
             | Kind::ConsulLinkDeaf
             | Kind::ConsulLinkMute

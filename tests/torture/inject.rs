@@ -29,7 +29,9 @@ impl World {
     /// too late.
     pub async fn carry_out(self: Arc<Self>, number: usize, fault: Fault, before: Instant) {
         let fault = match fault.kind {
-            Kind::OperatorStoppedAtWork | Kind::ApiLinkLate => self.of_the_acting(fault).await,
+            Kind::OperatorStoppedAtWork | Kind::ApiLinkLate | Kind::PeerLinkCut | Kind::TakenForGone => {
+                self.of_the_acting(fault).await
+            }
             _ => fault,
         };
         let parts = fault.needs();
@@ -57,6 +59,14 @@ impl World {
             | Kind::ApiLinkReset
             | Kind::ApiLinkSlow
             | Kind::ApiLinkLate => course.link(&self.api_links[cluster_at(&fault)][fault.replica()]).await,
+            Kind::PeerLinkCut | Kind::PeerLinkDeaf => {
+                // What leads to the replica.
+                course.link(&self.peer_links[cluster_at(&fault)][fault.replica()]).await;
+            }
+            Kind::TakenForGone => {
+                let (cluster, replica) = (cluster_at(&fault), fault.replica());
+                course.taken_for_gone(&self.api_links[cluster][replica], &self.peer_links[cluster][replica]).await;
+            }
             Kind::ConsulLinkCut
             | Kind::ConsulLinkDeaf
             | Kind::ConsulLinkMute

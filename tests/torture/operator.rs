@@ -19,7 +19,8 @@ pub struct Replica {
 
 impl Replica {
     /// Creates a replica that serves the namespace of a cluster with this kubeconfig. It does not run yet.
-    pub fn new(cluster: &str, number: usize, kubeconfig: &Path, directory: &Path) -> Self {
+    /// It answers its peer at `port`, and reaches it by `peer`.
+    pub fn new(cluster: &str, number: usize, kubeconfig: &Path, (port, peer): (u16, &str), directory: &Path) -> Self {
         // It is a copy, because the program may be built again meanwhile.
         let program = directory.join("lictor");
         if !program.exists() {
@@ -27,7 +28,7 @@ impl Replica {
         }
         let controller = format!("torture/{cluster}");
         let identity = format!("{cluster}-{number}");
-        let lease = format!("{}s", LEASE / 1_000);
+        let (lease, port) = (format!("{}s", LEASE / 1_000), port.to_string());
         let arguments = [
             ["--kubeconfig", kubeconfig.to_str().expect("a path in UTF-8")],
             ["--namespaces", cluster],
@@ -36,6 +37,10 @@ impl Replica {
             ["--controller", &controller],
             ["--identity", &identity],
             ["--listen", "127.0.0.1:0"],
+            ["--peer-address", "127.0.0.1"],
+            ["--peer-port", &port],
+            ["--peers-by", peer],
+            ["--pod-uid", &identity],
             ["--log-format", "json"],
         ];
         let arguments = arguments.concat().into_iter().map(str::to_owned).collect();

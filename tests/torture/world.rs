@@ -36,6 +36,8 @@ pub struct World {
     /// The replicas, by cluster and number.
     pub replicas: Vec<Vec<Replica>>,
     pub api_links: Vec<Vec<ToxicProxy>>,
+    /// By cluster and number: what leads to that replica, for the other one.
+    pub peer_links: Vec<Vec<ToxicProxy>>,
     /// The links to Consul, by cluster.
     pub consul_links: Vec<ToxicProxy>,
     /// The Consul server that each of these links leads to.
@@ -63,10 +65,15 @@ impl World {
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let socket = server.strip_prefix("https://").expect("TLS").to_owned();
         let client = Client::try_from(config).expect("a client can be made");
-        let (mut replicas, mut api_links, mut consul_links) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut replicas, mut api_links, mut peer_links, mut consul_links) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (at, cluster) in CLUSTERS.into_iter().enumerate() {
             consul_links.push(toxiproxy.proxy(consul.servers()[at].socket()).await);
-            let (mut processes, mut links) = (Vec::new(), Vec::new());
+            let (mut processes, mut links, mut peers) = (Vec::new(), Vec::new(), Vec::new());
+            let ports = free_ports();
+            for port in ports {
+                peers.push(toxiproxy.proxy(&format!("127.0.0.1:{port}")).await);
+            }
             for number in 0..REPLICAS {
                 let link = toxiproxy.proxy(&socket).await;
                 let direct = std::fs::read_to_string(&kubeconfig).expect("the kubeconfig can be read");
@@ -74,11 +81,13 @@ impl World {
                 let by_link = direct.replace(&server, &format!("https://{}", link.address()));
                 assert_ne!(by_link, direct, "the kubeconfig names {server}");
                 std::fs::write(&own, by_link).expect("a kubeconfig can be written");
-                processes.push(Replica::new(cluster, number, &own, directory));
+                let peer = (ports[number], peers[(number + 1) % REPLICAS].address());
+                processes.push(Replica::new(cluster, number, &own, peer, directory));
                 links.push(link);
             }
             replicas.push(processes);
             api_links.push(links);
+            peer_links.push(peers);
         }
         let (consul_servers, spoilt) = (Mutex::new([0, 1]), Mutex::default());
         Self {
@@ -88,6 +97,7 @@ impl World {
             etcd,
             replicas,
             api_links,
+            peer_links,
             consul_links,
             consul_servers,
             spoilt,
@@ -313,6 +323,12 @@ impl World {
         let said = || String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() { Ok(()) } else { Err(said()) }
     }
+}
+
+/// Ports that are free now, one for each replica.
+fn free_ports() -> [u16; REPLICAS] {
+    let listeners = [(); REPLICAS].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+    listeners.map(|listener| listener.local_addr().expect("it has an address").port())
 }
 
 /// The longest time that an election waits for a leader to recover.

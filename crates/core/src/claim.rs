@@ -4,6 +4,9 @@
 //! way. Expiry is judged by what was observed on this machine's monotonic clock, as client-go does
 //! (`tools/leaderelection/leaderelection.go`): a holder counts from the moment at which its renewal was *sent*, a contender from
 //! the moment at which it *saw* the last change.
+//!
+//! A holder whose process is surely gone need not be waited for (L5). Whoever claims so early may act beside a holder that was taken
+//! for gone by mistake, or beside what that one has sent. So it gives nothing away to others before that one's claim has ended (L6).
 
 use std::time::Duration;
 
@@ -37,6 +40,10 @@ impl ClaimParameters {
     }
 }
 
+/// How long a released lease says that it lasts, as other tools do it, and older versions of lictor. What is beyond that, is for how
+/// long those may still act that held it before.
+const RELEASED: Duration = Duration::from_secs(1);
+
 /// The operator's lease, as last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
@@ -58,6 +65,10 @@ pub struct Claim {
     known: Version,
     /// When the last renewal that succeeded was sent.
     renewed: Option<Instant>,
+    /// The process of the present holder is gone.
+    gone: bool,
+    /// When the claims of those have ended that held the lease before its present holder, and did not release it.
+    others_until: Instant,
     /// Earliest moment of the next request.
     not_before: Instant,
 }
@@ -89,23 +100,58 @@ impl Claim {
     /// A replica that has seen nothing yet. `identity` must be unique among all replicas and all their starts.
     pub fn new(identity: String, parameters: ClaimParameters) -> Self {
         let (known, not_before) = (Version::default(), Instant::default());
-        Self { identity, parameters, seen: None, known, renewed: None, not_before }
+        let (gone, others_until) = (false, Instant::default());
+        Self { identity, parameters, seen: None, known, renewed: None, gone, others_until, not_before }
     }
 
     /// The lease was seen; `None`: there is none.
     pub fn observe(&mut self, lease: Option<(Version, Option<String>, Duration)>, now: Instant) {
         match lease {
-            None => self.seen = None,
+            None => {
+                self.leave_behind(None);
+                (self.seen, self.gone) = (None, false);
+            }
             Some((version, ..)) if self.seen.as_ref().is_some_and(|seen| seen.version >= version) => {}
             Some((version, holder, duration)) => {
                 let duration = duration.min(ClaimParameters::LONGEST);
                 self.known = self.known.max(version);
+                if holder.is_some() {
+                    self.leave_behind(holder.as_deref());
+                } else {
+                    // Whoever released it says so for how long others may act that held it before.
+                    self.others_until = self.others_until.max(now + duration.saturating_sub(RELEASED));
+                }
+                if self.gone && holder == self.holder().cloned() {
+                    // Its last renewal came before this replica's claim: that one was refused, and the next one need not wait.
+                    self.not_before = now;
+                } else {
+                    // Should it come back, it was not gone.
+                    self.gone = false;
+                }
                 self.seen = Some(Seen { version, holder, duration, at: now });
             }
         }
         if !self.is_mine() {
             self.renewed = None;
         }
+    }
+
+    /// Somebody holds the lease from now on, or nobody does, although whoever held it last did not release it.
+    fn leave_behind(&mut self, next: Option<&str>) {
+        let Some(Seen { holder: Some(holder), at, duration, .. }) = &self.seen else { return };
+        if Some(holder.as_str()) != next && *holder != self.identity {
+            self.others_until = self.others_until.max(*at + *duration);
+        }
+    }
+
+    /// L5: a process is gone: if it holds the lease, it can't renew it any more, and need not be waited for.
+    pub fn gone(&mut self, holder: &str) {
+        self.gone |= self.is_others() && self.holder().is_some_and(|present| present == holder);
+    }
+
+    /// L6: from when on no replica that held the lease before can act any more.
+    pub fn alone_from(&self) -> Instant {
+        self.others_until
     }
 
     /// The highest version that was seen.
@@ -119,7 +165,8 @@ impl Claim {
     pub fn goes_back(&mut self, version: Version, known: Version) -> bool {
         let goes_back = version < known;
         if goes_back {
-            (self.known, self.seen, self.renewed) = (version, None, None);
+            self.leave_behind(None);
+            (self.known, self.seen, self.renewed, self.gone) = (version, None, None, false);
         }
         goes_back
     }
@@ -128,6 +175,9 @@ impl Claim {
     pub fn written(&mut self, version: Version, sent: Instant, now: Instant) {
         if self.seen.as_ref().is_none_or(|seen| seen.version <= version) {
             let duration = self.parameters.duration;
+            let identity = self.identity.clone();
+            self.leave_behind(Some(&identity));
+            self.gone = false;
             self.seen = Some(Seen { version, holder: Some(self.identity.clone()), duration, at: now });
             self.renewed = Some(sent);
         }
@@ -158,6 +208,8 @@ impl Claim {
             Some(_) if self.is_mine() => {
                 self.renewed.map_or(self.not_before, |at| (at + self.parameters.renewal()).max(self.not_before))
             }
+            // L5.
+            Some(_) if self.gone => self.not_before,
             // L3.
             Some(seen) => (seen.at + seen.duration).max(self.not_before),
         };
@@ -170,6 +222,18 @@ impl Claim {
     /// The version under which this replica holds the lease, to give it back.
     pub fn held(&self) -> Option<Version> {
         self.seen.as_ref().filter(|_| self.is_mine()).map(|seen| seen.version)
+    }
+
+    /// L6: what a replica that releases the lease writes as its duration, in whole seconds: [`RELEASED`], and for how long others may
+    /// still act that held it before.
+    pub fn released(&self, now: Instant) -> Duration {
+        let others = self.others_until.since(now);
+        RELEASED + Duration::from_secs(others.as_millis().div_ceil(1000).try_into().unwrap_or_default())
+    }
+
+    /// Who was seen to hold the lease last.
+    pub fn holder(&self) -> Option<&String> {
+        self.seen.as_ref()?.holder.as_ref()
     }
 
     /// Whether another replica was seen to hold the lease last.
@@ -287,6 +351,97 @@ mod tests {
         let mut claim = Claim::new("me".into(), ClaimParameters { duration: Duration::from_secs(15) });
         claim.written(Version(1), at(0), at(11));
         assert_eq!(claim.next(at(12)), write(Some(1), false), "it was answered late");
+    }
+
+    /// Shows L5.
+    #[test]
+    fn a_holder_whose_process_is_gone_is_not_waited_for() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.observe(Some(theirs(7)), at(100));
+        claim.gone("another");
+        assert_eq!(claim.next(at(101)), ClaimCommand::Wait(at(115)), "that is not the holder");
+        claim.gone("other");
+        assert_eq!(claim.next(at(101)), write(Some(7), true));
+        // It had renewed its claim once more.
+        claim.failed(at(101));
+        claim.observe(Some(theirs(8)), at(101));
+        assert_eq!(claim.next(at(101)), write(Some(8), true));
+        claim.failed(at(101));
+        assert_eq!(claim.next(at(101)), ClaimCommand::Wait(at(102)), "what fails for another reason is not hurried");
+        // Another replica was faster.
+        claim.observe(Some((Version(9), Some("third".into()), PARAMETERS.duration)), at(102));
+        assert_eq!(claim.next(at(102)), ClaimCommand::Wait(at(117)));
+    }
+
+    /// Shows L5. Else two that take each other for gone would never come to rest.
+    #[test]
+    fn a_holder_that_was_taken_for_gone_and_comes_back_is_waited_for() {
+        for between in [Some("third"), None] {
+            let mut claim = Claim::new("me".into(), PARAMETERS);
+            claim.observe(Some(theirs(7)), at(100));
+            claim.gone("other");
+            match between {
+                Some(third) => claim.observe(Some((Version(8), Some(third.into()), PARAMETERS.duration)), at(101)),
+                None => claim.written(Version(8), at(101), at(101)),
+            }
+            claim.observe(Some(theirs(9)), at(102));
+            assert_eq!(claim.next(at(102)), ClaimCommand::Wait(at(117)), "{between:?}");
+            claim.gone("third");
+            assert_eq!(claim.next(at(102)), ClaimCommand::Wait(at(117)), "it is not the holder");
+        }
+    }
+
+    /// Shows L6.
+    #[test]
+    fn who_claims_early_is_alone_when_the_claim_before_has_ended() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.observe(Some(theirs(7)), at(100));
+        claim.gone("other");
+        claim.written(Version(8), at(101), at(102));
+        assert_eq!((claim.state(at(102)), claim.alone_from()), (ClaimState::Acting(at(113)), at(115)));
+        claim.written(Version(9), at(106), at(106));
+        assert_eq!(claim.alone_from(), at(115), "a renewal changes nothing");
+
+        let mut waited = Claim::new("me".into(), PARAMETERS);
+        waited.observe(Some(theirs(7)), at(100));
+        waited.written(Version(8), at(115), at(115));
+        assert_eq!(waited.alone_from(), at(115));
+
+        let mut released = Claim::new("me".into(), PARAMETERS);
+        released.observe(Some(theirs(7)), at(100));
+        released.observe(Some((Version(8), None, Duration::from_secs(1))), at(101));
+        released.written(Version(9), at(101), at(102));
+        assert_eq!(released.alone_from(), at(101), "who releases it has ended");
+    }
+
+    /// Shows L6.
+    #[test]
+    fn who_held_a_lease_that_was_deleted_or_put_back_or_was_claimed_early_by_another_may_still_act() {
+        let mut deleted = Claim::new("me".into(), PARAMETERS);
+        deleted.observe(Some(theirs(7)), at(100));
+        deleted.observe(None, at(101));
+        assert_eq!(deleted.next(at(101)), write(None, true));
+        assert_eq!(deleted.alone_from(), at(115));
+
+        let mut back = Claim::new("me".into(), PARAMETERS);
+        back.observe(Some(theirs(7)), at(100));
+        assert!(back.goes_back(Version(3), Version(7)));
+        assert_eq!(back.alone_from(), at(115));
+
+        let mut third = Claim::new("me".into(), PARAMETERS);
+        third.observe(Some(theirs(7)), at(100));
+        third.observe(Some((Version(8), Some("third".into()), Duration::from_secs(15))), at(101));
+        third.observe(Some((Version(9), None, Duration::from_secs(1))), at(102));
+        assert_eq!(third.next(at(102)), write(Some(9), true));
+        assert_eq!(third.alone_from(), at(115), "the third one has released it, and the other one has not");
+        assert_eq!(third.released(at(102)), Duration::from_secs(14));
+        assert_eq!(third.released(at(120)), Duration::from_secs(1));
+
+        // One that has not seen them is told.
+        let mut new = Claim::new("me".into(), PARAMETERS);
+        new.observe(Some((Version(9), None, Duration::from_secs(14))), at(102));
+        assert_eq!(new.next(at(102)), write(Some(9), true));
+        assert_eq!(new.alone_from(), at(115));
     }
 
     #[test]

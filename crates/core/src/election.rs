@@ -304,7 +304,7 @@ impl Election {
 
     /// Brings the workloads to a target. Returns whether nothing is left to do.
     fn reconcile(&mut self, target: Target, step: &mut Step) -> bool {
-        let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view.now);
+        let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view);
         self.workloads.reconcile(target, around, step)
     }
 

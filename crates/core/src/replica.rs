@@ -92,6 +92,8 @@ pub struct Known<'a> {
     pub validity: Option<LockValidity>,
     /// When that store was last seen to be put back to an earlier state.
     pub rewound: Option<Instant>,
+    /// L6: from when on no other replica of this operator can act.
+    pub alone_from: Instant,
 }
 
 impl<'a> Known<'a> {
@@ -119,6 +121,7 @@ impl<'a> Known<'a> {
             locks,
             validity: Some(LockValidity::Unlimited),
             rewound: None,
+            alone_from: Instant::default(),
         }
     }
 }
@@ -251,6 +254,7 @@ impl Replica {
             probe_failed,
             strays: &strays,
             policy: policy(known),
+            alone_from: known.alone_from,
         };
         let Effects { requests, announcements } = election.step(&view);
         // Most steps write to no pod.

@@ -23,6 +23,8 @@ pub(crate) enum Timer {
     LockVanished,
     /// C7: other clusters must have seen by then that the store was put back to an earlier state.
     StoreRewound,
+    /// L6: another replica may act until then, and the lock is to be released.
+    Alone,
     /// W3: what still runs of the workloads has had its time.
     DrainOver,
     /// Something still ends: not all of it is told when it has ended.

@@ -55,6 +55,8 @@ pub(crate) struct View<'a> {
     pub strays: &'a [(Key, Stored)],
     /// How its lock is kept.
     pub policy: LockPolicy,
+    /// L6: from when on no other replica of this operator can act.
+    pub alone_from: Instant,
 }
 
 /// How a lock is kept.

@@ -1,6 +1,6 @@
 //! The third step: what the core decides, from what is known.
 
-use lictor_core::{Known, Output, Pod, Routing, SharedStores, Slice};
+use lictor_core::{Instant, Known, Output, Pod, Routing, SharedStores, Slice};
 
 use super::desire::Aim;
 use crate::controller::entry::{Route, slices};
@@ -8,12 +8,14 @@ use crate::controller::index::Found;
 use crate::controller::on_demand::OnDemandWatches;
 use crate::controller::timers::Moment;
 
-/// Takes a step of the election. `begun`: how often any election was begun to be decided.
+/// Takes a step of the election. `alone_from`: from when on no other replica can act. `begun`: how often any election was begun to be
+/// decided.
 pub(crate) fn step(
     found: &mut Found<'_>,
     aim: &Aim,
     watches: &OnDemandWatches,
     shared: &SharedStores,
+    alone_from: Instant,
     begun: &mut u64,
     Moment { now, wall }: Moment,
 ) -> Output {
@@ -47,6 +49,7 @@ pub(crate) fn step(
         locks,
         validity,
         rewound: shared.rewound(&key.store),
+        alone_from,
     };
     entry.decisions.step(&known, begun)
 }

@@ -154,6 +154,31 @@ async fn a_replica_that_acts_again_knows_the_locks_that_another_wrote_meanwhile(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_session_survives_a_replica_that_is_killed_and_its_end_seen() {
+    let peers = ["--peer-address", "127.0.0.1", "--peer-port", "0", "--lease-duration", "60s"];
+    let member = Member::new("consul-seen", "west", Consul::shared().address(), json!({})).await;
+    let first = member.operator(&peers);
+    first.acts().await;
+    member.lab.ready_pods(&["a", "b"]).await;
+    member.elect(json!({})).await;
+    let leader = member.lab.wait_any_leader().await;
+    let (session, before) = (sessions(Consul::shared(), &member).await, entry(Consul::shared(), &member.key()).await);
+    let recorder = member.lab.record().await;
+    let second = member.operator(&peers);
+    second.logs("connected to the replica that acts").await;
+    first.signal("KILL");
+    second.sees_leader(&member.lab.namespace, "web", &leader).await;
+    assert_eq!(entry(Consul::shared(), &member.key()).await, before);
+    assert_eq!(sessions(Consul::shared(), &member).await, session);
+    // It is renewed, and the lock is good for the next leader.
+    member.lab.kill_pod(&leader).await;
+    member.lab.wait_leader(if leader == "a" { "b" } else { "a" }).await;
+    assert_eq!(sessions(Consul::shared(), &member).await, session);
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_class_whose_settings_change_keeps_its_leaders_and_its_session() {
     let (member, operator, leader) = led("consul-settings").await;
     let session = sessions(Consul::shared(), &member).await;

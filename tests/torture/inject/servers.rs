@@ -146,12 +146,29 @@ impl Course<'_> {
         self.ends();
     }
 
+    /// The standby takes the replica that acts for gone, which runs on: its writes are under way for seconds, and so is what it hears.
+    pub(super) async fn taken_for_gone(&self, own: &ToxicProxy, peer: &ToxicProxy) {
+        self.begins(own.address());
+        let late = |stream: &str| json!({"type": "latency", "stream": stream, "attributes": {"latency": 2000, "jitter": 2000}});
+        let spoil = async {
+            own.toxic(late("upstream")).await;
+            own.toxic(late("downstream")).await;
+            peer.disable().await;
+        };
+        let heal = async {
+            own.clear().await;
+            peer.enable().await;
+        };
+        self.at_work(spoil, heal).await;
+        self.ends();
+    }
+
     pub(super) async fn link(&self, link: &ToxicProxy) {
         self.begins(link.address());
         let latency = json!({"latency": 100 + self.fault.millis % 300, "jitter": 100});
         match self.fault.kind {
-            Kind::ApiLinkCut | Kind::ConsulLinkCut => link.disable().await,
-            Kind::ApiLinkDeaf | Kind::ConsulLinkDeaf => {
+            Kind::ApiLinkCut | Kind::ConsulLinkCut | Kind::PeerLinkCut => link.disable().await,
+            Kind::ApiLinkDeaf | Kind::ConsulLinkDeaf | Kind::PeerLinkDeaf => {
                 link.toxic(json!({"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}})).await;
             }
             Kind::ApiLinkMute | Kind::ConsulLinkMute => {

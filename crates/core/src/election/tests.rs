@@ -78,6 +78,7 @@ struct Lab {
     locks: Vec<(Key, Stored)>,
     stored: Stored,
     policy: LockPolicy,
+    alone_from: Instant,
     cluster: Option<Result<(), NotEligible>>,
     workloads: Option<Vec<Workload>>,
     jobs: Vec<JobPlan>,
@@ -137,6 +138,7 @@ impl Lab {
             locks: Vec::new(),
             stored: Stored::Absent,
             policy: LockPolicy::ALONE,
+            alone_from: Instant::default(),
             cluster: None,
             workloads: Some(Vec::new()),
             jobs: Vec::new(),
@@ -259,6 +261,7 @@ impl Lab {
             probe_failed: self.probe_failed.as_ref(),
             strays: &self.strays,
             policy: self.policy,
+            alone_from: self.alone_from,
         };
         let effects = self.election.step(&view);
         for (op, command) in &effects.requests {
@@ -996,6 +999,21 @@ fn an_operator_that_leaves_demotes_and_then_lets_go() {
     assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
     assert!(all.iter().any(|words| words == "Transition nobody Leaving"), "{all:#?}");
     assert_eq!(lab.run(), NOTHING);
+}
+
+/// Shows L6.
+#[test]
+fn while_another_replica_may_act_the_lock_is_kept() {
+    let mut lab = shared(2);
+    (lab.desired, lab.alone_from) = (Desired::Leave, lab.now + Duration::from_secs(9));
+    let all = lab.run();
+    assert!(all.iter().any(|words| words == "Transition nobody Leaving"), "the leader is demoted at once: {all:#?}");
+    assert!(!all.contains(&"ReleaseRecord".into()), "{all:#?}");
+    assert!(lab.election.is_unfinished(), "who stops waits for that");
+    assert_eq!(lab.election.wake(), Some(lab.alone_from));
+    lab.now = lab.alone_from;
+    assert_eq!(lab.run(), ["ReleaseRecord"]);
+    assert!(!lab.election.is_unfinished());
 }
 
 #[test]

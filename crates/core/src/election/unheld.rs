@@ -63,7 +63,7 @@ impl Election {
         let view = step.view;
         let Unheld { reason, known } = unheld;
         if view.desired == Desired::Withdraw {
-            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, view.now);
+            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, view);
             self.workloads.suspend_jobs(around, step);
         }
         self.workloads.let_nothing_run();
@@ -170,7 +170,8 @@ impl Election {
         }
     }
 
-    /// C5, W3: nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock.
+    /// C5, W3: nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock. L6: and no other
+    /// replica can change that.
     pub(super) fn release(&mut self, stored: &Stored, step: &mut Step) {
         let view = step.view;
         let Stored::Ours(version, record) = stored else { return };
@@ -180,6 +181,11 @@ impl Election {
             return;
         }
         if self.workloads.winds_down(step) {
+            return;
+        }
+        if view.now < view.alone_from {
+            self.workloads.keep_lock(view.alone_from);
+            step.wake_at(Timer::Alone, view.alone_from);
             return;
         }
         if let Some(ended) = self.obligations.ended(record, &self.id, view) {

@@ -75,6 +75,11 @@ impl WindDown {
         self.kept_until
     }
 
+    /// L6: the lock is kept until then, whether or not anything runs.
+    pub(super) fn keep_lock(&mut self, until: Instant) {
+        self.kept_until = self.kept_until.max(Some(until));
+    }
+
     /// W3: whether the lock is kept, because something still runs, or may.
     pub(super) fn goes_on(&mut self, step: &mut Step) -> bool {
         let view = step.view;

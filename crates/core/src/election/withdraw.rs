@@ -13,7 +13,7 @@ impl Election {
     /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
     pub(super) fn give_up_workloads(&mut self, step: &mut Step) -> bool {
         {
-            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view.now);
+            let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view);
             self.workloads.release(around, step) && !self.workloads.winds_down(step)
         }
     }

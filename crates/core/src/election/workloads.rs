@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::identity::Identity;
 use crate::step::Step;
 use crate::timers::Timer;
+use crate::view::View;
 use crate::{
     Announcement, Command, Failure, Instant, JobPlan, OpId, Record, Setting, Term, Timestamp, Wish, Workload,
     WorkloadChange, WorkloadClaim, WorkloadId, WorkloadKind, WorkloadOutcome, WriteWorkload,
@@ -85,14 +86,16 @@ pub(super) struct Circumstances<'a> {
     pub(super) term: Term,
     /// The record that this cluster holds.
     pub(super) record: Option<&'a Record>,
-    /// W1: until when nothing is enabled, because of what runs in another cluster.
+    /// W1: until when nothing is enabled, because of what runs in another cluster. L6: or because another replica may still act, and
+    /// be about to give the lock away.
     pub(super) wait: Option<Instant>,
 }
 
 impl<'a> Circumstances<'a> {
-    pub(super) fn of(lock: &'a Lock, terms: Terms, obligations: &Obligations, now: Instant) -> Self {
+    pub(super) fn of(lock: &'a Lock, terms: Terms, obligations: &Obligations, view: &View) -> Self {
         let record = lock.record();
-        Self { term: terms.highest(), record, wait: obligations.wait(record, now) }
+        let alone = Some(view.alone_from).filter(|from| view.policy.shared && view.now < *from);
+        Self { term: terms.highest(), record, wait: obligations.wait(record, view.now).max(alone) }
     }
 }
 
@@ -247,6 +250,11 @@ impl WorkloadReconciler {
     /// W3: whether the lock is kept although nothing is let run any more, because something of it still runs, or may.
     pub(super) fn winds_down(&mut self, step: &mut Step) -> bool {
         self.wind_down.goes_on(step)
+    }
+
+    /// L6: the lock is kept until then, whether or not anything runs.
+    pub(super) fn keep_lock(&mut self, until: Instant) {
+        self.wind_down.keep_lock(until);
     }
 
     /// Until when the lock is kept for that.

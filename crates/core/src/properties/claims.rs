@@ -1,4 +1,5 @@
-//! Replicas of the operator with a clock each, whose requests and answers are late or lost: never two act.
+//! Replicas of the operator with a clock each, whose requests and answers are late or lost: never two act. Where some are taken for
+//! gone that run on, two may act, and none of them takes itself for alone.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::{Claim, ClaimCommand, ClaimParameters, ClaimState, Instant, Version};
 #[derive(Clone, Debug)]
 struct Lease {
     version: Version,
-    holder: String,
+    holder: Option<String>,
     duration: Duration,
 }
 
@@ -56,6 +57,10 @@ enum Event {
     Watch,
     /// It is started anew: nothing is known of what it sent.
     Restart,
+    /// It takes the process of the holder for gone, which may run on.
+    TakesForGone,
+    /// It releases the lease, if it holds it, and is started anew.
+    End,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -69,6 +74,11 @@ fn event() -> impl Strategy<Value = Event> {
         4 => Just(Event::Watch),
         1 => Just(Event::Restart),
     ]
+}
+
+/// The same, with holders that are taken for gone.
+fn mistake() -> impl Strategy<Value = Event> {
+    prop_oneof![8 => event(), 1 => Just(Event::TakesForGone), 1 => Just(Event::End)]
 }
 
 impl Replica {
@@ -91,7 +101,7 @@ impl Replica {
                     let present = history.last().map(|lease| lease.version);
                     let written = if present == request.expected {
                         let version = Version(present.map_or(1, |version| version.0 + 1));
-                        let (holder, duration) = (self.name.clone(), self.parameters.duration);
+                        let (holder, duration) = (Some(self.name.clone()), self.parameters.duration);
                         history.push(Lease { version, holder, duration });
                         Answer::Written(version)
                     } else {
@@ -114,9 +124,22 @@ impl Replica {
             }
             Event::Watch => {
                 if let Some(Lease { version, holder, duration }) = history.get(self.shown).cloned() {
-                    self.claim.observe(Some((version, Some(holder), duration)), own);
+                    self.claim.observe(Some((version, holder, duration)), own);
                     self.shown += 1;
                 }
+            }
+            Event::TakesForGone => {
+                if let Some(holder) = history.last().and_then(|lease| lease.holder.clone()) {
+                    self.claim.gone(&holder);
+                }
+            }
+            Event::End => {
+                let present = history.last().map(|lease| lease.version);
+                if let Some(held) = self.claim.held().filter(|held| Some(*held) == present) {
+                    let duration = self.claim.released(own);
+                    history.push(Lease { version: Version(held.0 + 1), holder: None, duration });
+                }
+                self.take(Event::Restart, now, history);
             }
             Event::Restart => {
                 let name = format!("{}'", self.name);
@@ -125,6 +148,10 @@ impl Replica {
                 self.claim = Claim::new(self.name.clone(), self.parameters);
             }
         }
+    }
+
+    fn is_alone(&self, now: u64) -> bool {
+        self.acts(now) && self.claim.alone_from() <= at(now + self.ahead)
     }
 
     fn acts(&self, now: u64) -> bool {
@@ -152,6 +179,30 @@ proptest! {
             replicas[who].take(event, now, &mut history);
             let acting: Vec<&str> = replicas.iter().filter(|r| r.acts(now)).map(|r| r.name.as_str()).collect();
             prop_assert!(acting.len() <= 1, "{acting:?} act after {event:?} of {who}");
+        }
+    }
+
+    /// Shows L6.
+    #[test]
+    fn a_new_holder_that_takes_itself_for_alone_is_alone(
+        kinds in prop::collection::vec((1_u64..30, 0_u64..1_000_000), 2..4),
+        events in prop::collection::vec((mistake(), any::<prop::sample::Index>()), 1..300),
+    ) {
+        let named = kinds.iter().enumerate();
+        let mut replicas: Vec<Replica> =
+            named.map(|(number, (seconds, ahead))| Replica::new(format!("o{number}"), *seconds, *ahead)).collect();
+        let (mut now, mut history) = (0, Vec::new());
+        for (event, who) in events {
+            if let Event::Later(by) = event {
+                now += by;
+            }
+            let who = who.index(replicas.len());
+            replicas[who].take(event, now, &mut history);
+            // Who does not know yet that it has lost the lease can't know that it is not alone.
+            let holder = history.last().and_then(|lease| lease.holder.clone());
+            let alone = replicas.iter().any(|replica| Some(&replica.name) == holder.as_ref() && replica.is_alone(now));
+            let acting: Vec<&str> = replicas.iter().filter(|r| r.acts(now)).map(|r| r.name.as_str()).collect();
+            prop_assert!(!alone || acting.len() == 1, "{acting:?} act, and {holder:?} alone, after {event:?} of {who}");
         }
     }
 

@@ -714,6 +714,39 @@ fn an_operator_that_stops_does_not_leave_while_something_is_enabled() {
     assert!(!lab.election.is_unfinished());
 }
 
+/// Shows L6: what another replica enables until then is disabled again, and whether all has ended is asked after that.
+#[test]
+fn while_another_replica_may_act_it_is_not_said_that_all_has_ended() {
+    let mut lab = leading();
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.alone_from = lab.now + Duration::from_secs(9);
+    let all = lab.run();
+    assert!(all.contains(&"Disable Deployment/worker Replicas(0)".into()), "{all:#?}");
+    lab.later(8);
+    lab.workload("worker").setting = Setting::Replicas(3);
+    lab.workload("worker").version = Version(lab.workload("worker").version.0 + 1);
+    let all = lab.run();
+    assert!(all.contains(&"Disable Deployment/worker Replicas(0)".into()), "{all:#?}");
+    assert!(!all.iter().any(|words| words.starts_with("ReadWorkloads") || words == "ReleaseRecord"), "{all:#?}");
+    lab.later(4);
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("ReadWorkloads")), "{all:#?}");
+    assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:#?}");
+}
+
+/// Shows L6.
+#[test]
+fn while_another_replica_may_act_nothing_is_enabled() {
+    let mut lab = cluster();
+    lab.alone_from = lab.now + Duration::from_secs(9);
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("WriteRecord")), "it leads at once: {all:#?}");
+    assert!(!all.iter().any(|words| words.starts_with("Enable")), "{all:#?}");
+    assert_eq!(lab.election.wake(), Some(lab.alone_from));
+    lab.later(9);
+    assert!(lab.run().iter().any(|words| words.starts_with("Enable")));
+}
+
 #[test]
 fn the_job_of_a_deleted_election_is_suspended_when_the_store_is_lost() {
     let mut lab = cluster();
