@@ -80,7 +80,7 @@ async fn an_upgrade_changes_no_leader(
         "restartPolicy": "Never", "containers": [{"name": "main", "image": "example/settle"}],
     }}}});
     let importer = json!({"kind": "Deployment", "name": "importer", "replicas": 2});
-    assert!(!operator.log().contains("services"), "Services are watched only when an election asks for it");
+    assert!(!operator.log().contains("list services"), "Services are watched only when an election asks for it");
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-leader"}, "spec": {"ports": [{"port": 80}]},
     });
