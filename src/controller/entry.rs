@@ -14,7 +14,7 @@ use lictor_core::{Election, Key, Locks, Members, StoreId, Version};
 use self::decisions::Decisions;
 use self::history::History;
 pub(super) use self::probing::{Probed, Probing, probe_client};
-pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, slices};
+pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, is_forbidden, slices};
 pub(super) use self::workloads::{Surroundings, Workloads};
 use self::writes::OwnWrites;
 use super::consul::Registered;

@@ -179,7 +179,7 @@ impl Search {
             None => Route::Unknown { soon: true },
             Some(Ok(found)) if *found == Leftovers::default() => Route::By(service.clone()),
             Some(Ok(found)) => Route::Unusable(Obstacle::Leftovers(found.clone())),
-            Some(Err(failure @ Failure::Refused(_))) => Route::Unusable(Obstacle::Forbidden(failure.clone())),
+            Some(Err(failure)) if is_forbidden(failure) => Route::Unusable(Obstacle::Forbidden(failure.clone())),
             Some(Err(_)) => Route::Unknown { soon: false },
         }
     }
@@ -208,6 +208,11 @@ impl Search {
     fn forget(&mut self) {
         *self = Self { number: self.number, ..Self::default() };
     }
+}
+
+/// Whether a right is missing.
+pub(crate) fn is_forbidden(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused(text) if text.starts_with("not allowed"))
 }
 
 /// The slices that an election may have, by the Services that it names or has named.
@@ -288,6 +293,11 @@ mod tests {
         search.look(&uid("u"), Version(2), at(2));
         search.take(3, unknown(), at(2));
         assert_eq!((search.route(&service()), search.due), (Route::By(service()), Some(at(3))));
+        let refused = |text: &str| Some(Err(Failure::Refused(text.into())));
+        search.found = refused("not allowed to get endpoints");
+        assert!(matches!(search.route(&service()), Route::Unusable(Obstacle::Forbidden(_))));
+        search.found = refused("this replica does not act any more");
+        assert_eq!(search.route(&service()), Route::Unknown { soon: false });
         // An answer to a search of before does not count.
         search.look(&uid("u"), Version(2), at(3));
         search.forget();

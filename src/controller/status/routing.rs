@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use lictor_core::{Election, Failure, Service, ServicePort, Situation, Slice, SliceContent, TargetPort};
+use lictor_core::{Election, Service, ServicePort, Situation, Slice, SliceContent, TargetPort};
 
 use crate::api::{ROUTED, condition, unknown};
-use crate::controller::entry::{Entry, Obstacle, Route, slices};
+use crate::controller::entry::{Entry, Obstacle, Route, is_forbidden, slices};
 use crate::controller::wording::told_holder;
 use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
 
@@ -31,8 +31,7 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
         Route::By(service) => service,
     };
     if let Some(failure) = group.route_failure() {
-        let forbidden = matches!(failure, Failure::Refused(text) if text.starts_with("not allowed"));
-        if forbidden {
+        if is_forbidden(failure) {
             let (reason, message) = refused(&Obstacle::Forbidden(failure.clone()), namespace, name);
             return told(false, reason, message);
         }
