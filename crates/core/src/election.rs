@@ -14,6 +14,7 @@ mod promotions;
 mod records;
 mod rivals;
 mod routes;
+mod routing;
 mod strays;
 mod terms;
 #[cfg(test)]

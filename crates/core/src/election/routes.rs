@@ -5,18 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Election;
-use super::phase::{Phase, Withdrawal};
 use crate::backoff::Backoff;
-use crate::handover::Purpose;
 use crate::identity::Identity;
 use crate::slice::SliceVersions;
 use crate::step::Step;
 use crate::timers::Timer;
-use crate::view::{Desired, View};
+use crate::view::View;
 use crate::{
-    Command, Failure, Family, Instant, OpId, Outcome, Record, Routing, Service, Slice, SliceContent, SliceOutcome,
-    Stored, Uid, Version, WriteSlice,
+    Command, Failure, Family, Instant, OpId, Outcome, Record, Routing, Service, Slice, SliceContent, SliceOutcome, Uid,
+    Version, WriteSlice,
 };
 
 /// What is known of an election's slices beyond what the cache shows, and what is under way with them.
@@ -54,7 +51,7 @@ struct Outstanding {
 }
 
 /// What slices are brought to.
-enum Goal<'a> {
+pub(super) enum Goal<'a> {
     /// What a record says, which this operator wrote itself and that has this version.
     Follow(Version, &'a Record),
     /// Nobody is reached: another cluster may lead. No record has to be asked.
@@ -130,6 +127,16 @@ impl Routes {
         self.backoff.waits(view.now).is_some() || self.wrong(Some(record), id, view).is_empty()
     }
 
+    /// Whether a Service reaches the leader, and nobody else.
+    pub(super) fn is_routed(&self) -> bool {
+        self.routed
+    }
+
+    /// What went wrong last and is being tried again.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         self.awaited.values().any(|awaited| !matches!(awaited, Awaited::Unread(_)))
     }
@@ -180,7 +187,7 @@ impl Routes {
     }
 
     /// Brings the slices to a goal, as far as that can be done now.
-    fn advance(&mut self, goal: &Goal, step: &mut Step) {
+    pub(super) fn advance(&mut self, goal: &Goal, step: &mut Step) {
         let Step { id, view, .. } = *step;
         let held = matches!(goal, Goal::Follow(..));
         if std::mem::replace(&mut self.held, held) != held {
@@ -401,46 +408,6 @@ impl Routes {
     fn fail(&mut self, failure: Failure, now: Instant) {
         self.failure = Some(failure);
         if self.held { self.backoff.delay(now) } else { self.backoff.delay_shortly(now) }
-    }
-}
-
-impl Election {
-    /// Whether the Service reaches the leader, and nobody else.
-    pub fn is_routed(&self) -> bool {
-        self.routes.routed
-    }
-
-    /// What keeps the Service from reaching the leader, and is being tried again.
-    pub fn route_failure(&self) -> Option<&Failure> {
-        self.routes.failure.as_ref()
-    }
-
-    /// Lets the slices follow the record, where this operator may.
-    pub(super) fn route(&mut self, step: &mut Step) {
-        let Self { phase, lock, withdrawal, id, routes, .. } = self;
-        let goal = match (phase, lock.stored()) {
-            (Phase::HandingOver(handover), _) if lock.is_past(handover.version) => None,
-            (Phase::HandingOver(handover), _) if handover.purpose == Purpose::Withdraw => Some(Goal::Gone),
-            (Phase::HandingOver(handover), _) => {
-                handover.is_cleared().then_some(Goal::Follow(handover.version, &handover.record))
-            }
-            (Phase::Idle, stored) if step.view.desired == Desired::Withdraw => {
-                let own = stored.and_then(Stored::record).is_some_and(|record| record.election == id.uid);
-                (*withdrawal != Withdrawal::Unconfirmed && !own).then_some(Goal::Gone)
-            }
-            (Phase::Idle, Some(Stored::Ours(version, record))) if lock.is_fenced(Some(*version)) => {
-                Some(Goal::Follow(*version, record))
-            }
-            _ => None,
-        };
-        if let Some(goal) = goal {
-            routes.advance(&goal, step);
-        }
-    }
-
-    /// C3: lets nobody be reached here.
-    pub(super) fn route_nowhere(&mut self, step: &mut Step) {
-        self.routes.advance(&Goal::NobodyHere, step);
     }
 }
 
