@@ -461,7 +461,7 @@ impl Fault {
             What::Rules => users.change("web", |spec| spec.rules = if begins { 1 + number % 3 } else { 0 }),
             What::Paused => users.change(self.app(), |spec| spec.paused = begins),
             What::Routing => {
-                users.change(self.app(), |spec| spec.routing = if begins { number % 3 } else { number / 3 % 3 })
+                users.change(self.app(), |spec| spec.routing = if begins { number % 3 } else { number / 3 % 3 });
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use lictor_core::{Election, Service, ServicePort, Situation, Slice, SliceContent, TargetPort};
 
-use crate::api::{ROUTED, condition, unknown};
+use crate::api::{ROUTED, condition, unknown, with_page};
 use crate::controller::entry::{Entry, Obstacle, Route, is_forbidden, slices};
 use crate::controller::wording::told_holder;
 use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
@@ -81,7 +81,8 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
 /// Why the Service can't be used, if it can't: one word, and what to do.
 pub(crate) fn obstacle(entry: &Entry) -> Option<(&'static str, String)> {
     let Route::Unusable(obstacle) = entry.routing.route() else { return None };
-    Some(refused(obstacle, &entry.object.election().namespace, entry.spec()?.service.as_deref()?))
+    let (reason, message) = refused(obstacle, &entry.object.election().namespace, entry.spec()?.service.as_deref()?);
+    Some((reason, with_page(&message, &ROUTED.to_lowercase())))
 }
 
 /// The port of a Service that its slice lacks, with what to do.

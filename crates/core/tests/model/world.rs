@@ -39,6 +39,7 @@ pub fn spec() -> (&'static Scope, &'static Key, &'static Rules) {
 
 /// What an API server does, and with some of its rules switched off does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 pub struct Preconditions {
     pub versions: bool,
     pub uids: bool,

@@ -7,9 +7,6 @@ impl Lab {
     pub(super) fn write_slice(&mut self, write: &WriteSlice) -> SliceOutcome {
         let present = self.slices.get(write.name()).cloned();
         match (write, present) {
-            (WriteSlice::Create { name, content }, None) => {
-                SliceOutcome::Written(Box::new(self.put_slice(name, content.clone())))
-            }
             (WriteSlice::Create { .. }, Some(_)) => SliceOutcome::Conflict,
             (WriteSlice::Replace { uid, .. } | WriteSlice::Delete { uid, .. }, found)
                 if found.as_ref().is_none_or(|found| found.uid != *uid) =>
@@ -21,7 +18,7 @@ impl Lab {
             {
                 SliceOutcome::Conflict
             }
-            (WriteSlice::Replace { name, content, .. }, _) => {
+            (WriteSlice::Create { name, content } | WriteSlice::Replace { name, content, .. }, _) => {
                 SliceOutcome::Written(Box::new(self.put_slice(name, content.clone())))
             }
             (WriteSlice::Delete { name, .. }, found) => {
