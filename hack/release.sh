@@ -59,7 +59,7 @@ chart() {
   cp -r charts/lictor "$directory/source"
   sed -i "s#^  repository: lictor\$#  repository: $image#; s#^  digest: \"\"\$#  digest: $digest#" "$values"
   if [ "$(grep -cxF -e "  repository: $image" -e "  digest: $digest" "$values")" != 2 ]; then
-    echo 'hack/release.sh: charts/lictor/values.yaml has no `repository: lictor` and `digest: ""` to be replaced' >&2
+    echo "hack/release.sh: charts/lictor/values.yaml has no line 'repository: lictor' or none with an empty digest to be replaced" >&2
     exit 1
   fi
   # Where the alerts' runbook_url leads to.
