@@ -31,19 +31,20 @@ impl Figures {
     /// Prints the medians and, in parentheses, the maxima.
     pub fn print(&self) {
         println!(
-            "\n| cause | runs | calls lost | cause to label | label to answer | without any answer |\n|---|---|---|---|---|---|"
+            "\n| cause | runs | calls lost | cause to label | label to answer | cause to answer | without any answer |\n|---|---|---|---|---|---|---|"
         );
         for (cause, runs) in &self.rows {
             let of = |field: fn(&Failover) -> Duration| seconds(runs.iter().map(field).collect());
             let mut lost: Vec<usize> = runs.iter().map(|run| run.lost).collect();
             lost.sort_unstable();
             println!(
-                "| {cause} | {} | {} ({}) | {} | {} | {} |",
+                "| {cause} | {} | {} ({}) | {} | {} | {} | {} |",
                 runs.len(),
                 lost[lost.len() / 2],
                 lost[lost.len() - 1],
                 of(|run| run.to_label),
                 of(|run| run.to_answer),
+                of(|run| run.to_reach),
                 of(|run| run.silence),
             );
         }
@@ -76,6 +77,7 @@ fn failovers(cause: &str, runs: &[Failover]) -> Value {
         "lost": summary(runs.iter().map(|run| run.lost)),
         "toLabelSeconds": of(|run| run.to_label),
         "toAnswerSeconds": of(|run| run.to_answer),
+        "toReachSeconds": of(|run| run.to_reach),
         "silenceSeconds": of(|run| run.silence),
     })
 }
@@ -95,5 +97,5 @@ fn add<T>(rows: &mut Vec<(String, Vec<T>)>, name: &str, run: T) {
 
 fn seconds(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
-    format!("{:.2} s ({:.2} s)", times[times.len() / 2].as_secs_f64(), times[times.len() - 1].as_secs_f64())
+    format!("{:.3} s ({:.3} s)", times[times.len() / 2].as_secs_f64(), times[times.len() - 1].as_secs_f64())
 }

@@ -48,14 +48,16 @@ pub struct Failover {
     pub to_label: Duration,
     /// The time from there to the end of the first call that the next leader answered.
     pub to_answer: Duration,
+    /// The time from the cause to the end of the first call that the next leader answered.
+    pub to_reach: Duration,
     /// The longest time in which no call was answered.
     pub silence: Duration,
 }
 
 impl<'a> Group<'a> {
     /// Creates the group. If `probed`, Kubernetes probes the pods; otherwise they are ready while they run, and stop 2 s after
-    /// they are told to.
-    pub async fn make(nodes: &'a Nodes, name: &'static str, probed: bool) -> Self {
+    /// they are told to. If `routed`, the Service has no selector: lictor writes its slice.
+    pub async fn make(nodes: &'a Nodes, name: &'static str, probed: bool, routed: bool) -> Self {
         let client = nodes.client().await;
         nodes.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
         let recorder = Recorder::start(client.clone(), name).await;
@@ -82,7 +84,8 @@ impl<'a> Group<'a> {
                     "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
                 }}}},
             {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "leader", "namespace": name}, "spec": {
-                "selector": {"app": "web", "role": "leader"}, "ports": [{"port": 80, "targetPort": 8080}]}},
+                "selector": if routed { json!({}) } else { json!({"app": "web", "role": "leader"}) },
+                "ports": [{"port": 80, "targetPort": 8080}]}},
         ]}));
         let caller = Caller::start(Self::address(&client, name, "leader").await);
         Self { nodes, client, name, recorder, caller }
@@ -256,6 +259,7 @@ pub async fn seen(caller: &Caller, began: Instant, next: &str, labelled: Instant
         lost: calls.iter().filter(|call| call.answer.is_err()).count(),
         to_label: labelled.saturating_duration_since(began),
         to_answer: answered.saturating_duration_since(labelled),
+        to_reach: answered.saturating_duration_since(began),
         silence: good.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default(),
     }
 }

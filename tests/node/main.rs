@@ -49,8 +49,8 @@ async fn an_installation_on_real_nodes() {
     };
     let mut figures = Figures::default();
     // Kubernetes probes one group, and only lictor the other.
-    let web = Group::make(&nodes, "web", true).await;
-    let deep = Group::make(&nodes, "deep", false).await;
+    let web = Group::make(&nodes, "web", true, false).await;
+    let deep = Group::make(&nodes, "deep", false, false).await;
     web.runs().await;
     deep.runs().await;
     kube_proxy_alone(&nodes, &web, &mut figures).await;
@@ -59,6 +59,7 @@ async fn an_installation_on_real_nodes() {
     files::follow_the_label(&web, &mut figures).await;
     files::stay_in_a_pod_that_is_deleted(&deep, &mut figures).await;
     pods_fail(&web, &deep, &mut figures).await;
+    switches(&nodes, &deep, &mut figures).await;
     hangs(&web, &deep, &mut figures).await;
     operator_fails(&release, &web, &mut figures).await;
     upgrades(&release, &web, &mut figures).await;
@@ -147,6 +148,33 @@ async fn pods_fail(web: &Group<'_>, deep: &Group<'_>, figures: &mut Figures) {
         let run = web.fails_over(3, async |leader| web.delete(&leader.pod, &now).await).await;
         figures.failover("the leader's pod is deleted by force", run);
     }
+}
+
+/// Leaders that are moved or deleted while they can still answer: reached by their label, and by a slice that lictor writes.
+async fn switches(nodes: &Nodes, deep: &Group<'_>, figures: &mut Figures) {
+    let sliced = Group::make(nodes, "sliced", false, true).await;
+    sliced.runs().await;
+    sliced.elect("leader", &json!({"routing": {"endpointSlice": {"serviceName": "leader"}}}));
+    sliced.leader().await;
+    for (group, how, runs) in [(deep, "its label", 3), (&sliced, "`spec.routing`", 10)] {
+        for _ in 0..runs {
+            let moved = group.calm(3).await.pod;
+            let run = group.fails_over(3, async |leader| group.may_lead(&leader.pod, false).await).await;
+            group.may_lead(&moved, true).await;
+            figures.failover(&format!("the leader is moved, and is reached by {how}"), run);
+        }
+    }
+    for _ in 0..10 {
+        let run = sliced.fails_over(3, async |leader| sliced.delete(&leader.pod, &DeleteParams::default()).await).await;
+        figures.failover("the leader's pod is deleted, `preStop.sleep` of 2 s, and is reached by `spec.routing`", run);
+    }
+    for _ in 0..5 {
+        let run = sliced.fails_over(3, async |leader| Group::signal(leader, "KILL")).await;
+        figures.failover("the leader's process is killed, and is reached by `spec.routing`", run);
+    }
+    sliced.recorder.catch_up().await;
+    println!("{}: {} leaderships, and never two at a time", sliced.name, sliced.recorder.assert_promises());
+    nodes.kubectl(&["delete", "leaderelections,services,deployments", "-n", sliced.name, "--all"]);
 }
 
 async fn hangs(web: &Group<'_>, deep: &Group<'_>, figures: &mut Figures) {

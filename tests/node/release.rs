@@ -32,6 +32,8 @@ impl<'a> Release<'a> {
             "--create-namespace",
             "--set",
             "image.pullPolicy=Never",
+            "--set",
+            "routing.enabled=true",
         ]);
         Self { nodes, client }
     }
@@ -53,7 +55,8 @@ impl<'a> Release<'a> {
 
     /// Rolls the operator out again, and waits for that.
     pub fn upgrade(&self) {
-        let set = ["--set", "image.pullPolicy=Never", "--set", "logLevel=debug"];
+        let set = ["image.pullPolicy=Never", "routing.enabled=true", "logLevel=debug"];
+        let set: Vec<&str> = set.into_iter().flat_map(|value| ["--set", value]).collect();
         self.nodes
             .helm(&[&["upgrade", "lictor", CHART, "-n", NAMESPACE, "--wait", "--timeout", "120s"], &set[..]].concat());
     }
