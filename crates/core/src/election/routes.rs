@@ -28,8 +28,7 @@ pub(super) struct Routes {
     outstanding: BTreeMap<String, Outstanding>,
     /// Slices that are no more, though the cache may still show them.
     gone: BTreeSet<Uid>,
-    /// Whether what shows somebody may still be sent.
-    held: bool,
+    aim: Aim,
     routed: bool,
     backoff: Backoff,
     failure: Option<Failure>,
@@ -60,6 +59,25 @@ pub(super) enum Goal<'a> {
     Gone,
 }
 
+/// A kind of goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// Only then, what shows somebody may be sent.
+    Follow,
+    NobodyHere,
+    Gone,
+}
+
+impl Goal<'_> {
+    fn aim(&self) -> Aim {
+        match self {
+            Self::Follow(..) => Aim::Follow,
+            Self::NobodyHere => Aim::NobodyHere,
+            Self::Gone => Aim::Gone,
+        }
+    }
+}
+
 /// Whose an outcome was.
 pub(super) enum Taken {
     Mine,
@@ -85,7 +103,7 @@ impl Routes {
             awaited: BTreeMap::new(),
             outstanding: BTreeMap::new(),
             gone: BTreeSet::new(),
-            held: false,
+            aim: Aim::NobodyHere,
             routed: false,
             backoff: Backoff::new(seed),
             failure: None,
@@ -143,7 +161,8 @@ impl Routes {
 
     /// Whether a write that shows somebody is still wanted.
     pub(super) fn wants(&self, op: OpId) -> bool {
-        self.held && self.awaited.values().any(|awaited| matches!(awaited, Awaited::Writing(of, _) if *of == op))
+        self.aim == Aim::Follow
+            && self.awaited.values().any(|awaited| matches!(awaited, Awaited::Writing(of, _) if *of == op))
     }
 
     fn present<'v>(&self, view: &View<'v>) -> impl Iterator<Item = &'v Slice> {
@@ -189,10 +208,11 @@ impl Routes {
     /// Brings the slices to a goal, as far as that can be done now.
     pub(super) fn advance(&mut self, goal: &Goal, step: &mut Step) {
         let Step { id, view, .. } = *step;
-        let held = matches!(goal, Goal::Follow(..));
-        if std::mem::replace(&mut self.held, held) != held {
+        let aim = goal.aim();
+        if std::mem::replace(&mut self.aim, aim) != aim {
             // To take an address out does not wait for what failed before.
             self.backoff.reset();
+            self.failure = None;
         }
         let wrong: Vec<Wrong> = match goal {
             Goal::Follow(_, record) => self.wrong(Some(record), id, view),
@@ -264,7 +284,7 @@ impl Routes {
         match self.awaited.get(write.name()) {
             None => {}
             // What shows somebody, is not waited for when nobody is to be reached.
-            Some(Awaited::Writing(_, sent)) if !self.held && sent.shows() => {}
+            Some(Awaited::Writing(_, sent)) if self.aim != Aim::Follow && sent.shows() => {}
             Some(_) => return,
         }
         let op = step.next_op();
@@ -407,7 +427,10 @@ impl Routes {
 
     fn fail(&mut self, failure: Failure, now: Instant) {
         self.failure = Some(failure);
-        if self.held { self.backoff.delay(now) } else { self.backoff.delay_shortly(now) }
+        match self.aim {
+            Aim::NobodyHere => self.backoff.delay_shortly(now),
+            Aim::Follow | Aim::Gone => self.backoff.delay(now),
+        }
     }
 }
 

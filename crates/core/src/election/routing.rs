@@ -21,6 +21,9 @@ impl Election {
 
     /// Lets the slices follow the record, where this operator may.
     pub(super) fn route(&mut self, step: &mut Step) {
+        if step.view.desired == Desired::Refuse {
+            return;
+        }
         let Self { phase, lock, withdrawal, id, routes, .. } = self;
         let goal = match (phase, lock.stored()) {
             (Phase::HandingOver(handover), _) if lock.is_past(handover.version) => None,

@@ -331,6 +331,22 @@ fn the_slices_of_an_election_that_goes_are_deleted_before_its_record() {
     let at = |begins: &str| all.iter().position(|words| words.starts_with(begins)).unwrap();
     assert!(at("WriteRecord 1 nobody") < at("DeleteSlice") && at("DeleteSlice") < at("DeleteRecord"), "{all:#?}");
     assert!(lab.slices.is_empty() && *lab.election.situation() == Situation::Withdrawn);
+    // What went wrong before does not keep it from being deleted.
+    let mut lab = routed(2);
+    lab.unready("p0");
+    let route = lab.until("Route");
+    lab.election.take(route.op().unwrap(), failed(&route, Failure::Refused("no".into())), lab.now);
+    lab.run();
+    assert!(lab.election.route_failure().is_some());
+    lab.desired = Desired::Withdraw;
+    for _ in 0..3 {
+        let delete = lab.until("DeleteSlice");
+        lab.edit_slice(V4, |_| {});
+        lab.election.take(delete.op().unwrap(), Outcome::SliceWritten(SliceOutcome::Conflict), lab.now);
+    }
+    let all = lab.run();
+    let at = |begins: &str| all.iter().position(|words| words.starts_with(begins)).unwrap();
+    assert!(at("DeleteSlice") < at("DeleteRecord") && lab.slices.is_empty(), "{all:#?}");
     // One that can't be deleted goes with the election, for that owns it.
     let mut lab = routed(1);
     lab.desired = Desired::Withdraw;
@@ -446,4 +462,18 @@ fn before(route: &Effect) -> Version {
 
 fn failed(effect: &Effect, failure: Failure) -> Outcome {
     effect.failed(failure).unwrap()
+}
+
+#[test]
+fn an_election_that_is_refused_in_the_middle_of_a_switch_writes_nothing_more() {
+    let mut lab = routed(2);
+    lab.unready("p0");
+    for effect in lab.step() {
+        let words = in_words(&effect);
+        if let Some((op, outcome)) = lab.answer(&effect, &words) {
+            lab.election.take(op, outcome, lab.now);
+        }
+    }
+    lab.desired = Desired::Refuse;
+    assert_eq!((lab.run(), lab.reached()), (vec![], vec!["p0".to_owned()]));
 }
