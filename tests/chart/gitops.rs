@@ -115,7 +115,8 @@ fn by_argo_cd(cluster: &Cluster) {
     assert!(told.contains("Deployment lictor Pruned"), "{told}");
     assert_eq!(cluster.kubectl(&["-n", "default", "get", "le", "-oname"]).trim(), "leaderelection.lictor.dev/web");
     assert_eq!(cluster.kubectl(&["get", "lec", "-oname"]).trim(), "electionclass.lictor.dev/fleet");
-    assert_eq!(cluster.kubectl(&["-n", NAMESPACE, "get", "deployments", "-oname"]), "");
+    // Argo CD deletes in the foreground: what a Deployment owns goes before it.
+    cluster.kubectl(&["-n", NAMESPACE, "wait", "--for=delete", "deployment/lictor", "--timeout=60s"]);
     no_hook_ran(cluster);
     // Nobody has to wait for an operator that is gone.
     cluster.kubectl(&["-n", "default", "delete", "le", "web", "--timeout=30s"]);
@@ -147,6 +148,7 @@ fn by_kubectl(cluster: &Cluster) {
     cluster
         .try_kubectl(&[&["delete"], release.as_slice()].concat(), Some(&all))
         .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(cluster.kubectl(&["-n", NAMESPACE, "get", "deployments", "-oname"]), "");
+    // Argo CD deletes in the foreground: what a Deployment owns goes before it.
+    cluster.kubectl(&["-n", NAMESPACE, "wait", "--for=delete", "deployment/lictor", "--timeout=60s"]);
     assert_ne!(cluster.kubectl(&["get", "crd", "-oname"]), "", "elections stay");
 }

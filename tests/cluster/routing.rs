@@ -170,7 +170,7 @@ async fn nobody_is_reached_while_nobody_leads() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_with_a_selector_is_refused_with_the_commands_that_mend_it() {
-    let lab = Lab::new("selector").await;
+    let lab = Lab::new("service-selector").await;
     let recorder = lab.record_slices().await;
     let _operator = lab.operator(&[]);
     lab.ready_pods(&["a", "b"]).await;
