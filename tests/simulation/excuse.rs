@@ -126,7 +126,8 @@ impl Excuse {
             && now <= lost + LOCK_DELAY
             && self.acting().and_then(|replica| replica.hears).is_none_or(|from| from > now)
         {
-            self.deaf = lost + TTL.saturating_sub(renewed);
+            // It may have had several sessions, of which the one that it knows to hold its lock was renewed last.
+            self.deaf = self.deaf.max(lost + TTL.saturating_sub(renewed));
         }
         if self.is_excused(now) {
             self.last = Some(now);

@@ -139,7 +139,7 @@ mod tests {
             ticks: 300,
             ticks_handed_on: 30,
             switches: 1_000,
-            deletions: 30,
+            deletions: 60,
             taken_for_gone: 180,
             both_acted: 200_000,
         };
@@ -156,6 +156,24 @@ mod tests {
     #[should_panic(expected = "faults a seed")]
     fn few_faults_show_nothing() {
         Totals { faults: 2_999, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "a seed are needed")]
+    fn few_switches_show_nothing() {
+        Totals { figures: Figures { switches: 599, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "49 elections deleted")]
+    fn few_deletions_show_nothing() {
+        Totals { figures: Figures { deletions: 49, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "40 ticks handed on")]
+    fn few_ticks_that_are_handed_on_show_nothing() {
+        Totals { figures: Figures { ticks_handed_on: 4, ..totals().figures }, ..totals() }.assert_enough(100);
     }
 
     #[test]

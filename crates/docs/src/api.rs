@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The labels, annotations and finalizers that lictor reads or writes: where they are, who writes them, and what for. A test compares the
 /// names with the code.
-pub const NAMES: [[&str; 4]; 15] = [
+pub const NAMES: [[&str; 4]; 18] = [
     [
         "`lictor.dev/priority`",
         "annotation of a pod",
@@ -72,6 +72,19 @@ pub const NAMES: [[&str; 4]; 15] = [
     ["`lictor.dev/record`", "annotation of a Lease", "lictor", "the lock's record"],
     ["`lictor.dev/election-uid`", "label of a Lease", "lictor", "the election that the lock belongs to"],
     ["`app.kubernetes.io/managed-by`", "label of a Lease", "lictor", "`lictor`: the Lease is one of its own"],
+    [
+        "`lictor.dev/holder`",
+        "annotation of the operator's own Lease",
+        "lictor",
+        "the address and the pod of the replica that acts, so that another one sees at once when it is gone",
+    ],
+    [
+        "`endpointslice.kubernetes.io/managed-by`",
+        "label of an EndpointSlice",
+        "lictor",
+        "`lictor.dev`: the slice is one of its own",
+    ],
+    ["`lictor.dev/stamp`", "annotation of an EndpointSlice", "lictor", "differs with each write"],
     ["`lictor.dev/version`", "annotation of a CRD", "lictor", "the version of lictor that the CRD came from"],
 ];
 

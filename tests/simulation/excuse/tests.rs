@@ -115,6 +115,7 @@ fn a_lock_that_is_taken_while_nobody_can_hear_of_it_is_an_excuse_for_one_ttl() {
     excuse.lose(Loss::Expired, LONG + 10);
     assert!(!excuse.is_excused(LONG + 10), "that it had to expect");
     excuse.lose(DESTROYED, LONG + 20);
+    excuse.lose(Loss::Destroyed { renewed: TTL }, LONG + 30);
     assert!(excuse.is_excused(LONG + 20 + TTL - 1) && !excuse.is_excused(LONG + 20 + TTL));
     let renewed_before = Loss::Destroyed { renewed: 4_000 };
     excuse.lose(renewed_before, LONG + TTL + 20);

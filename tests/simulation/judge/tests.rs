@@ -85,9 +85,9 @@ impl Case {
         self
     }
 
-    /// An election is gone.
+    /// An election is gone that a finalizer had kept.
     fn withdraw(&mut self, cluster: usize, app: &str) {
-        let before = Some(json!({"metadata": {"name": app}}));
+        let before = Some(json!({"metadata": {"name": app, "deletionTimestamp": "2026-01-01T00:00:01Z"}}));
         let change = Change { version: 1, resource: "leaderelections".into(), before, after: None, by_hand: false };
         self.judge.see(cluster, &change);
     }
