@@ -33,6 +33,9 @@ pub const WINDS_DOWN: u64 = crate::world::GRACE * 1_000 + 5_000;
 const SILENT: u64 = 60_000;
 /// So many requests of one replica in a second have no other cause than that it repeats them without a pause.
 const RESTLESS: u64 = 1_000;
+/// The same while two replicas of a cluster act at once: where only one of them hears Consul, one takes off what the other writes, until
+/// one has heard of the other.
+const FIGHTING: u64 = 3_000;
 /// How long a CronJob's controller may start something after the lock was lost: until it has heard that it is suspended.
 const SETTLES: u64 = 5_000;
 
@@ -63,6 +66,8 @@ pub struct Judge {
     /// Two that lead in both clusters and were excused, by app: they are counted once.
     told: BTreeSet<String>,
     judged_until: u64,
+    /// When two replicas of a cluster acted at once last.
+    both_acted: Option<u64>,
     /// By replica: a second, and how many requests it has sent in it.
     requests: BTreeMap<String, (u64, u64)>,
     pub verdict: Option<String>,
@@ -136,6 +141,7 @@ impl Judge {
             excuses: [Excuse::default(), Excuse::default()],
             told: BTreeSet::new(),
             judged_until: 0,
+            both_acted: None,
             requests: BTreeMap::new(),
             verdict: None,
             figures: Figures::default(),
@@ -161,12 +167,21 @@ impl Judge {
 
     /// A replica sends a request.
     pub fn request(&mut self, replica: &str) {
-        let second = self.log.now() / 1_000;
+        let now = self.log.now();
+        let second = now / 1_000;
+        let fights = self.both_acted.is_some_and(|last| now <= last + 1_000);
+        let limit = if fights { FIGHTING } else { RESTLESS };
         let (of, count) = self.requests.entry(replica.into()).or_default();
         (*of, *count) = if *of == second { (second, *count + 1) } else { (second, 1) };
-        if *count > RESTLESS {
+        if *count > limit {
             self.fail(format!("{replica} goes on and on"));
         }
+    }
+
+    /// Two replicas of a cluster act at once.
+    pub fn see_both_act(&mut self, clusters: u64, lasts: u64) {
+        self.both_acted = Some(self.log.now());
+        self.figures.both_acted += clusters * lasts;
     }
 
     /// The wall clock of a machine jumped.

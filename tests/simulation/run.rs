@@ -92,7 +92,9 @@ async fn wait_until(world: &World, at: u64) {
         let step = (at - world.log.now()).min(100);
         sleep(Duration::from_millis(step)).await;
         let both = u64::try_from(world.both_act()).unwrap_or_default();
-        world.judge.lock().unwrap().figures.both_acted += both * step;
+        if both > 0 {
+            world.judge.lock().unwrap().see_both_act(both, step);
+        }
     }
 }
 
