@@ -125,9 +125,9 @@ impl Routes {
         self.present(view).map(|slice| (slice.name.clone(), (slice.uid.clone(), slice.version))).collect()
     }
 
-    /// The record was written or read, and has this version.
+    /// The record was written or read, and has this version. What was asked about an earlier one, tells nothing any more.
     pub(super) fn confirm(&mut self, record: Version, seen: SliceVersions) {
-        self.confirmed = Some((record, seen));
+        (self.confirmed, self.confirming) = (Some((record, seen)), None);
     }
 
     /// C3, C5: whether somebody is reached here, or may soon be.

@@ -270,6 +270,20 @@ fn a_switch_that_meets_another_ones_write_reads_the_slice_and_then_the_record() 
 }
 
 #[test]
+fn an_answer_about_the_record_of_before_does_not_end_a_handover() {
+    let mut lab = routed(3);
+    lab.edit_slice(V4, |content| content.endpoints.clear());
+    let read = lab.until("ReadRecord");
+    lab.unready("p0");
+    let written = lab.until("Demote p0 2");
+    lab.election.take(read.op().unwrap(), Outcome::RecordRead(Ok(lab.stored.clone())), lab.now);
+    lab.carry_out(&written);
+    let all = lab.run();
+    assert!(!all.iter().any(|words| words.starts_with("WriteRecord")), "{all:#?}");
+    assert_eq!((lab.leader(), lab.reached(), lab.record().term), (Some("p1"), vec!["p1".to_owned()], Term(2)));
+}
+
+#[test]
 fn without_the_lock_nobody_is_reached_whatever_the_record_says() {
     let mut lab = shared_and_routed(2);
     lab.now = lab.now + Duration::from_secs(12);
