@@ -82,7 +82,7 @@ says 'it prints its CRDs' diff <(lictor crd) crds/lictor.dev.yaml
 refuses 'there is no cluster to work in: name a kubeconfig' run
 printf 'apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: x}}]\n' >"$root/no-ca"
 refuses 'no certificate authority is known' run --kubeconfig /no-ca --listen 127.0.0.1:0
-asks() { { lictor check --kubeconfig "/$1" 2>&1 || true; } | grep "Connection refused"; }
+asks() { { lictor doctor --kubeconfig "/$1" 2>&1 || true; } | grep "Connection refused"; }
 sed 's/https:/http:/' "$root/no-ca" >"$root/http"
 sed 's/:1"/&, insecure-skip-tls-verify: true/' "$root/no-ca" >"$root/insecure"
 says 'it needs no authority for http' asks http
@@ -97,7 +97,7 @@ IFS='=' read -r -t 120 _ kubeconfig <"$directory/told" || fail 'there is no cont
 export KUBECONFIG=$kubeconfig
 "$kubectl" config view --raw --flatten | sed -E 's#https://(127\.0\.0\.1|0\.0\.0\.0):#https://localhost:#' >"$root/kubeconfig"
 "$kubectl" apply --server-side -f crds/lictor.dev.yaml >/dev/null
-says 'the CRDs are there' "$kubectl" wait --for=condition=established --timeout=60s crd/leaderelections.lictor.dev crd/electionclasses.lictor.dev
+says 'the CRDs are there' "$kubectl" wait --for=condition=established --timeout=60s crd/leaderelections.lictor.dev crd/electionclasses.lictor.dev crd/switchovers.lictor.dev
 timeout --kill-after 5 120 env -i "$chroot" --userspec=65532:65532 "$root" /lictor run --kubeconfig /kubeconfig --lease-namespace default \
   --listen 127.0.0.1:0 2>"$directory/operator" {alive}>&- {cluster}>&- &
 running=$!

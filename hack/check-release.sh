@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Checks what hack/release.sh made, each file with the program that is going to read it: krew's manifest with krew, which installs the
-# program from it, the SBOM with CycloneDX' schema, the checksums with sha256sum.
+# program of each system from it, the SBOM with CycloneDX' schema, the checksums with sha256sum. The programs for other systems can't be
+# run here: what their headers say is checked.
+#
+#   hack/check-release.sh [SYSTEM-ARCHITECTURE...]     fails also if there is no archive for one of these, such as windows-amd64
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 files=$PWD/target/release-files
 version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 [ -f "$files/SHA256SUMS" ] || { echo "hack/check-release.sh: there is nothing in $files: make release" >&2; exit 1; }
-tools=$(hack/tools.sh helm krew validate-krew-manifest jv)
-{ read -r helm; read -r krew; read -r validate; read -r jv; } <<<"$tools"
+tools=$(hack/tools.sh helm krew validate-krew-manifest jv formats)
+{ read -r helm; read -r krew; read -r validate; read -r jv; read -r formats; } <<<"$tools"
 schemas=$(cd hack/tools/cyclonedx && go mod download github.com/CycloneDX/cyclonedx-go && go list -m -f '{{.Dir}}/schema' github.com/CycloneDX/cyclonedx-go)
 directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-release.XXXXXX")
 trap 'rm -rf "$directory"' EXIT
@@ -16,6 +19,17 @@ trap 'rm -rf "$directory"' EXIT
 fail() { echo "hack/check-release.sh: $1" >&2; [ ! -f "$directory/log" ] || cat "$directory/log" >&2; exit 1; }
 says() { "${@:2}" >"$directory/log" 2>&1 || fail "$1"; echo "ok  $1"; }
 lacks() { ! grep -F -- "$1" "$2"; }
+lacks_bytes() { ! grep -aqF -- "$1" "$2"; }
+
+# What a program may need of a system: what every Mac, and every Windows from 10 on, has.
+of_macos='(/usr/lib/lib(System\.B|charset\.1|iconv\.2)\.dylib|/System/Library/Frameworks/(CoreFoundation|Security)\.framework/Versions/A/(CoreFoundation|Security))'
+of_windows='(advapi32|bcrypt|bcryptprimitives|crypt32|kernel32|ncrypt|ntdll|secur32|userenv|ws2_32|api-ms-win-[a-z0-9-]+)\.dll'
+# says_format PATTERN: that $program has the format, by its headers.
+says_format() {
+  local found
+  found=$("$formats" "$program" 2>&1) || true
+  says "its format: $found" grep -qxE "$1" <<<"$found"
+}
 
 cd "$files"
 says 'SHA256SUMS is right' sha256sum --check --strict SHA256SUMS
@@ -52,12 +66,24 @@ done
 
 says 'lictor.yaml is a manifest for krew' "$validate" -manifest lictor.yaml -skip-install
 says 'lictor.yaml has nothing left to fill in' lacks '{' lictor.yaml
-for archive in lictor-"$version"-linux-*.tar.gz; do
-  says "$archive has the program and the licence" diff <(tar -tzf "$archive") <(printf 'lictor\nLICENSE\n')
+for platform in "$@"; do says "there is an archive for $platform" compgen -G "*lictor-$version-$platform.*"; done
+case $(uname -m) in x86_64) own=linux-amd64 ;; *) own=linux-arm64 ;; esac
+export KREW_NO_UPGRADE_CHECK=1
+for platform in {linux,darwin,windows}-{amd64,arm64}; do
+  archive=$(compgen -G "*lictor-$version-$platform.*" | grep -v '\.image\.tar$') || continue
   says "lictor.yaml has the sum of $archive" grep -q "$(sha256sum "$archive" | cut -d' ' -f1)" lictor.yaml
+  export KREW_ROOT=$directory/krew-$platform KREW_OS=${platform%-*} KREW_ARCH=${platform#*-}
+  says "krew installs $archive" "$krew" install --manifest lictor.yaml --archive "$archive"
+  program=$KREW_ROOT/store/lictor/v$version/kubectl-lictor
+  [ "$KREW_OS" != windows ] || program=$program.exe
+  says "$archive has the program and the licence" \
+    diff <(cd "${program%/*}" && ls) <(printf 'LICENSE\n%s\n' "${program##*/}")
+  says 'the program does not name where it was built' lacks_bytes "$HOME/" "$program"
+  case $platform in
+    # One for Apple's processors has to be signed, if only by itself.
+    darwin-amd64) says_format "macos amd64 13\.0 (un)?signed( $of_macos)+" ;;
+    darwin-arm64) says_format "macos arm64 13\.0 signed( $of_macos)+" ;;
+    windows-*) says_format "windows $KREW_ARCH [0-9.]+ console( $of_windows)+" ;;
+    "$own") says 'it runs as a plugin of kubectl' diff <("$KREW_ROOT/bin/kubectl-lictor" --version) <(echo "lictor $version") ;;
+  esac
 done
-case $(uname -m) in x86_64) architecture=amd64 ;; *) architecture=arm64 ;; esac
-archive=lictor-$version-linux-$architecture.tar.gz
-export KREW_ROOT=$directory/krew KREW_NO_UPGRADE_CHECK=1
-says "krew installs $archive" "$krew" install --manifest lictor.yaml --archive "$archive"
-says 'it runs as a plugin of kubectl' diff <("$KREW_ROOT/bin/kubectl-lictor" --version) <(echo "lictor $version")

@@ -3,8 +3,9 @@
 # `make release` runs it here, and publishes nothing.
 #
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
+#   hack/release.sh plugins [SYSTEM-ARCHITECTURE...]  the kubectl plugin for macOS and Windows, or for these alone
 #   hack/release.sh chart DIRECTORY                   the chart, and install.yaml for `kubectl apply`
-#   hack/release.sh rest                              both, the SBOM, krew's manifest of the existing programs, SHA256SUMS
+#   hack/release.sh rest                              both, the SBOM, krew's manifest of the existing archives, SHA256SUMS
 #
 # Environment variables: IMAGE and DIGEST, the image that the chart installs: its name with the registry's host, and sha256:….
 # SOURCE, the repository's address, which the chart names, and below which krew finds the programs. The same sources give the same files.
@@ -13,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 files=target/release-files
-usage() { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' "$@"; }
 
 directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-release.XXXXXX")
@@ -32,6 +33,42 @@ program() {
   [ "$image" -ef "$files/lictor-$version-linux-$architecture.image.tar" ] || cp "$image" "$files/lictor-$version-linux-$architecture.image.tar"
 }
 
+# The name of the archive from which krew installs the plugin. On Linux it is the operator's own program.
+archive() {
+  case $1 in
+    linux-*) echo "lictor-$version-$1.tar.gz" ;;
+    darwin-*) echo "kubectl-lictor-$version-$1.tar.gz" ;;
+    windows-*) echo "kubectl-lictor-$version-$1.zip" ;;
+  esac
+}
+
+plugin() {
+  local program to=$directory/$1
+  [[ $1 =~ ^(darwin|windows)-(amd64|arm64)$ ]] || usage
+  program=$(hack/plugin.sh "$1")
+  mkdir "$to"
+  cp LICENSE "$to"
+  case $1 in
+    windows-*)
+      cp "$program" "$to/kubectl-lictor.exe"
+      # Few machines have a program that makes a zip, and zig came by Python anyhow.
+      python3 - "$files/$(archive "$1")" "$to/kubectl-lictor.exe" "$to/LICENSE" <<'END'
+import os, sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    for path in sys.argv[2:]:
+        with open(path, "rb") as file:
+            entry = zipfile.ZipInfo(os.path.basename(path))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, file.read())
+END
+      ;;
+    *)
+      cp "$program" "$to/kubectl-lictor"
+      pack -C "$to" -c kubectl-lictor LICENSE | gzip --no-name --best >"$files/$(archive "$1")"
+      ;;
+  esac
+}
+
 # Only what is compiled into the program, and nothing that only its tests need.
 sbom() {
   local tool
@@ -47,7 +84,7 @@ sbom() {
 # The chart installs the image by its digest, so that nobody has to know where it is. It is packed again, because Helm keeps the
 # files' times.
 chart() {
-  local to=$1 helm image=${IMAGE:-} digest=${DIGEST:-} values=$directory/source/lictor/values.yaml
+  local to=$1 helm image=${IMAGE:-} digest=${DIGEST:-} values=$directory/source/lictor/values.yaml readme=$directory/source/lictor/README.md
   if [ -z "$image" ]; then
     echo 'hack/release.sh: IMAGE and DIGEST are not set, so the chart would look for the image at registry.example/lictor' >&2
     image=registry.example/lictor digest=sha256:$(printf '%064d' 0)
@@ -60,6 +97,12 @@ chart() {
   sed -i "s#^  repository: lictor\$#  repository: $image#; s#^  digest: \"\"\$#  digest: $digest#" "$values"
   if [ "$(grep -cxF -e "  repository: $image" -e "  digest: $digest" "$values")" != 2 ]; then
     echo "hack/release.sh: charts/lictor/values.yaml has no line 'repository: lictor' or none with an empty digest to be replaced" >&2
+    exit 1
+  fi
+  # The table of values in the chart's own page has the same defaults.
+  sed -i "s#^\(| image.repository | string |\) \`\"lictor\"\`#\1 \`\"$image\"\`#; s#^\(| image.digest | string |\) \`\"\"\`#\1 \`\"$digest\"\`#" "$readme"
+  if [ "$(grep -cF -e "\`\"$image\"\`" -e "\`\"$digest\"\`" "$readme")" != 2 ]; then
+    echo "hack/release.sh: charts/lictor/README.md has no row of image.repository or of image.digest with its default" >&2
     exit 1
   fi
   # Where the alerts' runbook_url leads to.
@@ -79,15 +122,15 @@ chart() {
 }
 
 krew() {
-  local edits=() architecture archive sum
+  local edits=() platform file sum
   [ -n "${SOURCE:-}" ] || echo 'hack/release.sh: SOURCE is not set, so krew would look for the programs at https://example.com' >&2
-  for architecture in amd64 arm64; do
-    archive=$files/lictor-$version-linux-$architecture.tar.gz
-    if [ -f "$archive" ]; then
-      sum=$(sha256sum <"$archive")
-      edits+=(-e "s/{SHA256-$architecture}/${sum%% *}/")
+  for platform in {linux,darwin,windows}-{amd64,arm64}; do
+    file=$files/$(archive "$platform")
+    if [ -f "$file" ]; then
+      sum=$(sha256sum <"$file")
+      edits+=(-e "s/{SHA256-$platform}/${sum%% *}/")
     else
-      edits+=(-e "/# $architecture/,/to: \.\$/d")
+      edits+=(-e "/# $platform/,/to: \.\$/d")
     fi
   done
   sed "${edits[@]}" -e '/^ *#/d' -e "s/{VERSION}/$version/g" -e "s#{SOURCE}#${SOURCE:-https://example.com/lictor}#" \
@@ -97,6 +140,11 @@ krew() {
 mkdir -p "$files"
 case ${1:-} in
   program) [ $# = 3 ] || usage; program "$2" "$3" ;;
+  plugins)
+    shift
+    [ $# != 0 ] || set -- {darwin,windows}-{amd64,arm64}
+    for platform in "$@"; do plugin "$platform"; done
+    ;;
   chart) [ $# = 2 ] || usage; chart "$2" ;;
   rest)
     sbom; chart "$files"; krew

@@ -2,7 +2,7 @@
 # Checks that this machine has what a build needs, before anything is built. Prints each part that is missing, with the command that
 # installs it, and exits with 1 if there is one.
 #
-#   hack/require.sh [rust | go | c | make | debian | PROGRAM]...     PROGRAM: setsid, flock or setpriv
+#   hack/require.sh [rust | go | c | make | debian | npm | python | PROGRAM]...     PROGRAM: setsid, flock or setpriv
 set -euo pipefail
 
 missing=()
@@ -19,11 +19,11 @@ at_least() {
 
 rust() {
   local version sysroot host
-  { has cargo && has rustc; } || { miss 'Rust 1.88 or newer: https://rustup.rs, or on Debian: apt install rustup, then rustup default stable'; return; }
+  { has cargo && has rustc; } || { miss 'Rust 1.89 or newer: https://rustup.rs, or on Debian: apt install rustup, then rustup default stable'; return; }
   # Without a toolchain, rustup's own cargo and rustc are there and do not work.
   { version=$(rustc --version) && cargo --version >/dev/null; } 2>/dev/null || { miss 'a Rust toolchain: rustup default stable'; return; }
   version=${version#rustc }
-  at_least "${version%% *}" 1.88 || miss "Rust 1.88 or newer, and this is ${version%% *}: rustup update stable"
+  at_least "${version%% *}" 1.89 || miss "Rust 1.89 or newer, and this is ${version%% *}: rustup update stable"
   sysroot=$(rustc --print sysroot)
   host=$(rustc -vV | sed -n 's/^host: //p')
   compgen -G "$sysroot/lib/rustlib/$host/lib/libstd-*" >/dev/null ||
@@ -64,11 +64,14 @@ debian() {
   for program in apt-get dpkg-deb; do has "$program" || miss "$program, of a Debian machine"; done
 }
 
+python() { python3 -m pip --version >/dev/null 2>&1 || miss 'Python 3 with pip: apt install python3-pip'; }
+
 for part in "$@"; do
   case $part in
-    rust | c | debian) "$part" ;;
+    rust | c | debian | python) "$part" ;;
     go) go_ ;;
     make) has make || miss 'GNU make: apt install make' ;;
+    npm) has npm || miss 'npm: apt install npm' ;;
     setsid | flock | setpriv) has "$part" || miss "$part: apt install util-linux" ;;
     *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac

@@ -62,7 +62,7 @@ part() {
   if [ "$status" = 0 ]; then
     printf '%5d s  %-14s %d tests\n' $((SECONDS - start)) "$name" "$passed"
     # The simulation prints what it met. A person should see that it was enough.
-    grep -E '^[0-9]+ seeds in ' "$log" || true
+    grep -E '^[0-9]+ (seeds in|faults of agents) ' "$log" || true
   else
     # In one piece, although the other column prints, too.
     { printf '%5d s  %-14s FAILED\n' $((SECONDS - start)) "$name"; cat "$log"; } | flock "$logs" cat
@@ -76,9 +76,12 @@ waits() {
   if [ "$tier" = all ]; then
     part cluster-slow dev --test cluster -- --ignored --test-threads "$slow" || status=1
     part chart-slow dev --test chart -- --ignored --test-threads "$slow" || status=1
+    part agent-slow dev --test agent -- --ignored --nocapture || status=1
   fi
   part cluster dev --test cluster -- --test-threads "$quick" || status=1
   part consul dev --test consul -- --test-threads "$quick" || status=1
+  part agent dev --test agent -- --test-threads "$quick" || status=1
+  part observe dev --test observe -- --test-threads "$quick" || status=1
   return "$status"
 }
 
@@ -111,9 +114,9 @@ hack/require.sh rust c go setsid flock
 echo 'compiling the tests, and building the programs that they run' >&2
 build tests compile
 more=()
-[ "$tier" = quick ] || more=(gitops)
+[ "$tier" = quick ] || more=(gitops helm-controller browser page-modules)
 build programs hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 \
-  libfaketime toxiproxy-server health "${more[@]}"
+  libfaketime toxiproxy-server health elector locker "${more[@]}"
 wait_for_builds
 
 set -m

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# The programs that the tests, the demo and the benchmarks run, built from the Go modules that hack/tools/ pins. Three come from Debian:
-# consul-1.8, which is too old to build; libfaketime, a library that sets a program's clock; and node-root, a directory with what a
-# real node needs: containerd, runc, CNI's plugins, iptables, conntrack, busybox.
+# The programs that the tests, the demo and the benchmarks run, built from the Go modules that hack/tools/ pins. Four come from Debian:
+# consul-1.8, which is too old to build; libfaketime, a library that sets a program's clock; node-root, a directory with what a real node
+# needs: containerd, runc, CNI's plugins, iptables, conntrack, busybox; and browser, a directory with Chromium and its WebDriver.
+# page-modules is a directory of npm packages: what is in the page of `lictor dashboard`, and what checks it. Two come
+# from Python's registry, with the checksums of their requirements.txt: zig and cargo-zigbuild, which build the kubectl plugin for other
+# systems.
 #
 #   hack/tools.sh NAME...     makes sure that each exists; prints its path, a line each
 #
 # Each is looked for in this order: the path in the environment variable of its name (kube-apiserver: KUBE_APISERVER, consul-1.8:
 # CONSUL_1_8), a program of the pinned version on the PATH, the cache. A missing one is built into
-# ${LICTOR_CACHE:-~/.cache/lictor}/tools/, with a directory for each state of go.sum. This is outside of the work tree, so a fresh clone
-# builds nothing again. The output of a build is in logs/ there.
+# ${LICTOR_CACHE:-~/.cache/lictor}/tools/, with a directory for each state of go.sum or requirements.txt. This is outside of the work
+# tree, so a fresh clone builds nothing again. The output of a build is in logs/ there.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -35,6 +38,8 @@ describe() {
     kubelet)                 echo "kubernetes k8s.io/kubernetes/cmd/kubelet                 --version          20" ;;
     kube-proxy)              echo "kubernetes k8s.io/kubernetes/cmd/kube-proxy              --version          10" ;;
     node-root)               echo "debian-node -                                           -                  20" ;;
+    browser)                 echo "debian-browser -                                        -                  30" ;;
+    page-modules)            echo "npm-page   -                                            -                  10" ;;
     helm)                    echo "helm       helm.sh/helm/v4/cmd/helm                   version,--short    120" ;;
     helm-docs)               echo "helm-docs  github.com/norwoodj/helm-docs/cmd/helm-docs    --version          50" ;;
     kwok)                    echo "kwok       sigs.k8s.io/kwok/cmd/kwok                  --version          80" ;;
@@ -48,11 +53,17 @@ describe() {
     krew)                    echo "krew       sigs.k8s.io/krew/cmd/krew                     version            60" ;;
     validate-krew-manifest)  echo "krew       sigs.k8s.io/krew/cmd/validate-krew-manifest   version            10" ;;
     gitops)                  echo "gitops     lictor.dev/hack/tools/gitops                  --version          90" ;;
+    helm-controller)         echo "flux       github.com/fluxcd/helm-controller             -                   180" ;;
     health)                  echo "health     lictor.dev/hack/tools/health                 --version          30" ;;
+    elector)                 echo "elector    lictor.dev/hack/tools/elector                 --version          60" ;;
+    locker)                  echo "locker     lictor.dev/hack/tools/locker                  --version          20" ;;
     promtool)                echo "prometheus github.com/prometheus/prometheus/cmd/promtool --version          300" ;;
     prometheus)              echo "prometheus github.com/prometheus/prometheus/cmd/prometheus --version          60" ;;
+    formats)                 echo "formats    lictor.dev/hack/tools/formats                -                   5" ;;
+    zig)                     echo "python-zig ziglang/zig                                  version             20" ;;
+    cargo-zigbuild)          echo "python-cargo-zigbuild bin/cargo-zigbuild                --version           5" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest gitops health promtool prometheus jv" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules formats zig cargo-zigbuild" >&2; return 1 ;;
   esac
 }
 
@@ -67,14 +78,20 @@ pinned() {
     kwok) module=sigs.k8s.io/kwok ;;
     debian) echo v1.8.7; return ;;
     debian-libfaketime) echo v0.9.8; return ;;
-    debian-node) codename; return ;;
+    debian-node | debian-browser) codename; return ;;
+    npm-page) sha256sum "$here/tools/page/package-lock.json" | cut -c1-16; return ;;
+    python-*) sed -nE 's/^[a-z-]+==([^ ]+).*/v\1/p' "$here/tools/${directory#python-}/requirements.txt"; return ;;
+    formats) echo "of this repository"; return ;;
     consul) module=github.com/hashicorp/consul ;;
     toxiproxy) module=github.com/Shopify/toxiproxy/v2 ;;
     buildah) module=github.com/containers/buildah ;;
     actionlint) module=github.com/rhysd/actionlint ;;
     krew) module=sigs.k8s.io/krew ;;
     gitops) module=github.com/argoproj/argo-cd/gitops-engine ;;
+    flux) module=github.com/fluxcd/helm-controller ;;
     health) module=sigs.k8s.io/cli-utils ;;
+    elector) module=k8s.io/client-go ;;
+    locker) module=github.com/hashicorp/consul/api ;;
     prometheus) module=github.com/prometheus/prometheus ;;
     cyclonedx) module=github.com/santhosh-tekuri/jsonschema/cmd/jv ;;
   esac
@@ -83,7 +100,8 @@ pinned() {
 
 # Prints what a program is built from, if it changes from one commit to the next.
 sources() {
-  local directory=$here/tools/$1
+  local directory=$here/tools/${1#python-}
+  if [ -f "$directory/requirements.txt" ]; then cat "$directory/requirements.txt"; return; fi
   cat "$directory/"go.{mod,sum}
   [ ! -f "$directory/main.go" ] || cat "$directory/main.go"
 }
@@ -154,6 +172,17 @@ unpack() {
   )
 }
 
+# pip checks the sums, and takes the package of this machine's architecture.
+install_by_pip() {
+  local target=$1 requirements=$2 new
+  new=$(mktemp -d "$cache/.new.XXXXXX")
+  trap 'rm -rf "$new"' EXIT
+  trap 'exit 143' TERM
+  python3 -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --require-hashes --target "$new/root" \
+    --requirement "$requirements"
+  mv "$new/root" "$target"
+}
+
 # What a real node runs beside Kubernetes' own programs, with the libraries that these need, from the machine's own release of Debian: a
 # tree with usr/bin, usr/sbin, usr/lib. The C library is the machine's.
 unpack_node() {
@@ -178,6 +207,47 @@ unpack_node() {
     mkdir -p "$(dirname "$target")"
     mv unpacked "$target"
   )
+}
+
+# Chromium without a window, and the program by which tests drive it, with the libraries and the fonts that these need: a tree with a
+# script `chromedriver`, which runs both with those. The C library is the machine's.
+unpack_browser() {
+  local target=$1 package
+  (
+    debian browser "$(codename)"
+    : >status # as if nothing was installed
+    echo "Dir::State::status \"$PWD/status\";" >>apt.conf
+    apt-get -c apt.conf --quiet --quiet --yes --no-install-recommends --download-only install \
+      chromium-headless-shell fontconfig-config fonts-dejavu-core >&2
+    # It depends on the Chromium with windows, and works with this one, too.
+    (cd cache/archives && apt-get -c ../../apt.conf --quiet --quiet download chromium-driver >&2)
+    for package in cache/archives/*.deb; do
+      [[ ${package##*/} =~ ^(libc6|libcrypt1|libgcc-s1|gcc-[0-9]+-base|libc-bin)_ ]] || dpkg-deb -x "$package" unpacked
+    done
+    echo '<fontconfig><dir prefix="relative">usr/share/fonts</dir></fontconfig>' >unpacked/fonts.conf
+    cat >unpacked/chromedriver <<'END'
+#!/bin/sh
+root=$(cd "$(dirname "$0")" && pwd)
+LD_LIBRARY_PATH=$(find "$root/lib" "$root/usr/lib" -maxdepth 2 -name '*.so*' -printf '%h\n' 2>/dev/null | sort -u | tr '\n' ':')
+FONTCONFIG_FILE=$root/fonts.conf
+export LD_LIBRARY_PATH FONTCONFIG_FILE
+exec "$root/usr/bin/chromedriver" "$@"
+END
+    chmod +x unpacked/chromedriver
+    mkdir -p "$(dirname "$target")"
+    mv unpacked "$target"
+  )
+}
+
+# The packages as package-lock.json names them, whose checksums npm compares. Nothing of them is run.
+install_modules() {
+  local target=$1 new
+  new=$(mktemp -d "$cache/.new.XXXXXX")
+  cp "$here/tools/page/"package{,-lock}.json "$new"
+  (cd "$new" && npm ci --ignore-scripts --no-audit --no-fund --loglevel error >&2) || { rm -rf "$new"; return 1; }
+  mkdir -p "$(dirname "$target")"
+  mv "$new/node_modules" "$target"
+  rm -rf "$new"
 }
 
 # Changes to a directory with apt.conf and the package lists of a release of Debian, which is removed when the present subshell ends.
@@ -227,11 +297,13 @@ look_up() {
   fi
   version=$(pinned "$directory")
   case $directory in
-    debian-node) target=$cache/debian-node-$version/root ;;
+    debian-node | debian-browser) target=$cache/$directory-$version/root ;;
+    npm-page) target=$cache/npm-page-$version/node_modules ;;
     debian*) target=$cache/$directory-$version/$name ;;
+    python-*) target=$cache/$directory-$(sources "$directory" | sha256sum | cut -c1-16)/$package ;;
     *) target=$cache/$directory-$(sources "$directory" | sha256sum | cut -c1-16)/$name ;;
   esac
-  [ "$directory" = debian-node ] || found=$(on_path "$name" "$version" "$flags") || found=''
+  [ "$flags" = - ] || found=$(on_path "$name" "$version" "$flags") || found=''
   [ -n "$found" ] || [ ! -x "$target" ] || found=$target
 }
 
@@ -244,7 +316,12 @@ make_missing() {
     [ -z "$found" ] || continue
     [ -n "${names[$directory]:-}" ] || order+=("$directory")
     names[$directory]+=" $name"
-    if [[ $directory = debian* ]]; then needs[debian]=1; else needs[go]=1; fi
+    case $directory in
+      debian*) needs[debian]=1 ;;
+      npm*) needs[npm]=1 ;;
+      python-*) needs[python]=1 ;;
+      *) needs[go]=1 ;;
+    esac
     [ "$directory" != buildah ] || needs[c]=1
   done
   [ "${#order[@]}" != 0 ] || return 0
@@ -257,20 +334,25 @@ make_missing() {
     done
     if [ "$seconds" -lt 90 ]; then told="$seconds s"; else told="$(((seconds + 30) / 60)) min"; fi
     case $directory in
+      npm*) printf 'fetching %s from npm, %s of %s (once)\n' "$name" "$part" "${#order[@]}" >&2 ;;
       debian*) printf 'fetching %s from Debian, %s of %s (once)\n' "$name" "$part" "${#order[@]}" >&2 ;;
+      python-*) printf 'fetching%s %s by pip, %s of %s (once)\n' "${names[$directory]}" "$version" "$part" "${#order[@]}" >&2 ;;
       *) printf 'building %s %s, %s of %s (once; about %s on two cores):%s\n' "$directory" "$version" "$part" "${#order[@]}" "$told" "${names[$directory]}" >&2 ;;
     esac
     # shellcheck disable=SC2086  # the names are several words
     case $directory in
       debian-node) build "$name" unpack_node "$target" ;;
+      debian-browser) build "$name" unpack_browser "$target" ;;
+      npm*) build "$name" install_modules "$target" ;;
       debian*) build "$name" unpack "$name" "$package" "$version" "$target" ;;
+      python-*) build "$name" install_by_pip "${target%/"$package"}" "$here/tools/${directory#python-}/requirements.txt" ;;
       *) build "$directory" compile "$directory" "$version" ${names[$directory]} ;;
     esac
     wait_for_builds
   done
 }
 
-[ $# -gt 0 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2; }
 trap stop_builds EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use lictor::cli::Cli;
 
 fn main() -> ExitCode {
@@ -10,8 +9,8 @@ fn main() -> ExitCode {
         eprintln!("lictor: a cryptography provider is installed already");
         return ExitCode::FAILURE;
     }
-    match Cli::parse().run() {
-        Ok(()) => ExitCode::SUCCESS,
+    match Cli::read().run() {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("lictor: {error:#}");
             ExitCode::FAILURE

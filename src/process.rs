@@ -39,9 +39,30 @@ pub fn monotonic() -> Instant {
     PROCESS.try_with(|process| process.monotonic()).unwrap_or_else(|_| real())
 }
 
+/// Returns a moment as other processes of this machine know it: in nanoseconds since the machine's start.
+pub fn boot_nanoseconds(at: Instant) -> u64 {
+    u64::try_from((*ORIGIN + at.since(Instant::default())).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns the moment that another process of this machine has named. One before this process's first look at the clock is that look.
+pub fn from_boot_nanoseconds(nanoseconds: u64) -> Instant {
+    Instant::after_origin(Duration::from_nanos(nanoseconds).saturating_sub(*ORIGIN))
+}
+
 /// Sleeps for this time, or for a [`NAP`] if that is shorter. The caller then reads the clock again.
 pub async fn nap(length: Duration) {
     tokio::time::sleep(length.min(NAP)).await;
+}
+
+/// Sleeps until this moment, in naps.
+pub async fn nap_until(moment: Instant) {
+    loop {
+        let left = moment.since(monotonic());
+        if left.is_zero() {
+            return;
+        }
+        nap(left).await;
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -114,6 +135,13 @@ mod tests {
         let (before, now, after) = (uptime(), since_boot().as_secs_f64(), uptime());
         // The kernel reports hundredths of a second.
         assert!(before - 0.02 <= now && now <= after + 0.02, "{before} {now} {after}");
+    }
+
+    #[test]
+    fn a_moment_that_another_process_names_is_the_same_one() {
+        let later = monotonic() + Duration::from_secs(7);
+        assert_eq!(from_boot_nanoseconds(boot_nanoseconds(later)), later);
+        assert_eq!(from_boot_nanoseconds(0), Instant::default());
     }
 
     #[tokio::test(start_paused = true)]

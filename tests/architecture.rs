@@ -139,6 +139,64 @@ fn no_modules_import_each_other_in_a_circle() {
     }
 }
 
+/// The operator runs on Linux only, and `kubectl lictor` everywhere. What is built on other systems, too, imports no module that is
+/// left out there, no crate that only those modules have, and nothing of Unix.
+#[test]
+fn what_people_run_is_built_on_every_system() {
+    let mut modules = Modules::of("src");
+    let mut left_out = Vec::new();
+    for (module, source) in &modules.0 {
+        let marked = source.text.split(ON_LINUX).skip(1).filter_map(|rest| rest.lines().next());
+        let named = marked.filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+        left_out.extend(named.map(|name| [module.as_slice(), &[name.to_owned()]].concat().join("::")));
+    }
+    left_out.sort();
+    assert_eq!(
+        left_out,
+        [
+            "agent",
+            "cli::agent",
+            "cli::consul",
+            "cli::observe",
+            "cli::operator::linux",
+            "controller",
+            "observe",
+            "peers",
+            "store::consul",
+            "telemetry"
+        ]
+    );
+    let is_left_out = |module: &str| {
+        left_out
+            .iter()
+            .any(|out| module.strip_prefix(out).is_some_and(|rest| rest.is_empty() || rest.starts_with("::")))
+    };
+    for source in modules.0.values_mut() {
+        source.text = built_everywhere(&source.text);
+    }
+    let imports = modules.imports();
+    let wrong: Vec<_> = imports.iter().filter(|(one, other)| !is_left_out(one) && is_left_out(other)).collect();
+    assert!(wrong.is_empty(), "these are built on every system, and import what is built on Linux only: {wrong:#?}");
+
+    let manifest = read("Cargo.toml");
+    let (_, section) =
+        manifest.split_once("[target.'cfg(target_os = \"linux\")'.dependencies]\n").expect("it is there");
+    let lines = section.split("\n[").next().unwrap().lines();
+    let crates = lines.filter_map(|line| line.split_once([' ', '.'])).map(|(name, _)| name.replace('-', "_") + "::");
+    let crates: Vec<_> = crates.chain(["std::os::", "signal::unix"].map(str::to_owned)).collect();
+    assert!(crates.len() > 6, "{crates:?}");
+    for (module, source) in modules.0.iter().filter(|(module, _)| !is_left_out(&module.join("::"))) {
+        let used: Vec<_> = crates.iter().filter(|name| source.text.contains(name.as_str())).collect();
+        assert!(used.is_empty(), "{} is built on every system, and uses {used:?}", module.join("::"));
+    }
+}
+
+#[test]
+fn what_is_built_on_linux_only_is_found() {
+    let text = format!("{ON_LINUX}mod a;\nuse b::B;\n{ON_UNIX}fn c() {{\n    rustix::d();\n}}\n\nfn e() {{}}\n");
+    assert_eq!(built_everywhere(&text), "use b::B;\n\n\nfn e() {}\n");
+}
+
 #[test]
 fn the_core_is_pure() {
     let manifest = read("crates/core/Cargo.toml");
@@ -217,7 +275,11 @@ fn commands_in_the_documents_exist() {
     let is_target = |name: &str| makefile.lines().any(|line| line.starts_with(&format!("{name}:")));
     let is_built = |name: &str| manifest.contains(&format!("name = \"{name}\"")) || exists(&format!("tests/{name}.rs"));
     let is_measured = |arguments: &str| {
-        let part = arguments.trim_start_matches("ARGS=").trim_matches('\'').replace('-', "");
+        let argument = arguments.trim_start_matches("ARGS=").trim_matches('\'');
+        if let Some(option) = argument.strip_prefix("--") {
+            return parts.contains(&format!("\n    {}: ", option.replace('-', "_")));
+        }
+        let part = argument.replace('-', "");
         parts.lines().any(|line| line.trim().strip_suffix(',').is_some_and(|name| name.eq_ignore_ascii_case(&part)))
     };
     let (mut found, mut wrong) = (0, Vec::new());
@@ -244,6 +306,35 @@ fn commands_in_the_documents_exist() {
     }
     assert!(found > 50, "{found} commands were found");
     assert!(wrong.is_empty(), "there are no such commands: {wrong:#?}");
+}
+
+/// A misspelt part of `make e2e-node` is refused before the image is built, by the names that tests/node/plan.rs has.
+#[test]
+fn what_a_run_on_real_nodes_can_not_mean_is_refused_before_anything_is_built() {
+    let plan = |only: &str, runs: &str| {
+        let output = std::process::Command::new(root().join("hack/node-plan.sh")).args([only, runs]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let source = read("tests/node/plan.rs");
+    let rows = source.lines().filter_map(|line| line.trim().strip_prefix("(Self::")?.split('"').nth(1));
+    let parts = rows.collect::<Vec<_>>().join(", ");
+    assert!(parts.contains("switches, "), "{parts}");
+    for (only, runs) in [("", ""), (parts.as_str(), "20"), ("node", "1")] {
+        assert_eq!(plan(only, runs), (Some(0), String::new()), "{only}, {runs}");
+    }
+    for (only, name) in [("pots", "pots"), ("pods,,node", ""), ("pods,", ""), ("po", "po"), ("pods node", "pods node")]
+    {
+        let says = format!("make e2e-node: ONLY: there is no part '{name}'. Parts, separated by commas: {parts}\n");
+        assert_eq!(plan(only, ""), (Some(2), says), "{only}");
+    }
+    for runs in ["0", "-1", "many", "1 2"] {
+        let says = format!("make e2e-node: RUNS: '{runs}' is not a number from 1 on\n");
+        assert_eq!(plan("", runs), (Some(2), says), "{runs}");
+    }
+    let makefile = read("Makefile");
+    let (_, recipe) = makefile.split_once("\ne2e-node:").unwrap();
+    let first = recipe.lines().nth(1).unwrap();
+    assert_eq!(first, "\t@hack/node-plan.sh '$(ONLY)' '$(RUNS)'", "it comes before the build");
 }
 
 /// docs/protocol.md has each rule once. The code that keeps a rule, the model that takes it out and what shows it cite its id, and
@@ -374,6 +465,9 @@ fn what_people_read_has_the_words_of_the_glossary() {
             paths.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
             continue;
         }
+        if path.extension().is_some_and(|kind| kind == "png") {
+            continue;
+        }
         seen += 1;
         let text = std::fs::read_to_string(&path).unwrap().to_lowercase();
         for (number, line) in text.lines().enumerate() {
@@ -409,13 +503,20 @@ fn what_is_left_out_is_marked_with_what_runs_it() {
     let marks = [
         ("tests/cluster/", "slow: waits for "),
         ("tests/chart/", "slow: waits for "),
+        ("tests/agent/", "slow: waits for "),
         ("crates/core/tests/model/", "takes long: make prove"),
         ("crates/core/tests/decisions/", "a survey of all failures, "),
         ("tests/simulation/", "a survey of all failures, "),
+        ("tests/simulation/", "a table, which takes minutes: make scale"),
+        ("src/controller/entry/probing/", "takes an hour: make connection"),
+        ("src/controller/run/", "takes minutes, and Valgrind: make instructions"),
     ];
     let (runner, makefile) = (read("hack/test.sh"), read("Makefile"));
     assert!(makefile.contains("--include-ignored --nocapture"), "make prove");
-    for suite in ["cluster", "chart"] {
+    assert!(makefile.contains("--lib -- --ignored --nocapture connection"), "make connection");
+    assert!(makefile.contains("--lib -- --ignored --nocapture one_decision"), "make instructions");
+    assert!(makefile.contains("--test simulation -- --ignored --nocapture scale_of_one_consul"), "make scale");
+    for suite in ["cluster", "chart", "agent"] {
         assert!(runner.contains(&format!("--test {suite} -- --ignored")), "hack/test.sh runs what is slow of {suite}");
     }
     let (mut used, mut wrong) = (BTreeSet::new(), Vec::new());
@@ -447,6 +548,44 @@ fn the_nightly_run_is_make_nightly() {
     let (_, target) = makefile.split_once("\nnightly:").expect("there is one");
     let steps = target.lines().skip(1).map_while(|line| line.strip_prefix("\t$(MAKE) "));
     assert_eq!(steps.collect::<Vec<_>>(), jobs);
+}
+
+/// A dependency that asks for a newer Rust would make the promise untrue. `make oldest-rust` compiles all of it with that Rust.
+#[test]
+fn no_dependency_asks_for_a_newer_rust_than_the_documents_promise() {
+    let manifest = read("Cargo.toml");
+    let promised = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"')).unwrap();
+    for file in ["README.md", "CONTRIBUTING.md", "hack/require.sh"] {
+        assert!(read(file).contains(&format!("Rust {promised} or newer")), "{file} does not promise Rust {promised}");
+    }
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let arguments = ["metadata", "--format-version=1", "--locked", "--offline", "--filter-platform", &platform];
+    let output = std::process::Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let numbers = |text: &str| text.split('.').map(|part| part.parse().unwrap()).collect::<Vec<u32>>();
+    let newer = metadata["packages"].as_array().unwrap().iter().filter_map(|package| {
+        let wanted = package["rust_version"].as_str()?;
+        (numbers(wanted)[..2] > numbers(promised)[..2]).then(|| format!("{} asks for {wanted}", package["name"]))
+    });
+    assert_eq!(newer.collect::<Vec<_>>(), [""; 0], "Cargo.toml and the documents promise Rust {promised}");
+}
+
+/// The mark of an item that is left out on other systems.
+const ON_LINUX: &str = "#[cfg(target_os = \"linux\")]\n";
+const ON_UNIX: &str = "#[cfg(unix)]\n";
+
+/// The text without the items that are left out on other systems.
+fn built_everywhere(text: &str) -> String {
+    [ON_LINUX, ON_UNIX].iter().fold(text.to_owned(), |text, mark| {
+        let mut parts = text.split(mark);
+        let mut kept = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let end = if part.lines().next().is_some_and(|line| line.ends_with([';', ','])) { "\n" } else { "\n}" };
+            kept += part.split_once(end).map_or("", |(_, rest)| rest);
+        }
+        kept
+    })
 }
 
 /// The table in the documentation of `src/lib.rs`: for each layer, the others that it may import.
@@ -524,7 +663,7 @@ fn ids_in(text: &str) -> BTreeSet<&str> {
     let comments = text.lines().filter(|line| line.trim_start().starts_with(['/', '#']));
     let words = comments.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()));
     let is_id = |word: &&str| {
-        word.strip_prefix(['H', 'R', 'C', 'W', 'L'])
+        word.strip_prefix(['H', 'R', 'C', 'W', 'L', 'F', 'A'])
             .is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
     };
     words.filter(is_id).collect()

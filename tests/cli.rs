@@ -106,6 +106,12 @@ impl Drop for Running {
     }
 }
 
+/// The commands for people.
+const PEOPLES: [&str; 11] =
+    ["list", "status", "who", "explain", "switchover", "pause", "resume", "history", "doctor", "report", "dashboard"];
+/// Those about one election.
+const ABOUT_ONE: [&str; 7] = ["status", "who", "explain", "switchover", "pause", "resume", "history"];
+
 #[test]
 fn alone_it_shows_its_help() {
     let ended = run(&mut lictor(&[]));
@@ -117,8 +123,15 @@ fn alone_it_shows_its_help() {
 fn every_command_has_a_help_with_an_example() {
     let all = run(&mut lictor(&["--help"]));
     assert_eq!((all.status, all.stderr.as_str()), (0, ""));
-    for command in ["run", "crd", "completion"] {
-        assert!(all.stdout.contains(&format!("\n  {command} ")), "{}", all.stdout);
+    let listed =
+        all.stdout.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with([' ', '-']));
+    let commands: Vec<&str> =
+        listed.map_while(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
+    let commands = &commands[..commands.iter().position(|name| *name == "lictor").unwrap_or(commands.len())];
+    for command in PEOPLES.iter().chain(&["run", "crd", "withdraw", "completion", "agent", "observe"]) {
+        assert!(commands.contains(command), "{command} is not in {commands:?}");
+    }
+    for command in commands {
         let ended = run(&mut lictor(&[command, "--help"]));
         assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{command}");
         assert!(ended.stdout.contains(&format!("Usage: lictor {command}")), "{}", ended.stdout);
@@ -170,6 +183,147 @@ fn a_value_that_can_not_be_is_refused_with_what_could() {
 }
 
 #[test]
+fn a_command_line_for_people_that_can_not_be_is_refused_with_what_could() {
+    for command in ABOUT_ONE {
+        is_misused(&mut lictor(&[command]), &["required", "<NAME>"]);
+        is_misused(&mut lictor(&[command, "web", "-n", "Shop"]), &["'Shop'", "for example shop"]);
+        is_misused(&mut lictor(&[command, "web", "--contxt", "x"]), &["'--contxt'", "'--context'"]);
+    }
+    for command in ["list", "status", "who", "switchover"] {
+        let mut arguments = vec![command, "-o", "xml"];
+        arguments.extend((command != "list").then_some("web"));
+        is_misused(&mut lictor(&arguments), &["'xml'", "wide, json, yaml, name"]);
+    }
+    is_misused(&mut lictor(&["explain", "web", "-o", "name"]), &["'name'", "json, yaml"]);
+    is_misused(&mut lictor(&["list", "-A", "-n", "shop"]), &["--all-namespaces", "cannot be used with"]);
+    is_misused(&mut lictor(&["switchover", "web", "--at", "22:30"]), &["'22:30'", "for example +10m"]);
+    is_misused(&mut lictor(&["switchover", "web", "--at", "2020-01-01T00:00:00Z"]), &["is over"]);
+    is_misused(&mut lictor(&["switchover", "web", "--force"]), &["--to <POD>"]);
+    let both = ["switchover", "web", "--to", "web-1", "--to-cluster", "east"];
+    is_misused(&mut lictor(&both), &["--to <POD>", "--to-cluster <CLUSTER>", "cannot be used with"]);
+    is_misused(&mut lictor(&["switchover", "web", "--timeout", "5"]), &["--wait"]);
+    is_misused(&mut lictor(&["switchover", "web", "--deadline", "0"]), &["1..=2592000"]);
+    is_misused(&mut lictor(&["doctor", "--timeout", "0"]), &["1..=600"]);
+    is_misused(&mut lictor(&["report", "--log-lines", "-1"]), &["'-1'"]);
+    is_misused(&mut lictor(&["dashboard", "--port", "0"]), &["1..=65535"]);
+    is_misused(&mut lictor(&["dashboard", "-n", "Shop"]), &["'Shop'", "for example shop"]);
+    is_misused(&mut lictor(&["dashboard", "web"]), &["'web'"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_agent_that_can_not_be_is_refused_before_anything_runs() {
+    is_misused(&mut lictor(&["agent", "--", "true"]), &["--key <KEY>", "--lease <NAMESPACE/NAME>"]);
+    is_misused(&mut lictor(&["agent", "--key", "a/leader"]), &["COMMAND"]);
+    is_misused(&mut lictor(&["agent", "--key", "a/leader", "--lease", "a/b", "--", "true"]), &["--key", "--lease"]);
+    is_misused(&mut lictor(&["agent", "--lease", "report", "--", "true"]), &["NAMESPACE/NAME", "shop/report"]);
+    is_misused(&mut lictor(&["agent", "--key", "a//b", "--", "true"]), &["no part between slashes"]);
+    is_misused(&mut lictor(&["agent", "--key", "a", "--ttl", "15", "--", "true"]), &["--ttl", "15s"]);
+    for address in ["0.0.0.0:8090", "8090"] {
+        is_misused(
+            &mut lictor(&["agent", "--key", "a", "--listen", address, "--", "true"]),
+            &["--listen", "127.0.0.1:8090"],
+        );
+    }
+    // The lock in the environment is that of the agent whose command this is.
+    is_misused(
+        lictor(&["agent", "--", "true"]).env("LICTOR_KEY", "a/leader").env("LICTOR_TERM", "7"),
+        &["--key <KEY>"],
+    );
+    for (arguments, says) in [
+        (["--key", "a", "--ttl", "5s"].as_slice(), ["--ttl 5s", "from 10s to 86400s"]),
+        (&["--lease", "a/b", "--ttl", "400s"], ["--ttl 400s", "from 3s to 300s"]),
+        (&["--lease", "a/b", "--ttl", "3500ms"], ["--ttl 3.5s", "whole seconds"]),
+        (&["--key", "a", "--lock-delay", "2m"], ["--lock-delay 120s", "60s at most"]),
+        (&["--key", "a", "--ttl", "10s", "--grace", "4s"], ["--grace 4s", "3s at most"]),
+        (&["--key", "a", "--renew-every", "1ms"], ["--renew-every 1ms", "500ms at least"]),
+        (&["--key", "a", "--stay-away", "500ms"], ["--stay-away 500ms", "1s at least"]),
+        (&["--key", "a", "--consul", "unix:///run/consul"], ["unix:///run/consul", "http://HOST:PORT"]),
+        (&["--key", "a", "--consul-token-file", "/nowhere/token"], ["/nowhere/token", "No such file"]),
+        (&["--lease", "a/b", "--kubeconfig", "/nowhere/config"], ["/nowhere/config", "--kubeconfig"]),
+    ] {
+        let all = [&["agent"], arguments, &["--", "true"]].concat();
+        refuses(&mut lictor(&all), &says);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_observer_that_can_not_be_is_refused_before_anything_runs() {
+    refuses(&mut lictor(&["observe"]), &["--election NAME", "--key KEY", "--files DIRECTORY", "/etc/podinfo"]);
+    for (arguments, says) in [
+        (["--key", "a", "--files", "/etc"].as_slice(), ["--files", "--key"]),
+        (&["--election", "Shop/web"], ["--election", "shop/web"]),
+        (&["--key", "a//b"], ["--key", "no part between slashes"]),
+        (&["--listen", "4040"], ["--listen", "localhost:4040"]),
+        (&["--stale-after", "2s"], ["--stale-after", "3s at least"]),
+        (&["--stale-after", "ever"], ["15s", "`never`"]),
+        (&["--hook-timeout", "0s"], ["--hook-timeout", "from 100ms"]),
+        (&["--once", "--on-leader", "true"], ["--once", "--on-leader"]),
+    ] {
+        is_misused(&mut lictor(&[&["observe"], arguments].concat()), &says);
+    }
+    let config = ["observe", "--election", "web", "--kubeconfig", "/nowhere/config"];
+    refuses(&mut lictor(&config), &["/nowhere/config", "--kubeconfig"]);
+    refuses(&mut lictor(&["observe", "--election", "web"]), &["there is no cluster"]);
+    refuses(&mut lictor(&["observe", "--key", "a", "--consul", "unix:///run/consul"]), &["http://HOST:PORT"]);
+    refuses(&mut lictor(&["observe", "--files", "/", "--on-leader", "true"]), &["no sh on the PATH"]);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it has one").to_string();
+    refuses(&mut lictor(&["observe", "--files", "/", "--listen", &address]), &[&address, "another port"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_option_of_observe_has_an_environment_variable() {
+    let help = run(&mut lictor(&["observe", "--help"])).stdout;
+    let mut options: Vec<(String, bool)> = vec![];
+    for line in help.lines() {
+        if line.trim_start().starts_with("--") {
+            options.push((line.trim().split(' ').next().unwrap_or_default().to_owned(), false));
+        }
+        if let Some(last) = options.last_mut() {
+            last.1 |= line.contains("[env: ");
+        }
+    }
+    assert!(options.len() > 20, "{help}");
+    let without: Vec<_> = options.iter().filter(|(_, has)| !has).map(|(name, _)| name.as_str()).collect();
+    assert_eq!(without, ["--once"]);
+}
+
+#[test]
+fn the_commands_for_people_say_where_a_cluster_could_be_named_and_that_one_does_not_answer() {
+    let config = File::kubeconfig("people");
+    for command in PEOPLES {
+        let name = if ABOUT_ONE.contains(&command) { &["web"][..] } else { &[] };
+        let with = |more: &[&str]| lictor(&[&[command], name, more].concat());
+        refuses(&mut with(&[]), &["there is no cluster", "--kubeconfig", "KUBECONFIG"]);
+        refuses(&mut with(&["--kubeconfig", "/nonexistent/config"]), &["/nonexistent/config", "No such file"]);
+        let context = ["--kubeconfig", config.path(), "--context", "other"];
+        refuses(&mut with(&context), &["the context \"other\"", "kubectl config get-contexts"]);
+        refuses(&mut with(&["--kubeconfig", config.path()]), &["Connection refused"]);
+        let usage = run(lictor(&[&[command], name, &["--help"]].concat()).env("KUBECONFIG", config.path()));
+        assert_eq!(usage.status, 0, "{}", usage.stderr);
+    }
+}
+
+#[test]
+fn as_a_plugin_it_calls_itself_by_kubectls_name() {
+    use std::os::unix::process::CommandExt;
+    let plugin = |arguments: &[&str]| run(lictor(arguments).arg0("/somewhere/kubectl-lictor"));
+    assert!(plugin(&["who", "--help"]).stdout.contains("Usage: kubectl lictor who "));
+    assert_eq!(plugin(&["--version"]).stdout, format!("lictor {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_report_does_not_overwrite_a_file() {
+    let (config, file) = (File::kubeconfig("report"), File::new("report.yaml", "mine"));
+    // Without a cluster it comes not so far, and the file is as it was.
+    refuses(&mut lictor(&["report", "--kubeconfig", config.path(), "--file", file.path()]), &["Connection refused"]);
+    assert_eq!(std::fs::read_to_string(&file.0).expect("it is there"), "mine");
+}
+
+#[test]
 fn an_environment_variable_is_checked_as_its_option_is() {
     is_misused(lictor(&["run"]).env("LICTOR_LEASE_DURATION", "1s"), &["'1s'", "--lease-duration", "from 3s to 300s"]);
     is_misused(lictor(&["run"]).env("LICTOR_LOG_FORMAT", "xml"), &["'xml'", "text, json"]);
@@ -208,6 +362,11 @@ fn an_occupied_port_is_one_line() {
     refuses(
         &mut lictor(&["run", "--kubeconfig", config.path(), "--listen", &address]),
         &[&address, "choose another --listen", "in use"],
+    );
+    let port = address.rsplit_once(':').expect("it has a port").1;
+    refuses(
+        &mut lictor(&["dashboard", "--kubeconfig", config.path(), "--port", port]),
+        &[&address, "choose another --port", "in use"],
     );
 }
 
@@ -250,6 +409,18 @@ fn a_completion_script_is_one_that_its_shell_reads() {
     let script = File::new("completion", &run(&mut lictor(&["completion", "bash"])).stdout);
     let read = Command::new("bash").args(["-n", script.path()]).output().expect("bash starts");
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+}
+
+/// As kubectl asks for it, with the directive that stops it from offering files.
+#[test]
+fn kubectl_gets_completions_for_the_plugin() {
+    let complete = |words: &[&str]| run(&mut lictor(&[&["complete", "--"], words].concat())).stdout;
+    let lines = |text: &str| text.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(lines(&complete(&["st"])), ["status", ":4"]);
+    assert_eq!(lines(&complete(&["history", "--ev"])), ["--events", ":4"]);
+    // There is no cluster here, and so no name of an election.
+    assert_eq!(complete(&["status", ""]), ":4\n");
+    assert!(!complete(&[""]).contains("complete\t"), "what kubectl calls is no command for people");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The readers of examples/know, against files that are replaced as kubelet replaces them, and its database that refuses a lower term.
+//! The readers of examples/know, against files that are replaced as kubelet replaces them, its servers, which end their connections, and
+//! its database that refuses a lower term. The clients of examples/observe, against `lictor observe`.
 //! A language that is not installed is left out, and fails with `CI=true`.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -6,16 +7,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use lictor_testing::PATIENCE;
+use lictor_testing::{PATIENCE, Volume};
 
 #[test]
 fn the_reader_in_go() {
-    reads("go", |files| go(files, address(8080)));
+    reads("go", |files| go("go/leader.go", files, address(8080)));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn reads(needs: &str, command: impl Fn(&Path) -> Command) {
     if !is_installed(needs) {
         return;
     }
-    let mut files = Volume::new();
+    let mut files = volume();
     let mut reader = Reader::start(command(&files.path));
     reader.says("not leading"); // there are no files yet
     files.write("leader", "7");
@@ -115,27 +115,91 @@ fn skips_what_is_deleted(files: &mut Volume, reader: &Reader) {
     }
 }
 
+#[test]
+fn the_client_in_go() {
+    let program = |url: &str, files: &Volume| {
+        let reader = files.path.join("reader");
+        let built = build("../observe/go/leader.go", &reader).status().expect("Go starts");
+        assert!(built.success(), "it can be built");
+        command(reader.to_str().unwrap(), &[Path::new(url), Path::new("web-1")])
+    };
+    asks("go", 4041, program);
+}
+
+#[test]
+fn the_client_in_java() {
+    asks("javac", 4042, |url, _| client("java", "../observe/java/Leader.java", url));
+}
+
+#[test]
+fn the_client_in_node() {
+    asks("node", 4043, |url, _| client("node", "../observe/node/leader.mjs", url));
+}
+
+#[test]
+fn the_client_in_python() {
+    asks("python3", 4044, |url, _| client("python3", "../observe/python/leader.py", url));
+}
+
+fn client(program: &str, source: &str, url: &str) -> Command {
+    command(program, &[&example(source), Path::new(url), Path::new("web-1")])
+}
+
+/// Each client compares the name that it hears with its own, and does not lead while nobody answers.
+fn asks(needs: &str, port: u16, command: impl Fn(&str, &Volume) -> Command) {
+    if !is_installed(needs) {
+        return;
+    }
+    let (mut files, address) = (volume(), address(port));
+    files.write("follower", "6");
+    let observer = Observer::start(&files.path, address);
+    let mut reader = Reader::start(command(&format!("http://{address}"), &files));
+    reader.says("not leading");
+    files.write("leader", "7");
+    reader.says("leading");
+    drop(observer);
+    reader.says("not leading");
+    let _observer = Observer::start(&files.path, address);
+    reader.says("leading");
+    files.write("follower", "8");
+    reader.says("not leading");
+    files.write("leader", "9");
+    reader.says("leading");
+    reader.ends();
+}
+
+/// `lictor observe` as the pod web-1. It goes with the test.
+struct Observer(Child);
+
+impl Observer {
+    fn start(files: &Path, address: SocketAddr) -> Self {
+        let mut observer = Command::new(env!("CARGO_BIN_EXE_lictor"));
+        observer.args(["observe", "--pod", "web-1", "--listen", &address.to_string(), "--files"]).arg(files);
+        Self(observer.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// An old leader's connections end when it learns that it does not lead any more, and nobody can make new ones.
 #[test]
 fn the_server_in_go_drops_its_connections() {
     if !is_installed("go") {
         return;
     }
-    let mut files = Volume::new();
+    let mut files = volume();
     files.write("leader", "7");
     let address = address(8081);
-    let mut reader = Reader::start(go(&files.path, address));
+    let mut reader = Reader::start(go("go/leader.go", &files.path, address));
     reader.says("leading in term 7");
     let mut connection = TcpStream::connect(address).expect("a leader listens");
-    connection.set_read_timeout(Some(PATIENCE)).unwrap();
     for _ in 0..2 {
-        connection.write_all(b"GET / HTTP/1.1\r\nHost: leader\r\n\r\n").expect("the connection stays open");
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\nterm 7\n") {
-            let mut byte = [0];
-            connection.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {answer:?}"));
-            answer.extend(byte);
-        }
+        ask(&mut connection, "term 7");
     }
     files.write("follower", "8");
     reader.says("not leading");
@@ -144,13 +208,74 @@ fn the_server_in_go_drops_its_connections() {
     reader.ends();
 }
 
+/// An old leader's connections end when it learns that it does not lead any more. Whoever connects later still gets an answer, over a
+/// connection that ends with it.
+#[test]
+fn the_server_in_go_lets_its_connections_go() {
+    if !is_installed("go") {
+        return;
+    }
+    let mut files = volume();
+    files.write("leader", "7");
+    let address = address(8082);
+    let mut reader = Reader::start(go("connections/server.go", &files.path, address));
+    reader.says("leading in term 7");
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let connect = || {
+        let began = std::time::Instant::now();
+        loop {
+            match TcpStream::connect(address) {
+                Ok(connection) => return connection,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "it does not listen: {error}"),
+            }
+            std::thread::yield_now();
+        }
+    };
+    let mut connection = connect();
+    for _ in 0..2 {
+        let head = ask(&mut connection, name.trim());
+        assert!(!head.contains("connection: close"), "a leader keeps its connections: {head}");
+    }
+    files.write("follower", "8");
+    reader.says("not leading");
+    assert_eq!(connection.read(&mut [0]).expect("it is closed"), 0);
+    let mut late = connect();
+    let head = ask(&mut late, name.trim());
+    assert!(head.contains("connection: close"), "a follower keeps none: {head}");
+    assert_eq!(late.read(&mut [0]).expect("it is closed"), 0);
+
+    files.write("leader", "9");
+    reader.says("leading in term 9");
+    let mut connection = connect();
+    for _ in 0..2 {
+        ask(&mut connection, name.trim());
+    }
+    reader.ends();
+    assert_eq!(connection.read(&mut [0]).expect("it is closed"), 0);
+}
+
+/// Sends a request, and waits for an answer with this body. Returns its head, in small letters.
+#[track_caller]
+fn ask(connection: &mut TcpStream, body: &str) -> String {
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.write_all(b"GET / HTTP/1.1\r\nHost: leader\r\n\r\n").expect("the connection stays open");
+    let mut answer = Vec::new();
+    let end = format!("\r\n\r\n{body}\n");
+    while !answer.ends_with(end.as_bytes()) {
+        let mut byte = [0];
+        connection.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {answer:?}"));
+        answer.extend(byte);
+    }
+    String::from_utf8(answer).unwrap().to_ascii_lowercase()
+}
+
 /// docs/know-that-you-lead.md shows this.
 #[test]
 fn the_database_refuses_a_lower_term() {
     if !is_installed("python3") {
         return;
     }
-    let files = Volume::new();
+    let files = volume();
     let database = files.path.join("bank.db");
     let page = fs::read_to_string(root().join("docs/know-that-you-lead.md")).unwrap();
     let pay = |arguments: &str| {
@@ -191,61 +316,9 @@ fn the_manifests_run_the_reader_in_shell() {
     assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/podinfo");
 }
 
-/// A downwardAPI volume as kubelet makes it: a link `..data` to the version that is seen, and links through it.
-struct Volume {
-    path: PathBuf,
-    versions: usize,
-}
-
-impl Volume {
-    fn new() -> Self {
-        let name = std::thread::current().name().expect("a test has a name").to_owned();
-        let path = std::env::temp_dir().join(format!("lictor-know-{}-{name}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self { path, versions: 0 }
-    }
-
-    /// Replaces both files at once, and deletes those that were seen before.
-    fn write(&mut self, role: &str, term: &str) {
-        let old = self.path.join("..data").exists().then(|| self.version());
-        let new = self.make(role, term);
-        self.point_to(&new);
-        if let Some(old) = old {
-            fs::remove_dir_all(old).unwrap();
-        }
-    }
-
-    /// Makes a version that nobody sees yet.
-    fn make(&mut self, role: &str, term: &str) -> PathBuf {
-        self.versions += 1;
-        let version = self.path.join(format!("..2026_11_22_10_00_00.{}", self.versions));
-        fs::create_dir(&version).unwrap();
-        for (name, content) in [("role", role), ("term", term)] {
-            fs::write(version.join(name), content).unwrap();
-        }
-        version
-    }
-
-    /// Lets a version be seen.
-    fn point_to(&self, version: &Path) {
-        let link = self.path.join("..data_tmp");
-        symlink(version.file_name().unwrap(), &link).unwrap();
-        fs::rename(&link, self.path.join("..data")).unwrap();
-        for name in ["role", "term"] {
-            let _ = symlink(Path::new("..data").join(name), self.path.join(name));
-        }
-    }
-
-    /// The version that is seen.
-    fn version(&self) -> PathBuf {
-        self.path.join("..data").canonicalize().unwrap()
-    }
-}
-
-impl Drop for Volume {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-    }
+/// A volume for one test.
+fn volume() -> Volume {
+    Volume::new(std::thread::current().name().expect("a test has a name"))
 }
 
 /// A pipe in the place of a file: whoever opens it waits for what is in it.
@@ -341,18 +414,22 @@ fn is_installed(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).stdout(Stdio::null()).status();
     let found = found.expect("there is a shell").success();
     if !found {
-        lictor_testing::skip(&format!("{program} is not installed, and examples/know needs it"));
+        lictor_testing::skip(&format!("{program} is not installed, and the examples need it"));
     }
     found
 }
 
-/// The reader in Go, compiled. It listens at an address of this machine that is this process's own.
-fn go(files: &Path, address: SocketAddr) -> Command {
+/// A program in Go, compiled. It listens at an address of this machine that is this process's own.
+fn go(source: &str, files: &Path, address: SocketAddr) -> Command {
     let program = files.join("reader");
-    let source = example("go/leader.go");
-    let mut build = command("go", &[Path::new("build"), Path::new("-o"), &program, &source]);
-    assert!(build.status().expect("Go starts").success(), "{} can be built", source.display());
+    let built = build(source, &program).status().expect("Go starts");
+    assert!(built.success(), "{source} can be built");
     command(program.to_str().unwrap(), &[files, Path::new(&address.to_string())])
+}
+
+/// Returns what compiles a program in Go.
+fn build(source: &str, program: &Path) -> Command {
+    command("go", &[Path::new("build"), Path::new("-o"), program, &example(source)])
 }
 
 fn address(port: u16) -> SocketAddr {

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 
 /// Words in `src/controller` and `src/api/resolve` that are written like reasons and are none: the actions of Events, and values of
 /// Kubernetes.
-const NO_REASONS: [&str; 14] = [
+const NO_REASONS: [&str; 18] = [
     "Accept",
     "Demote",
     "Disable",
     "Elect",
     "Enable",
     "False",
+    "Free",
+    "Held",
     "Pod",
     "Promote",
     "Relabel",
@@ -23,7 +25,9 @@ const NO_REASONS: [&str; 14] = [
     "Restore",
     "RestoreLock",
     "Route",
+    "Switch",
     "True",
+    "Unknown",
 ];
 
 #[test]
@@ -43,6 +47,7 @@ fn each_reason_of_conditions_and_events_is_on_the_page() {
         "Routed",
         "WorkloadsFollow",
         "Paused",
+        "A Switchover",
         "Ready of a class",
         "Events",
     ];
@@ -62,7 +67,7 @@ fn the_sections_that_messages_lead_to_are_on_the_page() {
     let crds = lictor::api::crds_as_yaml().unwrap();
     let links: Vec<_> =
         crds.split("docs/troubleshooting.md#").skip(1).map(|rest| rest.split_whitespace().next().unwrap()).collect();
-    assert_eq!(links, ["an-election-says-nothing"]);
+    assert_eq!(links, ["an-election-says-nothing"; 2]);
     assert!(anchors.contains(links[0]));
 }
 

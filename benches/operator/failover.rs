@@ -61,8 +61,8 @@ struct Figures {
     runs: Vec<(f64, f64)>,
 }
 
-/// Measures `runs` failovers of each kind, with locks in Leases or in Consul.
-pub async fn measure(runs: u32, consul: Option<&Consul>, report: &mut Report) -> anyhow::Result<Value> {
+/// Measures `runs` failovers of each kind, with locks in Leases or in Consul. `wait`: for how long each run lets busy processes go first.
+pub async fn measure(runs: u32, wait: Duration, consul: Option<&Consul>, report: &mut Report) -> anyhow::Result<Value> {
     let part = if consul.is_some() { "consul-failover" } else { "failover" };
     let world = World::start(part).await?;
     if let Some(consul) = consul {
@@ -99,9 +99,9 @@ pub async fn measure(runs: u32, consul: Option<&Consul>, report: &mut Report) ->
     let mut loads = Vec::new();
     for run in 0..WARM_UP + runs {
         for (cause, figures) in &mut figures {
-            let mut calm = group.observer.calm().await?;
+            let mut calm = group.observer.calm(wait).await?;
             let bottom = floor.write().await.context("the floor")?;
-            calm &= group.observer.calm().await?;
+            calm &= group.observer.calm(wait).await?;
             let seen = group.fail(*cause).await.with_context(|| format!("run {run}, {cause:?}"))?;
             if run >= WARM_UP {
                 figures.disturbed += u32::from(!calm);
@@ -264,7 +264,13 @@ impl Figures {
         report.figure(format!("floor beside it ({what}): p99"), self.floor.percentile(99), "ms");
         let ratio = |percent| self.total.percentile(percent) / self.floor.percentile(percent);
         report.target(format!("failover / floor, {what}: p50"), ratio(50), "", 1.3);
-        report.target(format!("failover / floor, {what}: p99"), ratio(99), "", 2.0);
+        let p99 = format!("failover / floor, {what}: p99");
+        // Of fewer runs, that is one run divided by another.
+        if self.runs.len() < 100 {
+            report.figure(p99, ratio(99), "");
+        } else {
+            report.target(p99, ratio(99), "", 2.0);
+        }
         report.figure(format!("runs beside a busy neighbour, {what}"), self.disturbed.into(), "");
         report.figure(format!("the operator's own figure, {what}: p50"), self.own.median(), "ms");
     }

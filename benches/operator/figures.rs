@@ -19,6 +19,11 @@ impl Sample {
         self.0.get(rank - 1).copied().unwrap_or(f64::NAN)
     }
 
+    /// Returns whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the median.
     pub fn median(&self) -> f64 {
         self.percentile(50)

@@ -10,6 +10,7 @@ mod figures;
 mod floor;
 mod machine;
 mod observer;
+mod peers;
 mod record;
 mod replicas;
 mod scale;
@@ -17,6 +18,7 @@ mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
@@ -30,27 +32,36 @@ use figures::Report;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo bench --bench operator --",
-    after_help = "Example of a quick look:\n  cargo bench --bench operator -- failover --runs 20"
+    after_help = "Examples:\n  cargo bench --bench operator -- --quick\n  cargo bench --bench operator -- failover --runs 20"
 )]
 struct Options {
     /// What to measure. Default: everything.
     #[arg(value_enum)]
     parts: Vec<Part>,
 
-    /// The number of failovers of each kind, and of moves of a CronJob to another cluster.
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Measures in ten minutes what can be compared between machines: fewer runs, fewer elections, and of the parts failover,
+    /// consul-failover, replicas and scale. It hardly waits for busy neighbours. What else is given on the command line holds.
+    #[arg(long)]
+    quick: bool,
+
+    /// The number of failovers of each kind, and of moves of a CronJob to another cluster. Of fewer than 100, the p99 has no target.
+    #[arg(long, default_value_t = 200, default_value_if("quick", "true", "40"), value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
+    /// How many seconds each run waits for busy neighbours to end. A run that then begins beside one is counted as such.
+    #[arg(long, default_value_t = 45, default_value_if("quick", "true", "1"))]
+    wait_seconds: u32,
+
     /// The number of elections, of three pods each, for start and idle.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1000, default_value_if("quick", "true", "50"), value_parser = clap::value_parser!(u32).range(1..))]
     elections: u32,
 
     /// How many seconds to watch the idle operator.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 60, default_value_if("quick", "true", "30"), value_parser = clap::value_parser!(u32).range(1..))]
     idle_seconds: u32,
 
     /// The number of hand-overs between two replicas by SIGTERM.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, default_value_if("quick", "true", "3"))]
     terminations: u32,
 
     /// The number of hand-overs between two replicas by SIGKILL.
@@ -76,6 +87,14 @@ struct Options {
     /// The number of moves of a CronJob to another cluster after SIGTERM.
     #[arg(long, default_value_t = 20)]
     workload_terminations: u32,
+
+    /// The number of times that each fault happens to each of the peers. With 0, only their start and their cost at rest are measured.
+    #[arg(long, default_value_t = 5)]
+    peer_runs: u32,
+
+    /// How many seconds to watch the peers when nothing happens.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(30..))]
+    peer_rest_seconds: u32,
 
     /// The file for the figures as JSON.
     #[arg(long, env = "LICTOR_BENCH_JSON", value_name = "FILE",
@@ -103,7 +122,18 @@ enum Part {
     ConsulTakeover,
     /// From the loss of a cluster until its CronJob is resumed in another one.
     ConsulWorkloads,
+    /// lictor beside client-go, kube-scheduler and `consul lock`: the leader is killed, stopped, hung, cut off; what they cost at rest.
+    Peers,
 }
+
+impl Options {
+    fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait_seconds.into())
+    }
+}
+
+/// What `--quick` measures: what has a ratio or a count for its target.
+const QUICK: [Part; 4] = [Part::Failover, Part::Replicas, Part::Scale, Part::ConsulFailover];
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -129,7 +159,12 @@ fn main() -> ExitCode {
 }
 
 async fn measure(options: &Options) -> anyhow::Result<()> {
-    let asked = |part| options.parts.is_empty() || options.parts.contains(&part);
+    let asked = |part| match (options.parts.as_slice(), options.quick) {
+        ([], false) => true,
+        ([], true) => QUICK.contains(&part),
+        (parts, _) => parts.contains(&part),
+    };
+    let began = Instant::now();
     let mut report = Report::default();
     let mut all = Map::new();
     let machine = machine::describe()?;
@@ -137,7 +172,8 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
     all.insert("machine".into(), machine);
     if asked(Part::Failover) {
         let before = machine::load()?;
-        let mut figures = failover::measure(options.runs, None, &mut report).await.context("failover")?;
+        let mut figures =
+            failover::measure(options.runs, options.wait(), None, &mut report).await.context("failover")?;
         figures["load"] = json!([before, machine::load()?]);
         all.insert("failover".into(), figures);
     }
@@ -158,8 +194,9 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
     if asked(Part::ConsulFailover) {
         let before = machine::load()?;
         let consul = Consul::start(options.consul);
-        let mut figures =
-            failover::measure(options.runs, Some(&consul), &mut report).await.context("consul-failover")?;
+        let mut figures = failover::measure(options.runs, options.wait(), Some(&consul), &mut report)
+            .await
+            .context("consul-failover")?;
         figures["load"] = json!([before, machine::load()?]);
         all.insert("consulFailover".into(), figures);
     }
@@ -176,8 +213,8 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
         let before = machine::load()?;
         let consul = Consul::start(options.consul);
         let (runs, terminations) = (options.runs, options.workload_terminations);
-        let mut figures =
-            consul::workloads::measure(&consul, runs, terminations, &mut report).await.context("consul-workloads")?;
+        let measured = consul::workloads::measure(&consul, runs, terminations, options.wait(), &mut report).await;
+        let mut figures = measured.context("consul-workloads")?;
         figures["load"] = json!([before, machine::load()?]);
         all.insert("consulWorkloads".into(), figures);
     }
@@ -188,6 +225,13 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
         let figures = consul::idle::measure(&consul, elections, seconds, &mut report).await.context("consul-idle")?;
         all.insert("consulIdle".into(), json!({"load": [before, machine::load()?], "figures": figures}));
     }
+    if asked(Part::Peers) {
+        let before = machine::load()?;
+        let mut figures =
+            peers::measure(options.peer_runs, options.peer_rest_seconds, &mut report).await.context("peers")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("peers".into(), figures);
+    }
     report.print();
     all.insert("table".into(), report.to_json());
     if let Some(directory) = options.json.parent() {
@@ -195,7 +239,7 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
     }
     std::fs::write(&options.json, serde_json::to_string_pretty(&all)?)
         .with_context(|| format!("writing {}", options.json.display()))?;
-    eprintln!("written: {}", options.json.display());
+    eprintln!("written: {}, after {:.1} min", options.json.display(), began.elapsed().as_secs_f64() / 60.0);
     let missed = report.missed();
     anyhow::ensure!(missed.is_empty(), "missed: {}", missed.join("; "));
     Ok(())

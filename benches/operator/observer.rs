@@ -31,8 +31,6 @@ use crate::machine::Busy;
 const QUIET: Duration = Duration::from_millis(150);
 /// The share of the cores above which another process must be working, because this control plane does nothing.
 const BUSY: f64 = 0.3;
-/// How long to wait for such a process before each run. A run that then begins beside it counts as disturbed.
-const FORBEARANCE: Duration = Duration::from_secs(45);
 
 /// A namespace and a name.
 pub type Id = (String, String);
@@ -226,9 +224,10 @@ impl Observer {
         found.await.with_context(|| format!("not within {patience:?}: {what}"))?
     }
 
-    /// Waits until nothing is written and no other process keeps the cores busy. Returns whether that happened.
-    pub async fn calm(&mut self) -> anyhow::Result<bool> {
-        let end = Instant::now() + FORBEARANCE;
+    /// Waits until nothing is written, and for at most this long until no other process keeps the cores busy. Returns whether both
+    /// happened.
+    pub async fn calm(&mut self, wait: Duration) -> anyhow::Result<bool> {
+        let end = Instant::now() + wait;
         loop {
             let busy = Busy::look()?;
             self.quiet(QUIET).await?;

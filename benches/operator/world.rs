@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,6 +20,9 @@ pub const SYSTEM: &str = "lictor-system";
 pub fn own_lease() -> String {
     lictor::api::DEFAULT_CONTROLLER.replace('/', "-")
 }
+
+/// The priority level of all requests that are counted.
+const LEVEL: &str = "lictor-bench";
 
 struct Flow {
     kind: &'static str,
@@ -196,6 +199,56 @@ impl World {
         Operator::start(&self.kubeconfig(), arguments, &[])
     }
 
+    /// Creates a service account that may do everything, whose requests [`World::requests`] counts under its name. Returns a token of it.
+    pub fn account(&self, name: &str) -> anyhow::Result<String> {
+        let account = json!({"kind": "ServiceAccount", "name": name, "namespace": SYSTEM});
+        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": SYSTEM}},
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [account],
+            },
+            {
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+                "metadata": {"name": format!("lictor-{name}")},
+                "spec": {
+                    "matchingPrecedence": 50, "priorityLevelConfiguration": {"name": LEVEL},
+                    "distinguisherMethod": {"type": "ByUser"},
+                    "rules": [{
+                        "subjects": [{"kind": "ServiceAccount", "serviceAccount": {"name": name, "namespace": SYSTEM}}],
+                        "resourceRules": [{
+                            "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true,
+                        }],
+                        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                    }],
+                },
+            },
+        ]}))?;
+        let token = self.kubectl(&["create", "token", name, "-n", SYSTEM, "--duration=12h"], None)?;
+        Ok(token.trim().to_owned())
+    }
+
+    /// Writes a kubeconfig with this token, in which `address` takes the place of the API server's own.
+    pub fn kubeconfig_by(&self, path: &Path, token: &str, server: &str, address: &str) -> anyhow::Result<()> {
+        let text = fs::read_to_string(self.cluster.kubeconfig())?;
+        fs::write(path, text.replace(server, address))?;
+        let file = path.to_str().context("the path of the kubeconfig is text")?;
+        self.kubectl(
+            &["--kubeconfig", file, "config", "set-credentials", "account", &format!("--token={token}")],
+            None,
+        )?;
+        self.kubectl(&["--kubeconfig", file, "config", "set-context", "--current", "--user=account"], None)?;
+        Ok(())
+    }
+
+    /// Returns the API server's address, without the scheme.
+    pub fn server(&self) -> anyhow::Result<String> {
+        let text = fs::read_to_string(self.cluster.kubeconfig())?;
+        let server = text.lines().find_map(|line| line.trim().strip_prefix("server: https://"));
+        Ok(server.context("the kubeconfig names a server")?.trim_matches('"').to_owned())
+    }
+
     /// Applies an object.
     pub fn apply(&self, object: &Value) -> anyhow::Result<()> {
         self.kubectl(&["apply", "-f", "-"], Some(&object.to_string())).map(drop)
@@ -276,7 +329,6 @@ fn http_get(path: &str) -> anyhow::Result<Request<Vec<u8>>> {
 
 /// Returns a service account that may do everything, and the flows in which its requests are counted.
 fn user() -> Value {
-    let level = "lictor-bench";
     let mut items = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "lictor", "namespace": SYSTEM}}),
@@ -288,7 +340,7 @@ fn user() -> Value {
         }),
         json!({
             "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
-            "metadata": {"name": level},
+            "metadata": {"name": LEVEL},
             "spec": {"type": "Limited", "limited": {
                 "nominalConcurrencyShares": 200,
                 "limitResponse": {"type": "Queue", "queuing": {"queues": 64, "handSize": 6, "queueLengthLimit": 100}},
@@ -304,7 +356,7 @@ fn user() -> Value {
             "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
             "metadata": {"name": format!("lictor-{kind}")},
             "spec": {
-                "matchingPrecedence": 100 + at, "priorityLevelConfiguration": {"name": level},
+                "matchingPrecedence": 100 + at, "priorityLevelConfiguration": {"name": LEVEL},
                 "distinguisherMethod": {"type": "ByUser"},
                 "rules": [{
                     "subjects": [

@@ -85,7 +85,9 @@ macro_rules! template_of {
     validation = Rule::new(concat!("!has(self.consul) || !has(self.keyPattern) || self.keyPattern.split('/')[0] == ", template_of!("self"), ".split('/')[0]"))
         .message("keyPattern and keyTemplate must begin with the same fixed part up to the first '/', because lictor watches that part, for example services/{namespace}/* and services/{namespace}/{name}/leader"),
     validation = Rule::new(concat!("!has(self.consul) || self.consul.record != 'LeaderName' || !", template_of!("self"), ".endsWith('/record')"))
-        .message("keyTemplate ends with /record, and with consul.record: LeaderName such a key holds the record of another lock: choose another end, for example services/{namespace}/{name}/leader")
+        .message("keyTemplate ends with /record, and with consul.record: LeaderName such a key holds the record of another lock: choose another end, for example services/{namespace}/{name}/leader"),
+    validation = Rule::new("!has(self.followPattern) || (has(self.consul) && self.followPattern.matches('^([A-Za-z0-9_./*-]|[{]name[}]|[{]namespace[}])+$'))")
+        .message("followPattern is for classes with consul, and may have letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}, for example services/{namespace}/*: elections follow Leases of their own namespace without it")
 )]
 pub struct ElectionClassSpec {
     /// The lictor deployment that serves this class: the value of its flag --controller. Default: lictor.dev/operator.
@@ -116,6 +118,13 @@ pub struct ElectionClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub key_pattern: Option<String>,
+
+    /// The keys in Consul that elections with spec.electedBy: Candidates may follow with spec.candidates.consulKey. {name} and
+    /// {namespace} stand for the election's name and namespace, * stands for any characters. Whoever may create elections sees in
+    /// their status who holds such a key. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub follow_pattern: Option<String>,
 
     /// The namespaces whose elections may use this class. Default: all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]

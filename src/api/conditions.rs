@@ -3,8 +3,12 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// The spec is valid, and this lictor serves it.
+/// The spec is valid, and this lictor serves it. Of a Switchover: nothing is in its way, and it has begun.
 pub const ACCEPTED: &str = "Accepted";
+/// Of a Switchover: the new leader has its label.
+pub const COMPLETE: &str = "Complete";
+/// Of a Switchover: it has ended, and the leadership was not moved to where it was asked for.
+pub const FAILED: &str = "Failed";
 /// The group has a leader.
 pub const ELECTED: &str = "Elected";
 /// The store of the lock answers.

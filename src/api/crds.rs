@@ -1,4 +1,4 @@
-//! The CRDs of both kinds, as `lictor crd` prints and installs them.
+//! The CRDs of all kinds, as `lictor crd` prints and installs them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -6,14 +6,19 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::json;
 
-use super::{ElectionClass, LeaderElection, PENDING, READY};
+use super::{ACCEPTED, ElectionClass, LeaderElection, PENDING, READY, Switchover};
 
 /// The annotation of a CRD that has the version of the lictor that it came from.
 pub const VERSION_ANNOTATION: &str = "lictor.dev/version";
 
 /// Returns the CRDs of all kinds.
-pub fn crds() -> [CustomResourceDefinition; 2] {
-    [with_default_status(LeaderElection::crd()), ElectionClass::crd()].map(tidied)
+pub fn crds() -> [CustomResourceDefinition; 3] {
+    let election = "no operator has looked at this election yet; see docs/troubleshooting.md#an-election-says-nothing";
+    let switchover =
+        "no operator has looked at this Switchover yet; see docs/troubleshooting.md#an-election-says-nothing";
+    let elections = with_default_status(LeaderElection::crd(), READY, election);
+    let switchovers = with_default_status(Switchover::crd(), ACCEPTED, switchover);
+    [elections, ElectionClass::crd(), switchovers].map(tidied)
 }
 
 /// Returns the CRDs as one YAML stream for `kubectl apply -f -`. `crds/` holds the same text.
@@ -31,10 +36,9 @@ pub fn crds_as_yaml() -> Result<String, serde_yaml::Error> {
 
 /// Lets the API server say that no operator has looked at an object yet. Without this, an object that nobody serves would have no
 /// condition, and whoever waits for it by kstatus would take it for well.
-fn with_default_status(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
-    let message = "no operator has looked at this election yet; see docs/troubleshooting.md#an-election-says-nothing";
+fn with_default_status(mut crd: CustomResourceDefinition, type_: &str, message: &str) -> CustomResourceDefinition {
     let pending = json!({"conditions": [{
-        "type": READY, "status": "Unknown", "reason": PENDING, "message": message, "lastTransitionTime": "1970-01-01T00:00:00Z",
+        "type": type_, "status": "Unknown", "reason": PENDING, "message": message, "lastTransitionTime": "1970-01-01T00:00:00Z",
     }]});
     for version in &mut crd.spec.versions {
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LONGEST_VALUE;
+use super::candidates::{Candidates, ElectedBy, FollowedLockStatus};
 use super::lenient::lenient;
 use super::workload::{Workload, WorkloadsStatus};
 
@@ -45,6 +46,7 @@ macro_rules! follower_labels {
     printcolumn(name = "Class", type_ = "string", json_path = ".status.className"),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.leader.nodeName", priority = 1),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".status.leader.clusterName", priority = 1),
+    printcolumn(name = "Holder", type_ = "string", json_path = ".status.followedLock.holder", priority = 1),
     printcolumn(name = "Workloads", type_ = "string", json_path = ".status.conditions[?(@.type=='WorkloadsFollow')].reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 200").message("metadata.name is longer than 200 characters: choose a shorter name")
@@ -62,7 +64,13 @@ macro_rules! follower_labels {
     validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeploymentName)")
         .message("spec.eligibility.availableDeploymentName is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
     validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeploymentName) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeploymentName)")
-        .message("spec.eligibility.availableDeploymentName names a Deployment that is in spec.workloads too, so it would have to run before it may run: name one that always runs")
+        .message("spec.eligibility.availableDeploymentName names a Deployment that is in spec.workloads too, so it would have to run before it may run: name one that always runs"),
+    validation = Rule::new("(has(self.electedBy) && self.electedBy == 'Candidates') == has(self.candidates)")
+        .message("spec.candidates names the lock that the candidates hold, and goes with spec.electedBy: Candidates: write both, or leave both out"),
+    validation = Rule::new("!has(self.candidates) || has(self.selector)")
+        .message("spec.electedBy: Candidates needs spec.selector: the leader is the pod that holds the lock in spec.candidates"),
+    validation = Rule::new("!has(self.candidates) || !(has(self.probe) || (has(self.preemption) && self.preemption != 'Never') || (has(self.preferences) && size(self.preferences) > 0))")
+        .message("spec.probe, spec.preemption and spec.preferences decide whom lictor elects, and with spec.electedBy: Candidates the candidates elect the leader themselves: leave them out")
 )]
 pub struct LeaderElectionSpec {
     /// The name of the ElectionClass that says where the lock is kept and which lictor serves this election. Default: the class
@@ -84,6 +92,16 @@ pub struct LeaderElectionSpec {
     #[schemars(length(min = 1, max = 512))]
     pub key: Option<String>,
 
+    /// Who elects the leader. Operator (default): lictor does. Candidates: the candidates do, with a lock of their own. The leader is the
+    /// pod that holds the lock in spec.candidates, as long as it is eligible. lictor follows that lock, and writes the labels, the
+    /// status, workloads and routing. The label follows the lock late: what a pod does must hang on the lock, and not on the label.
+    #[serde(default)]
+    pub elected_by: ElectedBy,
+
+    /// The lock that the candidates hold, if spec.electedBy is Candidates. lictor only reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<Candidates>,
+
     /// The candidates that may be elected. Whatever is set here, lictor never elects a pod anew that is being deleted, has
     /// finished, or is on a node that is lost or cordoned.
     #[serde(default)]
@@ -91,8 +109,8 @@ pub struct LeaderElectionSpec {
 
     /// Weights that decide which of several eligible pods lictor elects. First comes the pod with the highest annotation
     /// lictor.dev/priority (an integer, default 0), then the one with the highest sum of weights from this list, then the one
-    /// that carries the leader label already, then the one that has been ready for the longest time, then the first by name.
-    /// Default: an empty list.
+    /// that carries the leader label already, then one that was made from the newest template of its Deployment, StatefulSet or
+    /// DaemonSet, then the one that has been ready for the longest time, then the first by name. Default: an empty list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub preferences: Vec<Preference>,
@@ -114,8 +132,8 @@ pub struct LeaderElectionSpec {
     #[serde(default)]
     pub handover: Handover,
 
-    /// Checks the leader's health over the network, to find leaders that hang while they still look ready. Default: none, and
-    /// lictor looks only at the pod's condition Ready.
+    /// Checks the leader over the network, to find leaders that hang, or whose process has ended, while they still look ready.
+    /// Default: none, and lictor looks only at the pod's condition Ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
 
@@ -215,6 +233,11 @@ pub struct Eligibility {
     #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: u32,
 
+    /// Whether a leader on a node that is cordoned, or tainted because it is about to be removed, gives way at once to an eligible
+    /// pod on another node, before it is evicted. While there is none, it stays. Default: true.
+    #[serde(default = "yes")]
+    pub move_off_cordoned_nodes: bool,
+
     /// The name of a Deployment in this namespace. This cluster can be elected, and stay the leader, only while that Deployment
     /// has the condition Available. Only for elections without spec.selector. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,7 +247,12 @@ pub struct Eligibility {
 
 impl Default for Eligibility {
     fn default() -> Self {
-        Self { require_ready: true, min_ready_seconds: 0, available_deployment_name: None }
+        Self {
+            require_ready: true,
+            min_ready_seconds: 0,
+            move_off_cordoned_nodes: true,
+            available_deployment_name: None,
+        }
     }
 }
 
@@ -362,8 +390,10 @@ pub struct EndpointSliceRouting {
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.httpGet) != has(self.tcpSocket)")
-        .message("a probe needs exactly one of httpGet and tcpSocket: write for example httpGet: {path: /leader, port: 8080}"),
+    validation = Rule::new("has(self.httpGet) || has(self.tcpSocket) || has(self.connection)")
+        .message("a probe needs httpGet, tcpSocket or connection: write for example httpGet: {path: /leader, port: 8080}"),
+    validation = Rule::new("!has(self.httpGet) || !has(self.tcpSocket)")
+        .message("a probe has httpGet or tcpSocket, not both: leave one of them out. Only connection goes together with either"),
     validation = Rule::new("self.timeoutSeconds <= self.periodSeconds")
         .message("probe.timeoutSeconds is longer than probe.periodSeconds: shorten the timeout or lengthen the period")
 )]
@@ -376,22 +406,30 @@ pub struct Probe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TcpSocket>,
 
-    /// The time from one probe to the next, in seconds, 1 to 300. Default: 2.
+    /// Holds a TCP connection to the leader, to see within milliseconds that its process has ended: the connection is closed, and
+    /// new ones are refused. It can be used alone, or together with httpGet or tcpSocket, which see a leader that hangs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<HeldConnection>,
+
+    /// The time from one probe to the next, in seconds, 1 to 300. connection has no period. Default: 2.
     #[serde(default = "seconds::<2>")]
     #[schemars(range(min = 1, max = 300))]
     pub period_seconds: u32,
 
-    /// How long lictor waits for an answer, in seconds, 1 to 300. It can't be longer than periodSeconds. Default: 1.
+    /// How long lictor waits for an answer, or for a connection, in seconds, 1 to 300. It can't be longer than periodSeconds.
+    /// Default: 1.
     #[serde(default = "seconds::<1>")]
     #[schemars(range(min = 1, max = 300))]
     pub timeout_seconds: u32,
 
-    /// The number of probes in a row that must fail before the leader counts as failed, 1 to 100. Default: 3.
+    /// The number of probes in a row that must fail before the leader counts as failed, 1 to 100. connection has no
+    /// threshold. Default: 3.
     #[serde(default = "seconds::<3>")]
     #[schemars(range(min = 1, max = 100))]
     pub failure_threshold: u32,
 
-    /// The number of probes in a row that must succeed before a failed leader counts as healthy again, 1 to 100. Default: 1.
+    /// The number of probes in a row that must succeed before a failed leader counts as healthy again, 1 to 100.
+    /// connection has no threshold. Default: 1.
     #[serde(default = "seconds::<1>")]
     #[schemars(range(min = 1, max = 100))]
     pub success_threshold: u32,
@@ -407,6 +445,16 @@ pub struct HttpGet {
     pub path: String,
 
     /// The port, 1 to 65535.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+/// A TCP connection that is held to the leader's pod, over which nothing is sent.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldConnection {
+    /// The port, 1 to 65535. A server must listen there for as long as the pod can lead, and take a connection over which nothing
+    /// is sent. It may close the connection.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
 }
@@ -440,13 +488,17 @@ pub struct LeaderElectionStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub term: Option<i64>,
 
+    /// The lock that the candidates hold themselves. Present if spec.electedBy is Candidates.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub followed_lock: Option<FollowedLockStatus>,
+
     /// The number of candidates: of pods that the selector matches, or 1 if the cluster itself is the candidate.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub candidates: Option<CandidateCount>,
 
     /// The longest time, in seconds, from when a leader's loss can be seen (at the API server or by the probe) until the next
     /// leader has its label. It assumes that an eligible pod exists, and holds even if the acting operator is killed at that
-    /// moment.
+    /// moment. Absent if spec.electedBy is Candidates: how soon the candidates elect another one, only they know.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub worst_case_failover_seconds: Option<i64>,
 

@@ -1,22 +1,26 @@
 //! The Kubernetes kinds of the group `lictor.dev`: their types, defaults and rules, and the reading of a spec into the valid
 //! values that the rest of the program uses.
 
+mod candidates;
 mod class;
 mod conditions;
 mod consul;
 mod crds;
 mod election;
+mod hold;
 mod lenient;
 mod resolve;
+mod switchover;
 mod workload;
 
+pub use candidates::{Candidates, ElectedBy, FollowedLease, FollowedLockStatus, Identity, IdentityFrom};
 pub use class::{
     BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
     ElectionClassStatus, LeaseStore,
 };
 pub use conditions::{
-    ACCEPTED, DOCUMENTS, ELECTED, PAUSED, PENDING, READY, ROUTED, STALLED, STORE_REACHABLE, WORKLOADS_FOLLOW,
-    condition, is_unknown, page, unknown, with_page, with_transition_times,
+    ACCEPTED, COMPLETE, DOCUMENTS, ELECTED, FAILED, PAUSED, PENDING, READY, ROUTED, STALLED, STORE_REACHABLE,
+    WORKLOADS_FOLLOW, condition, is_unknown, page, unknown, with_page, with_transition_times,
 };
 pub use consul::{
     ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, LockPolicy,
@@ -24,14 +28,16 @@ pub use consul::{
 };
 pub use crds::{VERSION_ANNOTATION, crds, crds_as_yaml};
 pub use election::{
-    CandidateCount, ConsulService, Eligibility, EndpointSliceRouting, Handover, HandoverOrder, HistoryEntry, HttpGet,
-    Leader, LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator,
-    PodSelectorRequirement, Preemption, Preference, Probe, Routing, TcpSocket, WhenStoreIsLost,
+    CandidateCount, ConsulService, Eligibility, EndpointSliceRouting, Handover, HandoverOrder, HeldConnection,
+    HistoryEntry, HttpGet, Leader, LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector,
+    PodSelectorOperator, PodSelectorRequirement, Preemption, Preference, Probe, Routing, TcpSocket, WhenStoreIsLost,
 };
+pub use hold::{ended, held_until, hold, left, says};
 pub use resolve::{
-    Classes, ClusterRule, ConsulClass, Credentials, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved, SecretId,
-    SecretKey, SessionNode, TlsSources, WorkloadRule, consul_class, resolve,
+    Classes, ClusterRule, ConsulClass, Credentials, Followed, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved,
+    SecretId, SecretKey, SessionNode, TlsSources, WorkloadRule, consul_class, resolve,
 };
+pub use switchover::{Switchover, SwitchoverPod, SwitchoverSpec, SwitchoverStatus};
 pub use workload::{
     Claims, JobTemplate, OnDisable, OnRelease, WORKLOADS_ANNOTATION, Workload, WorkloadKind, WorkloadState,
     WorkloadStatus, WorkloadsStatus,

@@ -1,13 +1,17 @@
 //! The reading of an election's spec: into valid values, or into what is wrong with it.
 
+mod candidates;
 mod consul;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lictor_core::fits;
+
 use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, LeaderElection};
 use crate::api;
 
+pub use candidates::Followed;
 pub use consul::{ConsulClass, Credentials, SecretId, SecretKey, SessionNode, TlsSources, consul_class};
 
 /// All classes by name.
@@ -26,6 +30,8 @@ pub struct Resolved {
     pub scope: lictor_core::Scope,
     /// Set where the cluster itself is the candidate.
     pub cluster: Option<ClusterRule>,
+    /// The lock that the candidates hold themselves. `None` means that lictor elects the leader.
+    pub followed: Option<Followed>,
     /// The Service without a selector through which the leader is reached.
     pub service: Option<String>,
     /// The workloads that run only where the leader is.
@@ -84,8 +90,10 @@ pub struct WorkloadRule {
 /// How lictor probes a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The target.
-    pub target: ProbeTarget,
+    /// What is asked again and again.
+    pub target: Option<ProbeTarget>,
+    /// The port to which a connection is held.
+    pub connection: Option<u16>,
     /// The periods and thresholds.
     pub rules: lictor_core::ProbeRules,
 }
@@ -144,6 +152,8 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         class_name: _,
         selector,
         key,
+        elected_by: _,
+        candidates: _,
         eligibility,
         preferences,
         preemption,
@@ -182,10 +192,16 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         leader: resolve_marking(leader.as_ref(), "leader"),
         follower: resolve_marking(follower.as_ref(), "follower"),
     };
+    let name = election.metadata.name.as_deref().unwrap_or_default();
+    let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
+    let key = resolve_key(election, key.as_deref(), class, consul)?;
+    let expand = |template: &str| template.replace("{name}", name).replace("{namespace}", namespace);
+    let followed = Followed::resolve(&election.spec, class, consul, &key, expand, namespace)?;
     Ok(Resolved {
         class_name: class.name.clone(),
         consul: consul.cloned(),
-        key: resolve_key(election, key.as_deref(), class, consul)?,
+        key,
+        followed,
         scope: selector.as_ref().map_or_else(lictor_core::Scope::default, |selector| lictor_core::Scope {
             selector: resolve_selector(selector),
             markings,
@@ -202,13 +218,14 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             min_ready: Duration::from_secs(eligibility.min_ready_seconds.into()),
             preference: preferences.iter().map(resolve_preference).collect(),
             preempt: *preemption == api::Preemption::HigherPriority,
+            leave_cordoned: eligibility.move_off_cordoned_nodes,
         },
         order: match handover.order {
             api::HandoverOrder::DemoteFirst => lictor_core::HandoverOrder::DemoteFirst,
             api::HandoverOrder::PromoteFirst => lictor_core::HandoverOrder::PromoteFirst,
         },
         failover_delay: Duration::from_secs(handover.failover_delay_seconds.into()),
-        probe: probe.as_ref().and_then(resolve_probe),
+        probe: probe.as_ref().map(resolve_probe),
         when_lost: match when_store_is_lost {
             api::WhenStoreIsLost::Demote => lictor_core::WhenLost::Demote,
             api::WhenStoreIsLost::Keep => lictor_core::WhenLost::Keep,
@@ -226,6 +243,7 @@ struct Class<'a> {
     offered: bool,
     key_template: &'a str,
     key_pattern: Option<&'a str>,
+    follow_pattern: Option<&'a str>,
     /// How it keeps its locks in Consul, if it does.
     consul: Option<Result<ConsulClass, Refusal>>,
 }
@@ -254,6 +272,7 @@ fn find_class<'a>(wanted: Option<&str>, namespace: &str, classes: &'a Classes) -
             offered: class.spec.is_offered_to(namespace),
             key_template: class.spec.effective_key_template(),
             key_pattern: class.spec.key_pattern.as_deref(),
+            follow_pattern: class.spec.follow_pattern.as_deref(),
             consul: consul_class(class),
         }),
         None if name == BUILT_IN_CLASS => Ok(Class {
@@ -262,6 +281,7 @@ fn find_class<'a>(wanted: Option<&str>, namespace: &str, classes: &'a Classes) -
             offered: true,
             key_template: "{name}",
             key_pattern: Some("*"),
+            follow_pattern: None,
             consul: None,
         }),
         None => {
@@ -341,19 +361,6 @@ fn refused_key(message: String) -> Refusal {
     Refusal { reason: "KeyNotAllowed", message }
 }
 
-/// Returns whether a text fits a pattern in which `*` stands for any characters.
-fn fits(pattern: &str, text: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut text) = text.strip_prefix(first) else { return false };
-    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // The earliest match of each part leaves the most text for the parts after it.
-    for part in middle.split('*') {
-        let Some((_, after)) = text.split_once(part) else { return false };
-        text = after;
-    }
-    text.ends_with(last)
-}
-
 fn is_lease_name(name: &str) -> bool {
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     name.len() <= 253
@@ -403,21 +410,19 @@ fn resolve_preference(preference: &api::Preference) -> lictor_core::Preference {
     lictor_core::Preference { weight: preference.weight, node_labels }
 }
 
-fn resolve_probe(probe: &api::Probe) -> Option<Probe> {
-    let target = match (&probe.http_get, &probe.tcp_socket) {
-        (Some(http), _) => ProbeTarget::Http(http.port, http.path.clone()),
-        (None, Some(tcp)) => ProbeTarget::Tcp(tcp.port),
-        (None, None) => return None,
-    };
-    Some(Probe {
-        target,
+fn resolve_probe(probe: &api::Probe) -> Probe {
+    let http = probe.http_get.as_ref().map(|http| ProbeTarget::Http(http.port, http.path.clone()));
+    let tcp = probe.tcp_socket.as_ref().map(|tcp| ProbeTarget::Tcp(tcp.port));
+    Probe {
+        target: http.or(tcp),
+        connection: probe.connection.as_ref().map(|connection| connection.port),
         rules: lictor_core::ProbeRules {
             period: Duration::from_secs(probe.period_seconds.max(1).into()),
             timeout: Duration::from_secs(probe.timeout_seconds.max(1).into()),
             failure_threshold: probe.failure_threshold,
             success_threshold: probe.success_threshold,
         },
-    })
+    }
 }
 
 #[cfg(test)]

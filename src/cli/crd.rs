@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the API server may take to serve a CRD.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Prints the CRDs of `LeaderElection` and `ElectionClass` as YAML, or installs them.
+/// Prints the CRDs of `LeaderElection`, `ElectionClass` and `Switchover` as YAML, or installs them.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  lictor crd | kubectl apply -f -\n  lictor crd --apply --kubeconfig ~/.kube/config"

@@ -1,4 +1,4 @@
-//! The options of `run`, `check` and `withdraw` that say which installation they are about.
+//! The options of `run`, `doctor` and `withdraw` that say which installation they are about.
 
 use std::path::PathBuf;
 
@@ -33,8 +33,18 @@ impl Installation {
         Namespaces::new(self.namespaces.clone())
     }
 
+    /// Returns one namespace, or those that are served.
+    pub(super) fn or_only(&self, namespace: Option<&str>) -> Namespaces {
+        namespace.map_or_else(|| self.namespaces(), |name| Namespaces::new(vec![name.to_owned()]))
+    }
+
     pub(super) fn lease_namespace(&self, client: &Client) -> String {
         self.lease_namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned())
+    }
+
+    /// Returns whether the user says where the operator's own Lease is.
+    pub(super) fn names_lease(&self) -> bool {
+        self.lease_namespace.is_some()
     }
 
     /// Returns the name of the operator's own Lease.

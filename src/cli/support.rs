@@ -1,12 +1,72 @@
 //! Functions that several subcommands use.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use lictor_core::Failure;
 
+/// How a subcommand has ended that did not fail. docs/kubectl.md lists the exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It is done, or the answer is yes.
+    Well,
+    /// The answer is no: there is no leader, a check found a problem, a switchover failed.
+    No,
+    /// What it waited for did not come in time.
+    Late,
+    /// Ctrl-C ended it.
+    Interrupted,
+}
+
+impl From<Ended> for ExitCode {
+    fn from(ended: Ended) -> Self {
+        // 1 is an error, and 2 is a command line that can't be read.
+        Self::from(match ended {
+            Ended::Well => 0,
+            Ended::No => 3,
+            Ended::Late => 4,
+            // As shells have it for SIGINT.
+            Ended::Interrupted => 130,
+        })
+    }
+}
+
 /// Runs a subcommand until it ends.
-pub(super) fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
+}
+
+/// Waits until somebody wants this process to end, by SIGTERM or by Ctrl-C.
+///
+/// # Errors
+/// If the system lets nobody wait for that.
+#[cfg(unix)]
+pub(super) async fn asked_to_end() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Waits until somebody wants this process to end, by Ctrl-C.
+///
+/// # Errors
+/// If the system lets nobody wait for that.
+#[cfg(not(unix))]
+pub(super) async fn asked_to_end() -> std::io::Result<()> {
+    tokio::signal::ctrl_c().await
+}
+
+/// Returns a name for this start of this process. A Lease or a record that an earlier start wrote counts as another operator's.
+#[cfg(target_os = "linux")]
+pub(super) fn unique(identity: Option<String>) -> String {
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let base = identity.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_else(host);
+    let random = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), std::process::id());
+    format!("{base}-{:08x}", random & 0xffff_ffff)
 }
 
 /// Returns a failure's text for a person.
@@ -15,9 +75,11 @@ pub(super) fn told(failure: Failure) -> anyhow::Error {
     anyhow::Error::msg(text)
 }
 
-/// Prints to the standard output. A reader that closes it early is no error.
+/// Prints to the standard output, with colours only on a terminal and without `NO_COLOR`. A reader that closes it early is no
+/// error.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    let mut output = anstream::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

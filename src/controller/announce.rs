@@ -9,9 +9,11 @@ use lictor_core::{
 
 use super::entry::Entry;
 use super::executor::Executor;
-use super::wording::{describe, holder_name, in_seconds, led_elsewhere, told_holder};
-use crate::api::{HistoryEntry, LeaderElection};
+use super::names::SwitchoverId;
+use super::object::{holder_name, told_holder};
+use crate::api::{HistoryEntry, LeaderElection, Switchover};
 use crate::kubernetes::Event;
+use crate::wording::{describe, in_seconds, led_elsewhere};
 
 /// Tells what an election announces.
 pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: &Executor, wall: Timestamp) {
@@ -90,6 +92,18 @@ pub(super) fn announce_obstacle(entry: &Entry, reason: &'static str, message: St
     tell(entry, None, true, reason, "Route", message, executor);
 }
 
+/// Tells that a Switchover of an election has failed.
+pub(super) fn announce_failed_switchover(entry: &Entry, id: &SwitchoverId, message: &str, executor: &Executor) {
+    let switchover = ObjectReference {
+        kind: Some(Switchover::kind(&()).into_owned()),
+        name: Some(id.name.clone()),
+        uid: Some(id.uid.0.clone()),
+        ..reference(entry)
+    };
+    let note = format!("the Switchover {} failed: {message}", id.name);
+    tell(entry, Some(switchover), true, "SwitchoverFailed", "Switch", note, executor);
+}
+
 fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Executor, wall: Timestamp) {
     let Transition { term, leader, previous, reason, took } = transition;
     let new = leader.as_ref().map(|leader| holder_name(&entry.object, leader));
@@ -125,7 +139,7 @@ fn tell_transition(
     milliseconds: i64,
     executor: &Executor,
 ) {
-    let why = describe(reason);
+    let why = describe(reason, previous);
     let instead =
         previous.map(|previous| format!(" instead of {}", told_holder(&entry.object, previous))).unwrap_or_default();
     if let Some(leader) = leader {
@@ -170,7 +184,7 @@ fn tell_transition(
 }
 
 fn is_loss(reason: Reason) -> bool {
-    matches!(reason, Reason::LeaderGone | Reason::LeaderUnfit(_) | Reason::ProbeFailed | Reason::LockLost)
+    matches!(reason, Reason::LeaderGone | Reason::LeaderUnfit(_) | Reason::ProbeFailed(_) | Reason::LockLost)
 }
 
 fn tell_both(

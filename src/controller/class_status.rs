@@ -8,13 +8,13 @@ use lictor_core::{ClaimState, Timestamp};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::wording::in_seconds;
 use crate::api::{
     Classes, ElectionClass, ElectionClassStatus, READY, Refusal, STALLED, condition, consul_class, with_page,
     with_transition_times,
 };
 use crate::kubernetes::{ClaimUpdate, ElectionClasses};
 use crate::process::{monotonic, spawn, wall};
+use crate::wording::in_seconds;
 
 /// How long a status waits that could not be written, for example because the right is missing.
 const AGAIN: Duration = Duration::from_secs(60);

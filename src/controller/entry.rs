@@ -9,14 +9,15 @@ mod writes;
 
 use std::collections::BTreeSet;
 
-use lictor_core::{Election, Key, Locks, Members, StoreId, Version};
+use lictor_core::{Election, FollowedLock, Following, Key, Locks, Members, StoreId, Version};
 
 use self::decisions::Decisions;
 use self::history::History;
-pub(super) use self::probing::{Probed, Probing, probe_client};
+pub(super) use self::probing::{Probed, Probing, Reach, probe_client};
 pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, is_forbidden, slices};
 pub(super) use self::workloads::{Surroundings, Workloads};
 use self::writes::OwnWrites;
+pub(super) use self::writes::Retry;
 use super::consul::Registered;
 use super::names::ElectionId;
 use super::object::ElectionObject;
@@ -33,6 +34,8 @@ pub(super) struct Entry {
     pub(super) history: History,
     pub(super) writes: OwnWrites,
     pub(super) registered: Registered,
+    /// What is known of the lock that its candidates hold themselves.
+    pub(super) followed: FollowedLock,
     /// Whether nothing is left of it, and its object says so.
     pub(super) withdrawn: bool,
 }
@@ -49,6 +52,7 @@ impl Entry {
             history: History::default(),
             writes: OwnWrites::default(),
             registered: Registered::default(),
+            followed: FollowedLock::Unread,
             withdrawn: false,
         }
     }
@@ -73,6 +77,18 @@ impl Entry {
         self.decisions.election()
     }
 
+    /// Whether it has had no leader yet, as far as its status and its lock tell.
+    pub(super) fn is_new(&self) -> bool {
+        let recorded = self.election().and_then(Election::record).and_then(|record| record.holder.as_ref());
+        recorded.is_none() && self.object.seen().status.as_ref().is_none_or(|status| status.leader.is_none())
+    }
+
+    /// The lock that it follows, if its candidates elect the leader themselves.
+    pub(super) fn following(&self) -> Option<Following<'_>> {
+        let rule = &self.spec()?.followed.as_ref()?.rule;
+        Some(Following { rule, lock: &self.followed })
+    }
+
     /// The Services of which it has slices, or may have.
     pub(super) fn services(&self) -> BTreeSet<&str> {
         let wanted = self.spec().and_then(|spec| spec.service.as_deref());
@@ -88,7 +104,7 @@ impl Entry {
     /// Forgets what only a replica that acts has to know.
     pub(super) fn stand_by(&mut self) {
         self.decisions.forget();
-        self.probing.forget();
+        self.probing.stop();
         self.routing.forget();
         self.history.forget();
         self.registered = Registered::default();

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use kube::Client;
 use lictor_core::{
-    Command, Failure, Key, Outcome, Pod, Record, RecordOutcome, Request, Selector, Slice, SliceOutcome, StoreId,
-    Stored, Term, Version, WorkloadClaim, WorkloadId, WorkloadOutcome, WriteSlice,
+    Bid, Command, Failure, Key, Outcome, PlacedBid, Pod, Record, RecordOutcome, Request, Selector, Slice, SliceOutcome,
+    StoreId, Stored, Term, Version, WorkloadClaim, WorkloadId, WorkloadOutcome, WriteSlice,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -19,12 +19,13 @@ use self::lanes::{Class, Limits, Share};
 use self::repeats::Repeats;
 use self::requests::{Gate, Queue, Requests};
 use super::input::Input;
-use super::names::{ElectionId, ElectionName, Namespace};
+use super::names::{ElectionId, ElectionName, Namespace, SwitchoverId};
 use super::object::ElectionObject;
 use super::permit::{Grant, Permit};
-use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved};
+use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved, Switchover, SwitchoverStatus};
 use crate::kubernetes::{
-    Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, Slices, WorkloadObject, Workloads, version_of,
+    Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, Slices, Switchovers, WorkloadObject, Workloads,
+    version_of,
 };
 use crate::process::monotonic;
 use crate::store::{Owner, Registration, StoreEvent, Stores};
@@ -51,6 +52,8 @@ pub(super) struct Requester {
     pub(super) claims: Arc<Claims>,
     /// Where it may have locks.
     pub(super) stores: BTreeSet<StoreId>,
+    /// Whether it has had no leader yet, as far as its status and its lock tell.
+    pub(super) is_new: bool,
 }
 
 /// The hands of the loop. Clones share their limits.
@@ -61,6 +64,7 @@ pub(super) struct Executor {
     workloads: Workloads,
     slices: Slices,
     elections: Elections,
+    switchovers: Switchovers,
     events: Events,
     pub(super) metrics: Metrics,
     requests: Requests,
@@ -87,6 +91,7 @@ impl Executor {
             workloads: Workloads::new(client.clone(), request_timeout),
             slices: Slices::new(client.clone(), request_timeout),
             elections: Elections::new(client.clone(), request_timeout),
+            switchovers: Switchovers::new(client.clone(), request_timeout),
             events: Events::new(client.clone(), identity),
             metrics,
             requests: Requests::new(inputs, claim),
@@ -107,7 +112,7 @@ impl Executor {
     pub(super) fn perform(&self, requester: Requester, request: Request) -> Option<Grant> {
         let (queue, group) = self.way_of(&requester, &request.command);
         let share = Share { group, member: requester.id.election.to_string() };
-        let class = if request.urgent { Class::Urgent } else { Class::Wait };
+        let class = class_of(&requester, &request);
         let (grant, permit) = request.command.promotes().then(Grant::new).unzip();
         let request = Arc::new(request);
         let gate = Gate { request: Some(request.clone()), permit };
@@ -131,6 +136,9 @@ impl Executor {
             Command::ReadRecord { key, .. }
             | Command::WriteRecord { key, .. }
             | Command::ReleaseRecord { key, .. }
+            | Command::GiveRecord { key, .. }
+            | Command::WriteBid { key, .. }
+            | Command::RemoveBid { key, .. }
             | Command::DeleteRecord { key, .. } => Some(&key.store).filter(shared),
             Command::ListLocks => requester.stores.iter().find(shared),
             _ => None,
@@ -161,6 +169,32 @@ impl Executor {
         self.requests.submit(&self.courteous, &share(&id), Class::Urgent, gate, failed, move |_| async move {
             let written = this.elections.write_status(&seen, &status).await;
             Some(Input::Written(id, number, Box::new(written)))
+        });
+    }
+
+    /// Writes the status of a Switchover; the outcome comes back as an input under the same number. The switch itself may wait for it.
+    pub(super) fn write_switchover(
+        &self,
+        id: &SwitchoverId,
+        seen: &Arc<Switchover>,
+        number: u64,
+        status: SwitchoverStatus,
+    ) {
+        let (this, id, seen) = (self.clone(), id.clone(), seen.clone());
+        let (share, failed) = (share_of(&id.election), not_switched(id.clone(), number));
+        self.requests.submit(&self.cluster, &share, Class::Wait, Gate::OPEN, failed, move |_| async move {
+            let written = this.switchovers.write_status(&seen, &status).await;
+            Some(Input::Switched(id, number, Box::new(written.map(Some))))
+        });
+    }
+
+    /// Deletes a Switchover; the outcome comes back as an input under the same number.
+    pub(super) fn delete_switchover(&self, id: &SwitchoverId, seen: &Arc<Switchover>, number: u64) {
+        let (this, id, seen) = (self.clone(), id.clone(), seen.clone());
+        let (share, failed) = (share_of(&id.election), not_switched(id.clone(), number));
+        self.requests.submit(&self.courteous, &share, Class::Wait, Gate::OPEN, failed, move |_| async move {
+            let deleted = this.switchovers.delete(&seen).await;
+            Some(Input::Switched(id, number, Box::new(deleted.map(|()| None).map_err(Some))))
         });
     }
 
@@ -292,6 +326,7 @@ impl Executor {
         let Requester { id, stores, .. } = of;
         let ElectionName { namespace, name } = &id.election;
         let written = |outcome: Result<_, _>| Outcome::RecordWritten(outcome.unwrap_or_else(RecordOutcome::Failed));
+        let placed = |outcome: Result<_, _>| Outcome::BidWritten(outcome.unwrap_or_else(RecordOutcome::Failed));
         match command {
             Command::ReadRecord { key } => Outcome::RecordRead(match self.stores.get(&key.store) {
                 Ok(store) => store.read(key).await,
@@ -301,6 +336,11 @@ impl Executor {
                 written(self.write_record(id, key, *expected, record).await)
             }
             Command::ReleaseRecord { key, version } => written(self.release_record(key, *version).await),
+            Command::GiveRecord { key, version, to, record } => {
+                written(self.give_record(key, *version, to, record).await)
+            }
+            Command::WriteBid { key, bid } => placed(self.write_bid(id, key, bid).await),
+            Command::RemoveBid { key, cluster, version } => placed(self.remove_bid(key, cluster, *version).await),
             Command::DeleteRecord { key, version } => written(self.delete_record(key, *version).await),
             Command::ReadElection => Outcome::ElectionRead(self.elections.read(namespace, name).await),
             Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores).await),
@@ -373,8 +413,7 @@ impl Executor {
         expected: Option<Version>,
         record: &Record,
     ) -> Result<RecordOutcome, Failure> {
-        let owner =
-            Owner { namespace: id.election.namespace.to_string(), name: id.election.name.clone(), uid: id.uid.clone() };
+        let owner = owner(id);
         let written = self.stores.get(&key.store)?.write(key, &owner, expected, record).await;
         if let RecordOutcome::Written(version) = &written {
             self.show(key, *version, Stored::Ours(*version, record.clone().at(*version)));
@@ -384,6 +423,28 @@ impl Executor {
 
     async fn release_record(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
         Ok(self.stores.get(&key.store)?.release(key, version).await)
+    }
+
+    async fn give_record(
+        &self,
+        key: &Key,
+        version: Version,
+        to: &PlacedBid,
+        record: &Record,
+    ) -> Result<RecordOutcome, Failure> {
+        Ok(self.stores.get(&key.store)?.give(key, version, to, record).await)
+    }
+
+    async fn write_bid(&self, id: &ElectionId, key: &Key, bid: &Bid) -> Result<RecordOutcome, Failure> {
+        let written = self.stores.get(&key.store)?.bid(key, &owner(id), bid).await;
+        if let RecordOutcome::Failed(failure) = &written {
+            tracing::warn!(election = %id.election, "another cluster offers the lock, and the bid for it can't be written: {}", failure.text());
+        }
+        Ok(written)
+    }
+
+    async fn remove_bid(&self, key: &Key, cluster: &str, version: Version) -> Result<RecordOutcome, Failure> {
+        Ok(self.stores.get(&key.store)?.remove_bid(key, cluster, version).await)
     }
 
     async fn delete_record(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
@@ -409,8 +470,43 @@ impl Executor {
     }
 }
 
+fn owner(id: &ElectionId) -> Owner {
+    Owner { namespace: id.election.namespace.to_string(), name: id.election.name.clone(), uid: id.uid.clone() }
+}
+
+/// What takes something from a leader is never less urgent because the group is new.
+fn class_of(requester: &Requester, request: &Request) -> Class {
+    let prepares = matches!(
+        request.command,
+        Command::ReadElection
+            | Command::ListLocks
+            | Command::ListPods { .. }
+            | Command::ReadRecord { .. }
+            | Command::WriteRecord { .. }
+    );
+    if !request.urgent {
+        Class::Wait
+    } else if requester.is_new && prepares {
+        Class::New
+    } else {
+        Class::Urgent
+    }
+}
+
 fn share(id: &ElectionId) -> Share {
-    Share { group: id.election.namespace.to_string(), member: id.election.name.clone() }
+    share_of(&id.election)
+}
+
+fn share_of(election: &ElectionName) -> Share {
+    Share { group: election.namespace.to_string(), member: election.name.clone() }
+}
+
+/// The same of a write of a Switchover.
+fn not_switched(id: SwitchoverId, number: u64) -> impl FnOnce(Failure) -> Option<Input> + Send + 'static {
+    move |failure| {
+        let why = Some(failure).filter(|failure| matches!(failure, Failure::Unknown(_)));
+        Some(Input::Switched(id, number, Box::new(Err(why))))
+    }
 }
 
 /// What is told of a write of an election's own object that was not sent, or broke off. The first is no failure: what is wanted, is

@@ -1,28 +1,36 @@
 //! Everything that is known of the cluster, kept warm whether or not this replica acts. It only computes.
 
 mod conflicts;
+mod dirty;
 mod elections;
 mod locks;
+mod mentions;
 mod naming;
 mod nodes;
 mod pods;
 mod remains;
 mod routing;
+mod switchovers;
 #[cfg(test)]
 mod tests;
 mod workloads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lictor_core::{Deletions, Election, Key, Locks, Node, PodCache, Slice, StoreId, Uid, Version, WorkloadId};
+use lictor_core::{Deletions, Election, Instant, Key, Locks, Node, PodCache, Rival, Slice, StoreId, Uid, Version};
 
+use self::dirty::Dirty;
+pub(super) use self::elections::name_of;
+use self::mentions::Mentions;
 use self::naming::Naming;
+pub(super) use self::switchovers::OfElection;
 use super::entry::{Entry, Surroundings};
+use super::lookup::{Labels, WorkloadCache};
 use super::names::{Coverage, ElectionId, ElectionName, Namespace};
 use crate::api::{Classes, LeaderElection};
-use crate::kubernetes::{ServiceObject, WorkloadObject};
+use crate::kubernetes::ServiceObject;
 
-/// The caches.
+/// The caches. What is only looked up is in hash maps; what is walked through has an order, so that each run decides alike.
 pub(super) struct Index {
     controller: String,
     operator_id: String,
@@ -30,29 +38,52 @@ pub(super) struct Index {
     nodes: BTreeMap<String, Node>,
     namespaces: BTreeMap<Namespace, Content>,
     pub(super) locks: Locks,
+    /// Locks that other clusters hold, whether or not this replica knows which sessions are this cluster's own.
+    elsewhere: BTreeMap<Key, Rival>,
+    /// C6: when such a lock vanished whose holder did not let go of it.
+    vanished: BTreeMap<Key, Instant>,
     naming: Naming,
+    /// Elections by uid.
+    uids: HashMap<Uid, ElectionName>,
+    /// Elections that are decided by another lock than the one that they name, and which.
+    deciding: Naming,
+    decided: BTreeMap<ElectionName, Key>,
+    /// Elections whose lock is kept while workloads end: each pod may be one of those.
+    winding_down: BTreeSet<ElectionName>,
+    /// Elections that are in the middle of something.
+    unfinished: BTreeSet<ElectionName>,
+    /// Pods by node.
+    on_node: HashMap<String, BTreeSet<(Namespace, String)>>,
     deletions: Deletions,
     /// Whether this replica acts, and removes what elections left behind.
     acts: bool,
     /// Locks of elections that are not known.
     unclaimed: BTreeSet<Key>,
     /// Elections to look at.
-    dirty: BTreeSet<ElectionName>,
+    dirty: Dirty,
 }
 
 /// What is known of one namespace.
 #[derive(Default)]
 struct Content {
     pods: PodCache,
-    elections: BTreeMap<String, Entry>,
-    workloads: BTreeMap<WorkloadId, WorkloadObject>,
+    labels: Labels,
+    /// Pods by the election that has marked them.
+    marked: HashMap<String, BTreeSet<String>>,
+    elections: HashMap<String, Entry>,
+    mentions: Mentions,
+    workloads: WorkloadCache,
     services: BTreeMap<String, ServiceObject>,
     /// Those that lictor writes.
     slices: BTreeMap<String, Slice>,
+    /// Switchovers, by the election that they are about.
+    switchovers: BTreeMap<String, OfElection>,
+    /// The elections that each Switchover is about: one, but for a name that was given again.
+    switched: HashMap<String, BTreeSet<String>>,
     /// Elections by names that belong to others, which are gone, until what those left behind is removed.
     waiting: BTreeMap<String, (Version, Uid, LeaderElection)>,
-    /// Which elections select a pod.
-    selecting: BTreeMap<String, BTreeSet<String>>,
+    /// Which elections have to do with a pod.
+    concerned: HashMap<String, BTreeSet<String>>,
 }
 
 /// One election, with what is known around it.
@@ -60,14 +91,20 @@ pub(super) struct Found<'a> {
     pub(super) entry: &'a mut Entry,
     /// What there is in its namespace.
     pub(super) around: Surroundings<'a>,
+    pub(super) switchovers: Option<&'a mut OfElection>,
     pub(super) nodes: &'a BTreeMap<String, Node>,
     pub(super) locks: &'a Locks,
+    /// Who holds its lock, if another cluster does.
+    pub(super) rival: Option<&'a Rival>,
+    /// C6: when it vanished, if another cluster held it then.
+    pub(super) vanished: Option<Instant>,
 }
 
 impl Content {
-    /// The elections that have to give way to an older one.
-    fn refused(&self) -> impl Iterator<Item = &Entry> {
-        self.elections.values().filter(|entry| entry.object.conflict().is_some())
+    /// The elections that select a pod.
+    fn selecting(&self, pod: &str) -> impl Iterator<Item = &String> {
+        let concerned = self.concerned.get(pod).into_iter().flatten();
+        concerned.filter(move |name| self.elections.get(*name).is_some_and(|entry| entry.members.select(pod)))
     }
 }
 
@@ -80,32 +117,88 @@ impl Index {
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             locks: Locks::default(),
+            elsewhere: BTreeMap::new(),
+            vanished: BTreeMap::new(),
             naming: Naming::default(),
+            uids: HashMap::new(),
+            deciding: Naming::default(),
+            decided: BTreeMap::new(),
+            winding_down: BTreeSet::new(),
+            unfinished: BTreeSet::new(),
+            on_node: HashMap::new(),
             deletions: Deletions::default(),
             acts: false,
             unclaimed: BTreeSet::new(),
-            dirty: BTreeSet::new(),
+            dirty: Dirty::default(),
         }
     }
 
-    pub(super) fn take_dirty(&mut self) -> BTreeSet<ElectionName> {
-        std::mem::take(&mut self.dirty)
+    /// Takes elections to look at, at most so many, the urgent ones first.
+    pub(super) fn take_dirty(&mut self, at_most: usize) -> Vec<ElectionName> {
+        self.dirty.take(at_most)
     }
 
     pub(super) fn mark(&mut self, election: &ElectionName) {
-        self.dirty.insert(election.clone());
+        self.dirty.mark(election.clone());
+    }
+
+    /// Somebody waits for it: who leads may depend on it.
+    pub(super) fn mark_urgent(&mut self, election: &ElectionName) {
+        self.dirty.mark_urgent(election.clone());
     }
 
     pub(super) fn mark_all(&mut self) {
-        self.dirty = self.elections().collect();
+        let all: Vec<ElectionName> = self.elections().collect();
+        self.dirty.extend(all);
     }
 
-    /// All elections by name.
-    fn elections(&self) -> impl Iterator<Item = ElectionName> {
-        let namespaces = self.namespaces.iter();
-        namespaces.flat_map(|(namespace, content)| content.elections.keys().map(|name| namespace.election(name)))
+    /// What was decided of an election has changed: it is found by that from now on.
+    pub(super) fn note_decided(&mut self, election: &ElectionName) {
+        let entry = self.named(election);
+        let own = entry.and_then(Entry::spec).map(|spec| &spec.key);
+        let other = entry.and_then(|entry| entry.decisions.key()).filter(|key| Some(*key) != own).cloned();
+        let decided = entry.and_then(Entry::election);
+        let (winds_down, unfinished) =
+            decided.map_or((false, false), |decided| (decided.winding_down().is_some(), decided.is_unfinished()));
+        let before = self.decided.get(election);
+        if before != other.as_ref() {
+            self.deciding.rename(election, before, other.as_ref());
+            match other {
+                Some(key) => drop(self.decided.insert(election.clone(), key)),
+                None => drop(self.decided.remove(election)),
+            }
+        }
+        set(&mut self.winding_down, election, winds_down);
+        set(&mut self.unfinished, election, unfinished);
     }
 
+    /// Nothing is decided any more.
+    pub(super) fn forget_decided(&mut self) {
+        self.deciding = Naming::default();
+        self.decided.clear();
+        self.winding_down.clear();
+        self.unfinished.clear();
+    }
+
+    /// Whether any election is in the middle of something.
+    pub(super) fn is_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    /// Whether workloads end whose lock is let go of then.
+    pub(super) fn winds_down(&self) -> bool {
+        !self.winding_down.is_empty()
+    }
+
+    /// All elections, in the order of their names.
+    pub(super) fn elections(&self) -> impl Iterator<Item = ElectionName> {
+        self.namespaces.iter().flat_map(|(namespace, content)| {
+            let names: BTreeSet<&String> = content.elections.keys().collect();
+            names.into_iter().map(|name| namespace.election(name)).collect::<Vec<_>>()
+        })
+    }
+
+    /// All elections, in no order.
     pub(super) fn entries(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.namespaces.values_mut().flat_map(|namespace| namespace.elections.values_mut())
     }
@@ -114,13 +207,18 @@ impl Index {
     /// kept until then, and the terms that they have come to, for longer.
     pub(super) fn forget_versions(&mut self) {
         self.deletions = Deletions::default();
+        self.on_node.clear();
         for content in self.namespaces.values_mut() {
             content.pods.clear();
-            content.workloads.clear();
+            content.labels.forget_pods();
+            content.marked.clear();
+            content.workloads.clear(&mut content.labels);
             content.services.clear();
             content.slices.clear();
-            content.selecting.clear();
+            content.concerned.clear();
             content.waiting.clear();
+            content.switchovers.clear();
+            content.switched.clear();
             for entry in content.elections.values_mut() {
                 // This replica need not have acted.
                 let recorded = entry.object.record(&self.locks).map(|record| record.term);
@@ -147,11 +245,27 @@ impl Index {
 
     /// An election and what is known around it.
     pub(super) fn find(&mut self, election: &ElectionName) -> Option<Found<'_>> {
-        let Self { namespaces, nodes, locks, .. } = self;
+        let Self { namespaces, nodes, locks, elsewhere, vanished, .. } = self;
         let content = namespaces.get_mut(&election.namespace)?;
-        let Content { pods, elections, workloads, services, slices, .. } = content;
-        let around = Surroundings { pods, workloads, services, slices };
-        Some(Found { entry: elections.get_mut(&election.name)?, around, nodes, locks })
+        let Content { pods, labels, elections, workloads, services, slices, switchovers, .. } = content;
+        let around = Surroundings { pods, labels, workloads, services, slices };
+        let (entry, switchovers) = (elections.get_mut(&election.name)?, switchovers.get_mut(&election.name));
+        let key = entry.spec().map(|spec| &spec.key);
+        let rival = key.and_then(|key| elsewhere.get(key));
+        let vanished = key.and_then(|key| vanished.get(key)).copied();
+        Some(Found { entry, around, switchovers, nodes, locks, rival, vanished })
+    }
+
+    /// Whether another cluster holds the lock that an election names.
+    pub(super) fn is_held_elsewhere(&self, election: &ElectionName) -> bool {
+        let spec = self.named(election).and_then(Entry::spec);
+        spec.is_some_and(|spec| self.elsewhere.contains_key(&spec.key))
+    }
+
+    /// The lock that an election follows, if it follows any.
+    pub(super) fn followed_by(&self, election: &ElectionName) -> Option<&Key> {
+        let entry = self.named(election).filter(|entry| !entry.object.is_deleted())?;
+        entry.spec()?.followed.as_ref().map(|followed| &followed.key)
     }
 
     fn named(&self, election: &ElectionName) -> Option<&Entry> {
@@ -165,13 +279,14 @@ impl Index {
     /// A namespace of which nothing is known is none.
     fn tidy(&mut self, namespace: &Namespace) {
         let is_empty = |content: &Content| {
-            let Content { pods, elections, workloads, services, slices, waiting, selecting: _ } = content;
+            let Content { pods, elections, workloads, services, slices, waiting, switchovers, .. } = content;
             pods.is_empty()
                 && elections.is_empty()
                 && workloads.is_empty()
                 && services.is_empty()
                 && slices.is_empty()
                 && waiting.is_empty()
+                && switchovers.is_empty()
         };
         if self.namespaces.get(namespace).is_some_and(is_empty) {
             self.namespaces.remove(namespace);
@@ -181,5 +296,15 @@ impl Index {
     /// What is known of the namespaces that a list covers.
     fn covered(&self, coverage: Coverage) -> impl Iterator<Item = (&Namespace, &Content)> {
         self.namespaces.iter().filter(move |(namespace, _)| coverage.includes(namespace))
+    }
+}
+
+fn set(elections: &mut BTreeSet<ElectionName>, election: &ElectionName, is: bool) {
+    if is != elections.contains(election) {
+        if is {
+            elections.insert(election.clone());
+        } else {
+            elections.remove(election);
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! What the loop is told.
 
 use futures::StreamExt;
-use lictor_core::{Failure, Node, OpId, Outcome, Pod, Slice, Uid, Version, WorkloadId, WorkloadKind};
+use lictor_core::{
+    Failure, FollowedLock, Key, Node, OpId, Outcome, Pod, ProbeFailure, Slice, Uid, Version, WorkloadId, WorkloadKind,
+};
 use tokio::sync::mpsc;
 
-use super::names::{ElectionId, Namespace};
-use crate::api::{ElectionClass, LeaderElection};
+use super::names::{ElectionId, Namespace, SwitchoverId};
+use crate::api::{ElectionClass, LeaderElection, Switchover};
 use crate::kubernetes::{Change, ClaimUpdate, Leftovers, ServiceObject, WorkloadObject};
 use crate::process::spawn;
 use crate::store::{Registration, StoreEvent};
@@ -21,6 +23,8 @@ pub enum Input {
     Classes(Change<(String, ElectionClass)>),
     /// Of elections.
     Elections(Change<(Version, Uid, LeaderElection)>),
+    /// Of Switchovers.
+    Switchovers(Change<(Version, Uid, Switchover)>),
     /// Of workloads of a kind.
     Workloads(WorkloadKind, Change<WorkloadObject>),
     /// Of one workload of a namespace, by the answer to a request; the uid of one that is no more.
@@ -35,15 +39,20 @@ pub enum Input {
     Leftovers(ElectionId, u64, Result<Leftovers, Failure>),
     /// Of locks.
     Records(StoreEvent),
+    /// Of a lock that candidates hold themselves.
+    Followed(Key, FollowedLock),
     /// The outcome of a command.
     Outcome(ElectionId, OpId, Outcome),
     /// The outcome of the write of the election itself that has this number; `None`: it was not sent, or the election had changed
     /// meanwhile.
     Written(ElectionId, u64, Box<Result<LeaderElection, Option<Failure>>>),
+    /// The outcome of the write of a Switchover that has this number; of a deletion there is nothing left. `None`: it was not sent, or the
+    /// Switchover had changed meanwhile.
+    Switched(SwitchoverId, u64, Box<Result<Option<Switchover>, Option<Failure>>>),
     /// The outcome of a registration of the leader in the store's own directory.
     Registered(ElectionId, Registration, Result<bool, Failure>),
-    /// Whether the leader of this uid fails its probe.
-    Probed(ElectionId, Uid, bool),
+    /// Whether the leader that is probed under this number fails in this way.
+    Probed(ElectionId, u64, ProbeFailure, bool),
     /// Whether this replica acts.
     Claim(ClaimUpdate),
 }

@@ -6,10 +6,13 @@
 mod announce;
 mod class_status;
 mod consul;
+mod dial;
 mod entry;
 mod executor;
+mod followed;
 mod index;
 mod input;
+mod lookup;
 mod names;
 mod object;
 mod on_demand;
@@ -18,10 +21,11 @@ mod permit;
 mod run;
 mod status;
 mod steps;
+mod switchover;
 mod sync;
 mod timers;
-mod wording;
 
+pub use dial::{Connection, Dial, dialer};
 pub use input::Input;
 pub use parameters::{Parameters, Purpose};
 pub use run::Controller;

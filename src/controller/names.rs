@@ -3,12 +3,13 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use lictor_core::Uid;
 
-/// A namespace.
+/// A namespace. Clones share the name, because everything in it is known by it, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Namespace(String);
+pub struct Namespace(Arc<str>);
 
 /// What a watch covers: one namespace, or the whole cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +29,17 @@ pub struct ElectionName {
 pub struct ElectionId {
     /// Its name.
     pub election: ElectionName,
+    /// Its uid.
+    pub uid: Uid,
+}
+
+/// A Switchover, by name and uid.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwitchoverId {
+    /// The election that it is about.
+    pub election: ElectionName,
+    /// Its name in the same namespace.
+    pub name: String,
     /// Its uid.
     pub uid: Uid,
 }
@@ -56,13 +68,13 @@ impl Coverage {
 
 impl From<Option<String>> for Coverage {
     fn from(scope: Option<String>) -> Self {
-        Self(scope.map(Namespace))
+        Self(scope.map(Namespace::from))
     }
 }
 
 impl<T: Into<String>> From<T> for Namespace {
     fn from(name: T) -> Self {
-        Self(name.into())
+        Self(name.into().into())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lictor_core::{Concern, Key, Locks, Record, StoreId, Stored, Term, Version};
+use lictor_core::{Concern, Holder, Key, Locks, Record, StoreId, Stored, Term, Version};
 
 use super::names::{ElectionId, ElectionName};
 use crate::api::{Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, resolve};
@@ -180,10 +180,22 @@ impl ElectionObject {
 
     /// Both times come from the same API server; of two made in the same second, the first by name is the older one.
     pub(super) fn is_older_than(&self, other: &Self) -> bool {
-        let age = |object: &Self| {
-            let created = object.seen.metadata.creation_timestamp.as_ref().map(|time| time.0);
-            (created, object.id.election.clone())
-        };
-        age(self) < age(other)
+        self.age() < other.age()
     }
+
+    fn age(&self) -> impl Ord {
+        (self.seen.metadata.creation_timestamp.as_ref().map(|time| time.0), &self.id.election)
+    }
+}
+
+/// A leader by name: that of its pod, or of the cluster that is the leader itself.
+pub(super) fn holder_name(object: &ElectionObject, holder: &Holder) -> String {
+    let cluster = || object.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| consul.cluster.clone());
+    holder.pod.clone().or_else(cluster).unwrap_or_default()
+}
+
+/// The same in a sentence.
+pub(super) fn told_holder(object: &ElectionObject, holder: &Holder) -> String {
+    let name = holder_name(object, holder);
+    if holder.pod.is_some() { name } else { format!("the cluster {name}") }
 }

@@ -76,7 +76,9 @@ impl OnDemandWatches {
                 let known = self.forbidden.insert(what.clone(), failure.clone()).is_none();
                 self.missing.remove(&what) || known
             }
-            Change::Broken(scope, WatchFailure::Other(_)) => self.broken.insert((watched, scope.clone().into())),
+            Change::Broken(scope, WatchFailure::Unknown(_) | WatchFailure::Other(_)) => {
+                self.broken.insert((watched, scope.clone().into()))
+            }
             Change::Rewound(_) | Change::Applied(_) | Change::Deleted(_) => false,
         }
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use kube::Client;
 use lictor_consul::Connect;
+use tokio::sync::Notify;
 
+use super::dial::Dial;
 use crate::kubernetes::Namespaces;
 use crate::store::LockStore;
 
@@ -40,4 +42,8 @@ pub struct Parameters {
     pub leases: Arc<dyn LockStore>,
     /// How the locks in Consul are reached.
     pub consul: Connect,
+    /// How connections to pods are made.
+    pub dial: Dial,
+    /// Notified when another replica seems to act.
+    pub doubt: Arc<Notify>,
 }

@@ -5,24 +5,32 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
-use lictor_core::{ClaimState, Election, Failure, Instant, OpId, Outcome, SharedStores, StoreId, Uid, Version};
-use tokio::sync::{mpsc, watch};
+use lictor_core::{
+    ClaimState, Election, Failure, FollowedLock, Instant, Key, OpId, Outcome, SharedStores, StoreId, Uid, Version,
+};
+use tokio::sync::{Notify, mpsc, watch};
 
+use super::announce::announce_failed_switchover;
 use super::class_status::ClassReporter;
 use super::consul::{ConsulStores, Context};
-use super::entry::{WATCHED, probe_client};
+use super::entry::{Reach, WATCHED, probe_client};
 use super::executor::Executor;
-use super::index::Index;
+use super::followed::FollowedLocks;
+use super::index::{Index, name_of};
 use super::input::{Input, forward};
-use super::names::{ElectionId, ElectionName};
+use super::names::{ElectionId, ElectionName, SwitchoverId};
 use super::on_demand::{OnDemandWatches, Watched};
 use super::parameters::{Parameters, Purpose};
-use super::steps::{Circumstances, accept, desire, execute, follow, report, step, withdraw};
+use super::steps::{
+    Circumstances, accept, desire, execute, follow, gather, refuse_all, report, settle, step, step_aside, withdraw,
+};
+use super::switchover::Written;
 use super::sync::Sync;
 use super::timers::{Moment, Soonest, Timers};
-use crate::api::LeaderElection;
+use crate::api::{COMPLETE, ElectionClass, LeaderElection, Switchover};
 use crate::kubernetes::{
-    Change, ClaimUpdate, Namespaces, resource_name, watch_classes, watch_elections, watch_nodes, watch_pods,
+    Change, ClaimUpdate, Namespaces, resource_name, version_of, watch_classes, watch_elections, watch_nodes,
+    watch_pods, watch_switchovers,
 };
 use crate::process::{NAP, monotonic, nap, wall};
 use crate::store::{LockStore, StoreEvent, Stores};
@@ -32,6 +40,9 @@ use crate::telemetry::{Health, Metrics};
 const DRAIN: Duration = Duration::from_secs(5);
 /// The same while workloads end whose lock is let go of then: less than Kubernetes gives a pod by default.
 const WINDING_DOWN: Duration = Duration::from_secs(25);
+
+/// How many elections are decided before it is looked again what has arrived meanwhile.
+const AT_ONCE: usize = 32;
 
 /// The operator.
 pub struct Controller {
@@ -50,7 +61,9 @@ pub struct Controller {
     /// How often the operator's own Lease has told that all is to be learnt anew.
     rewound: u64,
     claim: watch::Receiver<ClaimUpdate>,
-    http: reqwest::Client,
+    reach: Reach,
+    /// Notified when another replica seems to act.
+    doubt: Arc<Notify>,
     acting: bool,
     /// How many elections were begun to be decided, those of one group anew included.
     begun: u64,
@@ -59,6 +72,7 @@ pub struct Controller {
     consul: ConsulStores,
     classes: ClassReporter,
     watches: OnDemandWatches,
+    followed: FollowedLocks,
     timers: Timers,
     metrics: Metrics,
     health: Health,
@@ -92,6 +106,8 @@ impl Controller {
             request_timeout,
             leases,
             consul: connect,
+            dial,
+            doubt,
         } = parameters;
         let (sender, inputs) = mpsc::unbounded_channel();
         let stores = Stores::default();
@@ -105,6 +121,7 @@ impl Controller {
             sender.clone(),
             claim.clone(),
         );
+        let followed = FollowedLocks::new(stores.clone(), sender.clone());
         let classes = ClassReporter::start(&client, request_timeout, &controller, claim.clone());
         let consul = ConsulStores::new(Context {
             client: client.clone(),
@@ -139,7 +156,8 @@ impl Controller {
             leases,
             rewound: 0,
             claim,
-            http: probe_client()?,
+            reach: Reach { http: probe_client()?, dial },
+            doubt,
             acting: false,
             begun: 0,
             sync,
@@ -147,6 +165,7 @@ impl Controller {
             consul,
             classes,
             watches,
+            followed,
             timers: Timers::default(),
             metrics,
             health,
@@ -158,7 +177,7 @@ impl Controller {
         let mut draining: Option<Drain> = None;
         loop {
             let now = monotonic();
-            let winds_down = draining.is_some() && self.winds_down();
+            let winds_down = draining.is_some() && self.index.winds_down();
             if let Some(drain) = draining.as_mut().filter(|_| winds_down) {
                 // What is to be done when that is over, has its time, too.
                 drain.until = (now + DRAIN).min(drain.at_most);
@@ -191,6 +210,8 @@ impl Controller {
                     self.take(input);
                     self.take_arrived();
                 }
+                // All that has arrived is taken, and there is more to decide.
+                () = tokio::task::yield_now(), if self.acting && self.index.dirty_count() > 0 => {}
                 () = nap(wake.since(now)) => {}
             }
             self.step(draining.is_some());
@@ -210,23 +231,16 @@ impl Controller {
             && self.index.is_withdrawn()
     }
 
-    /// Whether workloads end whose lock is let go of then.
-    fn winds_down(&mut self) -> bool {
-        self.index.entries().any(|entry| entry.decisions.winding_down().is_some())
-    }
-
-    fn is_busy(&mut self) -> bool {
+    fn is_busy(&self) -> bool {
         // A handover that is complete is still to be told, in the status and by Events.
-        self.acting
-            && (self.executor.pending() > 0
-                || self.index.entries().any(|entry| entry.election().is_some_and(Election::is_unfinished)))
+        self.acting && (self.executor.pending() > 0 || self.index.dirty_count() > 0 || self.index.is_unfinished())
     }
 
     // Observations
 
-    /// Takes what has arrived already, as one observation.
+    /// Takes all that has arrived already. What arrives meanwhile comes after the next decisions.
     fn take_arrived(&mut self) {
-        for _ in 0..256 {
+        for _ in 0..self.inputs.len() + self.observed.len() {
             let Ok(input) = self.inputs.try_recv().or_else(|_| self.observed.try_recv()) else { break };
             self.take(input);
         }
@@ -242,21 +256,11 @@ impl Controller {
                 self.note("nodes", &change);
                 self.index.apply_nodes(change);
             }
-            Input::Classes(change) => {
-                self.note("electionclasses", &change);
-                self.index.apply_classes(change);
-                self.classes.apply(&self.index.classes);
-                let locks = &self.index.locks;
-                for id in self.consul.apply(&self.index.classes, |id| locks.holds_any(id)) {
-                    self.shared.add(id, monotonic());
-                }
-            }
-            Input::Elections(change) => {
-                self.note("leaderelections", &change);
-                self.begin_routing(&change);
-                for gone in self.index.apply_elections(change) {
-                    self.metrics.forget(&gone.object.election().namespace, gone.object.name());
-                }
+            Input::Classes(change) => self.take_classes(change),
+            Input::Elections(change) => self.take_elections(change),
+            Input::Switchovers(change) => {
+                self.note("switchovers", &change);
+                self.index.apply_switchovers(change);
             }
             Input::Workloads(kind, change) => {
                 self.note_on_demand(Watched::Workloads(kind), resource_name(kind), &change);
@@ -300,10 +304,12 @@ impl Controller {
                     _ => {}
                 }
                 self.observe_store(&event);
-                self.index.apply_records(event);
+                self.index.apply_records(event, monotonic());
             }
+            Input::Followed(key, lock) => self.take_followed(&key, lock),
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
             Input::Written(id, number, written) => self.take_written(&id, number, *written),
+            Input::Switched(id, number, written) => self.take_switched(&id, number, *written),
             Input::Registered(id, wanted, written) => {
                 if let Some(entry) = self.index.entry(&id) {
                     if let Some(failure) = entry.registered.take(wanted, written, monotonic()) {
@@ -312,9 +318,9 @@ impl Controller {
                     self.index.mark(&id.election);
                 }
             }
-            Input::Probed(id, leader, failed) => {
-                if self.index.entry(&id).is_some_and(|entry| entry.probing.take(leader, failed)) {
-                    self.index.mark(&id.election);
+            Input::Probed(id, number, failure, fails) => {
+                if self.index.entry(&id).is_some_and(|entry| entry.probing.take(number, failure, fails)) {
+                    self.index.mark_urgent(&id.election);
                 }
             }
             Input::Claim(ClaimUpdate { state, failure, rewound, .. }) => {
@@ -354,6 +360,44 @@ impl Controller {
         self.watches.begin(WATCHED.into_iter().filter(|_| found));
     }
 
+    fn take_classes(&mut self, change: Change<(String, ElectionClass)>) {
+        self.note("electionclasses", &change);
+        let changed = self.index.apply_classes(change);
+        self.classes.apply(&self.index.classes);
+        let locks = &self.index.locks;
+        for id in self.consul.apply(&self.index.classes, |id| locks.holds_any(id)) {
+            self.shared.add(id, monotonic());
+        }
+        let elections: Vec<ElectionName> = self.index.elections().filter(|_| changed).collect();
+        for election in &elections {
+            self.follow_lock(election);
+        }
+    }
+
+    fn take_elections(&mut self, change: Change<(Version, Uid, LeaderElection)>) {
+        self.note("leaderelections", &change);
+        self.begin_routing(&change);
+        let mut changed = names_of(&change);
+        for gone in self.index.apply_elections(change) {
+            self.metrics.forget(&gone.object.election().namespace, gone.object.name());
+            changed.push(gone.object.election().clone());
+        }
+        for election in &changed {
+            self.follow_lock(election);
+        }
+    }
+
+    fn take_followed(&mut self, key: &Key, lock: FollowedLock) {
+        for election in self.followed.take(key, lock) {
+            self.index.mark_urgent(&election);
+        }
+    }
+
+    /// Begins or ends to follow the lock that the candidates of an election hold themselves.
+    fn follow_lock(&mut self, election: &ElectionName) {
+        self.followed.follow(election, self.index.followed_by(election));
+    }
+
     fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
         self.sync.note(resource, change);
         if let Change::Rewound(_) = change {
@@ -373,11 +417,10 @@ impl Controller {
         for pod in outcome.pods() {
             self.index.put_pod(&id.election.namespace, pod.clone(), now);
         }
-        if let Some(entry) = self.index.entry(id)
-            && entry.election().is_some()
-        {
+        if let Some(entry) = self.index.entry(id) {
             entry.decisions.take(op, outcome, now);
-            self.index.mark(&id.election);
+            self.index.note_decided(&id.election);
+            self.index.mark_urgent(&id.election);
         }
     }
 
@@ -388,8 +431,9 @@ impl Controller {
         match written {
             Ok(election) => {
                 retry.succeeded();
-                let version = crate::kubernetes::version_of(&election);
+                let version = version_of(&election);
                 self.index.put_election(version, id.uid.clone(), election);
+                self.follow_lock(&id.election);
             }
             Err(None) => retry.conflicted(now),
             Err(Some(failure)) => {
@@ -402,13 +446,55 @@ impl Controller {
         self.index.mark(&id.election);
     }
 
+    fn take_switched(&mut self, id: &SwitchoverId, number: u64, written: Result<Option<Switchover>, Option<Failure>>) {
+        let now = monotonic();
+        let Some(known) = self.index.switchover(id) else { return };
+        let version = known.version();
+        let Some((what, retry)) = known.end(number) else { return };
+        match written {
+            Ok(Some(switchover)) => {
+                retry.succeeded();
+                self.index.put_switchover(version_of(&switchover), id.uid.clone(), switchover);
+                if what == Written::Ends {
+                    self.tell_result(id);
+                }
+            }
+            // A deletion has a version of its own, which is not told: the next one is the least that it can have.
+            Ok(None) => self.index.remove_switchover(id, Version(version.0 + 1)),
+            Err(None) => retry.conflicted(now),
+            Err(Some(failure)) => {
+                if retry.failed(now) {
+                    tracing::warn!(election = %id.election, switchover = %id.name, "{}", failure.text());
+                }
+                self.metrics.count_write_failure("switchovers", &failure);
+            }
+        }
+        self.index.mark(&id.election);
+    }
+
+    /// Tells how a Switchover has ended.
+    fn tell_result(&mut self, id: &SwitchoverId) {
+        let Some(known) = self.index.switchover(id) else { return };
+        let Some(result) = known.result() else { return };
+        let message = known.status().conditions.first().map(|condition| condition.message.clone()).unwrap_or_default();
+        self.metrics.count_switchover(&result);
+        if result == COMPLETE {
+            tracing::info!(election = %id.election, switchover = %id.name, "{message}");
+            return;
+        }
+        tracing::warn!(election = %id.election, switchover = %id.name, reason = result, "{message}");
+        if let Some(found) = self.index.find(&id.election) {
+            announce_failed_switchover(found.entry, id, &message, &self.executor);
+        }
+    }
+
     /// Takes what a store's watch tells beside its locks.
     fn observe_store(&mut self, event: &StoreEvent) {
         match event {
             StoreEvent::All(scope, ..) => self.shared.list(&scope.store),
             StoreEvent::Rewound(scope, _) => self.shared.rewind(&scope.store, monotonic()),
             StoreEvent::LockValidity(store, validity) => self.shared.hold(store, *validity, monotonic()),
-            StoreEvent::Changed(..) | StoreEvent::Broken(..) => {}
+            StoreEvent::Changed(..) | StoreEvent::Broken(..) | StoreEvent::Elsewhere(..) | StoreEvent::Bids(..) => {}
         }
     }
 
@@ -438,16 +524,37 @@ impl Controller {
             self.index.mark_store(&store);
         }
         if self.acting {
-            for election in self.index.take_dirty() {
+            for election in self.index.take_dirty(AT_ONCE) {
                 self.timers.cancel(&election);
                 if self.sync.knows(&election.namespace) {
                     self.decide(&election, draining);
+                    self.index.note_decided(&election);
                 } else {
                     self.timers.add(now + Duration::from_secs(1), election);
                 }
             }
+        } else {
+            self.step_aside();
         }
         self.metrics.queue_depth(self.index.dirty_count() + self.executor.pending());
+    }
+
+    /// C10: takes off what led before another cluster, although this replica does not act.
+    fn step_aside(&mut self) {
+        let now = monotonic();
+        for election in self.index.take_dirty(usize::MAX) {
+            if !self.index.is_held_elsewhere(&election) {
+                continue;
+            }
+            self.timers.cancel(&election);
+            let mut again = Soonest::default();
+            if !self.sync.knows(&election.namespace) {
+                again.add(now + Duration::from_secs(1));
+            } else if let Some((mut found, _)) = accept(&mut self.index, &election) {
+                again.add(step_aside(&mut found, &self.executor, &mut self.begun, now));
+            }
+            self.look_again(&election, &again);
+        }
     }
 
     /// Decides one election, step by step.
@@ -456,30 +563,54 @@ impl Controller {
         let (purpose, operator_id) = (self.purpose, self.operator_id.as_str());
         let circumstances = Circumstances { purpose, draining, operator_id, moment };
         let mut again = Soonest::default();
-        let Some((mut found, neighbours_care)) = accept(&mut self.index, election) else { return };
+        let Some((mut found, neighbours_care)) = accept(&mut self.index, election) else {
+            return self.refuse_switchovers(election, moment);
+        };
+        found.entry.followed = self.followed.of(election).cloned().unwrap_or_default();
         let known = (&mut self.watches, &self.shared, &self.consul);
         let Some(aim) = desire(&mut found, circumstances, known, &self.executor, &mut again) else {
             return self.look_again(election, &again);
         };
         let alone_from = self.claim.borrow().alone_from;
-        let output = step(&mut found, &aim, &self.watches, &self.shared, alone_from, &mut self.begun, moment);
+        let switching = gather(found.switchovers.as_deref_mut(), moment);
+        let (output, verdicts) =
+            step(&mut found, &aim, switching, (&self.watches, &self.shared), alone_from, &mut self.begun, moment);
+        if output.contested {
+            self.doubt.notify_one();
+        }
         execute(&mut found, output, &self.executor, moment);
+        if settle(&mut found, verdicts, &self.executor, moment, &mut again) {
+            again.add(moment.now);
+        }
         if found.entry.decisions.is_withdrawn() && circumstances.ends(&found.entry.object) {
             withdraw(found.entry, &self.executor, moment, &mut again);
             if found.entry.object.is_gone() && found.entry.withdrawn {
                 self.metrics.forget(&election.namespace, &election.name);
-                return self.index.bury(election);
+                self.index.bury(election);
+                return self.index.mark(election);
             }
             return self.look_again(election, &again);
         }
         again.add(found.entry.election().and_then(Election::wake));
-        let probes = (&self.http, &self.sender, &self.shared);
+        let probes = (&self.reach, &self.sender, &self.shared);
         follow(&mut found, aim.desired, probes, &self.executor, moment, &mut again);
         report(&mut found, aim.desired, &self.metrics, &self.executor, self.lease_duration, moment, &mut again);
         self.look_again(election, &again);
         if neighbours_care {
             self.index.mark_neighbours(election);
         }
+    }
+
+    /// H14: nothing comes of the Switchovers of an election that does not exist.
+    fn refuse_switchovers(&mut self, election: &ElectionName, moment: Moment) {
+        let mut again = Soonest::default();
+        if self.purpose == Purpose::Withdraw {
+            return;
+        }
+        if let Some(all) = self.index.switchovers_of(election) {
+            refuse_all(all, &self.executor, moment, &mut again);
+        }
+        self.look_again(election, &again);
     }
 
     fn look_again(&mut self, election: &ElectionName, again: &Soonest) {
@@ -499,8 +630,18 @@ impl Controller {
         for entry in self.index.entries() {
             entry.stand_by();
         }
+        self.index.forget_decided();
         self.metrics.forget_all();
         self.index.mark_all();
+    }
+}
+
+/// The elections that a change is about, besides those that are gone.
+fn names_of(change: &Change<(Version, Uid, LeaderElection)>) -> Vec<ElectionName> {
+    match change {
+        Change::All(_, _, elections) => elections.iter().map(|(_, _, election)| name_of(election)).collect(),
+        Change::Applied((_, _, election)) | Change::Deleted((_, _, election)) => vec![name_of(election)],
+        Change::Rewound(_) | Change::Broken(..) => Vec::new(),
     }
 }
 
@@ -515,6 +656,10 @@ fn watch_cluster(
     forward(&sender, watch_nodes(client).map(Input::Nodes));
     forward(&sender, watch_classes(client).map(Input::Classes));
     forward(&sender, watch_elections(client, namespaces).map(Input::Elections));
+    forward(&sender, watch_switchovers(client, namespaces).map(Input::Switchovers));
     forward(&sender, leases.watch().map(Input::Records));
     (observed, OnDemandWatches::new(client.clone(), namespaces.clone(), sender))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,26 +1,32 @@
 //! What a status says. Pure: from what is known to the text that a user reads.
 
+mod followed;
 mod ready;
 mod routing;
+pub(super) mod switchovers;
 mod workloads;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use lictor_core::{Election, Failure, Holder, Instant, Node, Pod, Rival, Situation, Slice, Timestamp, eligible};
+use lictor_core::{
+    Election, Failure, Holder, Instant, Node, Pod, ProbeFailure, Rival, Situation, Slice, Timestamp, eligible,
+};
 
+use self::followed::{followed_lock, led_by_nobody, led_unseen};
 use self::ready::complete;
 pub(super) use self::ready::refusal_message;
 pub(super) use self::routing::obstacle;
 use self::routing::routed;
 use self::workloads::told;
 use super::entry::Entry;
+use super::object::told_holder;
 use super::timers::Moment;
-use super::wording::{in_seconds, led_elsewhere, not_eligible, told_holder};
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
     STORE_REACHABLE, condition, is_unknown, unknown,
 };
+use crate::wording::{in_seconds, led_elsewhere, not_eligible};
 
 /// What an election's status should be now; `None`: what it says already is to stay until more is known.
 pub(super) fn status(
@@ -60,7 +66,8 @@ pub(super) fn status(
             Some(fitness) => counted(1, fitness.is_ok().into()),
             None => count(spec, candidates, now),
         });
-        status.worst_case_failover_seconds = Some(worst_case(spec, operator_lease));
+        status.worst_case_failover_seconds = spec.followed.is_none().then(|| worst_case(spec, operator_lease));
+        status.followed_lock = entry.following().map(|following| followed_lock(following, candidates));
         status.leader = match group.situation() {
             Situation::LedElsewhere(rival) => Some(leader_elsewhere(rival)),
             _ => group.leader().map(|(_, holder, since)| {
@@ -76,7 +83,9 @@ pub(super) fn status(
         conditions.push(accepted(generation));
         conditions.push(elected(entry, group, spec, candidates, now, generation));
         conditions.push(store_reachable(group, generation));
-        conditions.extend(routed(entry, group, slices));
+        let leading = group.leader().map(|(_, holder, _)| &holder.uid);
+        let leading = candidates.iter().map(|(pod, _)| *pod).find(|pod| Some(&pod.uid) == leading);
+        conditions.extend(routed(entry, group, leading, slices));
         let told = told(entry, group, now);
         status.workloads = told.as_ref().and_then(|(workloads, _)| workloads.clone());
         conditions.extend(told.map(|(_, condition)| condition));
@@ -123,7 +132,7 @@ fn undecided(
         _ => store_reachable(group, generation),
     };
     let told = told(entry, group, now).map(|(_, condition)| condition);
-    let routed = routed(entry, group, slices);
+    let routed = routed(entry, group, None, slices);
     let conditions = [accepted(generation), elected, store].into_iter().chain(routed).chain(told).collect();
     Some(LeaderElectionStatus {
         observed_generation: Some(generation),
@@ -154,7 +163,8 @@ pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
 /// The lease of an acting operator that is killed has to end first; then the leader may have time to recover, or its probe has to
 /// fail often enough. In Consul, a lock whose holder went silent is kept for a while.
 fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {
-    let detection = spec.probe.as_ref().map(|probe| probe.rules.detection()).unwrap_or_default();
+    let asked = spec.probe.as_ref().filter(|probe| probe.target.is_some());
+    let detection = asked.map(|probe| probe.rules.detection()).unwrap_or_default();
     let expiry = spec.consul.as_ref().map(ConsulClass::expiry).unwrap_or_default();
     let total = operator_lease + spec.failover_delay.max(detection) + expiry;
     i64::try_from(total.as_secs() + u64::from(total.subsec_nanos() > 0)).unwrap_or(i64::MAX)
@@ -187,7 +197,7 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
 
 /// The leader in another cluster; or the session of a program that is no lictor.
 fn leader_elsewhere(rival: &Rival) -> Leader {
-    let Rival { cluster, holder, since, session, term: _, drain_obligation: _ } = rival;
+    let Rival { cluster, holder, since, session, .. } = rival;
     Leader {
         cluster_name: cluster.clone(),
         session: cluster.is_none().then(|| session.clone()),
@@ -242,18 +252,21 @@ fn elected(
         _ => {}
     }
     if let Some(failure) = group.failure() {
-        let holds = matches!(group.situation(), Situation::Led | Situation::LedDespiteProbe) && leads.is_some();
+        let holds = matches!(group.situation(), Situation::Led | Situation::LedDespiteProbe(_)) && leads.is_some();
         let reason = if holds { "LabellingFails" } else { "HandoverFails" };
         return condition(ELECTED, holds, reason, format!("tried again and again: {}", failure.text()), generation);
     }
     match (group.situation(), leads) {
-        (Situation::LedDespiteProbe, Some(pod)) => condition(
-            ELECTED,
-            true,
-            "ProbeFails",
-            format!("{pod} fails its probe, and stays the leader because no other pod is eligible"),
-            generation,
-        ),
+        (Situation::LedDespiteProbe(failure), Some(pod)) => {
+            let fails = match failure {
+                ProbeFailure::NoAnswer => "fails its probe",
+                ProbeFailure::ProcessGone(port) => {
+                    &format!("refuses connections to port {port}, so its process is gone")
+                }
+            };
+            let message = format!("{pod} {fails}, and stays the leader because no other pod is eligible");
+            condition(ELECTED, true, "ProbeFails", message, generation)
+        }
         (Situation::Recovering(why, _), Some(pod)) => condition(
             ELECTED,
             true,
@@ -269,11 +282,15 @@ fn elected(
             let message = format!("{what}: delete it, or give this election another spec.key");
             condition(ELECTED, false, "LockNotOurs", message, generation)
         }
-        (_, Some(pod)) => condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation),
-        (_, None) => match entry.workloads.cluster() {
-            Some(Err(why)) => condition(ELECTED, false, "NotEligible", not_eligible(why), generation),
-            Some(Ok(())) => condition(ELECTED, false, "NoLeader", "the lock is about to be taken", generation),
-            None => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),
+        (_, Some(pod)) => {
+            let unseen = spec.followed.as_ref().and_then(|lock| led_unseen(lock, &entry.followed, pod, generation));
+            unseen.unwrap_or_else(|| condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation))
+        }
+        (_, None) => match (entry.workloads.cluster(), entry.following()) {
+            (_, Some(following)) if !spec.paused => led_by_nobody(spec, following, candidates, now, generation),
+            (Some(Err(why)), _) => condition(ELECTED, false, "NotEligible", not_eligible(why), generation),
+            (Some(Ok(())), _) => condition(ELECTED, false, "NoLeader", "the lock is about to be taken", generation),
+            (None, _) => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),
         },
     }
 }

@@ -1,4 +1,5 @@
-//! How one election is decided: each step is a file and a function, and `Controller::decide` calls them in order.
+//! How one election is decided: each step is a file and a function, and `Controller::decide` calls them in order. A replica
+//! that does not act takes the one step of `step_aside`.
 
 mod accept;
 mod desire;
@@ -7,6 +8,8 @@ mod follow;
 mod metadata;
 mod report;
 mod step;
+mod step_aside;
+mod switch;
 mod withdraw;
 
 pub(super) use self::accept::accept;
@@ -15,4 +18,6 @@ pub(super) use self::execute::execute;
 pub(super) use self::follow::follow;
 pub(super) use self::report::report;
 pub(super) use self::step::step;
+pub(super) use self::step_aside::step_aside;
+pub(super) use self::switch::{gather, refuse_all, settle};
 pub(super) use self::withdraw::withdraw;

@@ -9,8 +9,10 @@ use crate::kubernetes::{Change, Namespaces, WatchFailure};
 use crate::telemetry::{Health, Metrics};
 
 /// What an operator can do without, if it has no right to it: a lost node is then seen by its pods' own conditions, later; and of
-/// the classes only the built-in one is served.
-const OPTIONAL: [&str; 2] = ["nodes", "electionclasses"];
+/// the classes only the built-in one is served. Nor is there a Switchover where they can't be seen, or their CRD is not installed.
+const OPTIONAL: [&str; 3] = ["nodes", "electionclasses", SWITCHOVERS];
+/// The kind that came later than the others, so that its CRD may be missing after an upgrade.
+const SWITCHOVERS: &str = "switchovers";
 
 /// A list: of which resource, and of what.
 type List = (&'static str, Coverage);
@@ -50,7 +52,12 @@ impl Sync {
         match change {
             Change::All(scope, ..) => self.listed(resource, scope.clone().into()),
             Change::Broken(scope, failure) => {
-                if matches!(failure, WatchFailure::Forbidden(_)) && OPTIONAL.contains(&resource) {
+                let optional = match failure {
+                    WatchFailure::Forbidden(_) => OPTIONAL.contains(&resource),
+                    WatchFailure::Unknown(_) => resource == SWITCHOVERS,
+                    WatchFailure::Other(_) => false,
+                };
+                if optional {
                     self.missing.remove(&(resource, scope.clone().into()));
                 }
                 self.broken(resource, scope.clone().into(), &failure.clone().into());
@@ -92,7 +99,9 @@ fn first_lists(namespaces: &Namespaces) -> BTreeSet<List> {
     let scopes = namespaces.scopes();
     let lists = scopes
         .iter()
-        .flat_map(|scope| ["pods", "leaderelections", "leases"].map(|resource| (resource, scope.clone().into())))
+        .flat_map(|scope| {
+            ["pods", "leaderelections", "leases", SWITCHOVERS].map(|resource| (resource, scope.clone().into()))
+        })
         .chain(["nodes", "electionclasses"].map(|resource| (resource, Coverage::CLUSTER)));
     lists.collect()
 }

@@ -1,6 +1,6 @@
 //! The moment of a decision, and when each election is looked at again if nothing else happens.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use lictor_core::{Instant, Timestamp};
 
@@ -31,7 +31,7 @@ impl Soonest {
 /// One moment for each election, the soonest that was asked for since it was last looked at.
 #[derive(Default)]
 pub(super) struct Timers {
-    due: BTreeMap<ElectionName, Instant>,
+    due: HashMap<ElectionName, Instant>,
     order: BTreeSet<(Instant, ElectionName)>,
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config, Resource};
 
 /// Why there is no connection, for a person.
@@ -15,6 +15,16 @@ pub enum ClientError {
     Kubeconfig {
         /// The file that the user named.
         path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The context that the user named can't be used.
+    #[error(
+        "the context {context:?} can't be used: {reason}; `kubectl config get-contexts` lists those that there are"
+    )]
+    Context {
+        /// The name.
+        context: String,
         /// What is wrong with it.
         reason: String,
     },
@@ -39,16 +49,32 @@ pub enum ClientError {
 /// # Errors
 /// If the configuration can't be read or used. This sends no request yet.
 pub async fn connect(kubeconfig: Option<&Path>, request_timeout: Duration) -> Result<Client, ClientError> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let unusable = |error: kube::config::KubeconfigError| ClientError::Kubeconfig {
-                path: path.into(),
-                reason: innermost(&error),
-            };
-            let parsed = Kubeconfig::read_from(path).map_err(unusable)?;
-            Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await.map_err(unusable)?
+    connect_in(kubeconfig, None, request_timeout).await
+}
+
+/// Connects as a context of the kubeconfig says. Without one, it takes the present context.
+///
+/// # Errors
+/// If the configuration can't be read or used. This sends no request yet.
+pub async fn connect_in(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    request_timeout: Duration,
+) -> Result<Client, ClientError> {
+    let unusable = |error: KubeconfigError| match (kubeconfig, context) {
+        (Some(path), None) => ClientError::Kubeconfig { path: path.into(), reason: innermost(&error) },
+        (_, Some(context)) => ClientError::Context { context: context.into(), reason: innermost(&error) },
+        (None, None) => ClientError::NoCluster(innermost(&error)),
+    };
+    let mut config = match (kubeconfig, context) {
+        (Some(_), _) | (_, Some(_)) => {
+            let parsed = kubeconfig.map_or_else(Kubeconfig::read, Kubeconfig::read_from).map_err(unusable)?;
+            let options = KubeConfigOptions { context: context.map(Into::into), ..KubeConfigOptions::default() };
+            Config::from_custom_kubeconfig(parsed, &options).await.map_err(unusable)?
         }
-        None => Config::infer().await.map_err(|error| ClientError::NoCluster(error.to_string().replace('\n', " ")))?,
+        (None, None) => {
+            Config::infer().await.map_err(|error| ClientError::NoCluster(error.to_string().replace('\n', " ")))?
+        }
     };
     // lictor decides itself when to repeat a write, and can't use a late answer.
     config.default_retry = false;

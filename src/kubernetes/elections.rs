@@ -50,20 +50,36 @@ impl Elections {
     ) -> Result<LeaderElection, Option<Failure>> {
         let mut fields = json!(status);
         // A merge patch keeps what it does not name, so it has to name the fields that may vanish.
-        for vanishing in ["leader", "term", "candidates", "className", "workloads", "history", "conditions"] {
-            if fields.get(vanishing).is_none() {
-                fields[vanishing] = serde_json::Value::Null;
-            }
-        }
-        let leader = fields.get("leader").is_some_and(serde_json::Value::is_object);
-        if leader {
-            for vanishing in ["name", "podName", "podUID", "clusterName", "session", "nodeName", "podIP", "acquireTime"]
-            {
-                if fields["leader"].get(vanishing).is_none() {
-                    fields["leader"][vanishing] = serde_json::Value::Null;
+        let name_all = |fields: &mut serde_json::Value, vanishing: &[&str]| {
+            for field in vanishing {
+                if fields.get(field).is_none() {
+                    fields[field] = serde_json::Value::Null;
                 }
             }
+        };
+        let nested: [(&str, &[&str]); 2] = [
+            ("leader", &["name", "podName", "podUID", "clusterName", "session", "nodeName", "podIP", "acquireTime"]),
+            ("followedLock", &["holder", "podName", "transitions", "acquireTime"]),
+        ];
+        for (field, vanishing) in nested {
+            if let Some(present) = fields.get_mut(field).filter(|field| field.is_object()) {
+                name_all(present, vanishing);
+            }
         }
+        name_all(
+            &mut fields,
+            &[
+                "leader",
+                "term",
+                "followedLock",
+                "candidates",
+                "worstCaseFailoverSeconds",
+                "className",
+                "workloads",
+                "history",
+                "conditions",
+            ],
+        );
         let patch = json!({
             "metadata": {"uid": seen.uid(), "resourceVersion": seen.resource_version()},
             "status": fields,

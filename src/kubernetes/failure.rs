@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use lictor_core::Failure;
 
+/// The end of what is said about a right that the operator does not have.
+pub const GRANT_TO_OPERATOR: &str = "; grant it to the operator's service account";
+
 /// Runs a request with a time limit. An answer after the limit counts as lost.
 ///
 /// # Errors
@@ -24,10 +27,7 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     // Admission control refuses with the same status what the account has the right to do.
     let admission = ["denied request", "denied the request"].iter().any(|words| status.message.contains(words));
     if status.is_forbidden() && !admission {
-        return Failure::Refused(format!(
-            "not allowed to {verb} {resource}: {}; grant it to the operator's service account",
-            said(status)
-        ));
+        return Failure::Refused(format!("not allowed to {verb} {resource}: {}{GRANT_TO_OPERATOR}", said(status)));
     }
     let text = format!("can't {verb} {resource}: {}", said(status));
     match status.code {
@@ -65,6 +65,8 @@ pub(super) fn patched<K>(resource: &str, result: kube::Result<K>) -> Result<K, O
 pub enum WatchFailure {
     /// This operator does not have the right.
     Forbidden(Failure),
+    /// The cluster does not know the resource: its CRD is not installed.
+    Unknown(Failure),
     /// Any other reason.
     Other(Failure),
 }
@@ -72,18 +74,18 @@ pub enum WatchFailure {
 impl From<WatchFailure> for Failure {
     fn from(failure: WatchFailure) -> Self {
         match failure {
-            WatchFailure::Forbidden(failure) | WatchFailure::Other(failure) => failure,
+            WatchFailure::Forbidden(failure) | WatchFailure::Unknown(failure) | WatchFailure::Other(failure) => failure,
         }
     }
 }
 
-/// Returns what a broken watch means.
-pub(super) fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> WatchFailure {
+/// Returns what a broken watch, or its list, means.
+pub fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> WatchFailure {
     if let ("list", kube::Error::Api(status)) = (verb, error)
         // `is_not_found()` does not work here: where the whole group is unknown, the answer is plain text without a reason.
         && status.code == 404
     {
-        return WatchFailure::Other(Failure::Refused(format!(
+        return WatchFailure::Unknown(Failure::Refused(format!(
             "the cluster does not know {resource}: install the CRDs with `lictor crd | kubectl apply -f -`"
         )));
     }

@@ -1,7 +1,10 @@
-//! The operator's own Lease, which decides which replica acts. [`lictor_core::Claim`] has the rules.
+//! The claim on a Lease that one process holds at a time: by it, one replica of the operator acts, and one `lictor agent` runs its
+//! command. [`lictor_core::Claim`] has the rules.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -14,13 +17,16 @@ use kube::{Api, Client};
 use lictor_core::{Claim, ClaimCommand, ClaimParameters, ClaimState, Failure, Instant, Uid, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::{Change, changes, failure, version_of, within};
 use crate::process::{nap, wall};
 
 /// Says more of the holder than `holderIdentity`: a [`Holder`] in JSON.
 const HOLDER_ANNOTATION: &str = "lictor.dev/holder";
+
+/// L1: how often the Lease is read at most because another replica seems to act.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// A replica, as it writes itself into the operator's Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +71,12 @@ pub struct ClaimUpdate {
     pub installation: Option<Uid>,
     /// How many times the API server's store was seen to go back to an earlier state.
     pub rewound: u64,
+    /// A6: the version of the write by which this replica began to act. It rises from one replica that acts to the next.
+    pub since: Option<Version>,
+    /// The version under which this replica holds the Lease: with each renewal another one.
+    pub held: Option<Version>,
+    /// Who was seen to hold the Lease last.
+    pub leader: Option<String>,
 }
 
 impl Default for ClaimUpdate {
@@ -77,6 +89,9 @@ impl Default for ClaimUpdate {
             alone_from: Instant::default(),
             installation: None,
             rewound: 0,
+            since: None,
+            held: None,
+            leader: None,
         }
     }
 }
@@ -91,6 +106,11 @@ pub struct LeaseClaim {
     updates: watch::Sender<ClaimUpdate>,
     /// The names of holders whose processes are gone.
     gone: mpsc::UnboundedReceiver<String>,
+    doubt: Arc<Notify>,
+    /// Whether the Lease is read before its watch begins.
+    reads_first: bool,
+    /// How many times the Lease has changed hands, by itself.
+    transitions: AtomicI32,
 }
 
 impl LeaseClaim {
@@ -107,7 +127,36 @@ impl LeaseClaim {
         let (updates, receiver) = watch::channel(ClaimUpdate::default());
         let (sender, gone) = mpsc::unbounded_channel();
         let api = Api::namespaced(client, namespace);
-        (Self { api, name, own, parameters, clock, updates, gone }, receiver, sender)
+        let doubt = Arc::default();
+        (
+            Self {
+                api,
+                name,
+                own,
+                parameters,
+                clock,
+                updates,
+                gone,
+                doubt,
+                reads_first: false,
+                transitions: AtomicI32::new(0),
+            },
+            receiver,
+            sender,
+        )
+    }
+
+    /// Returns what to notify when another replica seems to act. The Lease is then read, at most once in [`BETWEEN_LOOKS`]: its watch may be
+    /// late, and the next renewal some seconds away.
+    pub fn doubt(&self) -> Arc<Notify> {
+        self.doubt.clone()
+    }
+
+    /// Reads the Lease before its watch begins. A watch begins with a list, which the API server may answer 100 ms later than a read.
+    #[must_use]
+    pub fn reading_first(mut self) -> Self {
+        self.reads_first = true;
+        self
     }
 
     /// Claims and renews the Lease until `stop` is set. Then gives it back at once, so that a standby does not have to wait.
@@ -115,7 +164,8 @@ impl LeaseClaim {
         let mut claim = Claim::new(self.own.identity.clone(), self.parameters);
         let mut watch = self.watch();
         let (mut rewound, mut watch_at): (u64, Option<Instant>) = (0, None);
-        let mut known = false;
+        let mut known = self.reads_first && self.look(&mut claim).await;
+        let mut looked: Option<Instant> = None;
         while !*stop.borrow() {
             if std::mem::replace(&mut rewound, self.updates.borrow().rewound) != self.updates.borrow().rewound {
                 // The watch still shows the past. An API server that was not restarted for the restore lists the past, too. So
@@ -142,11 +192,19 @@ impl LeaseClaim {
                 ClaimState::Standby => wait,
             };
             let wait = watch_at.map_or(wait, |at| wait.min(at.since(now)));
+            let again = looked.map(|at| at + BETWEEN_LOOKS).filter(|again| now < *again);
+            let wait = again.map_or(wait, |again| wait.min(again.since(now)));
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}
                 () = nap(wait) => {}
                 Some(holder) = self.gone.recv() => claim.gone(&holder),
+                () = self.doubt.notified(), if again.is_none() => {
+                    looked = Some(now);
+                    if claim.held().is_some() {
+                        self.look(&mut claim).await;
+                    }
+                }
                 change = watch.next() => match change {
                     Some(Change::All(_, _, leases)) => {
                         known = true;
@@ -157,10 +215,10 @@ impl LeaseClaim {
                         self.see(&mut claim, Some(&lease));
                     }
                     Some(Change::Deleted(_)) => self.see(&mut claim, None),
-                    Some(Change::Rewound(_)) => self.look(&mut claim).await,
+                    Some(Change::Rewound(_)) => _ = self.look(&mut claim).await,
                     Some(Change::Broken(_, failure)) => {
                         let failure = Failure::from(failure);
-                        tracing::warn!(reason = ?failure, "the operator's own lease can't be watched");
+                        tracing::warn!(lease = self.name, problem = failure.text(), "the Lease can't be watched");
                         self.publish(&claim, Some(failure));
                         continue;
                     }
@@ -188,6 +246,10 @@ impl LeaseClaim {
     }
 
     fn observe(&self, claim: &mut Claim, lease: Option<&Lease>) {
+        if let Some(lease) = lease.filter(|lease| version_of(*lease) >= claim.known()) {
+            let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
+            self.transitions.store(transitions.unwrap_or_default(), Ordering::Relaxed);
+        }
         let holder = lease.and_then(holder);
         claim.observe(lease.map(seen), (self.clock)());
         if let Some(holder) = holder.as_ref().filter(|holder| holder.was_before(&self.own)) {
@@ -221,7 +283,11 @@ impl LeaseClaim {
         let (state, others, alone_from) = (claim.state((self.clock)()), claim.is_others(), claim.alone_from());
         self.updates.send_if_modified(|update| {
             let holder = update.holder.clone().filter(|_| others);
-            let new = ClaimUpdate { state, failure, others, holder, alone_from, ..update.clone() };
+            let leader = claim.holder().cloned();
+            let acts = matches!(state, ClaimState::Acting(_));
+            let held = claim.held().filter(|_| acts);
+            let since = update.since.or(held).filter(|_| acts);
+            let new = ClaimUpdate { state, failure, others, holder, alone_from, since, held, leader, ..update.clone() };
             let differs = *update != new;
             *update = new;
             differs
@@ -260,6 +326,7 @@ impl LeaseClaim {
                 });
                 if takes_over {
                     spec["acquireTime"] = json!(wall);
+                    spec["leaseTransitions"] = json!(self.transitions.load(Ordering::Relaxed).max(0).saturating_add(1));
                 }
                 let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
                 let patch = json!({"metadata": metadata, "spec": spec});
@@ -278,7 +345,7 @@ impl LeaseClaim {
                 let conflict = matches!(&error, kube::Error::Api(s) if s.is_conflict() || s.is_already_exists());
                 if !conflict {
                     let failure = failure("write", "leases", &error);
-                    tracing::warn!(reason = ?failure, "the operator's own lease can't be written");
+                    tracing::warn!(lease = self.name, problem = failure.text(), "the Lease can't be written");
                     self.publish(claim, Some(failure));
                 }
                 self.look(claim).await;
@@ -286,15 +353,17 @@ impl LeaseClaim {
         }
     }
 
-    /// Reads the Lease after a failed write.
-    async fn look(&self, claim: &mut Claim) {
+    /// Reads the Lease. Returns whether there was an answer.
+    async fn look(&self, claim: &mut Claim) -> bool {
         let known = claim.known();
-        if let Ok(lease) = within(self.parameters.margin(), self.api.get_opt(&self.name)).await {
-            if let Some(lease) = &lease {
+        let read = within(self.parameters.margin(), self.api.get_opt(&self.name)).await;
+        if let Ok(lease) = &read {
+            if let Some(lease) = lease {
                 self.compare(claim, lease, known);
             }
             self.observe(claim, lease.as_ref());
         }
+        read.is_ok()
     }
 
     async fn release(&self, version: Version, lasts: Duration) {
@@ -305,7 +374,7 @@ impl LeaseClaim {
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let released = self.api.patch(&self.name, &parameters, &patch);
         if let Err(error) = within(self.parameters.margin(), released).await {
-            tracing::warn!(%error, "the operator's own lease could not be given back: a standby has to wait until the lease ends");
+            tracing::warn!(lease = self.name, %error, "the Lease could not be given back: others have to wait until it ends");
         }
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Log, LogParams, Patch, PatchParams};
 use kube::{Api, Client, Resource};
-use lictor_core::{Failure, NamedPort, Operator, Pod, PodOutcome, Selector, Timestamp, Uid, WritePod};
+use lictor_core::{Failure, NamedPort, Operator, Pod, PodOutcome, Selector, TEMPLATE_LABELS, Timestamp, Uid, WritePod};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -93,6 +93,8 @@ impl From<SlimPod> for Pod {
     fn from(pod: SlimPod) -> Self {
         let version = version_of(&pod);
         let SlimPod { metadata, mut spec, status } = pod;
+        let owner = owner(&metadata);
+        let created = metadata.creation_timestamp.as_ref().map(|time| Timestamp(time.0.as_millisecond()));
         let holds = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
         let annotations = metadata.annotations.unwrap_or_default();
         let ready = holds("Ready");
@@ -102,6 +104,8 @@ impl From<SlimPod> for Pod {
             version,
             labels: metadata.labels.unwrap_or_default(),
             annotations: annotations.into_iter().filter(|(_, value)| is_kept(value)).collect(),
+            owner,
+            created: created.unwrap_or_default(),
             node: spec.node_name.take(),
             ports: spec.named_ports(),
             ready_since: ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| Timestamp(t.0.as_millisecond())),
@@ -117,11 +121,23 @@ impl From<SlimPod> for Pod {
     }
 }
 
+/// Returns what made a pod from one of several templates: its StatefulSet or DaemonSet, or for a Deployment what the names of its
+/// ReplicaSets have in common.
+fn owner(metadata: &ObjectMeta) -> Option<String> {
+    let labels = metadata.labels.as_ref()?;
+    let template = TEMPLATE_LABELS.iter().find_map(|label| labels.get(*label))?;
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let name = owner.name.strip_suffix(template.as_str()).unwrap_or(&owner.name);
+    Some(format!("{}/{name}", owner.kind))
+}
+
 /// Returns whether lictor writes and reads an annotation. A longer value than the API server's schema allows, counted in
 /// characters, is ignored.
 fn is_kept(value: &str) -> bool {
     value.chars().nth(LONGEST_VALUE).is_none()
 }
+
+impl Log for SlimPod {}
 
 /// The pods of one cluster.
 #[derive(Clone)]
@@ -182,6 +198,28 @@ impl Pods {
         Ok(pods.into_values().collect())
     }
 
+    /// Reads the last lines of the logs of the pods with these labels, each with its pod's name.
+    ///
+    /// # Errors
+    /// If the pods can't be listed. Why one log can't be read is in its place.
+    pub async fn logs(
+        &self,
+        namespace: &str,
+        labels: &str,
+        lines: i64,
+    ) -> Result<Vec<(String, Result<String, Failure>)>, Failure> {
+        let api = self.api(namespace);
+        let listed = within(self.timeout, api.list(&ListParams::default().labels(labels))).await;
+        let listed = listed.map_err(|error| failure("list", "pods", &error))?;
+        let parameters = LogParams { tail_lines: Some(lines), timestamps: true, ..LogParams::default() };
+        let mut logs = Vec::new();
+        for name in listed.items.into_iter().filter_map(|pod| pod.metadata.name) {
+            let log = within(self.timeout, api.logs(&name, &parameters)).await;
+            logs.push((name, log.map_err(|error| failure("get", "pods/log", &error))));
+        }
+        Ok(logs)
+    }
+
     fn api(&self, namespace: &str) -> Api<SlimPod> {
         Api::namespaced(self.client.clone(), namespace)
     }
@@ -230,6 +268,30 @@ mod tests {
         );
         assert_eq!(pod.ready_since, Some(Timestamp(2000)));
         assert_eq!(pod.annotations.keys().collect::<Vec<_>>(), ["most", "short"]);
+    }
+
+    #[test]
+    fn what_made_a_pod() {
+        let made = |kind: &str, owner: &str, labels: serde_json::Value| {
+            let found = pod(json!({"metadata": {
+                "creationTimestamp": "1970-01-01T00:00:03Z", "labels": labels,
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Other", "name": "other", "uid": "o"},
+                    {"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "u", "controller": true},
+                ],
+            }}));
+            assert_eq!(found.created, Timestamp(3000));
+            found.owner
+        };
+        let of_template = |hash: &str| json!({"pod-template-hash": hash});
+        for hash in ["64b8d6cc6f", "5d8f"] {
+            let owner = made("ReplicaSet", &format!("web-{hash}"), of_template(hash));
+            assert_eq!(owner.as_deref(), Some("ReplicaSet/web-"));
+        }
+        let revision = json!({"controller-revision-hash": "web-64b8d6cc6f", "pod-index": "0"});
+        assert_eq!(made("StatefulSet", "web", revision).as_deref(), Some("StatefulSet/web"));
+        assert_eq!(made("ReplicaSet", "web", json!({"app": "web"})), None);
+        assert_eq!(pod(json!({"metadata": {"labels": of_template("5d8f")}})).owner, None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Services, as a slim type: only those without a selector can reach a leader by a slice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, select_all};
@@ -9,10 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 use kube::{Client, Resource};
-use lictor_core::{Family, Service, ServicePort, TargetPort, Uid, Version};
+use lictor_core::{Failure, Family, Service, ServicePort, TargetPort, Uid, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{Change, Namespaces, changes, version_of};
+use super::{Change, Namespaces, changes, failure, version_of, within};
 
 /// A Service as the API server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +87,7 @@ impl From<SlimService> for ServiceObject {
                     .collect(),
                 ports: spec.ports.into_iter().map(ServicePort::from).collect(),
                 publish_not_ready: spec.publish_not_ready_addresses,
+                others: BTreeSet::new(),
             })
         };
         Self {
@@ -109,6 +111,40 @@ impl From<SlimPort> for ServicePort {
         };
         Self { name, protocol: protocol.unwrap_or_else(|| "TCP".into()), app_protocol, target }
     }
+}
+
+/// By which labels a Service reaches pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceSelector {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The labels that a pod must have to be reached. Empty: by none, somebody else writes whom it reaches.
+    pub selector: BTreeMap<String, String>,
+}
+
+/// Lists the Services that reach pods.
+///
+/// # Errors
+/// If there is no answer, or a refusal.
+pub async fn list_services(
+    client: &Client,
+    namespaces: &Namespaces,
+    timeout: Duration,
+) -> Result<Vec<ServiceSelector>, Failure> {
+    let mut found = Vec::new();
+    for (_, api) in namespaces.apis::<SlimService>(client) {
+        let listed = within(timeout, api.list(&ListParams::default())).await;
+        let listed = listed.map_err(|error| failure("list", "services", &error))?;
+        let reach_pods = listed.items.into_iter().filter(|one| one.spec.type_.as_deref() != Some("ExternalName"));
+        found.extend(reach_pods.map(|SlimService { metadata, spec }| ServiceSelector {
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default(),
+            selector: spec.selector,
+        }));
+    }
+    Ok(found)
 }
 
 /// Watches all Services, whether or not an election names them: of those that no leader can be reached through, hardly anything is

@@ -1,5 +1,6 @@
 //! EndpointSlices, through which Services reach leaders. This is the only place in this program that writes to them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -23,6 +24,8 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// The label that says who writes a slice. All other writers leave it alone then.
 const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "lictor.dev";
+/// What writes the slices of Services that have a selector.
+const SELECTOR_MANAGER: &str = "endpointslice-controller.k8s.io";
 /// The label of Endpoints from which Kubernetes makes no slices.
 const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// Labels below these names tell kube-proxy and others what to do with a slice.
@@ -45,6 +48,8 @@ pub struct Leftovers {
     pub slices: Vec<String>,
     /// Whether there are Endpoints of the Service's name, of which Kubernetes makes slices.
     pub endpoints: bool,
+    /// The addresses that both name, whether or not they are ready.
+    pub addresses: BTreeSet<String>,
 }
 
 /// The slices of one cluster.
@@ -120,24 +125,72 @@ impl Slices {
     pub async fn leftovers(&self, namespace: &str, service: &str) -> Result<Leftovers, Failure> {
         // The Endpoints come first: slices that are made of them in between are seen.
         let endpoints = Api::<Endpoints>::namespaced(self.client.clone(), namespace);
-        let found = within(self.timeout, endpoints.get_metadata_opt(service)).await;
+        let found = within(self.timeout, endpoints.get_opt(service)).await;
         let found = found.map_err(|error| failure("get", "endpoints", &error))?;
-        let mirrored = |endpoints: &kube::core::PartialObjectMeta<Endpoints>| {
-            endpoints.labels().get(SKIP_MIRROR_LABEL).is_none_or(|skip| skip != "true")
-        };
+        let is_mirrored =
+            |endpoints: &Endpoints| endpoints.labels().get(SKIP_MIRROR_LABEL).is_none_or(|skip| skip != "true");
+        let mirrored = found.filter(is_mirrored);
         let selector = foreign_slices(service);
-        let listed =
-            within(self.timeout, self.api(namespace).list_metadata(&ListParams::default().labels(&selector))).await;
+        let listed = within(self.timeout, self.api(namespace).list(&ListParams::default().labels(&selector))).await;
         let listed = listed.map_err(|error| failure("list", "endpointslices", &error))?;
+        let subsets = mirrored.iter().flat_map(|endpoints| endpoints.subsets.iter().flatten());
+        let mirrors = subsets.flat_map(|subset| subset.addresses.iter().chain(&subset.not_ready_addresses).flatten());
+        let named = listed.iter().flat_map(|slice| &slice.endpoints).flat_map(|endpoint| endpoint.addresses.clone());
         Ok(Leftovers {
             slices: listed.iter().map(ResourceExt::name_any).collect(),
-            endpoints: found.as_ref().is_some_and(mirrored),
+            endpoints: mirrored.is_some(),
+            addresses: mirrors.map(|address| address.ip.clone()).chain(named).collect(),
         })
     }
 
     fn api(&self, namespace: &str) -> Api<k8s::EndpointSlice> {
         Api::namespaced(self.client.clone(), namespace)
     }
+}
+
+/// Whom a slice of a Service names, and who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedBySlice {
+    /// The Service.
+    pub service: String,
+    /// Who wrote it.
+    pub writer: SliceWriter,
+    /// The pods, by name.
+    pub pods: BTreeSet<String>,
+}
+
+/// Who wrote a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceWriter {
+    /// This program.
+    Lictor,
+    /// Kubernetes, by the Service's selector.
+    Kubernetes,
+    /// Kubernetes, by Endpoints; or anybody else.
+    Others,
+}
+
+/// Lists the slices of all Services of a namespace.
+///
+/// # Errors
+/// If there is no answer, or a refusal.
+pub async fn list_slices(client: &Client, namespace: &str, timeout: Duration) -> Result<Vec<NamedBySlice>, Failure> {
+    let api = Api::<k8s::EndpointSlice>::namespaced(client.clone(), namespace);
+    let listed = within(timeout, api.list(&ListParams::default().labels(SERVICE_LABEL))).await;
+    let listed = listed.map_err(|error| failure("list", "endpointslices", &error))?;
+    let named = |slice: &k8s::EndpointSlice| {
+        let pods = slice.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref()?.name.clone());
+        NamedBySlice {
+            service: slice.labels().get(SERVICE_LABEL).cloned().unwrap_or_default(),
+            writer: match slice.labels().get(MANAGER_LABEL).map(String::as_str) {
+                Some(MANAGER) => SliceWriter::Lictor,
+                Some(SELECTOR_MANAGER) => SliceWriter::Kubernetes,
+                _ => SliceWriter::Others,
+            },
+            pods: pods.collect(),
+        }
+    };
+    Ok(listed.iter().map(named).collect())
 }
 
 /// Returns the selector of all slices of a Service that this program did not write.

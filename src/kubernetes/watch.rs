@@ -1,16 +1,20 @@
 //! Watches. Each begins with a whole list, and then reports changes.
 
+use std::fmt::Debug;
+
 use futures::StreamExt;
 use futures::stream::{BoxStream, select_all};
 use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
 use lictor_core::{Node, Pod, Uid, Version};
+use serde::de::DeserializeOwned;
 
 use super::list_watch::{Change, changes};
 use super::nodes::SlimNode;
 use super::pods::SlimPod;
 use super::{Namespaces, version_of};
-use crate::api::{ElectionClass, LeaderElection};
+use crate::api::{ElectionClass, LeaderElection, Switchover};
 
 /// Watches pods, each with its namespace.
 pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Pod)>> {
@@ -31,13 +35,32 @@ pub fn watch_elections(
     client: &Client,
     namespaces: &Namespaces,
 ) -> BoxStream<'static, Change<(Version, Uid, LeaderElection)>> {
-    let apis = namespaces.apis::<LeaderElection>(client);
-    let slim = |mut election: LeaderElection| {
-        election.metadata.managed_fields = None;
-        (version_of(&election), Uid(election.uid().unwrap_or_default()), election)
+    watch_whole("leaderelections", client, namespaces)
+}
+
+/// Watches Switchovers, each with its version.
+pub fn watch_switchovers(
+    client: &Client,
+    namespaces: &Namespaces,
+) -> BoxStream<'static, Change<(Version, Uid, Switchover)>> {
+    watch_whole("switchovers", client, namespaces)
+}
+
+/// Watches objects of one of lictor's kinds in the namespaces that are served, each with all that it has.
+fn watch_whole<K>(
+    resource: &'static str,
+    client: &Client,
+    namespaces: &Namespaces,
+) -> BoxStream<'static, Change<(Version, Uid, K)>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let slim = |mut object: K| {
+        object.meta_mut().managed_fields = None;
+        (version_of(&object), Uid(object.uid().unwrap_or_default()), object)
     };
-    select_all(apis.into_iter().map(|(scope, api)| changes("leaderelections", scope, api, ListParams::default(), slim)))
-        .boxed()
+    let apis = namespaces.apis::<K>(client).into_iter();
+    select_all(apis.map(|(scope, api)| changes(resource, scope, api, ListParams::default(), slim))).boxed()
 }
 
 /// Watches classes, each with its name.

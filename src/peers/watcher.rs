@@ -152,10 +152,11 @@ async fn is_refused(address: SocketAddr, pace: Pace) -> bool {
     for pause in ATTEMPTS {
         sleep(pause).await;
         match timeout(pace.patience, TcpStream::connect(address)).await {
-            Ok(Err(error)) => return error.kind() == ErrorKind::ConnectionRefused,
-            Err(_) => return false,
-            // Somebody accepts: perhaps only the system of a process that is just ending.
+            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => return true,
+            // Somebody accepts, or has accepted until a moment ago: perhaps only the system of a process that is just ending.
             Ok(Ok(_)) => {}
+            Ok(Err(error)) if end(&error) == Visit::Closed => {}
+            Ok(Err(_)) | Err(_) => return false,
         }
     }
     false

@@ -16,12 +16,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Owne
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
-use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
+use lictor_core::{Failure, FollowedLock, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
 use serde_json::json;
 
 use super::{LockStore, Owner, StoreEvent, StoreScope};
 use crate::api::GROUP;
-use crate::kubernetes::{Change, Namespaces, changes, failure, version_of, within};
+use crate::kubernetes::{Change, Namespaces, changes, failure, follow_lease, version_of, within};
 
 /// The annotation with the whole record, as JSON.
 const RECORD_ANNOTATION: &str = "lictor.dev/record";
@@ -167,6 +167,10 @@ impl LockStore for LeaseStore {
             Ok(())
         }
         .boxed()
+    }
+
+    fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock> {
+        follow_lease(&self.client, &key.namespace, &key.name, self.timeout)
     }
 
     fn watch(&self) -> BoxStream<'static, StoreEvent> {

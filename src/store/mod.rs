@@ -1,5 +1,6 @@
 //! The port to the stores of locks, and its adapters. All of them pass the same contract suite, `crates/testing/src/contract.rs`.
 
+#[cfg(target_os = "linux")]
 mod consul;
 mod lease;
 
@@ -9,9 +10,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-pub use self::consul::{ConsulParameters, ConsulStore, Home, Layout, Role, SessionKeeper, SessionSettings, Sessions};
+#[cfg(target_os = "linux")]
+pub use self::consul::{
+    ConsulParameters, ConsulStore, Content, Home, Layout, Role, SessionKeeper, SessionSettings, Sessions,
+};
 pub use self::lease::LeaseStore;
-use lictor_core::{Failure, Key, LockValidity, Record, RecordOutcome, StoreId, Stored, Uid, Version};
+use lictor_core::{
+    Bid, Failure, FollowedLock, Key, LockValidity, PlacedBid, Record, RecordOutcome, Rival, StoreId, Stored, Uid,
+    Version,
+};
 
 /// The election that owns a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +46,22 @@ pub enum StoreEvent {
     Broken(StoreScope, Failure),
     /// Until when the locks that this cluster holds in the store are valid.
     LockValidity(StoreId, LockValidity),
+    /// What has become of a lock that another cluster holds or held, by its record. It is told also to a replica that does not know
+    /// yet which sessions are its own cluster's.
+    Elsewhere(Key, Elsewhere),
+    /// All bids for a lock that another cluster offers (C12). After `All` and `Rewound`, every lock that has bids is told again.
+    Bids(Key, Vec<PlacedBid>),
+}
+
+/// What becomes of a lock that another cluster holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// That cluster holds it.
+    Held(Rival),
+    /// That cluster does not hold it any more.
+    LetGo,
+    /// Its key was deleted, which that cluster does not do: it may not know of it (C6).
+    Vanished,
 }
 
 /// The scope of a watch.
@@ -146,6 +169,31 @@ pub trait LockStore: Send + Sync {
         Box::pin(async move { RecordOutcome::Written(version) })
     }
 
+    /// Hands a lock whose record names nobody to the cluster that made a bid, if the lock and the bid still have their versions. Nobody
+    /// else can acquire it in between. The bid goes (C11).
+    fn give<'a>(
+        &'a self,
+        key: &'a Key,
+        version: Version,
+        to: &'a PlacedBid,
+        record: &'a Record,
+    ) -> BoxFuture<'a, RecordOutcome> {
+        let _ = (key, version, to, record);
+        Box::pin(async { RecordOutcome::Failed(not_shared()) })
+    }
+
+    /// Writes this cluster's bid for a lock, in the place of an earlier one. The bid ends with this cluster's session (C12).
+    fn bid<'a>(&'a self, key: &'a Key, owner: &'a Owner, bid: &'a Bid) -> BoxFuture<'a, RecordOutcome> {
+        let _ = (key, owner, bid);
+        Box::pin(async { RecordOutcome::Failed(not_shared()) })
+    }
+
+    /// Deletes a cluster's bid for a lock if it still has this version. A bid that does not exist counts as deleted.
+    fn remove_bid<'a>(&'a self, key: &'a Key, cluster: &'a str, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        let _ = (key, cluster, version);
+        Box::pin(async { RecordOutcome::Failed(not_shared()) })
+    }
+
     /// Deletes a record if it still has this version. A record that does not exist counts as deleted.
     fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome>;
 
@@ -161,6 +209,14 @@ pub trait LockStore: Send + Sync {
         Box::pin(async { Ok(true) })
     }
 
+    /// Follows a lock of others, which this project never writes: reports what is known of it, beginning with the present state. It may
+    /// skip a state if it reports a later one.
+    fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock>;
+
     /// Watches all records.
     fn watch(&self) -> BoxStream<'static, StoreEvent>;
+}
+
+fn not_shared() -> Failure {
+    Failure::Refused("other clusters can't have the locks of this store".into())
 }

@@ -3,6 +3,10 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
+/// What is logged without `RUST_LOG`. The client of the API server calls each request that fails an error; what comes of it, this program
+/// says itself.
+const DEFAULT: &str = "info,kube_runtime=error,kube_client::client::builder=off";
+
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
@@ -18,7 +22,7 @@ pub enum LogFormat {
 /// # Errors
 /// If they were started before.
 pub fn init_logs(format: LogFormat) -> Result<(), TryInitError> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,kube_runtime=error"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     match format {
         LogFormat::Text => logs.with_ansi(false).finish().try_init(),

@@ -1,6 +1,6 @@
 //! Metrics, by Prometheus' conventions: <https://prometheus.io/docs/practices/naming/>.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ pub struct Metrics {
     queue: Gauge,
     acting: Gauge,
     restores: Counter,
+    switchovers: Family<SwitchoverLabels, Counter>,
     stores: Stores,
 }
 
@@ -89,6 +90,11 @@ struct DroppedLabels {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SwitchoverLabels {
+    result: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ErrorLabels {
     resource: String,
     outcome: String,
@@ -131,6 +137,12 @@ impl Default for Metrics {
             "Times that the API server's store was put back to an earlier state",
             restores.clone(),
         );
+        let switchovers = Family::<SwitchoverLabels, Counter>::default();
+        registry.register(
+            "switchovers",
+            "Switchovers that have ended, by result: Complete, or the reason of the failure",
+            switchovers.clone(),
+        );
         let stores = Stores::default();
         registry.register_collector(Box::new(stores.clone()));
         Self {
@@ -142,6 +154,7 @@ impl Default for Metrics {
             queue,
             acting,
             restores,
+            switchovers,
             stores,
         }
     }
@@ -170,7 +183,7 @@ impl Metrics {
 
     /// Removes all elections, because this replica does not act any more and another one reports them.
     pub fn forget_all(&self) {
-        self.elections.with(BTreeMap::clear);
+        self.elections.with(HashMap::clear);
     }
 
     /// Records a complete failover.
@@ -193,6 +206,11 @@ impl Metrics {
         self.restores.inc();
     }
 
+    /// Counts a Switchover that has ended.
+    pub fn count_switchover(&self, result: &str) {
+        self.switchovers.get_or_create(&SwitchoverLabels { result: result.into() }).inc();
+    }
+
     /// Sets until when this cluster's locks in a shared store are valid.
     pub fn store_held(&self, store: &StoreId, validity: LockValidity) {
         self.stores.hold(store, validity);
@@ -203,7 +221,8 @@ impl Metrics {
         match outcome {
             Outcome::RecordRead(Err(failure))
             | Outcome::LocksListed(Err(failure))
-            | Outcome::RecordWritten(RecordOutcome::Failed(failure)) => {
+            | Outcome::RecordWritten(RecordOutcome::Failed(failure))
+            | Outcome::BidWritten(RecordOutcome::Failed(failure)) => {
                 self.count_write_failure("locks", failure);
             }
             Outcome::ElectionRead(Err(failure)) => self.count_write_failure("leaderelections", failure),
@@ -246,7 +265,7 @@ impl Metrics {
 
 /// The elections' figures, which are collected when Prometheus reads them.
 #[derive(Clone, Debug, Default)]
-struct Elections(Arc<Mutex<BTreeMap<(String, String), Told>>>);
+struct Elections(Arc<Mutex<HashMap<(String, String), Told>>>);
 
 #[derive(Clone, Debug)]
 struct Told {
@@ -279,14 +298,19 @@ impl Elections {
         });
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<(String, String), Told>) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut HashMap<(String, String), Told>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
+fn name(figures: &ElectionFigures) -> (&str, &str) {
+    (&figures.namespace, &figures.name)
+}
+
 impl Collector for Elections {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let all: Vec<Told> = self.with(|all| all.values().cloned().collect());
+        let mut all: Vec<Told> = self.with(|all| all.values().cloned().collect());
+        all.sort_by(|one, other| name(&one.figures).cmp(&name(&other.figures)));
         let labels = |told: &Told| ElectionLabels {
             namespace: told.figures.namespace.clone(),
             election: told.figures.name.clone(),

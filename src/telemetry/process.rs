@@ -1,5 +1,4 @@
-//! The figures of this process that every Prometheus exporter has, under their usual names. They are read from /proc, so other
-//! systems than Linux have none of them.
+//! The figures of this process that every Prometheus exporter has, under their usual names. They are read from /proc.
 
 use std::fmt;
 
@@ -53,7 +52,6 @@ fn number(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
 }
 
-#[cfg(target_os = "linux")]
 fn own_figures() -> Option<Figures> {
     let read = |path| std::fs::read_to_string(path).ok();
     let (stat, machine) = (read("/proc/self/stat")?, read("/proc/stat")?);
@@ -61,14 +59,8 @@ fn own_figures() -> Option<Figures> {
     figures(&stat, &machine, ticks, u64::try_from(page).ok()?)
 }
 
-#[cfg(not(target_os = "linux"))]
-fn own_figures() -> Option<Figures> {
-    None
-}
-
 /// Reads /proc/PID/stat and /proc/stat: see proc_pid_stat(5).
 #[allow(clippy::cast_precision_loss, reason = "a double is what Prometheus keeps")]
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there is no such file"))]
 fn figures(stat: &str, machine: &str, ticks: u64, page: u64) -> Option<Figures> {
     // The second field is the program's name, which may have spaces.
     let (_, rest) = stat.rsplit_once(") ")?;

@@ -1,24 +1,23 @@
 //! Installation without Helm: by Argo CD, whose own engine runs here, and by kubectl. And what Flux, Argo CD and Helm make of the health of
 //! what is installed.
-//!
-//! Flux runs Helm's own install and upgrade, which `installed` tests; its default for upgrades is to leave CRDs to the chart's hook.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use lictor_testing::kubernetes::Cluster;
+use lictor_testing::tool;
 use serde_json::json;
 
-use crate::helm::{CLUSTER, template, template_alone, tool};
+use crate::helm::{CLUSTER, template, template_alone};
 use crate::installed::cluster;
 
 const NAMESPACE: &str = "lictor";
-const VALUES: &str = "classes: [{name: fleet, spec: {lease: {}}}]";
+pub const VALUES: &str = "classes: [{name: fleet, spec: {lease: {}}}]";
 
 /// Runs hack/tools/gitops. Returns what it printed, or its error text.
 fn gitops(cluster: &Cluster, arguments: &[&str], input: &str) -> Result<String, String> {
-    static GITOPS: OnceLock<String> = OnceLock::new();
+    static GITOPS: OnceLock<std::path::PathBuf> = OnceLock::new();
     let mut command = Command::new(GITOPS.get_or_init(|| tool("gitops")));
     command.args(arguments).env("KUBECONFIG", cluster.kubeconfig());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -42,7 +41,7 @@ fn rendered(values: &str) -> String {
     template(values, &["--include-crds"]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn ready(cluster: &Cluster, replicas: &str) {
+pub fn ready(cluster: &Cluster, replicas: &str) {
     cluster.kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment", "lictor", "--timeout=60s"]);
     let ready = ["-n", NAMESPACE, "get", "deployment", "lictor", "-ojsonpath={.status.readyReplicas}"];
     assert_eq!(cluster.kubectl(&ready), replicas);
@@ -57,7 +56,7 @@ fn no_hook_ran(cluster: &Cluster) {
     assert!(!roles.contains("upgrade") && !roles.contains("uninstall"), "{roles}");
 }
 
-fn age_of_crd(cluster: &Cluster) -> String {
+pub fn age_of_crd(cluster: &Cluster) -> String {
     cluster.kubectl(&[
         "get",
         "crd",
@@ -77,6 +76,7 @@ async fn argo_cd_installs_upgrades_and_removes_it_and_so_does_kubectl() {
         "crd",
         "leaderelections.lictor.dev",
         "electionclasses.lictor.dev",
+        "switchovers.lictor.dev",
         "--ignore-not-found",
     ]);
     by_argo_cd(cluster);
@@ -121,7 +121,8 @@ fn by_argo_cd(cluster: &Cluster) {
     // Nobody has to wait for an operator that is gone.
     cluster.kubectl(&["-n", "default", "delete", "le", "web", "--timeout=30s"]);
     cluster.kubectl(&["delete", "lec", "fleet"]);
-    cluster.kubectl(&["delete", "crd", "leaderelections.lictor.dev", "electionclasses.lictor.dev", "--timeout=30s"]);
+    let crds = ["leaderelections.lictor.dev", "electionclasses.lictor.dev", "switchovers.lictor.dev"];
+    cluster.kubectl(&[["delete", "crd"].as_slice(), &crds, &["--timeout=30s"]].concat());
 }
 
 fn by_kubectl(cluster: &Cluster) {

@@ -4,22 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use lictor_testing::tool;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// The chart's directory.
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/lictor");
 
-/// Builds a program that is pinned under hack/tools, if that was not done yet. Returns its path.
-pub fn tool(name: &str) -> String {
-    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
-    let output = Command::new(tools).arg(name).output().expect("hack/tools.sh runs");
-    String::from_utf8(output.stdout).expect("a path").trim().to_owned()
-}
-
 /// Runs helm. Returns what it printed, or its error text. It ignores the configuration of this machine's user.
 pub fn helm(kubeconfig: Option<&Path>, arguments: &[&str]) -> Result<String, String> {
-    static HELM: OnceLock<String> = OnceLock::new();
+    static HELM: OnceLock<PathBuf> = OnceLock::new();
     let helm = HELM.get_or_init(|| tool("helm"));
     let nowhere = std::env::temp_dir().join(format!("lictor-no-helm-{}", std::process::id()));
     let mut command = Command::new(helm);

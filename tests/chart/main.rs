@@ -7,6 +7,7 @@
 
 mod account;
 mod documented;
+mod flux;
 mod gitops;
 mod helm;
 mod installed;

@@ -49,6 +49,8 @@ fn the_published_chart_and_install_yaml_name_the_image_of_the_release() {
     let chart = version(&directory.0);
     let values = helm(None, &["show", "values", &chart]).expect("it is a chart");
     assert!(!values.contains("repository: lictor\n"), "{values}");
+    let readme = helm(None, &["show", "readme", &chart]).expect("it has a page");
+    assert!(readme.contains(&format!("`\"{IMAGE}\"`")) && readme.contains(&format!("`\"{DIGEST}\"`")), "{readme}");
     let rendered = objects(&helm(None, &["template", "lictor", &chart, CLUSTER]).expect("it can be rendered"));
     let install = std::fs::read_to_string(directory.0.join("install.yaml")).expect("it was made");
     let install = objects(&install);
@@ -56,7 +58,7 @@ fn the_published_chart_and_install_yaml_name_the_image_of_the_release() {
     assert_eq!(images(&install), [whole.as_str()], "the Deployment, and no hook");
     assert_eq!(images(&rendered), vec![whole.as_str(); 4], "the Deployment and the three hooks");
     let number = |kind: &str| install.iter().filter(|object| object["kind"] == kind).count();
-    assert_eq!((number("CustomResourceDefinition"), number("Namespace"), number("Job"), number("Pod")), (2, 1, 0, 0));
+    assert_eq!((number("CustomResourceDefinition"), number("Namespace"), number("Job"), number("Pod")), (3, 1, 0, 0));
 }
 
 #[test]

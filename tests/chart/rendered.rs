@@ -172,12 +172,12 @@ fn what_is_rendered_without_an_api_server_has_no_hooks() {
         let hook = |object: &&Value| object["metadata"]["annotations"].get("helm.sh/hook").is_some();
         assert_eq!(alone.iter().find(hook), None, "{name}");
         let crds = alone.iter().filter(|object| object["kind"] == "CustomResourceDefinition");
-        assert_eq!(crds.count(), 2, "{name}");
+        assert_eq!(crds.count(), 3, "{name}");
         let installed = objects(&template(&values, &[]).unwrap());
         for hook in installed.iter().filter(hook) {
             assert_eq!(hook["metadata"]["annotations"]["argocd.argoproj.io/hook"], "Skip", "{name}: {hook}");
         }
-        assert_eq!(alone.len() - 2, installed.iter().filter(|object| !hook(object)).count(), "{name}");
+        assert_eq!(alone.len() - 3, installed.iter().filter(|object| !hook(object)).count(), "{name}");
     }
 }
 

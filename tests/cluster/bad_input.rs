@@ -50,6 +50,13 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         spec
     };
     let probe = |probe: Value| with("probe", probe);
+    let candidates = |lock: Value, more: Value| {
+        let mut spec = json!({"selector": selector, "electedBy": "Candidates", "candidates": lock});
+        for (field, value) in more.as_object().expect("fields") {
+            spec[field] = value.clone();
+        }
+        spec
+    };
     let long = "x".repeat(64);
     let cases = [
         (json!({"selector": {}}), "write matchLabels, for example {app: web}"),
@@ -63,6 +70,25 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (
             json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Is"}]}}),
             "\"In\", \"NotIn\", \"Exists\", \"DoesNotExist\"",
+        ),
+        (with("electedBy", json!("Candidates")), "goes with spec.electedBy: Candidates: write both, or leave both out"),
+        (with("candidates", json!({"lease": {"name": "l"}})), "write both, or leave both out"),
+        (candidates(json!({}), json!({})), "write for example lease: {name: web-lock}"),
+        (
+            candidates(json!({"lease": {"name": "l"}, "consulKey": "a/.lock"}), json!({})),
+            "exactly one of lease and consulKey",
+        ),
+        (candidates(json!({"lease": {"name": "L_"}}), json!({})), "not a name that a Lease can have"),
+        (candidates(json!({"lease": {"name": "l"}}), json!({"preemption": "HigherPriority"})), "leave them out"),
+        (candidates(json!({"lease": {"name": "l"}}), json!({"probe": {"tcpSocket": {"port": 80}}})), "leave them out"),
+        (candidates(json!({"lease": {"name": "l"}}), json!({"selector": null})), "needs spec.selector"),
+        (
+            candidates(json!({"lease": {"name": "l"}, "identity": {"from": "Annotation"}}), json!({})),
+            "write for example {from: Annotation, annotation: example.com/member}",
+        ),
+        (
+            candidates(json!({"lease": {"name": "l"}, "identity": {"pattern": "prefix-only-*"}}), json!({})),
+            "must have {identity} in it exactly once",
         ),
         (with("follower", json!({"labels": {"role": "leader"}})), "for example role: leader and role: follower"),
         (with("leader", json!({"labels": {"my role": "x"}})), "labels has a name that Kubernetes does not take"),
@@ -92,7 +118,9 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
             "weight in body should be greater than or equal to 1",
         ),
         (probe(json!({})), "write for example httpGet: {path: /leader, port: 8080}"),
-        (probe(json!({"httpGet": {"port": 1}, "tcpSocket": {"port": 1}})), "exactly one of httpGet and tcpSocket"),
+        (probe(json!({"httpGet": {"port": 1}, "tcpSocket": {"port": 1}})), "httpGet or tcpSocket, not both"),
+        (probe(json!({"connection": {"port": 0}})), "should be greater than or equal to 1"),
+        (probe(json!({"connection": {}})), "spec.probe.connection.port: Required value"),
         (probe(json!({"tcpSocket": {"port": 1}, "timeoutSeconds": 3})), "shorten the timeout or lengthen the period"),
         (probe(json!({"tcpSocket": {"port": 1}, "periodSeconds": 0})), "should be greater than or equal to 1"),
         (probe(json!({"tcpSocket": {"port": 65536}})), "should be less than or equal to 65535"),
@@ -489,7 +517,7 @@ async fn a_malformed_priority_counts_as_none_and_is_told() {
 async fn without_the_crds_the_operator_says_how_to_install_them_and_waits() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("bare-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "bare").await;
-    let operator = lab.operator(&[]);
+    let mut operator = lab.operator(&[]);
     let install = "install the CRDs with `lictor crd | kubectl apply -f -`";
     let waits = eventually("/readyz says what is missing", || async {
         let (status, text) = operator.get("/readyz").await;
@@ -498,7 +526,7 @@ async fn without_the_crds_the_operator_says_how_to_install_them_and_waits() {
     let waits = waits.await;
     assert!(waits.contains("leaderelections"), "{waits}");
     assert_eq!(operator.get("/healthz").await, (200, "ok\n".to_owned()));
-    let kinds = ["leaderelections", "electionclasses"];
+    let kinds = ["leaderelections", "electionclasses", "switchovers"];
     for kind in kinds {
         operator.logs(&format!("the cluster does not know {kind}: {install}")).await;
     }
@@ -546,6 +574,32 @@ async fn without_the_crds_the_operator_says_how_to_install_them_and_waits() {
         lab.wait_condition(name, "Accepted", "True", "Accepted").await;
     }
     assert_fails_over(&lab).await;
+
+    // Only the youngest kind is missing, as after an upgrade that left the CRDs alone.
+    cluster.kubectl(&["delete", "crd", "switchovers.lictor.dev"]);
+    assert!(operator.stop().await.success());
+    let operator = lab.operator(&[]);
+    let missing = format!("the cluster does not know switchovers: {install}");
+    operator.logs(&missing).await;
+    eventually("it is ready all the same", || async {
+        let (status, text) = operator.get("/readyz").await;
+        if status == 200 { Ok(()) } else { Err(text) }
+    })
+    .await;
+    assert_fails_over(&lab).await;
+    eventually("it looks again", || async {
+        let failures = operator.metric("lictor_api_errors_total{resource=\"switchovers\"").await;
+        if failures >= Some(3.0) { Ok(()) } else { Err(format!("{failures:?}")) }
+    })
+    .await;
+    assert_eq!(operator.log().matches(&missing).count(), 1, "{}", operator.log());
+    cluster.install_crds();
+    let switchover = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "Switchover", "metadata": {"name": "late"},
+        "spec": {"electionName": "nobody", "fromTerm": 1},
+    });
+    lab.try_kubectl(&["create", "-f", "-"], Some(&switchover.to_string())).expect("it can be made");
+    lab.try_kubectl(&["wait", "--for=condition=Failed", "swo/late", "--timeout=60s"], None).expect("it is looked at");
 }
 
 async fn is_not_ready(operator: &Operator, says: &[&str]) {
@@ -564,7 +618,7 @@ async fn without_rights_the_operator_says_what_to_grant_and_waits() {
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
     is_not_ready(&operator, &["not allowed to list leases", "grant it"]).await;
-    for resource in ["pods", "leaderelections", "leases", "nodes", "electionclasses"] {
+    for resource in ["pods", "leaderelections", "leases", "nodes", "electionclasses", "switchovers"] {
         operator.logs(&format!("not allowed to list {resource}")).await;
     }
     assert_eq!(operator.get("/healthz").await.0, 200);

@@ -4,7 +4,9 @@ use lictor_testing::kubernetes::{Lab, PodSpec};
 use serde_json::json;
 
 mod choice;
+mod connection;
 mod deletion;
+mod deletion_cost;
 mod drift;
 mod failover;
 mod nodes;

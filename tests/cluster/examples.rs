@@ -16,8 +16,9 @@ use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
 /// The examples that a test below is about.
-const TESTED: [&str; 9] = [
+const TESTED: [&str; 11] = [
     "service",
+    "switchover",
     "routing",
     "consul",
     "cronjob-between-clusters",
@@ -26,7 +27,10 @@ const TESTED: [&str; 9] = [
     "job-for-each-term",
     "migration",
     "know",
+    "observe",
 ];
+/// Those that have no operator: tests/agent/examples.rs.
+const ELSEWHERE: [&str; 1] = ["agent"];
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 /// The placeholder for an address in the classes.
 const ADDRESS: &str = "http://consul.example:8500";
@@ -75,7 +79,8 @@ fn written<'a>(object: &'a impl ResourceExt, annotation: &str) -> Option<&'a str
 async fn each_example_does_what_it_says() {
     let all = std::fs::read_dir(directory("")).expect("examples can be listed");
     let all = all.map(|entry| entry.expect("examples can be listed").file_name().into_string().expect("a name"));
-    assert_eq!(all.collect::<BTreeSet<_>>(), TESTED.map(str::to_owned).into(), "each has its test");
+    let tested = TESTED.into_iter().chain(ELSEWHERE).map(str::to_owned);
+    assert_eq!(all.collect::<BTreeSet<_>>(), tested.collect(), "each has its test");
     // Classes belong to the whole cluster, and an operator with the default settings serves these, so no other test may see them.
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("examples-{}", std::process::id()), 3)));
     cluster.install_crds();
@@ -89,7 +94,8 @@ async fn each_example_does_what_it_says() {
         stateful_cold_standby(cluster),
         job(cluster),
         migration::all(cluster),
-        know(cluster)
+        know(cluster),
+        observe(cluster)
     );
 }
 
@@ -160,13 +166,19 @@ async fn reaches(lab: &Lab, service: &str, pod: &str) {
     .await;
 }
 
-/// Tests `service`, and `consul` applied over it.
+/// Tests `service`, and `switchover` and `consul` applied over it.
 async fn pods(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "pods").await;
     apply_example(&lab, "service");
     lab.wait_candidates(3, 3).await;
     let leader = lab.wait_any_leader().await;
     reaches(&lab, "web-leader", &leader).await;
+    apply_example(&lab, "switchover");
+    let complete = ["wait", "--for=condition=Complete", "switchover/web", "--timeout=60s"];
+    lab.try_kubectl(&complete, None).unwrap_or_else(|error| panic!("{error}"));
+    let next = lab.wait_any_leader().await;
+    assert_ne!(next, leader);
+    reaches(&lab, "web-leader", &next).await;
     apply_example(&lab, "consul");
     lab.wait_status("web", "its lock has moved", |election| {
         let status = election.status.as_ref();
@@ -199,6 +211,26 @@ async fn know(cluster: &'static Cluster) {
     let leader = lab.election("know").await.status.and_then(|status| status.leader);
     let leader = leader.and_then(|leader| leader.pod_name).expect("a pod leads");
     reaches(&lab, "know-leader", &leader).await;
+}
+
+/// What a sidecar hears is tested in tests/observe. Here: its account may do what the sidecar needs, and nothing else.
+async fn observe(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "observe").await;
+    apply_example(&lab, "observe");
+    for election in ["worker", "mailer"] {
+        lab.wait_condition(election, "Elected", "True", "Elected").await;
+    }
+    let account = format!("--as=system:serviceaccount:{}:worker", lab.namespace);
+    let may = |verb: &str, what: &str| lab.try_kubectl(&["auth", "can-i", verb, what, &account], None).is_ok();
+    for (verb, what, expected) in [
+        ("list", "leaderelections.lictor.dev/worker", true),
+        ("watch", "leaderelections.lictor.dev/worker", true),
+        ("watch", "leaderelections.lictor.dev/mailer", false),
+        ("patch", "leaderelections.lictor.dev/worker", false),
+        ("list", "pods", false),
+    ] {
+        assert_eq!(may(verb, what), expected, "{verb} {what}");
+    }
 }
 
 async fn cron_job(cluster: &'static Cluster) {

@@ -6,6 +6,7 @@ use std::process::Command;
 use kube::api::{Api, Patch, PatchParams};
 use lictor::api::{ElectionClass, page};
 use lictor_testing::kubernetes::{Lab, eventually};
+use lictor_testing::tool;
 use serde_json::{Value, json};
 
 /// Returns the script that Argo CD runs, as docs/operating.md installs it.
@@ -19,16 +20,13 @@ fn script() -> String {
 
 /// Returns what kstatus and Argo CD say of each object of a list, by its name.
 fn judged(list: &str) -> BTreeMap<String, (String, String)> {
-    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
-    let health = Command::new(tools).arg("health").output().expect("hack/tools.sh runs");
-    let health = String::from_utf8(health.stdout).expect("a path");
     let directory = std::env::temp_dir().join(format!("lictor-health-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let (lua, objects) = (directory.join("health.lua"), directory.join("list.json"));
     std::fs::write(&lua, script()).unwrap();
     std::fs::write(&objects, list).unwrap();
     let output =
-        Command::new(health.trim()).arg(lua).stdin(std::fs::File::open(objects).unwrap()).output().expect("it runs");
+        Command::new(tool("health")).arg(lua).stdin(std::fs::File::open(objects).unwrap()).output().expect("it runs");
     std::fs::remove_dir_all(directory).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).expect("it is text");

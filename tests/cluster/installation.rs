@@ -18,6 +18,11 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
+/// Runs `doctor` about this lab's installation alone.
+async fn doctor(lab: &Lab, arguments: &[&str]) -> Output {
+    run(lab, "doctor", &[&["--only-installation"], arguments].concat()).await
+}
+
 /// Runs a subcommand about this lab's installation, while the test continues.
 fn begin(lab: &Lab, subcommand: &str, arguments: &[&str]) -> tokio::task::JoinHandle<Output> {
     let own = [subcommand, "--namespaces", &lab.namespace, "--lease-namespace", &lab.namespace];
@@ -153,28 +158,28 @@ async fn without_a_deployment_what_is_left_of_an_installation_is_taken_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_tells_what_is_well_and_what_is_not() {
+async fn the_doctor_tells_what_is_well_and_what_is_not() {
     let lab = Lab::new("check").await;
     // A controller that no class names.
     let controller = format!("test/{}", lab.namespace);
-    let said = text(&run(&lab, "check", &["--controller", &controller, "--timeout", "1"]).await);
+    let said = text(&doctor(&lab, &["--controller", &controller, "--timeout", "1"]).await);
     assert!(said.contains("no class has the spec.controller") && said.contains("2 of these checks failed"), "{said}");
     let class = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": lab.namespace},
         "spec": {"controller": controller, "lease": {}},
     });
     lab.try_kubectl(&["apply", "-f", "-"], Some(&class.to_string())).expect("it can be applied");
-    let output = run(&lab, "check", &["--controller", &controller, "--timeout", "1"]).await;
+    let output = doctor(&lab, &["--controller", &controller, "--timeout", "1"]).await;
     let said = text(&output);
     assert!(!output.status.success() && said.contains("wrong  no operator acts: there is no Lease"), "{said}");
     assert!(said.contains("1 of these checks failed"), "{said}");
 
     let operator = lab.operator(&["--controller", &controller]);
     operator.acts().await;
-    let output = run(&lab, "check", &["--controller", &controller]).await;
+    let output = doctor(&lab, &["--controller", &controller]).await;
     assert!(output.status.success() && !text(&output).contains("wrong"), "{}", text(&output));
     drop(operator);
-    let output = run(&lab, "check", &["--controller", &controller, "--timeout", "3"]).await;
+    let output = doctor(&lab, &["--controller", &controller, "--timeout", "3"]).await;
     assert!(text(&output).contains("is not renewed within 3 s"), "{}", text(&output));
 }
 
@@ -205,7 +210,7 @@ async fn missing_or_older_crds_are_reported_and_renewed() {
     // The CRDs belong to the whole cluster, so this control plane has no other tests.
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("older-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "older").await;
-    let said = text(&run(&lab, "check", &["--timeout", "1"]).await);
+    let said = text(&doctor(&lab, &["--timeout", "1"]).await);
     assert!(said.contains("the CRD leaderelections.lictor.dev is missing: run `lictor crd --apply`"), "{said}");
     let nothing = run(&lab, "withdraw", &["--deployment", "lictor"]).await;
     assert!(nothing.status.success() && text(&nothing).contains("there is nothing to remove"), "{}", text(&nothing));
@@ -216,10 +221,10 @@ async fn missing_or_older_crds_are_reported_and_renewed() {
     let mut operator = lab.operator(&[]);
     operator.logs("the CRD is of an older lictor").await;
     operator.acts().await;
-    let said = text(&run(&lab, "check", &[]).await);
+    let said = text(&doctor(&lab, &[]).await);
     assert!(said.contains("leaderelections.lictor.dev is of lictor 0.0.9") && said.contains("1 of these"), "{said}");
     apply();
-    let output = run(&lab, "check", &[]).await;
+    let output = doctor(&lab, &[]).await;
     assert!(output.status.success(), "{}", text(&output));
 
     // Everything is deleted, but not while another installation uses it.

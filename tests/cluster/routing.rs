@@ -192,11 +192,15 @@ async fn a_service_with_a_selector_is_refused_with_the_commands_that_mend_it() {
     })
     .await;
     lab.cluster.kubectl(&["-n", &lab.namespace, "wait", "--for=create", "endpoints/web-leader", "--timeout=30s"]);
-    run_command(&lab, &message);
-    let message = lab.wait_condition("web", "Routed", "False", "LeftoverEndpoints").await;
     assert!(slices(&lab).get_opt(SLICE).await.expect("an answer").is_none(), "nothing is written before that");
+    let before = recorder.catch_up().await;
+    run_command(&lab, &message);
+    let message = lab.wait_condition("web", "Routed", "False", "LeftoversNameLeader").await;
+    assert_eq!(lab.wait_event("LeaderElection", "web", "LeftoversNameLeader").await, message);
+    wait_shown(&lab, SLICE, &leader).await;
     run_command(&lab, &message);
     wait_routed(&lab, &leader).await;
+    recorder.assert_always_somebody("web-leader", "IPv4", before);
     recorder.catch_up().await;
     recorder.assert_promises();
 }
@@ -212,6 +216,7 @@ async fn slices_that_somebody_else_wrote_are_in_the_way() {
         "addressType": "IPv4", "endpoints": [{"addresses": ["192.0.2.7"]}], "ports": [{"name": "http", "port": 1}],
     });
     let foreign = serde_json::from_value(foreign).expect("a slice");
+    // Shows R4: it names another address, so lictor's slice names nobody.
     slices(&lab).create(&PostParams::default(), &foreign).await.expect("a slice can be made");
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(routing()).await;

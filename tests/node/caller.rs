@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -31,18 +32,23 @@ pub struct Call {
 /// Calls until it is dropped.
 pub struct Caller {
     calls: Arc<Mutex<Vec<Call>>>,
+    pauses: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
 impl Caller {
     pub fn start(address: SocketAddr) -> Self {
         let calls = Arc::new(Mutex::new(Vec::new()));
-        let kept = calls.clone();
+        let pauses = Arc::new(AtomicBool::new(false));
+        let (kept, rests) = (calls.clone(), pauses.clone());
         let task = tokio::spawn(async move {
             let mut ticks = interval(PERIOD);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
             for port in PORTS.cycle() {
                 ticks.tick().await;
+                if rests.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let kept = kept.clone();
                 tokio::spawn(async move {
                     let sent = Instant::now();
@@ -55,7 +61,12 @@ impl Caller {
                 });
             }
         });
-        Self { calls, task }
+        Self { calls, pauses, task }
+    }
+
+    /// Stops calling, or begins again: what nobody looks at takes time from what is measured.
+    pub fn pause(&self, pauses: bool) {
+        self.pauses.store(pauses, Ordering::Relaxed);
     }
 
     /// Returns all calls that were sent from this moment on and have ended, in the order in which they were sent.

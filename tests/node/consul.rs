@@ -9,7 +9,9 @@ use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::nodes::{Nodes, pack, tool};
+use lictor_testing::tool;
+
+use crate::nodes::{Nodes, pack};
 
 /// The Consul image, and the agent on this machine, which ends with this process.
 pub struct Consul {

@@ -12,12 +12,19 @@ use serde_json::{Value, json};
 
 use crate::caller::Caller;
 use crate::nodes::Nodes;
+use crate::timeline::{Steps, Timeline};
 use crate::{eventually, files};
 
 /// How long everything must work before each measurement. Then kube-proxy has no change pending that would delay the next one.
 const CALM: Duration = Duration::from_millis(1500);
 /// The program of each pod: a server that answers with the pod's name.
 pub const PROGRAM: &str = "/bin/web";
+/// An image whose server never closes a connection.
+pub const KEEPS: &str = "web:node";
+/// An image whose server lets its connections go when it does not lead any more.
+pub const LETS_GO: &str = "lets-go:node";
+/// The Service that reaches the leader.
+const SERVICE: &str = "leader";
 /// On a pod that may not lead.
 const NEVER: &str = "lictor.dev/never-leader";
 
@@ -27,7 +34,8 @@ pub struct Group<'a> {
     pub client: Client,
     pub name: &'static str,
     pub recorder: Recorder,
-    caller: Caller,
+    pub caller: Caller,
+    timeline: Timeline,
 }
 
 /// A pod that leads.
@@ -42,6 +50,8 @@ pub struct Leader {
 /// The measurements of one failover.
 #[derive(Clone, Copy, Debug)]
 pub struct Failover {
+    /// Just before the cause.
+    pub began: Instant,
     /// The number of calls without an answer.
     pub lost: usize,
     /// The time from the cause to the next leader's label, as a watcher sees it.
@@ -52,17 +62,31 @@ pub struct Failover {
     pub to_reach: Duration,
     /// The longest time in which no call was answered.
     pub silence: Duration,
+    /// What happened in between, if a watcher saw it.
+    pub steps: Option<Steps>,
 }
 
 impl<'a> Group<'a> {
     /// Creates the group. If `probed`, Kubernetes probes the pods; otherwise they are ready while they run, and stop 2 s after
     /// they are told to. If `routed`, the Service has no selector: lictor writes its slice.
     pub async fn make(nodes: &'a Nodes, name: &'static str, probed: bool, routed: bool) -> Self {
+        Self::make_of(nodes, name, KEEPS, probed, routed).await
+    }
+
+    /// Creates the group with pods of this image.
+    pub async fn make_of(
+        nodes: &'a Nodes,
+        name: &'static str,
+        image: &'static str,
+        probed: bool,
+        routed: bool,
+    ) -> Self {
         let client = nodes.client().await;
         nodes.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
         let recorder = Recorder::start(client.clone(), name).await;
+        let timeline = Timeline::start(&client, name, SERVICE).await;
         let mut container = json!({
-            "name": "web", "image": "web:node", "imagePullPolicy": "Never", "command": ["/bin/web"],
+            "name": "web", "image": image, "imagePullPolicy": "Never", "command": ["/bin/web"],
             "resources": {"requests": {"cpu": "200m", "memory": "16Mi"}},
             "volumeMounts": [{"name": "podinfo", "mountPath": files::MOUNTED}],
         });
@@ -83,12 +107,17 @@ impl<'a> Group<'a> {
                     // Pods of a lost node are not replaced during this test.
                     "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
                 }}}},
-            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "leader", "namespace": name}, "spec": {
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "namespace": name}, "spec": {
                 "selector": if routed { json!({}) } else { json!({"app": "web", "role": "leader"}) },
                 "ports": [{"port": 80, "targetPort": 8080}]}},
         ]}));
-        let caller = Caller::start(Self::address(&client, name, "leader").await);
-        Self { nodes, client, name, recorder, caller }
+        let caller = Caller::start(Self::address(&client, name, SERVICE).await);
+        Self { nodes, client, name, recorder, caller, timeline }
+    }
+
+    /// Returns the address of the Service that reaches the leader.
+    pub async fn leaders_address(&self) -> SocketAddr {
+        Self::address(&self.client, self.name, SERVICE).await
     }
 
     /// Returns the address of a Service.
@@ -136,7 +165,8 @@ impl<'a> Group<'a> {
             let leader = all.into_values().find_map(|pod| self.leads(&pod)).ok_or("nobody leads")?;
             let calls = self.caller.since(Instant::now().checked_sub(CALM).expect("this machine has run for longer"));
             let other = calls.iter().find(|call| call.answer.as_ref() != Ok(&leader.pod));
-            let quiet = leader.since.elapsed() >= CALM && calls.len() > 20 && other.is_none();
+            let quiet =
+                leader.since.elapsed().min(self.timeline.quiet_for()) >= CALM && calls.len() > 20 && other.is_none();
             if ready == pods && quiet { Ok(leader) } else { Err(format!("{ready} are ready, {leader:?}, {other:?}")) }
         })
         .await
@@ -152,7 +182,28 @@ impl<'a> Group<'a> {
             next.filter(|next| next.uid != leader.uid).ok_or_else(|| format!("{:#?}", self.pods()))
         })
         .await;
-        self.watch(began, &next).await
+        let caused = |revision: &&Revision| revision.uid == leader.uid && revision.at >= began;
+        let caused = self.recorder.revisions().iter().find(caused).map(|revision| revision.at);
+        let run = self.watch(began, &next).await;
+        Failover { steps: caused.and_then(|caused| self.timeline.steps(began, caused, &next.pod)), ..run }
+    }
+
+    /// Moves the leader to another pod, while both can answer.
+    pub async fn is_moved(&self) -> Failover {
+        let moved = self.calm(3).await.pod;
+        let run = self.fails_over(3, async |leader| self.may_lead(&leader.pod, false).await).await;
+        self.may_lead(&moved, true).await;
+        run
+    }
+
+    /// Deletes the leader's pod.
+    pub async fn is_deleted(&self) -> Failover {
+        self.fails_over(3, async |leader| self.delete(&leader.pod, &DeleteParams::default()).await).await
+    }
+
+    /// Kills the leader's process.
+    pub async fn is_killed(&self) -> Failover {
+        self.fails_over(3, async |leader| Self::signal(leader, "KILL")).await
     }
 
     /// Returns what the client saw from the cause to the first answers of the next leader.
@@ -170,7 +221,7 @@ impl<'a> Group<'a> {
 
     /// Sends a signal to a pod's program.
     pub fn signal(leader: &Leader, signal: &str) {
-        crate::nodes::signal(Nodes::process(&leader.uid, PROGRAM), signal);
+        lictor_testing::signal(signal, &[Nodes::process(&leader.uid, PROGRAM)]);
     }
 
     /// Deletes a pod.
@@ -256,11 +307,13 @@ pub async fn seen(caller: &Caller, began: Instant, next: &str, labelled: Instant
     good.push(began);
     good.sort();
     Failover {
+        began,
         lost: calls.iter().filter(|call| call.answer.is_err()).count(),
         to_label: labelled.saturating_duration_since(began),
         to_answer: answered.saturating_duration_since(labelled),
         to_reach: answered.saturating_duration_since(began),
         silence: good.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default(),
+        steps: None,
     }
 }
 

@@ -1,21 +1,28 @@
 //! What users install, on real nodes: the operator's image, by Helm, with real pods and probes behind a real Service, and a
-//! client that calls that Service all the time. `make e2e-node` runs it. It takes about five minutes, and prints what the client
-//! saw.
+//! client that calls that Service all the time. `make e2e-node` runs it. It takes about ten minutes, and prints what the client
+//! saw. `make e2e-node ONLY=switches RUNS=20` runs a part of it, and that part more often.
 //!
-//! There is only one test, so that nothing runs beside the measurements. Where the machine can't run real nodes (hack/node.sh
+//! There is only one test with nodes, so that nothing runs beside the measurements. Where the machine can't run real nodes (hack/node.sh
 //! says why), it is skipped, and fails with `CI=true`.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
 mod caller;
+mod connections;
 mod consul;
+mod drain;
+mod ends;
 mod figures;
 mod files;
 mod group;
+mod keeper;
 mod nodes;
+mod noise;
+mod plan;
 mod release;
-// The tests on simulated nodes share this.
+mod switches;
+mod timeline;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,6 +37,7 @@ use self::consul::Consul;
 use self::figures::Figures;
 use self::group::{Group, seen};
 use self::nodes::Nodes;
+use self::plan::{Part, Plan};
 use self::release::Release;
 
 fn is_ready(pod: &Pod) -> bool {
@@ -37,13 +45,16 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+// More threads than cores: what is watched and called must not wait for a look at all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn an_installation_on_real_nodes() {
+    let plan = Plan::from_environment();
     let images = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let [web, agent] = ["web.tar", "consul.tar"].map(|image| images.join(image));
-    nodes::web_image(&web);
+    let [web, lets_go, agent] = ["web.tar", "lets-go.tar", "consul.tar"].map(|image| images.join(image));
+    nodes::go_image(&web, group::KEEPS, "tests/node/web/main.go");
+    nodes::go_image(&lets_go, group::LETS_GO, "examples/know/connections/server.go");
     let consul = Consul::pack(&agent);
-    let Some(nodes) = Nodes::start(2, &[&nodes::operator_image(), &web, &agent]) else {
+    let Some(nodes) = Nodes::start(2, &[&nodes::operator_image(), &web, &lets_go, &agent]) else {
         lictor_testing::skip("there are no real nodes on this machine");
         return;
     };
@@ -53,20 +64,54 @@ async fn an_installation_on_real_nodes() {
     let deep = Group::make(&nodes, "deep", false, false).await;
     web.runs().await;
     deep.runs().await;
-    kube_proxy_alone(&nodes, &web, &mut figures).await;
-
+    if plan.has(Part::KubeProxy) {
+        kube_proxy_alone(&nodes, &web, &mut figures).await;
+    }
     let release = installs(&nodes, &web, &deep, &mut figures).await;
-    files::follow_the_label(&web, &mut figures).await;
-    files::stay_in_a_pod_that_is_deleted(&deep, &mut figures).await;
-    pods_fail(&web, &deep, &mut figures).await;
-    switches(&nodes, &deep, &mut figures).await;
-    hangs(&web, &deep, &mut figures).await;
-    operator_fails(&release, &web, &mut figures).await;
-    upgrades(&release, &web, &mut figures).await;
-    kubelet_stops(&nodes, &web, &deep, &mut figures).await;
-    locks_in_consul(&nodes, &consul, &web, &mut figures).await;
-    uninstalls(&nodes, &release, &web, &deep, &mut figures).await;
-    node_dies(&nodes, &web, &deep, &mut figures).await;
+    if plan.has(Part::Files) {
+        files::follow_the_label(&web, &mut figures).await;
+        files::stay_in_a_pod_that_is_deleted(&deep, &mut figures).await;
+    }
+    if plan.has(Part::Pods) {
+        pods_fail(&web, &mut figures).await;
+    }
+    // Nobody looks at these calls meanwhile, and they take time from what is measured.
+    web.caller.pause(true);
+    if plan.has(Part::Switches) {
+        switches::measure(&nodes, &deep, plan.runs, &mut figures).await;
+    }
+    if plan.has(Part::Ends) {
+        ends::are_seen_by_a_connection(&nodes, &mut figures).await;
+    }
+    if plan.has(Part::Drain) {
+        drain::measure(&nodes, &mut figures).await;
+    }
+    if plan.has(Part::Connections) {
+        connections::measure(&nodes, &deep, &mut figures).await;
+    }
+    web.caller.pause(false);
+    if plan.has(Part::Hangs) {
+        hangs(&web, &deep, &mut figures).await;
+    }
+    if plan.has(Part::Operator) {
+        operator_fails(&release, &web, &mut figures).await;
+    }
+    if plan.has(Part::Upgrade) {
+        upgrades(&release, &web, &mut figures).await;
+    }
+    if plan.has(Part::Kubelet) {
+        kubelet_stops(&nodes, &web, &deep, &mut figures).await;
+    }
+    if plan.has(Part::Consul) {
+        locks_in_consul(&nodes, &consul, &web, &mut figures).await;
+    }
+    // The last part installs it anew.
+    if plan.has(Part::Uninstall) || plan.has(Part::Node) {
+        uninstalls(&nodes, &release, &web, &deep, &mut figures).await;
+    }
+    if plan.has(Part::Node) {
+        node_dies(&nodes, &web, &deep, &mut figures).await;
+    }
 
     for group in [&web, &deep] {
         group.recorder.catch_up().await;
@@ -74,7 +119,9 @@ async fn an_installation_on_real_nodes() {
         println!("{}: {leaderships} leaderships, and never two at a time", group.name);
     }
     figures.print();
-    figures.write(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/node.json")));
+    // The file of the whole is not replaced by one of a part.
+    let file = if plan.is_whole() { "node.json" } else { "node-part.json" };
+    figures.write(&Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench").join(file));
 }
 
 /// Measures what remains without any decision: a person moves a label from one pod to another.
@@ -128,53 +175,18 @@ async fn installs<'a>(nodes: &'a Nodes, web: &Group<'a>, deep: &Group<'a>, figur
     release
 }
 
-async fn pods_fail(web: &Group<'_>, deep: &Group<'_>, figures: &mut Figures) {
+async fn pods_fail(web: &Group<'_>, figures: &mut Figures) {
     for _ in 0..5 {
-        let run = web.fails_over(3, async |leader| Group::signal(leader, "KILL")).await;
-        figures.failover("the leader's process is killed (`kill -9` in the container)", run);
+        figures.failover("the leader's process is killed (`kill -9` in the container)", web.is_killed().await);
     }
-    for (group, cause) in [
-        (web, "the leader's pod is deleted, its program ends on SIGTERM"),
-        (deep, "the leader's pod is deleted, `preStop.sleep` of 2 s"),
-    ] {
-        for _ in 0..3 {
-            let run =
-                group.fails_over(3, async |leader| group.delete(&leader.pod, &DeleteParams::default()).await).await;
-            figures.failover(cause, run);
-        }
+    for _ in 0..3 {
+        figures.failover("the leader's pod is deleted, its program ends on SIGTERM", web.is_deleted().await);
     }
     for _ in 0..3 {
         let now = DeleteParams::default().grace_period(0);
         let run = web.fails_over(3, async |leader| web.delete(&leader.pod, &now).await).await;
         figures.failover("the leader's pod is deleted by force", run);
     }
-}
-
-/// Leaders that are moved or deleted while they can still answer: reached by their label, and by a slice that lictor writes.
-async fn switches(nodes: &Nodes, deep: &Group<'_>, figures: &mut Figures) {
-    let sliced = Group::make(nodes, "sliced", false, true).await;
-    sliced.runs().await;
-    sliced.elect("leader", &json!({"routing": {"endpointSlice": {"serviceName": "leader"}}}));
-    sliced.leader().await;
-    for (group, how, runs) in [(deep, "its label", 3), (&sliced, "`spec.routing`", 10)] {
-        for _ in 0..runs {
-            let moved = group.calm(3).await.pod;
-            let run = group.fails_over(3, async |leader| group.may_lead(&leader.pod, false).await).await;
-            group.may_lead(&moved, true).await;
-            figures.failover(&format!("the leader is moved, and is reached by {how}"), run);
-        }
-    }
-    for _ in 0..10 {
-        let run = sliced.fails_over(3, async |leader| sliced.delete(&leader.pod, &DeleteParams::default()).await).await;
-        figures.failover("the leader's pod is deleted, `preStop.sleep` of 2 s, and is reached by `spec.routing`", run);
-    }
-    for _ in 0..5 {
-        let run = sliced.fails_over(3, async |leader| Group::signal(leader, "KILL")).await;
-        figures.failover("the leader's process is killed, and is reached by `spec.routing`", run);
-    }
-    sliced.recorder.catch_up().await;
-    println!("{}: {} leaderships, and never two at a time", sliced.name, sliced.recorder.assert_promises());
-    nodes.kubectl(&["delete", "leaderelections,services,deployments", "-n", sliced.name, "--all"]);
 }
 
 async fn hangs(web: &Group<'_>, deep: &Group<'_>, figures: &mut Figures) {
@@ -261,7 +273,7 @@ async fn locks_in_consul(nodes: &Nodes, consul: &Consul, web: &Group<'_>, figure
         last = class.clone();
         web.elect(&class, &json!({"className": class}));
         for _ in 0..3 {
-            let run = web.fails_over(3, async |leader| Group::signal(leader, "KILL")).await;
+            let run = web.is_killed().await;
             figures.failover(&format!("the leader's process is killed, with the lock in Consul {place}"), run);
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use lictor_testing::tool;
 
 /// The exit status of a script on a machine that does not allow what the script does.
 const NOT_HERE: i32 = 77;
@@ -113,12 +114,6 @@ impl Nodes {
     }
 }
 
-/// Sends a signal to a process on this machine.
-pub fn signal(pid: u32, signal: &str) {
-    let status = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().expect("kill starts");
-    assert!(status.success(), "kill -{signal} {pid}");
-}
-
 /// Packs a static program as an image.
 pub fn pack(tar: &Path, name: &str, program: &Path) {
     let status =
@@ -126,19 +121,20 @@ pub fn pack(tar: &Path, name: &str, program: &Path) {
     assert!(status.success(), "{name} can be packed");
 }
 
-/// Packs the image web:node, whose program is tests/node/web.
-pub fn web_image(tar: &Path) {
+/// Packs an image of this name with a program in Go, whose source is this file. In the image it is called `web`.
+pub fn go_image(tar: &Path, name: &str, source: &str) {
     let directory = tar.with_extension("built");
     let program = directory.join("web");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let status = Command::new("go")
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/web"))
+        .current_dir(file.parent().expect("it is in a directory"))
         .env("CGO_ENABLED", "0")
         .args(["build", "-trimpath", "-o"])
-        .arg(&program)
+        .args([&program, &file])
         .status()
         .expect("Go is there");
-    assert!(status.success(), "tests/node/web can be built");
-    pack(tar, "web:node", &program);
+    assert!(status.success(), "{source} can be built");
+    pack(tar, name, &program);
     let _ = std::fs::remove_dir_all(directory);
 }
 
@@ -150,13 +146,6 @@ pub fn operator_image() -> PathBuf {
     let output = Command::new(script("image.sh")).stderr(Stdio::inherit()).output().expect("hack/image.sh starts");
     let line = text(&output, "hack/image.sh");
     line.split_whitespace().next().expect("it names the archive").into()
-}
-
-/// Returns a program that the repository pins.
-pub fn tool(name: &str) -> PathBuf {
-    let output =
-        Command::new(script("tools.sh")).arg(name).stderr(Stdio::inherit()).output().expect("hack/tools.sh starts");
-    text(&output, name).trim().into()
 }
 
 fn script(name: &str) -> PathBuf {

@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt};
 
-use crate::nodes::{Nodes, signal};
+use lictor_testing::signal;
+
+use crate::nodes::Nodes;
 use crate::{eventually, is_ready};
 
 const NAMESPACE: &str = "lictor-system";
@@ -100,7 +102,7 @@ impl<'a> Release<'a> {
     }
 
     pub fn kill(pod: &Pod) {
-        signal(Nodes::process(&pod.uid().unwrap_or_default(), "/lictor"), "KILL");
+        signal("KILL", &[Nodes::process(&pod.uid().unwrap_or_default(), "/lictor")]);
     }
 
     /// Returns the pod that acts.

@@ -3,10 +3,11 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use lictor_testing::kubernetes::{Lab, eventually};
+use lictor_testing::tool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,11 +19,6 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let both = || format!("{}{}", text(&output.stdout), text(&output.stderr));
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(both()) }
-}
-
-fn tool(name: &str) -> String {
-    let output = Command::new(Path::new(ROOT).join("hack/tools.sh")).arg(name).output().expect("hack/tools.sh runs");
-    String::from_utf8(output.stdout).expect("a path").trim().to_owned()
 }
 
 /// A directory with the chart's alerts in rules.yaml, as a release named lictor in the namespace lictor has them. It is deleted with

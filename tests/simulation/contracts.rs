@@ -79,18 +79,26 @@ mod leases {
 struct InConsul {
     consul: Arc<Consul>,
     store: ConsulStore,
+    other: ConsulStore,
     layout: Layout,
-    _role: watch::Sender<Role>,
+    _roles: [watch::Sender<Role>; 2],
 }
 
 impl InConsul {
     async fn new(layout: Layout) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let consul = Consul::new(NUMBER.fetch_add(1, Ordering::Relaxed).into(), 1000);
+        let (store, role) = Self::store_of("west", &consul, layout).await;
+        let (other, others) = Self::store_of("east", &consul, layout).await;
+        Self { consul, store, other, layout, _roles: [role, others] }
+    }
+
+    /// The store of a cluster.
+    async fn store_of(cluster: &str, consul: &Arc<Consul>, layout: Layout) -> (ConsulStore, watch::Sender<Role>) {
         let connect = connect(consul.clone(), Link::new(2), Arc::new(|_, _, _, _| {}));
         let client = connect(&Settings::new("http://consul.example:8500")).unwrap();
         let settings = SessionSettings {
-            prefix: "contract".into(),
+            prefix: format!("contract-{cluster}"),
             home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: BTreeMap::default() },
             count: 1,
             ttl: Duration::from_secs(10),
@@ -104,13 +112,13 @@ impl InConsul {
         let parameters = ConsulParameters {
             id: StoreId("consul/test".into()),
             client,
-            cluster: "west".into(),
+            cluster: cluster.into(),
             prefix: String::from("locks/"),
             layout,
             wait: Duration::from_secs(10),
             suspicion,
         };
-        Self { consul, store: ConsulStore::new(parameters, sessions), layout, _role: role }
+        (ConsulStore::new(parameters, sessions), role)
     }
 
     async fn put(&self, path: &str, flags: &str, value: &[u8]) {
@@ -123,6 +131,15 @@ impl InConsul {
 impl World for InConsul {
     fn store(&self) -> &dyn LockStore {
         &self.store
+    }
+
+    fn other(&self) -> Option<&dyn LockStore> {
+        Some(&self.other)
+    }
+
+    async fn end_session(&self, id: &str) {
+        let path = format!("session/destroy/{id}");
+        self.consul.handle(&Request { method: "PUT".into(), path, query: BTreeMap::new(), body: Vec::new() }).await;
     }
 
     fn key(&self, name: &str) -> Key {

@@ -4,7 +4,8 @@
 
 mod tests;
 
-use crate::world::{LEASE, REPLICAS};
+use crate::operator::LEASE;
+use crate::world::REPLICAS;
 
 const LEASE_MILLIS: u64 = LEASE.as_secs() * 1_000;
 /// How long an operator that begins to act waits for Consul's first answers, as docs/consul.md says.
@@ -16,6 +17,9 @@ pub const BEGINS: u64 = WAIT_FOR_CONSUL + REQUEST;
 /// A standby has demoted so long after the replica before it was lost: that one's Lease has to run out, and is then asked for
 /// every fifteenth of it.
 pub const TAKES_OVER: u64 = LEASE_MILLIS + LEASE_MILLIS / 15 + BEGINS;
+/// C10: within this time a replica takes off what led here, whether or not it acts, once it can know that another cluster leads. Consul may
+/// have no leader for 6 s of it, and the watch of its keys pauses for up to 2 s after that.
+pub const STEPS_ASIDE: u64 = 10_000;
 /// The TTL of the sessions. Whoever can't hear that its session was destroyed decides to demote four fifths of it after the last
 /// renewal, and its write arrives within the rest.
 pub const TTL: u64 = 15_000;
@@ -33,6 +37,8 @@ pub struct Condition {
     pub reaches_api: Option<u64>,
     /// From when on it hears of what happens in Consul at once; none: something is wrong with its way there.
     pub hears_consul: Option<u64>,
+    /// From when on nothing is wrong with its ways to both.
+    pub well: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -40,8 +46,10 @@ struct Replica {
     condition: Condition,
     /// Since when it runs and reaches the API server.
     able: Option<u64>,
-    /// Since when, or from when on, it hears of what happens in Consul.
+    /// Since when, or from when on, it runs and hears of what happens in Consul.
     hears: Option<u64>,
+    /// Since when nothing is wrong with it.
+    well: Option<u64>,
 }
 
 /// How a cluster loses a lock.
@@ -90,7 +98,10 @@ impl Excuse {
         let same = replica.condition.identity == condition.identity;
         let able = condition.reaches_api.filter(|_| condition.identity.is_some());
         replica.able = able.map(|from| replica.able.filter(|_| same).unwrap_or(from.max(now)));
-        replica.hears = condition.hears_consul.map(|from| replica.hears.unwrap_or(from));
+        let hears = condition.hears_consul.filter(|_| condition.identity.is_some());
+        replica.hears = hears.map(|from| replica.hears.filter(|_| same).unwrap_or(from.max(now)));
+        let well = condition.well.filter(|_| condition.identity.is_some());
+        replica.well = well.map(|from| replica.well.filter(|_| same).unwrap_or(from.max(now)));
         replica.condition = condition;
         self.pass(now);
     }
@@ -156,6 +167,11 @@ impl Excuse {
     /// Whether it may, or might until so long ago.
     pub fn was_excused(&self, within: u64, now: u64) -> bool {
         self.is_excused(now) || self.last.is_some_and(|last| now <= last + within)
+    }
+
+    /// Whether a replica of it could have taken off what led here, since another cluster leads.
+    pub fn sees(&self, since: u64, now: u64) -> bool {
+        self.replicas.iter().any(|replica| replica.well.is_some_and(|well| well.max(since) + STEPS_ASIDE <= now))
     }
 
     /// Whether all replicas could act or stand by for long: then Consul needs to keep a session for no longer than it promises.

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use k8s_openapi::jiff::Timestamp;
 use lictor_testing::Prng;
 use serde_json::json;
 
 use crate::controllers::PERIOD;
 use crate::excuse::Loss;
-use crate::judge::WORKLOAD;
+use crate::judge::{SHARED, WORKLOAD};
+use crate::process::EPOCH;
 use crate::servers::link::{Link, Weather};
 use crate::users::{LEASES, SCOPES};
 use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World, sessions_of};
@@ -79,11 +81,20 @@ pub enum What {
     TakenForGone,
     /// What has to be available where the workloads run.
     Unavailable,
+    /// The program of a pod ends, and begins again.
+    ProgramEnds,
+    /// It opens its socket anew: for some milliseconds nobody listens.
+    SocketAnew,
+    /// Connections to it bring nothing.
+    Unheard,
+    /// A user asks for a switchover, and may delete it some time later.
+    Switchover,
 }
 
 /// The resources whose watches fall silent together.
-const WATCHES: [&[&str]; 7] = [
+const WATCHES: [&[&str]; 8] = [
     &["pods"],
+    &["switchovers"],
     &["nodes"],
     &["leases"],
     &["leaderelections"],
@@ -105,7 +116,7 @@ pub enum Trouble {
     Errors,
 }
 
-const TROUBLES: [Trouble; 9] = [
+pub const TROUBLES: [Trouble; 9] = [
     Trouble::Late,
     Trouble::RequestsCut,
     Trouble::AnswersCut,
@@ -220,6 +231,8 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
         at += draw(prng, 2 * between);
         if at >= until {
             faults.extend(taken_for_gone(prng, until));
+            faults.extend(of_programs(prng, until));
+            faults.extend(switchovers(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -260,6 +273,47 @@ fn taken_for_gone(prng: &mut Prng, until: u64) -> Vec<Fault> {
     (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
 }
 
+/// Beside all others, in half of the seeds: what happens to the programs in pods.
+fn of_programs(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = if prng.percent(50) { [3, 10, 30][prng.below(3)] } else { 0 };
+    let one = |_| {
+        let what = [What::ProgramEnds, What::ProgramEnds, What::SocketAnew, What::Unheard][prng.below(4)];
+        let longest = if what == What::SocketAnew { 8 } else { [200, 3_000, 20_000][prng.below(3)] };
+        Fault {
+            at: 10_000 + draw(prng, until - 10_000),
+            lasts: draw(prng, longest),
+            what,
+            cluster: prng.below(CLUSTERS.len()),
+            replica: 0,
+            pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
+            number: prng.below(1_000),
+        }
+    };
+    (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
+}
+
+/// Beside all others, in most of the seeds: switchovers, some of them at one moment.
+fn switchovers(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = if prng.percent(80) { [3, 10, 30][prng.below(3)] } else { 0 };
+    let mut at = 10_000;
+    let mut one = |_| {
+        if !prng.percent(20) {
+            at = 10_000 + draw(prng, until - 10_000);
+        }
+        Fault {
+            at,
+            lasts: draw(prng, 40_000),
+            what: What::Switchover,
+            cluster: prng.below(CLUSTERS.len()),
+            replica: 0,
+            pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
+            number: prng.below(100_000),
+        }
+    };
+    let all: Vec<Fault> = (0..times).map(&mut one).collect();
+    all.into_iter().filter(|fault| fault.at + fault.lasts < until).collect()
+}
+
 /// Faults that seldom meet by chance: a cluster gives the workloads away when a tick is due that its operators do not hear of; or
 /// operators are killed that have just got them, and leave behind what lets them run.
 fn chain(prng: &mut Prng, at: u64) -> Vec<Fault> {
@@ -284,7 +338,8 @@ fn chain(prng: &mut Prng, at: u64) -> Vec<Fault> {
         .collect()
 }
 
-fn draw(prng: &mut Prng, below: u64) -> u64 {
+/// Draws a number.
+pub fn draw(prng: &mut Prng, below: u64) -> u64 {
     u64::try_from(prng.below(usize::try_from(below).unwrap_or(1).max(1))).unwrap_or(0)
 }
 
@@ -299,7 +354,7 @@ impl fmt::Display for Fault {
                 write!(f, "of {cluster}")
             }
             What::Scope | What::Key | What::Rules | What::Unavailable => write!(f, "in {cluster}"),
-            What::Paused | What::Withdrawn | What::Routing | What::SliceByHand => {
+            What::Paused | What::Withdrawn | What::Routing | What::SliceByHand | What::Switchover => {
                 write!(f, "of {cluster}/{}", self.app())
             }
             What::Silence => write!(f, "of {cluster}/o{replica}, of {:?}", self.watches()),
@@ -337,6 +392,14 @@ impl Fault {
             What::Withdrawn => self.withdraw(world),
             What::Unavailable => world.clusters[cluster].set_available(false),
             What::TakenForGone => self.take_for_gone(world),
+            What::ProgramEnds => {
+                world.judge.lock().unwrap().end_program(cluster, &self.pod);
+                let shown_after = std::time::Duration::from_millis(200 + u64::try_from(self.number).unwrap_or(0) % 600);
+                world.clusters[cluster].kill_program(&self.pod, shown_after);
+            }
+            What::SocketAnew => world.clusters[cluster].programs.kill(&self.pod),
+            What::Unheard => world.clusters[cluster].programs.hear(&self.pod, false),
+            What::Switchover => self.ask_to_switch(world),
             _ => self.touch(world, true),
         }
     }
@@ -351,16 +414,27 @@ impl Fault {
             }
             What::Stop => world.freeze(cluster, replica, false),
             What::Api(_) | What::Consul(_) | What::ConsulOfAll(_) => self.make_trouble(world, false),
+            What::Switchover if self.number.is_multiple_of(5) => {
+                world.clusters[cluster].api.remove("switchovers", NAMESPACE, &self.switchover());
+            }
             What::WallClock
             | What::ConsulLeader
             | What::SessionEnds
             | What::Compaction
             | What::LeaseByHand
             | What::SliceByHand
-            | What::Withdrawn => {}
+            | What::Withdrawn
+            | What::Switchover => {}
             What::Silence => self.silence(world, &[]),
             What::Scope | What::Key | What::Rules | What::Paused | What::Routing => self.respecify(world, false),
             What::Unavailable => world.clusters[cluster].set_available(true),
+            What::ProgramEnds => {
+                world.judge.lock().unwrap().begin_program(cluster, &self.pod);
+                world.clusters[cluster].programs.start(&self.pod);
+                world.clusters[cluster].set_ready(&self.pod, true);
+            }
+            What::SocketAnew => world.clusters[cluster].programs.start(&self.pod),
+            What::Unheard => world.clusters[cluster].programs.hear(&self.pod, true),
             What::TakenForGone => {
                 for replica in 0..REPLICAS {
                     world.start(cluster, replica);
@@ -375,6 +449,45 @@ impl Fault {
             What::KeyByHand => rob(world, || world.consul.clear(&key())),
             _ => self.touch(world, false),
         }
+    }
+
+    fn switchover(&self) -> String {
+        format!("s-{}-{}", self.at, self.number)
+    }
+
+    /// A user asks for a switchover, mostly from the present term.
+    fn ask_to_switch(&self, world: &World) {
+        let cluster = &world.clusters[self.cluster];
+        let mut number = self.number;
+        let mut one_of = |choices: usize| {
+            let chosen = number % choices;
+            number /= choices;
+            chosen
+        };
+        let app = if one_of(5) == 0 { WORKLOAD } else { self.app() };
+        let across = app == WORKLOAD || one_of(if app == SHARED { 2 } else { 9 }) == 0;
+        let election = cluster.api.get("leaderelections", NAMESPACE, app);
+        let term = election.and_then(|election| election["status"]["term"].as_i64()).unwrap_or(1);
+        let from_term = [term, term, term, term, term, term - 1, term + 1][one_of(7)].max(1);
+        let mut spec = json!({"electionName": app, "fromTerm": from_term});
+        if across {
+            spec["toCluster"] = json!(CLUSTERS[if one_of(12) == 0 { self.cluster } else { 1 - self.cluster }]);
+        } else if one_of(4) > 0 {
+            spec["toPod"] = json!(self.pod);
+            spec["force"] = json!(one_of(4) == 0);
+        }
+        spec["holdSeconds"] = json!([0, 5, 60][one_of(3)]);
+        if let Some(seconds) = [None, Some(2), Some(20)][one_of(3)] {
+            // From now on, by a clock that may have been set.
+            let now = EPOCH + i64::try_from(world.log.now()).unwrap_or(0);
+            let time = Timestamp::from_millisecond(now).unwrap_or_default();
+            spec["notBeforeTime"] = json!(time.to_string());
+            spec["deadlineSeconds"] = json!(seconds);
+        }
+        if let Some(seconds) = [None, Some(0), Some(10)][one_of(3)] {
+            spec["ttlSecondsAfterFinished"] = json!(seconds);
+        }
+        cluster.api.edit("switchovers", NAMESPACE, &self.switchover(), |switchover| switchover["spec"] = spec);
     }
 
     fn take_for_gone(&self, world: &mut World) {
@@ -565,7 +678,8 @@ fn take_off(from: &mut serde_json::Value, name: &str) {
     }
 }
 
-fn change(weather: &mut Weather, trouble: Trouble, begins: bool) {
+/// Begins or ends a trouble.
+pub fn change(weather: &mut Weather, trouble: Trouble, begins: bool) {
     match trouble {
         Trouble::RequestsCut => weather.requests_cut = begins,
         Trouble::AnswersCut => weather.answers_cut = begins,

@@ -1,5 +1,6 @@
 //! Judges every change of a pod and of the workload, in both clusters together: what was promised.
 
+mod switchovers;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lictor_core::{Term, invariants};
 use serde_json::Value;
 
+use self::switchovers::Switchovers;
 use crate::excuse::{Condition, Excuse, Loss};
 use crate::log::Log;
 use crate::servers::api::Change;
@@ -23,7 +25,7 @@ pub struct Group {
 /// The name of the workload that follows the leader between the clusters, and of its election.
 pub const WORKLOAD: &str = "live";
 /// The app of the pods that have one leader in both clusters.
-const SHARED: &str = "db";
+pub const SHARED: &str = "db";
 /// What is told of the Services that reach them.
 const ROUTED: &str = "db, routed";
 /// How long what a cluster disables may take to end, as docs/workloads.md says: the pods' grace period, and the controllers' 5 s.
@@ -33,9 +35,9 @@ pub const WINDS_DOWN: u64 = crate::world::GRACE * 1_000 + 5_000;
 const SILENT: u64 = 60_000;
 /// So many requests of one replica in a second have no other cause than that it repeats them without a pause.
 const RESTLESS: u64 = 1_000;
-/// The same while two replicas of a cluster act at once: where only one of them hears Consul, one takes off what the other writes, until
-/// one has heard of the other.
-const FIGHTING: u64 = 3_000;
+/// How often a pod may become a leader, or cease to be one, in a second, by what operators write. Two replicas that act at once and undo
+/// each other's writes come to less than that: docs/protocol.md, L1.
+const FLICKERS: u64 = 16;
 /// How long a CronJob's controller may start something after the lock was lost: until it has heard that it is suspended.
 const SETTLES: u64 = 5_000;
 
@@ -62,12 +64,22 @@ pub struct Judge {
     jumped: bool,
     /// By cluster.
     workload: [Workload; 2],
+    switchovers: Switchovers,
     excuses: [Excuse; 2],
     /// Two that lead in both clusters and were excused, by app: they are counted once.
     told: BTreeSet<String>,
     judged_until: u64,
-    /// When two replicas of a cluster acted at once last.
-    both_acted: Option<u64>,
+    /// By cluster and pod: how often a leadership of it may have ended because its program was gone, which is once for each end of the
+    /// program, and once for each leadership that began after that; and how often one has.
+    programs: BTreeMap<(usize, String), (u64, u64)>,
+    /// The pods whose programs do not run.
+    without_program: BTreeSet<(usize, String)>,
+    /// The changes of leader for that reason, by the election's uid and the term.
+    gone: BTreeSet<(String, u64)>,
+    /// By cluster and pod: a second, and how often operators have changed in it whether the pod shows that it leads.
+    flickers: BTreeMap<(usize, String), (u64, u64)>,
+    /// Since when two lead, one in each cluster, by app.
+    two_since: BTreeMap<String, u64>,
     /// By replica: a second, and how many requests it has sent in it.
     requests: BTreeMap<String, (u64, u64)>,
     pub verdict: Option<String>,
@@ -113,6 +125,8 @@ pub struct Figures {
     /// How many ticks were started, and how many of these in another cluster than the one before.
     pub ticks: u64,
     pub ticks_handed_on: u64,
+    /// For how long two showed that they lead, one in each cluster, in milliseconds.
+    pub two_led_for: u64,
     /// How often another pod was reached through a Service than before.
     pub switches: u64,
     /// How many elections were deleted.
@@ -121,6 +135,15 @@ pub struct Figures {
     pub taken_for_gone: u64,
     /// For how long two replicas of a cluster acted at once, in milliseconds.
     pub both_acted: u64,
+    /// How often the program of a pod ended.
+    pub ended: u64,
+    /// How often a leader was replaced because its process was gone.
+    pub gone: u64,
+    /// How many switchovers are complete, and how many failed.
+    pub switched_over: u64,
+    pub not_switched_over: u64,
+    /// How many of those that are complete moved a leadership to the other cluster.
+    pub handed_over: u64,
 }
 
 impl Judge {
@@ -138,10 +161,15 @@ impl Judge {
             losses: Vec::new(),
             jumped: false,
             workload: [Workload::default(); 2],
+            switchovers: Switchovers::default(),
             excuses: [Excuse::default(), Excuse::default()],
             told: BTreeSet::new(),
             judged_until: 0,
-            both_acted: None,
+            programs: BTreeMap::new(),
+            without_program: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            flickers: BTreeMap::new(),
+            two_since: BTreeMap::new(),
             requests: BTreeMap::new(),
             verdict: None,
             figures: Figures::default(),
@@ -169,19 +197,33 @@ impl Judge {
     pub fn request(&mut self, replica: &str) {
         let now = self.log.now();
         let second = now / 1_000;
-        let fights = self.both_acted.is_some_and(|last| now <= last + 1_000);
-        let limit = if fights { FIGHTING } else { RESTLESS };
         let (of, count) = self.requests.entry(replica.into()).or_default();
         (*of, *count) = if *of == second { (second, *count + 1) } else { (second, 1) };
-        if *count > limit {
+        if *count > RESTLESS {
             self.fail(format!("{replica} goes on and on"));
         }
     }
 
     /// Two replicas of a cluster act at once.
     pub fn see_both_act(&mut self, clusters: u64, lasts: u64) {
-        self.both_acted = Some(self.log.now());
         self.figures.both_acted += clusters * lasts;
+    }
+
+    /// The program of a pod ends.
+    pub fn end_program(&mut self, cluster: usize, pod: &str) {
+        self.figures.ended += 1;
+        self.programs.entry((cluster, pod.into())).or_default().0 += 1;
+        self.without_program.insert((cluster, pod.into()));
+    }
+
+    /// It runs again.
+    pub fn begin_program(&mut self, cluster: usize, pod: &str) {
+        self.without_program.remove(&(cluster, pod.to_owned()));
+    }
+
+    /// Whether the wall clock of a machine has jumped.
+    pub fn has_jumped(&self) -> bool {
+        self.jumped
     }
 
     /// The wall clock of a machine jumped.
@@ -215,7 +257,19 @@ impl Judge {
             "deployments" => self.see_workload(cluster, change),
             "pods" => self.see_pod(cluster, change),
             "endpointslices" => self.see_slice(cluster, change),
-            "leases" => self.see_claim(cluster, change),
+            "leases" => {
+                self.see_claim(cluster, change);
+                let wrong = self.switchovers.see_record(change, self.forgotten[cluster]);
+                if let Some(wrong) = wrong {
+                    self.fail(wrong);
+                }
+            }
+            "switchovers" => {
+                let wrong = self.switchovers.see(change, self.forgotten[cluster], &mut self.figures);
+                if let Some(wrong) = wrong {
+                    self.fail(wrong);
+                }
+            }
             "leaderelections" => self.see_election(cluster, change),
             _ => {}
         }
@@ -229,6 +283,9 @@ impl Judge {
         let passed = now - self.judged_until;
         self.judged_until = now;
         self.figures.judged_for += passed;
+        if self.two_since.contains_key(SHARED) {
+            self.figures.two_led_for += passed;
+        }
         if self.excuses.iter().any(|excuse| excuse.is_excused(now)) {
             self.figures.excused_for += passed;
         }
@@ -239,7 +296,7 @@ impl Judge {
 
     fn see_claim(&mut self, cluster: usize, change: &Change) {
         let object = change.after.as_ref().or(change.before.as_ref()).unwrap();
-        if object["metadata"]["namespace"] == crate::world::OWN_NAMESPACE {
+        if object["metadata"]["namespace"] == crate::operator::OWN_NAMESPACE {
             let holder = change.after.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
             self.excuses[cluster].claimed(holder.filter(|holder| !holder.is_empty()), self.log.now());
         }
@@ -252,6 +309,7 @@ impl Judge {
         let (name, uid) = (text(&object["metadata"]["name"]), text(&object["metadata"]["uid"]));
         let app = name.split('-').next().unwrap_or_default().to_owned();
         let (before, labels) = (leaders_labels(change.before.as_ref()), leaders_labels(change.after.as_ref()));
+        let turns = before.is_empty() != labels.is_empty();
         for key in [ROLE.0, ACTIVE.0] {
             // What the operator leaves there, it has made its own; but it knows nothing of the labels of other specs.
             let owned = !change.by_hand && key == self.label_of(&app, cluster);
@@ -263,7 +321,7 @@ impl Judge {
         }
         let leads = labels.iter().any(|key| !self.by_hand.contains(&(uid.clone(), key)));
         let term = text(&object["metadata"]["annotations"]["lictor.dev/term"]).parse().map(Term).unwrap_or_default();
-        let key = (cluster, name);
+        let key = (cluster, name.clone());
         // A person who takes the term off makes no leader an older one.
         let term = self.leaders.get(&key).filter(|_| change.by_hand).map_or(term, |leader| leader.term);
         if labels.is_empty() {
@@ -271,11 +329,18 @@ impl Judge {
         } else {
             self.leaders.insert(key, Leader { uid: uid.clone(), term, labels })
         };
+        if !change.by_hand && turns {
+            self.flicker(cluster, &name);
+        }
         if change.by_hand || !leads {
             return;
         }
         if !self.has_one(&app, cluster) {
             return self.fail(format!("two leaders of {app} in one cluster"));
+        }
+        if turns && self.without_program.contains(&(cluster, name.clone())) {
+            // A switchover by force does not ask whether it runs.
+            self.programs.entry((cluster, name.clone())).or_default().0 += 1;
         }
         let label = self.label_of(&app, cluster);
         let group = Group { cluster: (app != SHARED).then_some(cluster), app };
@@ -284,6 +349,16 @@ impl Judge {
             || self.leaders.values().any(|leader| leader.uid == uid && leader.labels.contains(&label))
         {
             self.check_term(group, cluster, term, uid);
+        }
+    }
+
+    /// An operator has changed whether a pod shows that it leads.
+    fn flicker(&mut self, cluster: usize, pod: &str) {
+        let second = self.log.now() / 1_000;
+        let (of, count) = self.flickers.entry((cluster, pod.to_owned())).or_default();
+        (*of, *count) = if *of == second { (second, *count + 1) } else { (second, 1) };
+        if *count > FLICKERS {
+            self.fail(format!("{pod} comes and goes as the leader"));
         }
     }
 
@@ -335,8 +410,8 @@ impl Judge {
             let active = object["spec"]["leader"]["labels"][ACTIVE.0] == ACTIVE.1;
             self.label[cluster] = if active { ACTIVE.0 } else { ROLE.0 };
         }
-        if change.after.is_some() {
-            return;
+        if let Some(election) = &change.after {
+            return self.see_history(cluster, election);
         }
         self.figures.deletions += 1;
         let group = Group { app: app.into(), cluster: Some(cluster) };
@@ -348,6 +423,24 @@ impl Judge {
         let kept = change.before.as_ref().is_some_and(|before| before["metadata"]["deletionTimestamp"].is_string());
         if kept && !left.is_empty() && !excused {
             self.fail(format!("{app} is gone, and {left:?} still show a leader's label"));
+        }
+    }
+
+    /// What is told of changes of leader: nobody's process is gone more often than it has ended.
+    fn see_history(&mut self, cluster: usize, election: &Value) {
+        let uid = election["metadata"]["uid"].as_str().unwrap_or_default();
+        let told = election["status"]["history"].as_array().into_iter().flatten();
+        for change in told.filter(|change| change["reason"] == "ProcessGone") {
+            let (term, pod) = (change["term"].as_u64(), change["previousLeaderName"].as_str().unwrap_or_default());
+            if !self.gone.insert((uid.to_owned(), term.unwrap_or_default())) {
+                continue;
+            }
+            self.figures.gone += 1;
+            let (may_be_gone, gone) = self.programs.entry((cluster, pod.to_owned())).or_default();
+            *gone += 1;
+            if gone > may_be_gone {
+                self.fail(format!("the process of {pod} is said to be gone, and has not ended"));
+            }
         }
     }
 
@@ -473,10 +566,16 @@ impl Judge {
     }
 
     /// Of two, the older one may be excused, now or until so long ago.
-    fn check_one(&mut self, app: &str, one: bool, older: &[usize], within: u64, what: impl FnOnce() -> String) {
+    fn check_one(&mut self, app: &str, one: bool, older: &[usize], within: u64, what: impl Fn() -> String) {
         let now = self.log.now();
         if one {
             self.told.remove(app);
+            self.two_since.remove(app);
+            return;
+        }
+        let since = *self.two_since.entry(app.to_owned()).or_insert(now);
+        if app != WORKLOAD && older.iter().any(|cluster| self.excuses[*cluster].sees(since, now)) {
+            self.fail(format!("{}, and a replica sees it", what()));
         } else if !older.iter().all(|cluster| self.excuses[*cluster].was_excused(within, now)) {
             self.fail(what());
         } else if self.told.insert(app.to_owned()) {

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use lictor_core::{Instant, invariants};
 use lictor_testing::Prng;
+use serde_json::Value;
+use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use crate::faults::{Fault, plan};
 use crate::judge::{Figures, WORKLOAD};
 use crate::log::Log;
+use crate::seeds::Outcome;
 use crate::users::services;
 use crate::world::{APPS, CLUSTERS, NAMESPACE, REPLICAS, World};
 
@@ -31,6 +34,16 @@ pub struct Report {
     pub recovery: u64,
 }
 
+impl Outcome for Report {
+    fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    fn history(&self) -> &[String] {
+        &self.history
+    }
+}
+
 /// The faults of a seed.
 pub fn faults_of(seed: u64) -> Vec<Fault> {
     plan(&mut Prng::new(seed), FAULTS_UNTIL)
@@ -38,11 +51,18 @@ pub fn faults_of(seed: u64) -> Vec<Fault> {
 
 /// Runs a seed with these faults.
 pub fn run(seed: u64, faults: &[Fault], keeps_history: bool) -> Report {
+    runtime(seed).block_on(live(seed, faults, keeps_history))
+}
+
+/// A runtime in virtual time, whose own choices come from the seed.
+pub fn runtime(seed: u64) -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().start_paused(true);
     #[cfg(tokio_unstable)]
     builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
-    builder.build().unwrap().block_on(live(seed, faults, keeps_history))
+    #[cfg(not(tokio_unstable))]
+    let _ = seed;
+    builder.build().unwrap()
 }
 
 async fn live(seed: u64, faults: &[Fault], keeps_history: bool) -> Report {
@@ -134,7 +154,7 @@ async fn calm(world: &mut World) -> (Option<String>, u64) {
     if let Some(since) = vacant {
         return (Some(format!("a leader was lost again {} ms after all was well", since - begun)), recovery);
     }
-    (untidy(world).or(misrouted(world)).or(fail_over(world).await), recovery)
+    (untidy(world).or(misrouted(world)).or(undecided(world)).or(fail_over(world).await), recovery)
 }
 
 /// What is left over of earlier specs.
@@ -145,6 +165,20 @@ fn untidy(world: &World) -> Option<String> {
     }
     let users = world.clusters.iter().map(|cluster| &cluster.users);
     users.flat_map(|users| APPS.map(|app| users.untidy(app))).flatten().next()
+}
+
+/// Switchovers that have not ended. Where a clock has jumped, one may still wait, until its time has come or its deadline has passed.
+fn undecided(world: &World) -> Option<String> {
+    let jumped = world.judge.lock().unwrap().has_jumped();
+    let all = world.clusters.iter().flat_map(|cluster| cluster.api.all("switchovers"));
+    let open = |switchover: &Value| {
+        let conditions = switchover["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let holds = |type_: &str| conditions.iter().any(|c| c["type"] == type_ && c["status"] == "True");
+        let waits = jumped && !holds("Accepted");
+        !holds("Complete") && !holds("Failed") && !waits
+    };
+    let mut open = all.filter(open);
+    open.next().map(|switchover| format!("nothing comes of {switchover}"))
 }
 
 /// What Services reach, and should not.

@@ -15,6 +15,8 @@ const JUDGED: u64 = 250_000;
 const TAKEN_FOR_GONE: u64 = 180;
 /// For how long two replicas of a cluster must act at once in a seed, on average.
 const BOTH_ACTED: u64 = 2_000;
+/// How many switchovers must be complete in a seed, on average.
+const SWITCHED_OVER: u64 = 1;
 /// The averages of fewer seeds are left to chance.
 const ENOUGH: u64 = 100;
 /// Of a thousand: for how much of the time a cluster may be excused.
@@ -37,12 +39,18 @@ impl Totals {
             excused,
             excused_for,
             judged_for,
+            two_led_for,
             ticks,
             ticks_handed_on,
             switches,
             deletions,
             taken_for_gone,
             both_acted,
+            ended,
+            gone,
+            switched_over,
+            not_switched_over,
+            handed_over,
         } = report.figures;
         self.faults += report.faults;
         self.figures.revisions += revisions;
@@ -50,12 +58,18 @@ impl Totals {
         self.figures.excused += excused;
         self.figures.excused_for += excused_for;
         self.figures.judged_for += judged_for;
+        self.figures.two_led_for += two_led_for;
         self.figures.ticks += ticks;
         self.figures.ticks_handed_on += ticks_handed_on;
         self.figures.switches += switches;
         self.figures.deletions += deletions;
         self.figures.taken_for_gone += taken_for_gone;
         self.figures.both_acted += both_acted;
+        self.figures.ended += ended;
+        self.figures.gone += gone;
+        self.figures.switched_over += switched_over;
+        self.figures.not_switched_over += not_switched_over;
+        self.figures.handed_over += handed_over;
         self.recovery = self.recovery.max(report.recovery);
     }
 
@@ -71,15 +85,20 @@ impl Totals {
         }
         let Figures { leaderships, switches, ticks, ticks_handed_on, deletions, excused_for, judged_for, .. } =
             self.figures;
-        let Figures { taken_for_gone, both_acted, .. } = self.figures;
+        let Figures { taken_for_gone, both_acted, gone, switched_over, .. } = self.figures;
         let (taken_for_gone, both_acted) = (100 * taken_for_gone / seeds, both_acted / seeds);
         let (faults, leaderships, judged) =
             (self.faults / seeds, leaderships / seeds, (judged_for - excused_for) / seeds);
         assert!(faults >= FAULTS, "{faults} faults a seed, and at least {FAULTS} are needed");
         assert!(leaderships >= LEADERSHIPS, "{leaderships} leaderships a seed, and at least {LEADERSHIPS} are needed");
         assert!(switches >= SWITCHES * seeds, "{switches} switches, and at least {SWITCHES} a seed are needed");
-        let rare =
-            [(deletions, "elections deleted"), (ticks, "ticks"), (10 * ticks_handed_on, "ticks handed on, times ten")];
+        let rare = [
+            (deletions, "elections deleted"),
+            (ticks, "ticks"),
+            (10 * ticks_handed_on, "ticks handed on, times ten"),
+            (2 * gone, "leaders whose process was gone, times two"),
+            (2 * self.figures.handed_over, "switchovers to the other cluster that are complete, times two"),
+        ];
         for (count, what) in rare {
             assert!(2 * count >= seeds, "{count} {what}, and at least half of the seeds are needed");
         }
@@ -87,6 +106,7 @@ impl Totals {
             taken_for_gone >= TAKEN_FOR_GONE,
             "{taken_for_gone} times in 100 seeds a replica was taken for gone, and at least {TAKEN_FOR_GONE} are needed"
         );
+        assert!(switched_over >= SWITCHED_OVER * seeds, "{switched_over} switchovers are complete in {seeds} seeds");
         assert!(both_acted >= BOTH_ACTED, "two acted for {both_acted} ms a seed, and at least {BOTH_ACTED} are needed");
         assert!(judged >= JUDGED, "{judged} ms are judged of a seed, and at least {JUDGED} are needed");
         assert!(
@@ -99,20 +119,25 @@ impl Totals {
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Figures { revisions, leaderships, excused, excused_for, judged_for, .. } = self.figures;
-        let Figures { ticks, ticks_handed_on, switches, deletions, taken_for_gone, both_acted, .. } = self.figures;
+        let Figures { ended, gone, .. } = self.figures;
+        let Figures { ticks, ticks_handed_on, switches, deletions, taken_for_gone, both_acted, two_led_for, .. } =
+            self.figures;
+        let Figures { switched_over, not_switched_over, handed_over, .. } = self.figures;
         let share = self.excused_share();
         write!(
             f,
             "{} faults, {revisions} revisions of pods, {leaderships} leaderships, {switches} switches of a Service, {deletions} elections deleted, {ticks} ticks, \
-             {ticks_handed_on} of them after one in the other cluster; {taken_for_gone} times the replica that acted was taken for gone, \
-             and two acted at once for {:.2} hours; judged between clusters for {:.1} simulated hours, of \
-             which a cluster was excused for {:.1} ({}.{} %); {excused} times two led and were excused; longest recovery {:.1} s",
+             {ticks_handed_on} of them after one in the other cluster; {ended} times a program ended, and {gone} times a leader was replaced \
+             because its process was gone; {taken_for_gone} times the replica that acted was taken for gone, \
+             and two acted at once for {:.2} hours; {switched_over} switchovers were complete, {handed_over} of them to the other cluster, and {not_switched_over} failed; judged between clusters for {:.1} simulated hours, of \
+             which a cluster was excused for {:.1} ({}.{} %); {excused} times two led and were excused, for {:.1} s; longest recovery {:.1} s",
             self.faults,
             hours(both_acted),
             hours(judged_for),
             hours(excused_for),
             share / 10,
             share % 10,
+            hours(two_led_for) * 3600.0,
             hours(self.recovery) * 3600.0,
         )
     }
@@ -136,12 +161,18 @@ mod tests {
             excused: 1,
             excused_for: 0,
             judged_for: 25_000_000,
+            two_led_for: 0,
             ticks: 300,
             ticks_handed_on: 30,
             switches: 1_000,
             deletions: 60,
             taken_for_gone: 180,
             both_acted: 200_000,
+            ended: 200,
+            gone: 60,
+            switched_over: 100,
+            not_switched_over: 100,
+            handed_over: 50,
         };
         Totals { faults: 3_000, figures, recovery: 0 }
     }
@@ -186,6 +217,18 @@ mod tests {
     #[should_panic(expected = "was taken for gone")]
     fn who_takes_nobody_for_gone_shows_nothing() {
         Totals { figures: Figures { taken_for_gone: 179, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "48 leaders whose process was gone, times two")]
+    fn few_processes_that_are_gone_show_nothing() {
+        Totals { figures: Figures { gone: 24, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "99 switchovers are complete")]
+    fn few_switchovers_show_nothing() {
+        Totals { figures: Figures { switched_over: 99, ..totals().figures }, ..totals() }.assert_enough(100);
     }
 
     #[test]

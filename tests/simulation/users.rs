@@ -54,6 +54,8 @@ impl Spec {
         if let Some(service) = services(app).get(self.routing) {
             spec["routing"] = json!({"endpointSlice": {"serviceName": service}});
         }
+        // Beside the kubelet, which shows what happened to a program later.
+        spec["probe"] = json!({"connection": {"port": 8080}});
         let selected_by = if self.scope == 2 { "tier" } else { "app" };
         spec["selector"] = json!({"matchLabels": {selected_by: app}});
         if self.scope == 1 {

@@ -36,6 +36,14 @@ pub fn request(who: &str, method: &str, path: &str, body: &[u8], status: u16) ->
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let name = parts.last().copied().unwrap_or_default();
+    if parts.contains(&"switchovers") && name == "status" {
+        let conditions = body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let told: Vec<String> = conditions
+            .iter()
+            .map(|c| format!("{} {} {}", word(&c["type"]), word(&c["status"]), word(&c["reason"])))
+            .collect();
+        return Some(format!("{who}: switchover {}: {} ({status})", parts[parts.len() - 2], told.join(", ")));
+    }
     if method == "GET" || name == "status" || parts.contains(&"events") {
         return None;
     }
@@ -55,6 +63,7 @@ pub fn request(who: &str, method: &str, path: &str, body: &[u8], status: u16) ->
             let enabled = word(&metadata["annotations"]["lictor.dev/enabled"]);
             format!("Deployment {name}{at}: replicas {}, enabled {enabled}", body["spec"]["replicas"])
         }
+        Some("switchovers") => format!("switchover {name}{at}"),
         Some("leaderelections") => format!("election {name}{at}: finalizers {}", metadata["finalizers"]),
         _ if path == "txn" => {
             let operations: Vec<String> = body.as_array().into_iter().flatten().map(operation).collect();

@@ -4,12 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lictor::controller::{Controller, Parameters, Purpose};
-use lictor::kubernetes::{ClaimUpdate, Holder, LeaseClaim, Namespaces};
-use lictor::process::{Process, monotonic, spawn, spawn_in};
-use lictor::store::LeaseStore;
-use lictor::telemetry::{Health, Metrics};
-use lictor_core::{ClaimParameters, ClaimState, Term};
+use lictor::kubernetes::ClaimUpdate;
+use lictor::process::Process;
+use lictor_core::{ClaimState, Term};
 use lictor_testing::Prng;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -19,7 +16,9 @@ use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment
 use crate::excuse::{Condition, Loss};
 use crate::judge::{Group, Judge, WORKLOAD};
 use crate::log::Log;
+use crate::operator::{CONTROLLER, OWN_NAMESPACE, Started, own_lease, start};
 use crate::process::Simulated;
+use crate::programs::{Programs, address};
 use crate::servers::api::ApiServer;
 use crate::servers::client::{Listener, connect, kubernetes};
 use crate::servers::consul::Consul;
@@ -34,12 +33,8 @@ pub const APPS: [&str; 2] = ["web", "db"];
 pub const PODS: usize = 3;
 pub const REPLICAS: usize = 2;
 const NODES: usize = 2;
-const CONTROLLER: &str = "lictor.dev/operator";
 /// How long the workload's pods may take to end, in seconds.
 pub const GRACE: u64 = 10;
-/// Where the operator's own Lease is.
-pub const OWN_NAMESPACE: &str = "lictor";
-pub const LEASE: Duration = Duration::from_secs(15);
 
 pub struct World {
     pub log: Log,
@@ -51,6 +46,7 @@ pub struct World {
 
 pub struct Cluster {
     pub api: Arc<ApiServer>,
+    pub programs: Arc<Programs>,
     pub users: Arc<Users>,
     pub replicas: Vec<Replica>,
 }
@@ -98,6 +94,7 @@ impl Replica {
             identity: acts.then(|| self.identity()),
             reaches_api: self.to_api.weather().lets_through().then(|| from(self.to_api.under_way())),
             hears_consul: self.to_consul.clears().map(from),
+            well: self.to_api.clears().zip(self.to_consul.clears()).map(|(api, consul)| from(api.max(consul))),
         }
     }
 }
@@ -137,7 +134,7 @@ impl World {
             let prng = |of: u64| Prng::new(seed.wrapping_mul(31) + 8 * of + u64::try_from(number).unwrap_or(0));
             tokio::spawn(run_cron_job(api.clone(), prng(1), judge.clone(), log.clone(), number));
             tokio::spawn(collect_garbage(api.clone(), prng(2), log.clone()));
-            clusters.push(Cluster { api, users, replicas });
+            clusters.push(Cluster { api, programs: Arc::default(), users, replicas });
         }
         tokio::spawn(watch_over(judge.clone(), consul.clone()));
         Self { log, judge, consul, clusters, begun: Instant::now() }
@@ -180,6 +177,7 @@ impl World {
     /// Starts a replica, unless it runs.
     pub fn start(&mut self, cluster: usize, replica: usize) {
         let api = self.clusters[cluster].api.clone();
+        let dial = self.clusters[cluster].programs.dial();
         let (consul, log, begun) = (self.consul.clone(), self.log.clone(), self.begun);
         let replica = &mut self.clusters[cluster].replicas[replica];
         if replica.running.is_some() {
@@ -189,9 +187,6 @@ impl World {
         let identity = replica.identity();
         log.note(|| format!("{identity} starts"));
         let process = Simulated::new(replica.rate, begun);
-        let own = Holder { identity: identity.clone(), ..Holder::default() };
-        let parameters = ClaimParameters { duration: LEASE };
-        let (stop, stopping) = watch::channel(false);
         let told = identity.clone();
         let judge = self.judge.clone();
         let listener: Listener = Arc::new(move |method, path, body, status| {
@@ -200,33 +195,8 @@ impl World {
         });
         let client = kubernetes(api, replica.to_api.clone(), listener.clone());
         let connect = connect(consul, replica.to_consul.clone(), listener);
-        let first: Arc<dyn Process> = process.clone();
-        let (claim, acting, gone) =
-            LeaseClaim::new(client.clone(), OWN_NAMESPACE, own_lease(), own, parameters, monotonic);
-        let told = acting.clone();
-        spawn_in(&first, async move {
-            let timeout = parameters.margin().clamp(Duration::from_secs(2), Duration::from_secs(10));
-            let namespaces = Namespaces::default();
-            let parameters = Parameters {
-                purpose: Purpose::Serve,
-                leases: Arc::new(LeaseStore::new(client.clone(), namespaces.clone(), timeout)),
-                client,
-                namespaces,
-                controller: CONTROLLER.into(),
-                identity,
-                lease_duration: LEASE,
-                own_namespace: OWN_NAMESPACE.into(),
-                request_timeout: timeout,
-                consul: connect,
-            };
-            let controller = Controller::new(parameters, acting, Metrics::default(), Health::default()).unwrap();
-            let (release, releasing) = watch::channel(false);
-            let claim = spawn(claim.run(releasing));
-            controller.run(stopping).await;
-            let _ = release.send(true);
-            let _ = claim.await;
-        });
-        replica.running = Some(Running { process, stop, claim: told, gone, ends: false, is_stopped: false });
+        let Started { stop, claim, gone } = start(&process, &identity, client, connect, dial);
+        replica.running = Some(Running { process, stop, claim, gone, ends: false, is_stopped: false });
     }
 
     /// As SIGKILL.
@@ -305,10 +275,6 @@ impl World {
     }
 }
 
-fn own_lease() -> String {
-    CONTROLLER.replace('/', "-")
-}
-
 /// How the sessions of a cluster are named.
 pub fn sessions_of(cluster: usize) -> String {
     format!("lictor/{}/", CLUSTERS[cluster])
@@ -381,10 +347,21 @@ fn create_pod(api: &ApiServer, name: &str) {
         pod["metadata"]["labels"] = json!({"app": app, "tier": app});
         pod["spec"] = json!({"nodeName": format!("n{node}"), "containers": []});
         pod["status"] = json!({
-            "phase": "Running", "podIP": format!("10.0.{}.{}", app.len(), name.bytes().last().unwrap_or_default()),
+            "phase": "Running", "podIP": address(name),
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         });
     });
+}
+
+fn edit_pod(api: &ApiServer, name: &str, edit: impl FnOnce(&mut Value)) {
+    if api.get("pods", NAMESPACE, name).is_some() {
+        api.edit("pods", NAMESPACE, name, edit);
+    }
+}
+
+fn set_ready(api: &ApiServer, name: &str, ready: bool) {
+    let ready = if ready { "True" } else { "False" };
+    edit_pod(api, name, |pod| pod["status"]["conditions"][0]["status"] = json!(ready));
 }
 
 /// Whether the Deployment is available that has to be where the workloads run.
@@ -399,6 +376,19 @@ impl Cluster {
     /// Makes a pod that is ready.
     pub fn create_pod(&self, name: &str) {
         create_pod(&self.api, name);
+        self.programs.start(name);
+    }
+
+    /// The program of a pod ends. Its kubelet shows that after this time, if none runs there by then.
+    pub fn kill_program(&self, pod: &str, shown_after: Duration) {
+        self.programs.kill(pod);
+        let (api, programs, pod) = (self.api.clone(), self.programs.clone(), pod.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(shown_after).await;
+            if !programs.listens(&pod) {
+                set_ready(&api, &pod, false);
+            }
+        });
     }
 
     /// Whether the Deployment is available that has to be where the workloads run.
@@ -422,14 +412,11 @@ impl Cluster {
 
     /// Changes a pod that is there, as a person or its kubelet would.
     pub fn edit_pod(&self, name: &str, edit: impl FnOnce(&mut Value)) {
-        if self.pod(name).is_some() {
-            self.api.edit("pods", NAMESPACE, name, edit);
-        }
+        edit_pod(&self.api, name, edit);
     }
 
     pub fn set_ready(&self, name: &str, ready: bool) {
-        let ready = if ready { "True" } else { "False" };
-        self.edit_pod(name, |pod| pod["status"]["conditions"][0]["status"] = json!(ready));
+        set_ready(&self.api, name, ready);
     }
 
     /// As the node controller taints a node that it has lost.

@@ -1,5 +1,8 @@
 //! Decides from the record alone whether every promise was kept.
 
+mod reached;
+mod sessions;
+mod switchovers;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +10,9 @@ use std::time::Duration;
 
 use lictor_core::{Instant, Pod, Term, invariants};
 
+use self::reached::Reached;
+use self::sessions::Sessions;
+use self::switchovers::Switchovers;
 use super::faults::CLUSTERS;
 use super::picture::{Leader, Picture};
 use super::record::{Group, Kind, Line, Millis, PodSeen, What};
@@ -45,6 +51,19 @@ pub struct Verdict {
     pub leaderships: usize,
     pub pod_revisions: usize,
     pub lock_versions: usize,
+    pub slice_revisions: usize,
+    /// How often a Service began to reach another pod, and how often because a leader was moved that was well.
+    pub switches: usize,
+    pub planned_switches: usize,
+    /// How often another replica of an operator began to act.
+    pub failovers: usize,
+    /// How many sessions the operators made in Consul, and how many ended.
+    pub sessions_made: usize,
+    pub sessions_lost: usize,
+    /// How many Switchovers moved a leader, how many of these to another cluster, and how many failed.
+    pub switchovers: usize,
+    pub switchovers_across: usize,
+    pub switchovers_failed: usize,
     pub calms: usize,
     /// The length of the record, and the part of it in which no cluster was excused.
     pub lasted: Millis,
@@ -76,6 +95,8 @@ pub fn check(lines: &[Line]) -> Verdict {
     let windows = Windows::of(lines);
     let (mut picture, mut verdict) = (Picture::default(), Verdict::default());
     let mut groups: BTreeMap<String, Judged> = BTreeMap::new();
+    let (mut reached, mut sessions) = (Reached::default(), Sessions::default());
+    let mut switchovers = Switchovers::default();
     for line in lines {
         picture.apply(line);
         count(&mut verdict, &line.what);
@@ -95,9 +116,22 @@ pub fn check(lines: &[Line]) -> Verdict {
                 vec![]
             }
             What::Node { .. } => groups.keys().map(String::as_str).collect(),
-            What::Fault { .. } | What::Hand { .. } | What::Calm { .. } => vec![],
+            What::Slice(_)
+            | What::Switchover(_)
+            | What::Session { .. }
+            | What::Acts { .. }
+            | What::Planned { .. }
+            | What::Fault { .. }
+            | What::Hand { .. }
+            | What::Calm { .. } => vec![],
         };
         let concerned: Vec<String> = concerned.into_iter().map(str::to_owned).collect();
+        if let Some((cluster, text)) = sessions.step(line, &windows) {
+            verdict.violations.push(Violation { at: line.at, group: cluster, text });
+        }
+        for (group, text) in switchovers.step(line, &picture) {
+            verdict.violations.push(Violation { at: line.at, group, text });
+        }
         for judged in groups.values_mut() {
             // Time alone decides about an open vacancy.
             judged.vacancy(line.at, &mut verdict);
@@ -106,8 +140,17 @@ pub fn check(lines: &[Line]) -> Verdict {
                 judged.step(&picture, line.at, &mut verdict);
             }
             judged.stops(&picture, line.at, &mut verdict);
+            for wrong in reached.step(line, &judged.group, &judged.reliable, &picture) {
+                let found = judged.violation(line.at, wrong.text);
+                if wrong.excused { &mut verdict.excuses } else { &mut verdict.violations }.push(found);
+            }
         }
     }
+    (verdict.switches, verdict.planned_switches) = (reached.switches, reached.planned_switches);
+    (verdict.failovers, verdict.sessions_made, verdict.sessions_lost) =
+        (sessions.failovers, sessions.made, sessions.lost);
+    (verdict.switchovers, verdict.switchovers_across, verdict.switchovers_failed) =
+        (switchovers.complete, switchovers.across, switchovers.failed);
     verdict.lasted = lines.last().map_or(0, |line| line.at);
     verdict.judged = verdict.lasted - windows.excused_for(&CLUSTERS, verdict.lasted);
     verdict
@@ -115,10 +158,11 @@ pub fn check(lines: &[Line]) -> Verdict {
 
 /// What each minute of a run must show, from the second calm on. An hour-long run had 67 faults and 51 leaderships a minute; a
 /// busy machine carries out half of that. After the storms, the clusters must be judged in at least every third second.
-/// does much else carries out half of that. The storms leave at least every third second between the clusters judged.
 const FAULTS: usize = 20;
 const LEADERSHIPS: usize = 15;
 const JUDGED: Millis = 20_000;
+/// Of Services that reach another pod. A run of three minutes beside other work had 18.
+const SWITCHES: usize = 8;
 
 impl Verdict {
     /// Panics if a run of this many minutes shows too little: too few faults, too few elections, or too little time that was
@@ -133,6 +177,14 @@ impl Verdict {
             leaderships * 60 >= LEADERSHIPS * seconds,
             "{leaderships} leaderships in {seconds} s, and {LEADERSHIPS} a minute are needed"
         );
+        let Self { switches, planned_switches, failovers, .. } = self;
+        assert!(
+            switches * 60 >= SWITCHES * seconds,
+            "{switches} switches of a Service in {seconds} s, and {SWITCHES} a minute are needed"
+        );
+        assert!(*planned_switches > 0, "no leader was moved that was well");
+        assert!(self.switchovers > 0, "no Switchover moved a leader");
+        assert!(*failovers > 0, "no replica of an operator took over from another one");
         assert!(
             judged * 60_000 >= JUDGED * lasted,
             "judged for {judged} ms of {lasted}, and {JUDGED} a minute are needed"
@@ -145,6 +197,7 @@ fn count(verdict: &mut Verdict, what: &What) {
         What::Group(_) => verdict.groups += 1,
         What::Pod(_) => verdict.pod_revisions += 1,
         What::Lock { .. } => verdict.lock_versions += 1,
+        What::Slice(_) => verdict.slice_revisions += 1,
         What::Calm { begins: false } => verdict.calms += 1,
         What::Fault { fault, begins: true, .. } => *verdict.faults.entry(format!("{:?}", fault.kind)).or_default() += 1,
         _ => {}

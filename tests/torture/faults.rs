@@ -89,6 +89,8 @@ pub enum Kind {
     SessionDestroyed,
     PriorityChanged,
     PreferenceChanged,
+    /// A user asks for another leader: the next one, a pod by its name or by force, or the other cluster; sometimes twice at once.
+    SwitchoverAsked,
 }
 
 /// A fault with its target, which is chosen by this number among the targets that exist then.
@@ -112,7 +114,7 @@ pub struct Storm {
 const TO_REACT: u64 = 3_000;
 
 /// How many times each kind is dealt, and its shortest and longest duration in milliseconds.
-const DECK: [(Kind, usize, u64, u64); 47] = [
+const DECK: [(Kind, usize, u64, u64); 48] = [
     (Kind::OperatorKilled, 6, 500, 8_000),
     (Kind::OperatorStopped, 6, 5_000, 14_000),
     (Kind::OperatorStoppedAtWork, 8, 9_000, 13_000),
@@ -160,6 +162,7 @@ const DECK: [(Kind, usize, u64, u64); 47] = [
     (Kind::KeyEdited, 2, 0, 0),
     (Kind::PriorityChanged, 3, 0, 0),
     (Kind::PreferenceChanged, 2, 0, 0),
+    (Kind::SwitchoverAsked, 14, 0, 0),
 ];
 
 /// All storms of a seed, without end.

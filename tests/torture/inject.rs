@@ -2,6 +2,7 @@
 
 mod objects;
 mod servers;
+mod switchovers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,6 +79,7 @@ impl World {
             Kind::LeaseEdited | Kind::LeaseDeleted => course.lease().await,
             Kind::KeyEdited | Kind::KeyOverwritten | Kind::KeyDeleted | Kind::SessionDestroyed => course.key().await,
             Kind::PreferenceChanged => course.preference().await,
+            Kind::SwitchoverAsked => course.switchover().await,
             _ => course.pod().await,
         }
         self.end_turn(&parts);
@@ -101,7 +103,7 @@ impl Course<'_> {
 }
 
 impl World {
-    fn pods(&self, cluster: &str) -> Api<Pod> {
+    pub fn pods(&self, cluster: &str) -> Api<Pod> {
         Api::namespaced(self.client.clone(), cluster)
     }
 

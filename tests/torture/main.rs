@@ -26,7 +26,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use self::faults::Plan;
 use self::record::What;
-use self::recorder::{Book, watch_consul, watch_etcd};
+use self::recorder::{Book, watch_consul, watch_etcd, watch_sessions};
 use self::report::Report;
 use self::world::World;
 
@@ -63,6 +63,7 @@ async fn no_promise_is_broken_whatever_fails() {
     let recorders = [
         background.spawn(watch_etcd(book.clone(), world.etcd.clone())),
         background.spawn(watch_consul(book.clone(), world.consul)),
+        background.spawn(watch_sessions(book.clone(), world.consul)),
     ];
     world.populate().await;
     world.make_groups().await;
@@ -106,6 +107,7 @@ async fn torment(
             done.expect("a fault can be carried out");
         }
         calm(world).await;
+        world.move_leaders().await;
         world.catch_up().await;
         for replica in world.replicas.iter().flatten() {
             assert!(!replica.ended(), "an operator has ended by itself: {}", report.directory.display());

@@ -67,8 +67,7 @@ impl Replica {
     /// Sends it a signal, for example "STOP".
     pub fn signal(&self, name: &str) {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        let pid = child.as_ref().expect("it runs").id().to_string();
-        assert!(Command::new("kill").args([format!("-{name}"), pid]).status().expect("kill runs").success());
+        lictor_testing::signal(name, &[child.as_ref().expect("it runs").id()]);
     }
 
     /// Kills it by SIGKILL.

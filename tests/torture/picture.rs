@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::{ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, TERM_ANNOTATION};
 
-use super::record::{BY_HAND, Group, Kind, Line, PodSeen, What};
+use super::record::{BY_HAND, Group, Kind, Line, PodSeen, SliceSeen, What};
 
 /// What is known after a line.
 #[derive(Default)]
@@ -14,6 +14,8 @@ pub struct Picture {
     pub pods: BTreeMap<(String, String), PodSeen>,
     /// Whether a workload is enabled, by namespace and name.
     workloads: BTreeMap<(String, String), bool>,
+    /// The slices, by namespace and name.
+    pub slices: BTreeMap<(String, String), SliceSeen>,
     cordoned: BTreeSet<String>,
     declared: BTreeSet<String>,
     /// The pods that show what the test wrote on them, as it was written.
@@ -47,7 +49,21 @@ impl Picture {
                 self.workloads.insert((namespace.clone(), name.clone()), *enabled);
             }
             What::Hand { mark } => drop(self.declared.insert(mark.clone())),
-            What::Lock { .. } | What::Fault { .. } | What::Calm { .. } => {}
+            What::Slice(slice) => {
+                let key = (slice.cluster.clone(), slice.name.clone());
+                if slice.deleted {
+                    self.slices.remove(&key);
+                } else {
+                    self.slices.insert(key, slice.clone());
+                }
+            }
+            What::Lock { .. }
+            | What::Switchover(_)
+            | What::Session { .. }
+            | What::Acts { .. }
+            | What::Planned { .. }
+            | What::Fault { .. }
+            | What::Calm { .. } => {}
         }
     }
 
@@ -121,6 +137,18 @@ impl Picture {
                 group.clusters.iter().filter(enabled).map(of_cluster).collect()
             }
         }
+    }
+
+    /// Returns the slices of a group's Service, in all clusters.
+    pub fn slices_of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a SliceSeen> {
+        self.slices.values().filter(|slice| group.service.as_ref() == Some(&slice.service))
+    }
+
+    /// Returns whether a group's Service reaches its one leader, and nobody else.
+    pub fn is_routed(&self, group: &Group) -> bool {
+        let leaders: Vec<String> = self.leaders(group).into_iter().map(|leader| leader.id).collect();
+        let reached = self.slices_of(group).flat_map(|slice| slice.addresses.iter().map(|(_, pod)| pod.clone()));
+        group.service.is_none() || reached.collect::<Vec<String>>() == leaders
     }
 
     /// Returns whether a candidate of a group may certainly be elected. A cluster always may.

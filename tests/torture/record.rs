@@ -14,6 +14,9 @@ use super::faults::Fault;
 /// The annotation of a pod whose leader label the test wrote or removed. It has the number of the line that announced this.
 pub const BY_HAND: &str = "torture/by-hand";
 
+/// The result of a Switchover that moved the leader.
+pub const COMPLETE: &str = "Complete";
+
 /// Milliseconds since the record began.
 pub type Millis = u64;
 
@@ -52,6 +55,29 @@ pub enum What {
         cluster: Option<String>,
         holder: Option<String>,
         term: Option<i64>,
+        /// The uid of the Switchover that its record carries out.
+        #[serde(default)]
+        switchover: Option<String>,
+    },
+    /// One revision of a Switchover.
+    Switchover(SwitchoverSeen),
+    /// One revision of a slice, through which a Service reaches somebody.
+    Slice(SliceSeen),
+    /// A session in Consul of a cluster's operator, from when on it lives, or does not any more.
+    Session {
+        id: String,
+        cluster: String,
+        lives: bool,
+    },
+    /// Another replica of a cluster's operator has its Lease.
+    Acts {
+        cluster: String,
+        replica: String,
+    },
+    /// While all works, somebody takes a group's leader out of service; or another pod leads.
+    Planned {
+        group: String,
+        begins: bool,
     },
     /// A fault begins, or has ended and what it disturbed works again.
     Fault {
@@ -88,6 +114,9 @@ pub struct Group {
     pub kind: Kind,
     pub clusters: Vec<String>,
     pub markings: Markings,
+    /// The Service that reaches its leader in each cluster, if there is one.
+    #[serde(default)]
+    pub service: Option<String>,
 }
 
 /// What one revision of one pod showed.
@@ -107,6 +136,40 @@ pub struct PodSeen {
     /// Whether no operator would elect it, because it is being deleted, has finished, or its eviction is announced.
     pub leaving: bool,
     pub deleted: bool,
+}
+
+/// What one revision of one slice showed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SliceSeen {
+    pub version: u64,
+    /// The namespace, whose name is that of its cluster.
+    pub cluster: String,
+    pub name: String,
+    pub service: String,
+    pub family: String,
+    pub term: Option<i64>,
+    /// Each address, with the uid of its pod.
+    pub addresses: Vec<(String, String)>,
+    pub deleted: bool,
+}
+
+/// What one revision of one Switchover showed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchoverSeen {
+    pub version: u64,
+    /// The namespace, whose name is that of its cluster.
+    pub cluster: String,
+    pub name: String,
+    pub uid: String,
+    pub group: String,
+    pub from_term: i64,
+    /// The cluster that is to lead, where that is another one.
+    pub to_cluster: Option<String>,
+    /// `Complete`, or the reason for which it failed.
+    pub result: Option<String>,
+    /// The term that it says it has begun, and the uid of the pod that leads in it.
+    pub term: Option<i64>,
+    pub to: Option<String>,
 }
 
 impl PodSeen {

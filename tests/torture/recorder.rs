@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::faults::CLUSTERS;
 use super::picture::Picture;
-use super::record::{Line, Log, PodSeen, What};
+use super::record::{COMPLETE, Line, Log, PodSeen, SliceSeen, SwitchoverSeen, What};
 
 /// The prefix of all keys in Consul.
 pub const PREFIX: &str = "torture/";
@@ -138,7 +138,24 @@ fn seen(book: &Book, key: &str, version: u64, object: Option<&Value>) -> Option<
             let (namespace, name) = ((*namespace).into(), (*name).into());
             Some((What::Workload { version, namespace, name, enabled }, Some(enabled.to_string())))
         }
+        (["endpointslices", namespace, name], object) if own(namespace) => {
+            let before = || book.look(|picture| picture.slices.get(&((*namespace).into(), (*name).into())).cloned());
+            let slice = object.map_or_else(
+                || SliceSeen { version, deleted: true, ..before().unwrap_or_default() },
+                |object| slice(namespace, name, version, object),
+            );
+            Some((What::Slice(slice), None))
+        }
+        (["lictor.dev", "switchovers", namespace, name], Some(object)) if own(namespace) => {
+            let seen = switchover(namespace, name, version, object);
+            let state = format!("{:?} {:?} {:?} {:?}", seen.uid, seen.result, seen.term, seen.to);
+            Some((What::Switchover(seen), Some(state)))
+        }
         // The others are the operators' own.
+        (["leases", namespace, name], Some(lease)) if own(namespace) && !name.starts_with("lease") => {
+            let replica = lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?.to_owned();
+            Some((What::Acts { cluster: (*namespace).into(), replica: replica.clone() }, Some(replica)))
+        }
         (["leases", namespace, name], object) if own(namespace) && name.starts_with("lease") => {
             let spec = object.map_or(&Value::Null, |object| &object["spec"]);
             let what = What::Lock {
@@ -147,6 +164,9 @@ fn seen(book: &Book, key: &str, version: u64, object: Option<&Value>) -> Option<
                 cluster: object.is_some().then(|| (*namespace).into()),
                 holder: spec["holderIdentity"].as_str().map(str::to_owned),
                 term: spec["leaseTransitions"].as_i64(),
+                switchover: object
+                    .and_then(|object| object["metadata"]["annotations"]["lictor.dev/record"].as_str())
+                    .and_then(|record| carried_out(&serde_json::from_str(record).unwrap_or_default())),
             };
             Some((what, None))
         }
@@ -175,6 +195,55 @@ fn pod(namespace: &str, name: &str, version: u64, object: &Value) -> PodSeen {
         leaving: finished || metadata["deletionTimestamp"].is_string() || condition("DisruptionTarget"),
         deleted: false,
     }
+}
+
+fn slice(namespace: &str, name: &str, version: u64, object: &Value) -> SliceSeen {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (metadata, endpoints) = (&object["metadata"], object["endpoints"].as_array().cloned().unwrap_or_default());
+    let addresses = endpoints.iter().flat_map(|endpoint| {
+        let pod = text(&endpoint["targetRef"]["uid"]);
+        let all = endpoint["addresses"].as_array().cloned().unwrap_or_default();
+        all.into_iter().map(move |address| (text(&address), pod.clone()))
+    });
+    SliceSeen {
+        version,
+        cluster: namespace.into(),
+        name: name.into(),
+        service: text(&metadata["labels"]["kubernetes.io/service-name"]),
+        family: text(&object["addressType"]),
+        term: metadata["annotations"]["lictor.dev/term"].as_str().and_then(|term| term.parse().ok()),
+        addresses: addresses.collect(),
+        deleted: false,
+    }
+}
+
+fn switchover(namespace: &str, name: &str, version: u64, object: &Value) -> SwitchoverSeen {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let holds = |type_: &str| {
+        let all = status["conditions"].as_array().into_iter().flatten();
+        all.into_iter().find(|condition| condition["type"] == type_ && condition["status"] == "True")
+    };
+    let failed = holds("Failed").and_then(|failed| text(&failed["reason"]));
+    SwitchoverSeen {
+        version,
+        cluster: namespace.into(),
+        name: name.into(),
+        uid: text(&object["metadata"]["uid"]).unwrap_or_default(),
+        group: text(&spec["electionName"]).unwrap_or_default(),
+        from_term: spec["fromTerm"].as_i64().unwrap_or_default(),
+        to_cluster: text(&spec["toCluster"]),
+        result: holds("Complete").map(|_| COMPLETE.to_owned()).or(failed),
+        term: status["term"].as_i64(),
+        to: text(&status["to"]["podUID"]),
+    }
+}
+
+/// The Switchover that a record carries out. One that is given up has neither pod nor cluster in it.
+fn carried_out(record: &Value) -> Option<String> {
+    let mark = &record["switchover"];
+    let moves = mark["to"].is_string() || mark["cluster"].is_string();
+    mark["id"].as_str().filter(|_| moves).map(str::to_owned)
 }
 
 /// Reads a number. etcd writes large numbers as text.
@@ -214,6 +283,41 @@ pub async fn watch_consul(book: Arc<Book>, consul: &'static Consul) {
     }
 }
 
+/// Records which sessions the operators have in Consul, until it is cancelled.
+pub async fn watch_sessions(book: Arc<Book>, consul: &'static Consul) {
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    let mut index = 0;
+    for server in consul.servers().iter().cycle() {
+        let api = server.api();
+        loop {
+            let path = format!("/v1/session/list?index={index}&wait=3s");
+            let request = api.request(reqwest::Method::GET, &path);
+            let Ok(answer) = Api::send(request).await else { break };
+            let (200, Some(now)) = (answer.status, answer.index) else { break };
+            if now < index {
+                break;
+            }
+            index = now;
+            let mut present = BTreeMap::new();
+            for session in answer.json().as_array().into_iter().flatten() {
+                let [id, name] = ["ID", "Name"].map(|key| session[key].as_str().unwrap_or_default().to_owned());
+                if let Some(cluster) = name.strip_prefix("lictor/").and_then(|rest| rest.split('/').next()) {
+                    present.insert(id, cluster.to_owned());
+                }
+            }
+            let differs = |one: &BTreeMap<String, String>, other: &BTreeMap<String, String>, lives: bool| {
+                for (id, cluster) in one.iter().filter(|(id, _)| !other.contains_key(*id)) {
+                    book.write(What::Session { id: id.clone(), cluster: cluster.clone(), lives });
+                }
+            };
+            differs(&known, &present, false);
+            differs(&present, &known, true);
+            known = present;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 fn lock(key: String, version: u64, entry: &Value) -> What {
     let value = BASE64.decode(entry["Value"].as_str().unwrap_or_default()).unwrap_or_default();
     let record: Value = serde_json::from_slice(&value).unwrap_or_default();
@@ -225,5 +329,6 @@ fn lock(key: String, version: u64, entry: &Value) -> What {
         cluster: text(&record["cluster"]).filter(|_| held),
         holder: text(&record["holder"]["pod"]),
         term: record["term"].as_i64(),
+        switchover: carried_out(&record),
     }
 }

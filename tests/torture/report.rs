@@ -118,11 +118,15 @@ fn counts(verdict: &Verdict) {
 }
 
 fn summary(verdict: &Verdict) -> String {
-    let Verdict { groups, leaderships, pod_revisions, lock_versions, calms, .. } = verdict;
+    let Verdict { groups, leaderships, pod_revisions, lock_versions, slice_revisions, calms, .. } = verdict;
+    let Verdict { switches, planned_switches, failovers, sessions_made, sessions_lost, .. } = verdict;
+    let Verdict { switchovers, switchovers_across, switchovers_failed, .. } = verdict;
     let faults: usize = verdict.faults.values().sum();
     format!(
         "{faults} faults, {calms} calms, {groups} groups, {leaderships} leaderships, {pod_revisions} pod revisions, {lock_versions} lock versions, \
-         {} excuses, {} violations",
+         {slice_revisions} revisions of slices, {switches} switches of a Service, {planned_switches} of them planned, {failovers} failovers of \
+         an operator, {switchovers} Switchovers complete, {switchovers_across} of them to another cluster, and {switchovers_failed} failed, \
+         {sessions_made} sessions made and {sessions_lost} ended, {} excuses, {} violations",
         verdict.excuses.len(),
         verdict.violations.len()
     )

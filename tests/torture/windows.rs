@@ -149,6 +149,12 @@ impl Windows {
         Spans(self.served(cluster).complement().0.iter().filter_map(window).collect())
     }
 
+    /// Returns whether a cluster could renew its sessions all the time between two moments: it was served, and reached Consul.
+    pub fn keeps_sessions(&self, cluster: &str, from: Millis, to: Millis) -> bool {
+        let able = Spans::union([self.served(cluster).complement(), self.consul_away(cluster)]).complement();
+        able.at(from).is_some_and(|(_, end)| to < end)
+    }
+
     /// Returns for how long, up to a moment, the documents promised nothing for one of these clusters.
     pub fn excused_for(&self, clusters: &[&str], until: Millis) -> Millis {
         Spans::union(clusters.iter().map(|cluster| self.excused(cluster))).lasted(until)

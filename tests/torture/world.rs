@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::faults::CLUSTERS;
 use super::operator::Replica;
+use super::picture::Picture;
 use super::record::{Group, Kind, Millis, What};
 use super::recorder::{Book, PREFIX};
 use super::windows::{REPLICAS, TTL};
@@ -26,6 +27,8 @@ use super::windows::{REPLICAS, TTL};
 const IN_LEASES: usize = 12;
 const IN_CONSUL: usize = 12;
 const NODES: usize = 5;
+/// How long a planned switchover may take on a busy machine.
+const MOVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Everything.
 pub struct World {
@@ -168,9 +171,18 @@ impl World {
 
     async fn group(&self, number: usize, name: &str, kind: Kind, clusters: &[&str]) {
         let (mut spec, markings) = variant(number);
+        let service = (kind != Kind::Workload && number.is_multiple_of(2)).then(|| format!("{name}-leader"));
+        if let Some(service) = &service {
+            spec["routing"] = json!({"endpointSlice": {"serviceName": service}});
+        }
         let clusters: Vec<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
-        self.book.write(What::Group(Group { name: name.into(), kind, clusters: clusters.clone(), markings }));
+        let group = Group { name: name.into(), kind, clusters: clusters.clone(), markings, service: service.clone() };
+        self.book.write(What::Group(group));
         for cluster in &clusters {
+            if let Some(service) = &service {
+                let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
+                self.apply("Service", Some(cluster), service, json!({"spec": {"ports": ports}})).await;
+            }
             let class = if kind == Kind::Leases { format!("leases-{cluster}") } else { cluster.clone() };
             spec["className"] = json!(class);
             if kind == Kind::Workload {
@@ -255,10 +267,54 @@ impl World {
                 let pods = pods_of(group.kind, &group.clusters, &group.name);
                 let ready =
                     pods.into_iter().all(|pod| picture.pods.get(&pod).is_some_and(|pod| pod.ready && !pod.leaving));
-                ready && picture.leaders(group).len() == 1
+                ready && picture.leaders(group).len() == 1 && picture.is_routed(group)
             };
             picture.groups.values().filter(|group| !whole(group)).map(|group| group.name.clone()).collect()
         })
+    }
+
+    /// Moves the leader of each group that has its lock in a Lease and is routed, one after the other, while all works: every other one
+    /// by a Switchover, and the rest by taking the leader out of service.
+    pub async fn move_leaders(&self) {
+        let groups = self.book.look(|picture| {
+            let routed = |group: &&Group| group.kind == Kind::Leases && group.service.is_some();
+            picture.groups.values().filter(routed).cloned().collect::<Vec<Group>>()
+        });
+        for (number, group) in groups.into_iter().enumerate() {
+            let leader = self.book.look(|picture| match picture.leaders(&group).as_slice() {
+                [leader] if picture.is_routed(&group) => Some(leader.clone()),
+                _ => None,
+            });
+            let Some(leader) = leader else { continue };
+            let annotate = |value: Value| {
+                let patch = json!({"metadata": {"annotations": {"lictor.dev/never-leader": value}}});
+                let (pods, name) = (self.pods(&leader.cluster), leader.name.clone());
+                async move { pods.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await }
+            };
+            let term = self.term_of(&group, &leader.cluster).await.filter(|_| number % 2 == 1);
+            self.book.write(What::Planned { group: group.name.clone(), begins: true });
+            let began = Instant::now();
+            if let Some(term) = term {
+                static MADE: AtomicUsize = AtomicUsize::new(0);
+                let name = format!("planned-{}", MADE.fetch_add(1, Ordering::Relaxed));
+                let spec =
+                    json!({"electionName": group.name, "fromTerm": term, "holdSeconds": 5, "deadlineSeconds": 10});
+                self.ask(&leader.cluster, &name, &spec).await;
+            } else {
+                let _ = annotate(json!("true")).await;
+            }
+            let moved = |picture: &Picture| {
+                let mut slices = picture.slices_of(&group).flat_map(|slice| &slice.addresses);
+                slices.any(|(_, pod)| *pod != leader.id)
+            };
+            while began.elapsed() < MOVED_WITHIN && !self.book.look(moved) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            self.book.write(What::Planned { group: group.name.clone(), begins: false });
+            if term.is_none() {
+                let _ = annotate(Value::Null).await;
+            }
+        }
     }
 
     /// Waits until the record contains everything that has happened so far.
@@ -288,7 +344,7 @@ impl World {
         let (group, version) = match kind {
             "Deployment" => ("apps", "v1"),
             "Lease" => ("coordination.k8s.io", "v1"),
-            "Node" => ("", "v1"),
+            "Node" | "Service" => ("", "v1"),
             _ => ("lictor.dev", "v1alpha1"),
         };
         let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -305,6 +361,7 @@ impl World {
         let api = self.api_of(kind, namespace);
         let version = match kind {
             "Deployment" => "apps/v1",
+            "Service" => "v1",
             _ => "lictor.dev/v1alpha1",
         };
         (object["apiVersion"], object["kind"], object["metadata"]) =
@@ -314,10 +371,7 @@ impl World {
     }
 
     fn try_kubectl(&self, arguments: &[&str]) -> Result<(), String> {
-        let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
-        let kubectl = std::process::Command::new(tools).arg("kubectl").output().expect("hack/tools.sh runs").stdout;
-        let kubectl = String::from_utf8(kubectl).expect("a path");
-        let mut command = std::process::Command::new(kubectl.trim());
+        let mut command = std::process::Command::new(lictor_testing::tool("kubectl"));
         let output =
             command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments).output().expect("kubectl starts");
         let said = || String::from_utf8_lossy(&output.stderr).into_owned();

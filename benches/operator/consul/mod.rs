@@ -4,7 +4,7 @@ mod by_hand;
 mod cli;
 pub mod idle;
 pub mod takeover;
-mod telemetry;
+pub mod telemetry;
 pub mod workloads;
 
 use std::path::PathBuf;

@@ -65,8 +65,14 @@ struct Figures {
     runs: Vec<(f64, f64)>,
 }
 
-/// Measures this many moves of each kind.
-pub async fn measure(consul: &Consul, runs: u32, terminations: u32, report: &mut Report) -> anyhow::Result<Value> {
+/// Measures this many moves of each kind. `wait`: for how long each run lets busy processes go first.
+pub async fn measure(
+    consul: &Consul,
+    runs: u32,
+    terminations: u32,
+    wait: Duration,
+    report: &mut Report,
+) -> anyhow::Result<Value> {
     let world = World::start("consul-workloads").await?;
     let key = format!("workloads/{NAME}");
     let mut observer = Observer::of_workloads(&world.another_client().await, (consul.api(), key.clone())).await?;
@@ -91,9 +97,9 @@ pub async fn measure(consul: &Consul, runs: u32, terminations: u32, report: &mut
         let (mut figures, mut loads) = (Figures::default(), Vec::new());
         for run in 0..WARM_UP + times {
             let from = settle(&mut observer, &operators).await?;
-            let mut calm = observer.calm().await?;
+            let mut calm = observer.calm(wait).await?;
             let bottom = floor.write().await.context("the floor")?;
-            calm &= observer.calm().await?;
+            calm &= observer.calm(wait).await?;
             away_from_the_minute(&mut observer).await?;
             let seen = fail(&world.client, &mut observer, &mut operators[from], from, cause).await;
             let seen = seen.with_context(|| format!("run {run}, {cause:?}"))?;

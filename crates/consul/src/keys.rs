@@ -63,9 +63,7 @@ impl Client {
     /// # Errors
     /// If Consul does not answer, or answers with a failure.
     pub async fn read_key(&self, key: &str) -> Result<Option<Entry>, Error> {
-        let purpose = Purpose::new(format!("read the key {key}"), format!("key \"{key}\" {{ policy = \"read\" }}"));
-        let request = Request::get(path_of(key, &purpose)?, purpose).consistent().expecting(&[StatusCode::NOT_FOUND]);
-        Ok(entries(&self.send(request).await?)?.pop())
+        Ok(entries(&self.send(key_request(key)?.consistent()).await?)?.pop())
     }
 
     /// Lists the keys that begin with `prefix` consistently, with the index to [`wait`](Self::wait) from. Consul silently leaves
@@ -87,7 +85,20 @@ impl Client {
     /// # Errors
     /// If Consul does not answer, or answers with a failure.
     pub async fn wait(&self, prefix: &str, index: u64, wait: Duration) -> Result<(u64, Vec<Entry>), Error> {
-        let request = list_request(prefix)?
+        self.wait_for(list_request(prefix)?, index, wait).await
+    }
+
+    /// Does the same with one key: waits until it changes, and returns it; `None` if there is no such key, or the token may not read it.
+    ///
+    /// # Errors
+    /// If Consul does not answer, or answers with a failure.
+    pub async fn wait_key(&self, key: &str, index: u64, wait: Duration) -> Result<(u64, Option<Entry>), Error> {
+        let (next, mut entries) = self.wait_for(key_request(key)?, index, wait).await?;
+        Ok((next, entries.pop()))
+    }
+
+    async fn wait_for(&self, request: Request<'_>, index: u64, wait: Duration) -> Result<(u64, Vec<Entry>), Error> {
+        let request = request
             .query("index", index.to_string())
             .query("wait", format!("{}ms", wait.as_millis()))
             // Consul adds up to a sixteenth, and delays a request for up to 7 s while it has no leader.
@@ -96,6 +107,11 @@ impl Client {
         let next = answer.index()?;
         Ok((if next < index { 0 } else { next.max(1) }, entries(&answer)?))
     }
+}
+
+fn key_request(key: &str) -> Result<Request<'_>, Error> {
+    let purpose = Purpose::new(format!("read the key {key}"), format!("key \"{key}\" {{ policy = \"read\" }}"));
+    Ok(Request::get(path_of(key, &purpose)?, purpose).expecting(&[StatusCode::NOT_FOUND]))
 }
 
 fn list_request(prefix: &str) -> Result<Request<'_>, Error> {

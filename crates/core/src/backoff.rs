@@ -66,8 +66,8 @@ impl Backoff {
     }
 }
 
-/// A number that differs from owner to owner. FNV-1a: any spread will do.
-pub(super) fn seed_of(owner: &str) -> u64 {
+/// Returns a number that differs from owner to owner, and is the same in each version of this program. FNV-1a: any spread will do.
+pub fn seed_of(owner: &str) -> u64 {
     owner.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

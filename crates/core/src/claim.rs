@@ -1,4 +1,5 @@
-//! Which replica of the operator acts: the life of its claim on the operator's own lease.
+//! Which of several processes holds a Lease: the life of its claim. One replica of the operator acts by it, and one `lictor agent`
+//! runs its command.
 //!
 //! L1: nothing in here makes an election safe, the handover protocol does that alone; the claim keeps replicas out of each other's
 //! way. Expiry is judged by what was observed on this machine's monotonic clock, as client-go does

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Holder, Key, NotEligible, OpId, Pod, PodPatch, Record, Rival, Selector, Slice, SliceContent, Stored, Term, Uid,
-    Version, WorkloadClaim, WorkloadId, WriteWorkload,
+    Bid, Holder, Key, NotEligible, OpId, PlacedBid, Pod, PodPatch, ProbeFailure, Record, Rival, Selector, Slice,
+    SliceContent, Stored, Term, Uid, Version, WorkloadClaim, WorkloadId, WriteWorkload,
 };
 
 /// Something to be done in the world.
@@ -31,6 +31,33 @@ pub enum Command {
     ReleaseRecord {
         /// Which.
         key: Key,
+        /// The version that was read.
+        version: Version,
+    },
+    /// C11: hand a lock that names nobody to another cluster, if its record still has this version, and the bid its own.
+    GiveRecord {
+        /// Which.
+        key: Key,
+        /// The version that was read.
+        version: Version,
+        /// Who gets it. The bid goes.
+        to: Box<PlacedBid>,
+        /// What the lock says from then on.
+        record: Record,
+    },
+    /// C12: write this cluster's bid for a lock that another cluster holds.
+    WriteBid {
+        /// Which lock.
+        key: Key,
+        /// What it says.
+        bid: Bid,
+    },
+    /// Take away a bid that nobody waits for any more, if it still has this version.
+    RemoveBid {
+        /// Which lock.
+        key: Key,
+        /// Whose bid.
+        cluster: String,
         /// The version that was read.
         version: Version,
     },
@@ -119,9 +146,11 @@ impl Command {
     pub fn failed(&self, failure: Failure) -> Outcome {
         match self {
             Self::ReadRecord { .. } => Outcome::RecordRead(Err(failure)),
-            Self::WriteRecord { .. } | Self::ReleaseRecord { .. } | Self::DeleteRecord { .. } => {
-                Outcome::RecordWritten(RecordOutcome::Failed(failure))
-            }
+            Self::WriteRecord { .. }
+            | Self::ReleaseRecord { .. }
+            | Self::GiveRecord { .. }
+            | Self::DeleteRecord { .. } => Outcome::RecordWritten(RecordOutcome::Failed(failure)),
+            Self::WriteBid { .. } | Self::RemoveBid { .. } => Outcome::BidWritten(RecordOutcome::Failed(failure)),
             Self::ReadElection => Outcome::ElectionRead(Err(failure)),
             Self::ListLocks => Outcome::LocksListed(Err(failure)),
             Self::ListPods { .. } => Outcome::PodsListed(Err(failure)),
@@ -225,8 +254,10 @@ pub enum PodChange {
 pub enum Outcome {
     /// Of `ReadRecord`.
     RecordRead(Result<Stored, Failure>),
-    /// Of `WriteRecord`, `ReleaseRecord` and `DeleteRecord`.
+    /// Of `WriteRecord`, `ReleaseRecord`, `GiveRecord` and `DeleteRecord`.
     RecordWritten(RecordOutcome),
+    /// Of `WriteBid` and `RemoveBid`.
+    BidWritten(RecordOutcome),
     /// Of `ReadElection`.
     ElectionRead(Result<ElectionRead, Failure>),
     /// Of `ListLocks`.
@@ -444,9 +475,17 @@ pub enum Reason {
     /// The pod that was to lead can't be labelled.
     NotLabelled,
     /// The leader failed its probe.
-    ProbeFailed,
+    ProbeFailed(ProbeFailure),
     /// A pod with a higher priority took over.
     Preempted,
+    /// The leader's node is cordoned, or about to be removed.
+    NodeCordoned,
+    /// A user asked for it, by a Switchover.
+    SwitchedOver,
+    /// The candidates have elected the leader themselves: it holds their lock.
+    CandidatesElected,
+    /// The leader does not hold the candidates' lock any more, and no pod of the group that may lead does.
+    CandidatesReleased,
     /// The spec was changed.
     SpecChanged,
     /// The lock was deleted or edited by somebody else; the leader stays.
@@ -485,8 +524,13 @@ impl Reason {
                 }
             },
             Self::NotLabelled => "LeaderNotLabelled",
-            Self::ProbeFailed => "ProbeFailed",
+            Self::ProbeFailed(ProbeFailure::NoAnswer) => "ProbeFailed",
+            Self::ProbeFailed(ProbeFailure::ProcessGone(_)) => "ProcessGone",
             Self::Preempted => "Preempted",
+            Self::NodeCordoned => "NodeCordoned",
+            Self::SwitchedOver => "SwitchedOver",
+            Self::CandidatesElected => "CandidatesElected",
+            Self::CandidatesReleased => "CandidatesReleased",
             Self::SpecChanged => "SpecChanged",
             Self::LockRestored => "LockRestored",
             Self::Resumed => "Resumed",

@@ -3,8 +3,13 @@
 //! [`Election::step`] decides from what is known, [`Election::take`] takes the outcomes of commands, [`Election::observe`] what the
 //! store's watch tells. The rules of the handover itself are in [`handover`](super::handover).
 
+mod across;
+mod bidding;
 mod fitness;
+mod forecast;
+mod giving;
 mod handing_over;
+mod holder;
 mod idle;
 mod lock;
 mod obligations;
@@ -16,6 +21,7 @@ mod rivals;
 mod routes;
 mod routing;
 mod strays;
+mod switchovers;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -28,7 +34,12 @@ mod workloads;
 
 use std::collections::BTreeMap;
 
+pub(crate) use self::forecast::forecast;
+pub use self::forecast::{Contender, Forecast, Verdict};
+
+use self::bidding::Bidding;
 use self::fitness::Fitness;
+use self::giving::Giving;
 use self::lock::Lock;
 use self::obligations::Obligations;
 use self::phase::{Losing, Phase, Withdrawal};
@@ -62,6 +73,8 @@ pub struct Election {
     lock: Lock,
     terms: Terms,
     rivals: Rivals,
+    giving: Giving,
+    bidding: Bidding,
     /// The leader that is being demoted because the lock is not surely held any more.
     losing: Option<Losing>,
     strays: Strays,
@@ -104,6 +117,7 @@ impl Election {
     ) -> Self {
         Self {
             backoff: Backoff::new(&uid.0),
+            bidding: Bidding::new(&uid.0),
             routes: Routes::new(&uid.0),
             workloads: WorkloadReconciler::new(&uid.0, first),
             id: Identity { name, uid, operator_id },
@@ -113,6 +127,7 @@ impl Election {
             lock: Lock::new(stored),
             terms: Terms::default(),
             rivals: Rivals::default(),
+            giving: Giving::default(),
             losing: None,
             strays: Strays::default(),
             fitness: Fitness::default(),
@@ -214,8 +229,7 @@ impl Election {
 
     /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
     pub(crate) fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
-        self.promotions.contains(&pod.uid)
-            || self.lock.scopes().iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
+        self.promotions.contains(&pod.uid) || self.lock.shows_leader(pod, scope)
     }
 
     /// The version of the lock, as last known.
@@ -278,6 +292,7 @@ impl Election {
         } else if matches!(self.phase, Phase::HandingOver(_)) {
             self.route(step);
         }
+        self.bid(step);
         if let Some(until) = self.backoff.waits(view.now) {
             step.wake_at(Timer::Retry, until);
             return;

@@ -17,11 +17,19 @@ pub struct Rules {
     pub preference: Vec<Preference>,
     /// Whether a higher priority takes over from a healthy leader.
     pub preempt: bool,
+    /// Whether a healthy leader on a node that is cordoned gives way to a pod on another node.
+    pub leave_cordoned: bool,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { require_ready: true, min_ready: Duration::ZERO, preference: Vec::new(), preempt: false }
+        Self {
+            require_ready: true,
+            min_ready: Duration::ZERO,
+            preference: Vec::new(),
+            preempt: false,
+            leave_cordoned: true,
+        }
     }
 }
 
@@ -53,7 +61,7 @@ pub enum NotEligible {
     NotReady,
     /// It is not bound to a node yet.
     NotScheduled,
-    /// Its node is cordoned.
+    /// Its node is cordoned, or about to be removed.
     NodeCordoned,
     /// It will have been ready for long enough at this moment.
     ReadyTooShortly(Instant),
@@ -111,17 +119,98 @@ pub fn eligible(pod: &Pod, node: Option<&Node>, rules: &Rules, now: Instant) -> 
     Ok(())
 }
 
+/// Whether a pod may be elected although it is not ready or its node is cordoned, because a user says so.
+///
+/// # Errors
+/// The reason for which it may not.
+pub(super) fn eligible_by_force(
+    pod: &Pod,
+    node: Option<&Node>,
+    rules: &Rules,
+    now: Instant,
+) -> Result<(), NotEligible> {
+    let forced = Rules { require_ready: false, min_ready: Duration::ZERO, ..rules.clone() };
+    match eligible(pod, node, &forced, now) {
+        Err(NotEligible::NodeCordoned) => Ok(()),
+        fitness => fitness,
+    }
+}
+
 /// What orders the eligible pods; the least is elected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank(bool, Reverse<i64>, Reverse<u64>, Reverse<bool>, Timestamp, String);
+pub struct Rank(bool, bool, Reverse<i64>, Reverse<u64>, Reverse<bool>, bool, Timestamp, String);
 
-/// The rank of a pod. `suspect`: it failed its probe when it led last. `shows_leader`: it carries the leader's label.
-pub(super) fn rank(pod: &Pod, node: Option<&Node>, rules: &Rules, suspect: bool, shows_leader: bool) -> Rank {
+/// Why one pod goes before another one: the first difference between their ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advantage {
+    /// The other one failed its probe when it led last, or can't be labelled.
+    Trusted,
+    /// The other one was replaced by a switchover a short time ago.
+    NotHeldBack,
+    /// Its priority, and the lower one of the other.
+    Priority(i64, i64),
+    /// Its weight by the preferences, and the lower one of the other.
+    Weight(u64, u64),
+    /// It carries the leader's label already.
+    Labelled,
+    /// It was made from a newer template.
+    NewerTemplate,
+    /// It has been ready for longer.
+    ReadyLonger,
+    /// Its name comes first.
+    Name,
+}
+
+impl Rank {
+    /// Why this one goes before another one; none: it does not.
+    pub fn advantage_over(&self, other: &Self) -> Option<Advantage> {
+        let Self(suspect, held_back, Reverse(priority), Reverse(weight), shows_leader, outdated, ready_since, _) = self;
+        let Self(_, _, Reverse(their_priority), Reverse(their_weight), ..) = other;
+        (self < other).then(|| {
+            if *suspect != other.0 {
+                Advantage::Trusted
+            } else if *held_back != other.1 {
+                Advantage::NotHeldBack
+            } else if priority != their_priority {
+                Advantage::Priority(*priority, *their_priority)
+            } else if weight != their_weight {
+                Advantage::Weight(*weight, *their_weight)
+            } else if *shows_leader != other.4 {
+                Advantage::Labelled
+            } else if *outdated != other.5 {
+                Advantage::NewerTemplate
+            } else if *ready_since != other.6 {
+                Advantage::ReadyLonger
+            } else {
+                Advantage::Name
+            }
+        })
+    }
+}
+
+/// What the order asks of a candidate, beside what is written on the pod and its node.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one question of the order")]
+pub(super) struct Standing {
+    /// It failed its probe when it led last, or can't be labelled.
+    pub suspect: bool,
+    /// A switchover has just replaced it.
+    pub held_back: bool,
+    /// It carries the leader's label.
+    pub shows_leader: bool,
+    /// It was made from an older template than others.
+    pub outdated: bool,
+}
+
+/// The rank of a pod.
+pub(super) fn rank(pod: &Pod, node: Option<&Node>, rules: &Rules, standing: Standing) -> Rank {
     Rank(
-        suspect,
+        standing.suspect,
+        standing.held_back,
         Reverse(priority(pod)),
         Reverse(weight(node, rules)),
-        Reverse(shows_leader),
+        Reverse(standing.shows_leader),
+        standing.outdated,
         pod.ready_since.unwrap_or(Timestamp(i64::MAX)),
         pod.name.clone(),
     )
@@ -165,7 +254,7 @@ mod tests {
     use super::*;
 
     fn rules() -> Rules {
-        Rules { require_ready: true, min_ready: Duration::ZERO, preference: Vec::new(), preempt: false }
+        Rules::default()
     }
 
     fn ready(name: &str) -> Pod {
@@ -222,6 +311,25 @@ mod tests {
     }
 
     #[test]
+    fn what_force_skips() {
+        let cordoned = Node { cordoned: true, ..Node::default() };
+        let lost = Node { lost: true, cordoned: true, ..Node::default() };
+        let patient = Rules { min_ready: Duration::from_secs(10), ..rules() };
+        let unready = Pod { ready: false, ready_observed: None, ..ready("a") };
+        assert_eq!(eligible_by_force(&unready, Some(&cordoned), &patient, NOW), Ok(()));
+        for (pod, node, why) in [
+            (Pod { finished: true, ..ready("a") }, &cordoned, NotEligible::Finished),
+            (Pod { deleting: true, ..ready("a") }, &cordoned, NotEligible::Deleting),
+            (Pod { disrupted: true, ..ready("a") }, &cordoned, NotEligible::Disrupted),
+            (Pod { node: None, ..ready("a") }, &cordoned, NotEligible::NotScheduled),
+            (annotated("a", NEVER_LEADER_ANNOTATION, "true"), &cordoned, NotEligible::NeverLeader),
+            (ready("a"), &lost, NotEligible::NodeLost),
+        ] {
+            assert_eq!(eligible_by_force(&pod, Some(node), &patient, NOW), Err(why));
+        }
+    }
+
+    #[test]
     fn the_order_of_candidates() {
         let rules = Rules {
             preference: vec![Preference { weight: 5, node_labels: BTreeMap::from([("zone".into(), "a".into())]) }],
@@ -230,7 +338,13 @@ mod tests {
         let near = Node { labels: BTreeMap::from([("zone".into(), "a".into())]), ..Node::default() };
         let far = Node::default();
         let elder = Pod { ready_since: Some(Timestamp(50)), ..ready("z") };
-        let rank = |pod: &Pod, node, suspect, leader| rank(pod, Some(node), &rules, suspect, leader);
+        let outdated = rank(&elder, Some(&far), &rules, Standing { outdated: true, ..Standing::default() });
+        let preferred = annotated("e", PRIORITY_ANNOTATION, "9");
+        let standing = Standing { held_back: true, shows_leader: true, ..Standing::default() };
+        let held_back = rank(&preferred, Some(&near), &rules, standing);
+        let rank = |pod: &Pod, node, suspect, shows_leader| {
+            rank(pod, Some(node), &rules, Standing { suspect, shows_leader, ..Standing::default() })
+        };
         let order = [
             rank(&annotated("y", PRIORITY_ANNOTATION, "2"), &far, false, false),
             rank(&annotated("x", PRIORITY_ANNOTATION, "1"), &far, false, false),
@@ -239,10 +353,27 @@ mod tests {
             rank(&elder, &far, false, false),
             rank(&ready("a"), &far, false, false),
             rank(&ready("b"), &far, false, false),
+            outdated,
             rank(&annotated("c", PRIORITY_ANNOTATION, "-1"), &far, false, false),
+            held_back,
             rank(&annotated("d", PRIORITY_ANNOTATION, "9"), &near, true, true),
         ];
         assert!(order.is_sorted(), "{order:#?}");
+        let why: Vec<_> = order.windows(2).map(|pair| pair[0].advantage_over(&pair[1]).unwrap()).collect();
+        let expected = [
+            Advantage::Priority(2, 1),
+            Advantage::Priority(1, 0),
+            Advantage::Weight(5, 0),
+            Advantage::Labelled,
+            Advantage::ReadyLonger,
+            Advantage::Name,
+            Advantage::NewerTemplate,
+            Advantage::Priority(0, -1),
+            Advantage::NotHeldBack,
+            Advantage::Trusted,
+        ];
+        assert_eq!(why, expected);
+        assert!(order.windows(2).all(|pair| pair[1].advantage_over(&pair[0]).is_none()));
     }
 
     #[test]

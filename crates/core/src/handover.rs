@@ -7,7 +7,7 @@ mod fence;
 use std::collections::BTreeMap;
 
 pub(crate) use self::fence::Fence;
-use super::marking::term_of;
+use super::marking::{DeletionCost, term_of};
 use super::step::Step;
 use super::view::View;
 use super::{
@@ -96,11 +96,25 @@ enum Locks {
     Known,
 }
 
+/// What a promotion rests on, of the pod as it was seen: it is for this version alone, so what is known of that still holds when it is
+/// carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    version: Version,
+    cost: DeletionCost,
+}
+
+impl Seen {
+    pub(super) fn of(pod: &Pod) -> Self {
+        Self { version: pod.version, cost: DeletionCost::of(pod) }
+    }
+}
+
 /// The pod that becomes the leader; or the cluster itself, without a version.
 #[derive(Clone, Debug)]
 struct Target {
     holder: Holder,
-    version: Version,
+    seen: Seen,
     /// The last attempt was refused, or had no effect.
     refused: bool,
     /// The last attempt was answered with a conflict.
@@ -133,11 +147,11 @@ impl Handover {
         replaced: Option<Record>,
         fenced: bool,
         purpose: Purpose,
-        target: Option<(Holder, Version)>,
+        target: Option<(Holder, Seen)>,
     ) -> Self {
         let first = if fenced { TargetState::Due } else { TargetState::ElectionUnread };
         let target =
-            target.map(|(holder, version)| Target { holder, version, refused: false, conflicted: false, state: first });
+            target.map(|(holder, seen)| Target { holder, seen, refused: false, conflicted: false, state: first });
         let lists = purpose == Purpose::Withdraw || (target.is_some() && !fenced);
         Self {
             election: election.into(),
@@ -162,7 +176,7 @@ impl Handover {
         let mut handover = Self::new(election, version, record.clone(), Some(record), true, Purpose::Restore, None);
         let state = TargetState::Unconfirmed;
         handover.target =
-            holder.map(|holder| Target { holder, version: pod.version, refused: false, conflicted: false, state });
+            holder.map(|holder| Target { holder, seen: Seen::of(pod), refused: false, conflicted: false, state });
         handover
     }
 
@@ -415,7 +429,10 @@ impl Handover {
         let former = self.record.former_markings();
         let markings = &self.record.scope.markings;
         if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
-            return (PodChange::Demote, markings.demotion(&self.election, self.record.term, &former));
+            return (
+                PodChange::Demote,
+                markings.demotion(&self.election, self.record.term, &former, DeletionCost::of(pod)),
+            );
         }
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         let mut patch = Markings::removal(&all, pod);
@@ -437,12 +454,13 @@ impl Handover {
             TargetState::Due if target.holder.pod.is_none() => return true,
             TargetState::Due => {
                 target.refused = false;
-                let patch = self.record.scope.markings.promotion(&self.election, self.record.term, &former);
+                let markings = &self.record.scope.markings;
+                let patch = markings.promotion(&self.election, self.record.term, &former, target.seen.cost);
                 TargetState::Sent(step.request(Command::WritePod(WritePod {
                     change: PodChange::Promote,
                     name: target.holder.pod.clone().unwrap_or_default(),
                     uid: target.holder.uid.clone(),
-                    version: target.version,
+                    version: target.seen.version,
                     patch,
                 })))
             }
@@ -479,7 +497,7 @@ impl Handover {
             (TargetState::Sent(expected), Outcome::PodWritten(written)) if *expected == op => match written {
                 PodOutcome::Written(pod) => {
                     let markings = &self.record.scope.markings;
-                    match markings.promotion(&self.election, self.record.term, &former).lacks(&pod) {
+                    match markings.promotion(&self.election, self.record.term, &former, target.seen.cost).lacks(&pod) {
                         None => {
                             self.found.promoted = true;
                             TargetState::Done
@@ -489,7 +507,7 @@ impl Handover {
                             self.found.refused = Some(failure.clone());
                             // What Services select by is there: it leads, and the rest is tried again afterwards.
                             let leads = markings.shows_leader(&pod) && self.purpose != Purpose::Restore;
-                            (target.refused, target.version) = (!leads, pod.version);
+                            (target.refused, target.seen) = (!leads, Seen::of(&pod));
                             failed(failure, if leads { TargetState::Done } else { TargetState::Unconfirmed })
                         }
                     }
@@ -516,13 +534,13 @@ impl Handover {
                     let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
                     self.abandoned |= others;
                     let conflicted = std::mem::take(&mut target.conflicted);
-                    if conflicted && pod.version == target.version {
+                    if conflicted && pod.version == target.seen.version {
                         let failure = not_a_conflict(&pod);
                         (target.refused, self.found.refused) = (true, Some(failure.clone()));
                         target.state = TargetState::Unconfirmed;
                         return Err(failure);
                     }
-                    target.version = pod.version;
+                    target.seen = Seen::of(&pod);
                     let promoted = self.record.scope.markings.is_leader(&pod, self.record.term);
                     self.found.promoted = promoted;
                     if promoted { TargetState::Done } else { TargetState::Unconfirmed }

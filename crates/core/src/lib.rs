@@ -1,21 +1,28 @@
 //! What decides an election. Pure: no I/O, no clock, no randomness, no async, no Kubernetes client. Time and observations come
 //! in as arguments, effects go out as values ([`Output`]).
 
+mod agent;
 mod backoff;
+mod bid;
 mod claim;
 mod command;
+mod connection;
+mod contest;
 mod deletions;
 mod election;
 mod eligibility;
+mod followed;
 mod handover;
 mod identity;
 mod ids;
 pub mod invariants;
+mod key_lock;
 mod lock_validity;
 mod locks;
 mod marking;
 mod members;
 mod node;
+mod overtaken;
 mod pod;
 mod probe;
 #[cfg(test)]
@@ -27,29 +34,46 @@ mod session;
 mod shared_stores;
 mod slice;
 mod step;
+pub mod switchover;
+mod templates;
 mod time;
 mod timers;
 mod view;
+mod watchdog;
 mod words;
 mod workload;
 
+pub use agent::{Agent, AgentAction, AgentEvent, AgentState, AgentTiming, HeldLock};
+pub use backoff::seed_of;
+pub use bid::{Bid, PlacedBid};
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
 pub use command::{
     Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, SliceOutcome,
     Transition, WorkloadChange, WorkloadOutcome, WritePod, WriteSlice,
 };
+pub use connection::{ConnectionEvent, ConnectionState};
+pub use contest::Contest;
 pub use deletions::Deletions;
-pub use election::Election;
-pub use eligibility::{NotEligible, Preference, Rules, annotation_defect, eligible, standing};
+pub use election::{Contender, Election, Forecast, Verdict};
+pub use eligibility::{Advantage, NotEligible, Preference, Rank, Rules, annotation_defect, eligible, standing};
+pub use followed::{
+    FollowedLock, Following, IdentityPattern, IdentityRule, IdentitySource, LONGEST_IDENTITY, LockHolder, NotHeld,
+    Unmapped, fits,
+};
 pub use ids::{Key, OpId, StoreId, Term, Uid, Version};
+pub use key_lock::{KeyCommand, KeyLock, SeenKey};
 pub use lock_validity::LockValidity;
 pub use locks::Locks;
-pub use marking::{ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION};
+pub use marking::{
+    DELETION_COST_ANNOTATION, ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION,
+    WRITTEN_COST_ANNOTATION,
+};
 pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};
+pub use overtaken::HeldElsewhere;
 pub use pod::{NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
-pub use probe::{ProbeRules, ProbeState};
-pub use record::{Holder, Record, Rival, Scope, Stored};
+pub use probe::{ProbeFailure, ProbeRules, ProbeState};
+pub use record::{Holder, Offer, Record, Rival, Scope, Stored, SwitchoverMark};
 pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
@@ -57,8 +81,10 @@ pub use shared_stores::{Knowledge, SharedStores};
 pub use slice::{
     Endpoint, Family, Routing, Service, ServicePort, Slice, SliceContent, SlicePort, TargetPort, slice_name,
 };
+pub use templates::TEMPLATE_LABELS;
 pub use time::{Instant, Timestamp};
 pub use view::{Desired, HandoverOrder, Situation, WhenLost};
+pub use watchdog::{Watchdog, WatchdogCommand};
 pub use workload::{
     Claim as WorkloadClaim, DrainObligation, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Setting,
     TEMPLATE_ANNOTATION, WRITTEN_ANNOTATION, Wish, Workload, WorkloadId, WorkloadKind, WriteWorkload,

@@ -1,15 +1,19 @@
-//! What the stores' watches have shown of the locks, and which election wrote each.
+//! What the stores' watches have shown of the locks, which election wrote each, and whom each names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::{Key, StoreId, Stored, Uid, Version};
+use crate::{Key, PlacedBid, StoreId, Stored, Uid, Version};
 
 /// All locks, of all stores. Nothing that is older than what is known takes its place.
 #[derive(Clone, Debug, Default)]
 pub struct Locks {
-    records: BTreeMap<Key, (Version, Stored)>,
+    records: HashMap<Key, (Version, Stored)>,
     /// Which locks an election wrote.
-    written: BTreeMap<Uid, BTreeSet<Key>>,
+    written: HashMap<Uid, BTreeSet<Key>>,
+    /// What was answered to offers of locks.
+    bids: BTreeMap<Key, Vec<PlacedBid>>,
+    /// Which locks of this cluster name a holder.
+    naming: HashMap<Uid, BTreeSet<Key>>,
 }
 
 impl Locks {
@@ -22,6 +26,11 @@ impl Locks {
     pub fn of(&self, election: &Uid) -> impl Iterator<Item = (&Key, &Stored)> {
         let keys = self.written.get(election).into_iter().flatten();
         keys.filter_map(|key| self.records.get(key).map(|(_, stored)| (key, stored)))
+    }
+
+    /// The locks whose records, of this cluster, name a holder by its uid.
+    pub fn naming(&self, holder: &Uid) -> impl Iterator<Item = &Key> {
+        self.naming.get(holder).into_iter().flatten()
     }
 
     /// Takes what is under a key, as of a version. Returns what was known before, unless that is as new.
@@ -38,14 +47,38 @@ impl Locks {
         self.disown(key, &before);
         if let Some(record) = stored.written() {
             self.written.entry(record.election.clone()).or_default().insert(key.clone());
+            if let Some(holder) = &record.holder {
+                self.naming.entry(holder.uid.clone()).or_default().insert(key.clone());
+            }
         }
         Some(before)
     }
 
-    /// The locks whose keys are inside a scope, and the versions at which they were seen.
+    /// What was answered to an offer of a lock, as last seen.
+    pub fn bids(&self, key: &Key) -> &[PlacedBid] {
+        self.bids.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets the answers to offers of locks inside a scope: all of them are about to be told.
+    pub fn forget_bids(&mut self, inside: impl Fn(&Key) -> bool) {
+        self.bids.retain(|key, _| !inside(key));
+    }
+
+    /// Takes all answers to an offer of a lock.
+    pub fn put_bids(&mut self, key: &Key, bids: Vec<PlacedBid>) {
+        if bids.is_empty() {
+            self.bids.remove(key);
+        } else {
+            self.bids.insert(key.clone(), bids);
+        }
+    }
+
+    /// The locks whose keys are inside a scope, in the order of the keys, and the versions at which they were seen.
     pub fn within(&self, inside: impl Fn(&Key) -> bool) -> Vec<(Key, Version)> {
         let found = self.records.iter().filter(|(key, _)| inside(key));
-        found.map(|(key, (version, _))| (key.clone(), *version)).collect()
+        let mut found: Vec<_> = found.map(|(key, (version, _))| (key.clone(), *version)).collect();
+        found.sort();
+        found
     }
 
     /// Whether this cluster holds any lock in a store.
@@ -63,13 +96,19 @@ impl Locks {
     }
 
     fn disown(&mut self, key: &Key, stored: &Stored) {
-        if let Some(record) = stored.written()
-            && let Some(keys) = self.written.get_mut(&record.election)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.written.remove(&record.election);
-            }
+        let Some(record) = stored.written() else { return };
+        take_out(&mut self.written, &record.election, key);
+        if let Some(holder) = &record.holder {
+            take_out(&mut self.naming, &holder.uid, key);
+        }
+    }
+}
+
+fn take_out(keys: &mut HashMap<Uid, BTreeSet<Key>>, uid: &Uid, key: &Key) {
+    if let Some(of_it) = keys.get_mut(uid) {
+        of_it.remove(key);
+        if of_it.is_empty() {
+            keys.remove(uid);
         }
     }
 }
@@ -77,13 +116,13 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Record, Scope, Term, Timestamp};
+    use crate::{Holder, Record, Scope, Term, Timestamp};
 
     fn stored(election: &str, version: u64) -> Stored {
         let record = Record {
             term: Term(1),
             term_by_version: false,
-            holder: None,
+            holder: Some(Holder { pod: None, uid: Uid(format!("of {election}")), node: None, ip: None }),
             operator_id: "lictor#a".into(),
             since: Timestamp(0),
             election: Uid(election.into()),
@@ -92,6 +131,8 @@ mod tests {
             scope: Scope::default(),
             former: vec![],
             drain_obligation: None,
+            switchover: None,
+            offer: None,
         };
         Stored::Ours(Version(version), record)
     }
@@ -103,12 +144,15 @@ mod tests {
         assert_eq!(locks.put(&key, Version(3), &stored("a", 3)), Some(Stored::Absent));
         assert_eq!(locks.put(&key, Version(3), &stored("b", 3)), None, "it is no newer");
         assert_eq!((owned(&locks, "a"), owned(&locks, "b")), (1, 0));
+        let named = |locks: &Locks, uid: &str| locks.naming(&Uid(uid.into())).count();
+        assert_eq!((named(&locks, "of a"), named(&locks, "of b")), (1, 0));
         assert_eq!(locks.put(&key, Version(4), &stored("b", 4)), Some(stored("a", 3)));
         assert_eq!((owned(&locks, "a"), owned(&locks, "b")), (0, 1));
+        assert_eq!((named(&locks, "of a"), named(&locks, "of b")), (0, 1));
         locks.forget(|key| key.store != StoreId::leases());
         assert_eq!(owned(&locks, "b"), 1);
         locks.forget(|key| key.store == StoreId::leases());
-        assert!(locks.written.is_empty() && locks.get(&key).is_none());
+        assert!(locks.written.is_empty() && locks.naming.is_empty() && locks.get(&key).is_none());
         assert!(locks.put(&key, Version(1), &stored("a", 1)).is_some(), "its versions begin anew");
         assert!(locks.put(&key, Version(2), &Stored::Absent).is_some() && locks.written.is_empty());
     }

@@ -12,6 +12,43 @@ pub const TERM_ANNOTATION: &str = "lictor.dev/term";
 /// On every pod that lictor has labelled: the election's name, so that the labels are found again and taken off.
 pub const ELECTION_ANNOTATION: &str = "lictor.dev/election";
 
+/// Kubernetes' own: of a ReplicaSet's pods, those with the lowest are deleted first when it has fewer replicas. Without it: 0.
+pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Beside it, on a leader: the cost that lictor has written. Any other cost is somebody else's, and stays.
+pub const WRITTEN_COST_ANNOTATION: &str = "lictor.dev/pod-deletion-cost";
+
+/// A leader's deletion cost: above what pods have that nobody gave any, and too low to keep an autoscaler of nodes from its work.
+const LEADERS_COST: &str = "1000";
+
+/// Whose the deletion cost on a pod is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeletionCost {
+    /// Somebody else wrote it.
+    foreign: bool,
+    /// The pod says that lictor wrote one.
+    written: bool,
+}
+
+impl DeletionCost {
+    /// Of a pod as it was seen.
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let (cost, written) =
+            (pod.annotations.get(DELETION_COST_ANNOTATION), pod.annotations.get(WRITTEN_COST_ANNOTATION));
+        Self { foreign: cost.is_some() && cost != written, written: written.is_some() }
+    }
+
+    /// Takes off what lictor wrote.
+    fn take_off(self, patch: &mut PodPatch) {
+        if self.written {
+            patch.annotations.insert(WRITTEN_COST_ANNOTATION.into(), None);
+            if !self.foreign {
+                patch.annotations.insert(DELETION_COST_ANNOTATION.into(), None);
+            }
+        }
+    }
+}
+
 /// Labels and annotations of one role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marking {
@@ -73,16 +110,25 @@ impl Markings {
         self.follower.is_on(pod)
             && !self.shows_leader(pod)
             && superfluous(&self.leader, &self.follower).all(|key| key.is_off(pod))
+            && !DeletionCost::of(pod).written
     }
 
-    /// Marks a pod as leader. `former` are the markings of earlier specs, whose leftovers go with it.
-    pub fn promotion(&self, election: &str, term: Term, former: &[Self]) -> PodPatch {
-        Self::patch(&self.leader, &self.follower, election, term, former)
+    /// Marks a pod as leader. `former` are the markings of earlier specs, whose leftovers go with it. `cost`: what the pod has, at the
+    /// version for which it is written.
+    pub(crate) fn promotion(&self, election: &str, term: Term, former: &[Self], cost: DeletionCost) -> PodPatch {
+        let mut patch = Self::patch(&self.leader, &self.follower, election, term, former, cost);
+        let kept = cost.foreign && !patch.annotations.contains_key(DELETION_COST_ANNOTATION);
+        if !kept && !self.annotation_keys().any(|key| key == DELETION_COST_ANNOTATION) {
+            for key in [DELETION_COST_ANNOTATION, WRITTEN_COST_ANNOTATION] {
+                patch.annotations.insert(key.into(), Some(LEADERS_COST.into()));
+            }
+        }
+        patch
     }
 
     /// Marks a pod as follower. The term makes it a write that changes the pod's version even if all else is there already.
-    pub fn demotion(&self, election: &str, term: Term, former: &[Self]) -> PodPatch {
-        Self::patch(&self.follower, &self.leader, election, term, former)
+    pub(crate) fn demotion(&self, election: &str, term: Term, former: &[Self], cost: DeletionCost) -> PodPatch {
+        Self::patch(&self.follower, &self.leader, election, term, former, cost)
     }
 
     /// Takes off what these markings may have written on a pod, and nothing that has another value.
@@ -100,6 +146,7 @@ impl Markings {
                 patch.annotations.insert(key.into(), None);
             }
         }
+        DeletionCost::of(pod).take_off(&mut patch);
         patch
     }
 
@@ -124,8 +171,16 @@ impl Markings {
         self.leader.annotations.keys().chain(self.follower.annotations.keys())
     }
 
-    fn patch(role: &Marking, other: &Marking, election: &str, term: Term, former: &[Self]) -> PodPatch {
+    fn patch(
+        role: &Marking,
+        other: &Marking,
+        election: &str,
+        term: Term,
+        former: &[Self],
+        cost: DeletionCost,
+    ) -> PodPatch {
         let mut patch = PodPatch::default();
+        cost.take_off(&mut patch);
         let former = former.iter().flat_map(|markings| [&markings.leader, &markings.follower]);
         for marking in former.chain([other]) {
             patch.labels.extend(marking.labels.keys().map(|key| (key.clone(), None)));
@@ -220,6 +275,7 @@ mod tests {
             "web",
             Term(7),
             &[markings(&[("tier", "primary")], &[])],
+            DeletionCost::default(),
         );
         assert_eq!(
             patch.labels,
@@ -294,5 +350,84 @@ mod tests {
         assert!(markings.is_leader(&pod(&[("role", "leader")], &[(TERM_ANNOTATION, "3")]), Term(3)));
         assert!(!markings.is_leader(&pod(&[("role", "leader")], &[(TERM_ANNOTATION, "2")]), Term(3)));
         assert!(!markings.is_leader(&pod(&[("role", "leader")], &[]), Term(3)));
+    }
+    const COST: &str = DELETION_COST_ANNOTATION;
+    const WRITTEN: &str = WRITTEN_COST_ANNOTATION;
+
+    /// What is on a pod after a patch.
+    fn patched(pod: &Pod, patch: &PodPatch) -> Pod {
+        let mut pod = pod.clone();
+        for (have, change) in [(&mut pod.labels, &patch.labels), (&mut pod.annotations, &patch.annotations)] {
+            for (key, value) in change {
+                match value {
+                    Some(value) => drop(have.insert(key.clone(), value.clone())),
+                    None => drop(have.remove(key)),
+                }
+            }
+        }
+        pod
+    }
+
+    fn costs(pod: &Pod) -> [Option<&str>; 2] {
+        [COST, WRITTEN].map(|key| pod.annotations.get(key).map(String::as_str))
+    }
+
+    #[test]
+    fn a_leader_has_a_deletion_cost_and_a_cost_that_somebody_else_wrote_stays() {
+        let markings = markings(&[("role", "leader")], &[("role", "follower")]);
+        let up = |pod: &Pod| patched(pod, &markings.promotion("web", Term(3), &[], DeletionCost::of(pod)));
+        let down = |pod: &Pod| patched(pod, &markings.demotion("web", Term(4), &[], DeletionCost::of(pod)));
+        let removed = |pod: &Pod| patched(pod, &Markings::removal(&[&markings], pod));
+        let with = |pod: &Pod, cost: Option<&str>| {
+            let mut pod = pod.clone();
+            pod.annotations.remove(COST);
+            pod.annotations.extend(cost.map(|cost| (COST.to_owned(), cost.to_owned())));
+            pod
+        };
+        let leader = up(&pod(&[], &[]));
+        assert_eq!(costs(&leader), [Some("1000"), Some("1000")]);
+        assert_eq!(up(&leader).annotations, leader.annotations);
+        for off in [&down, &removed] as [&dyn Fn(&Pod) -> Pod; 2] {
+            assert_eq!(costs(&off(&leader)), [None, None]);
+            // Somebody changes it, or takes it off, while the pod leads.
+            assert_eq!(costs(&off(&with(&leader, Some("7")))), [Some("7"), None]);
+            assert_eq!(costs(&off(&with(&leader, None))), [None, None]);
+            // It was there before: the same value, too.
+            for value in ["-5", "0", "1000"] {
+                let kept = up(&pod(&[], &[(COST, value)]));
+                assert_eq!(costs(&kept), [Some(value), None]);
+                assert_eq!(costs(&off(&kept)), [Some(value), None]);
+            }
+        }
+        assert_eq!(costs(&up(&with(&leader, Some("7")))), [Some("7"), None]);
+        // Neither keeps a pod from counting as the leader, and only lictor's own from counting as a follower.
+        assert!(
+            markings.is_leader(&with(&leader, Some("7")), Term(3)) && markings.is_leader(&with(&leader, None), Term(3))
+        );
+        assert!(markings.is_follower(&with(&down(&leader), Some("7"))));
+        let mut left = down(&leader);
+        left.annotations.insert(WRITTEN.into(), "1000".into());
+        assert!(!markings.is_follower(&left));
+    }
+
+    #[test]
+    fn a_deletion_cost_that_the_spec_writes_is_the_specs() {
+        let plain = markings(&[("role", "leader")], &[("role", "follower")]);
+        let mut own = plain.clone();
+        own.leader.annotations = map(&[(COST, "5")]);
+        let led = |markings: &Markings, pod: &Pod, former: &[Markings]| {
+            patched(pod, &markings.promotion("web", Term(3), former, DeletionCost::of(pod)))
+        };
+        let leader = led(&own, &pod(&[], &[]), &[]);
+        assert_eq!(costs(&leader), [Some("5"), None]);
+        let demoted = patched(&leader, &own.demotion("web", Term(4), &[], DeletionCost::of(&leader)));
+        assert_eq!(costs(&demoted), [None, None]);
+        // From one spec to the other, and back.
+        let after = led(&plain, &leader, std::slice::from_ref(&own));
+        assert_eq!(costs(&after), [Some("1000"), Some("1000")]);
+        assert_eq!(costs(&led(&own, &after, &[plain])), [Some("5"), None]);
+        own.follower.annotations = map(&[(COST, "-5")]);
+        let follower = patched(&after, &own.demotion("web", Term(5), &[], DeletionCost::of(&after)));
+        assert_eq!(costs(&follower), [Some("-5"), None]);
     }
 }

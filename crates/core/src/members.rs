@@ -3,23 +3,26 @@
 //! A group's candidates are the pods that its selector matches. It may have to write to more: to pods of its earlier selectors, to
 //! those that carry its annotation, and to the leader that the lock's record names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::{Deletions, ELECTION_ANNOTATION, Instant, Pod, Record, Selector, Uid};
 
 /// The pods of a namespace by name, as they were seen last.
 #[derive(Clone, Debug, Default)]
-pub struct PodCache(BTreeMap<String, Pod>);
+pub struct PodCache(HashMap<String, Box<Pod>>);
 
 impl PodCache {
     /// The pod of a name.
     pub fn get(&self, name: &str) -> Option<&Pod> {
-        self.0.get(name)
+        self.0.get(name).map(AsRef::as_ref)
     }
 
     /// All pods, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Pod> + Clone {
-        self.0.values()
+        let mut all: Vec<&Pod> = self.0.values().map(AsRef::as_ref).collect();
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        all.into_iter()
     }
 
     /// Whether there are none.
@@ -27,8 +30,9 @@ impl PodCache {
         self.0.is_empty()
     }
 
-    /// Takes a pod as a watch or an answer shows it, unless a newer one is known, also by the same name. Returns it, if it is news.
-    pub fn put(&mut self, mut pod: Pod, deletions: &mut Deletions, now: Instant) -> Option<&Pod> {
+    /// Takes a pod as a watch or an answer shows it, unless a newer one is known, also by the same name. Returns what was known by that
+    /// name and what is known now, if it is news.
+    pub fn put(&mut self, mut pod: Pod, deletions: &mut Deletions, now: Instant) -> Option<(Option<Pod>, &Pod)> {
         let known = self.0.get(&pod.name);
         if deletions.cover(&pod.uid, pod.version) || known.is_some_and(|known| known.version >= pod.version) {
             return None;
@@ -38,14 +42,18 @@ impl PodCache {
         }
         let known = known.filter(|known| known.uid == pod.uid);
         pod.ready_observed = pod.ready.then(|| known.and_then(|known| known.ready_observed).unwrap_or(now));
-        let name = pod.name.clone();
-        self.0.insert(name.clone(), pod);
-        self.0.get(&name)
+        Some(match self.0.entry(pod.name.clone()) {
+            Entry::Vacant(vacant) => (None, vacant.insert(Box::new(pod))),
+            Entry::Occupied(occupied) => {
+                let known = occupied.into_mut();
+                (Some(std::mem::replace(&mut **known, pod)), known)
+            }
+        })
     }
 
-    /// Forgets a pod. Returns whether it was there: the name may belong to another one.
-    pub fn remove(&mut self, name: &str, uid: &Uid) -> bool {
-        self.0.get(name).is_some_and(|pod| pod.uid == *uid) && self.0.remove(name).is_some()
+    /// Forgets a pod. Returns it, if it was there: the name may belong to another one.
+    pub fn remove(&mut self, name: &str, uid: &Uid) -> Option<Pod> {
+        if self.0.get(name)?.uid == *uid { self.0.remove(name).map(|pod| *pod) } else { None }
     }
 
     /// Forgets all.
@@ -109,6 +117,16 @@ impl Members {
         self.candidates.iter()
     }
 
+    /// Whether it may have to write to a pod.
+    pub fn include(&self, pod: &str) -> bool {
+        self.all.contains(pod)
+    }
+
+    /// Whether its selector matches a pod.
+    pub fn select(&self, pod: &str) -> bool {
+        self.candidates.contains(pod)
+    }
+
     /// Takes a pod that is new or has changed.
     pub fn put(&mut self, pod: &Pod, concern: &Concern<'_>) -> Membership {
         let is = concern.includes(pod, &self.earlier);
@@ -124,18 +142,31 @@ impl Members {
         self.all.remove(pod)
     }
 
-    /// Looks through all pods: a selector has changed. `records`: of all locks that were written for the group. Returns the pods that
-    /// have become candidates, or are none any more.
-    pub fn gather<'a>(
+    /// Takes the selectors under which pods may have been written to. `records`: of all locks that were written for the group.
+    pub fn learn<'a>(&mut self, concern: &Concern<'a>, records: impl Iterator<Item = &'a Record>) {
+        self.earlier.clear();
+        for selector in concern.record.into_iter().chain(records).flat_map(selectors) {
+            if !self.earlier.contains(selector) {
+                self.earlier.push(selector.clone());
+            }
+        }
+    }
+
+    /// The selectors that it has learnt, and no present one.
+    pub fn earlier(&self) -> &[Selector] {
+        &self.earlier
+    }
+
+    /// Looks through pods: a selector has changed. `pods`: all that the group may have to do with, and perhaps others. Returns the pods
+    /// that have become candidates, or are none any more.
+    pub fn gather<'p>(
         &mut self,
-        pods: &PodCache,
-        concern: &Concern<'a>,
-        records: impl Iterator<Item = &'a Record>,
+        pods: impl Iterator<Item = &'p Pod> + Clone,
+        concern: &Concern<'_>,
     ) -> Vec<(String, bool)> {
-        self.earlier = concern.record.into_iter().chain(records).flat_map(selectors).cloned().collect();
         let names = |pods: &mut dyn Iterator<Item = &Pod>| pods.map(|pod| pod.name.clone()).collect();
-        self.all = names(&mut pods.iter().filter(|pod| concern.includes(pod, &self.earlier)));
-        let candidates = names(&mut pods.iter().filter(|pod| concern.selects(pod)));
+        self.all = names(&mut pods.clone().filter(|pod| concern.includes(pod, &self.earlier)));
+        let candidates = names(&mut pods.filter(|pod| concern.selects(pod)));
         let before = std::mem::replace(&mut self.candidates, candidates);
         let switched = before.symmetric_difference(&self.candidates);
         switched.map(|pod| (pod.clone(), self.candidates.contains(pod))).collect()
@@ -165,6 +196,7 @@ fn selectors(record: &Record) -> impl Iterator<Item = &Selector> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use super::*;
@@ -204,6 +236,8 @@ mod tests {
             scope: scope(app),
             former: former.iter().map(|app| scope(app)).collect(),
             drain_obligation: None,
+            switchover: None,
+            offer: None,
         }
     }
 
@@ -214,7 +248,7 @@ mod tests {
     #[test]
     fn the_newer_pod_counts_and_has_been_ready_since_it_was_first_seen_so() {
         let (mut pods, mut deletions) = (PodCache::default(), Deletions::default());
-        let mut put = |pod: Pod, now| pods.put(pod, &mut deletions, at(now)).map(|pod| pod.ready_observed);
+        let mut put = |pod: Pod, now| pods.put(pod, &mut deletions, at(now)).map(|(_, pod)| pod.ready_observed);
         assert_eq!(put(pod("a", "1", 5, &[]), 1), Some(Some(at(1))));
         assert_eq!(put(pod("a", "1", 5, &[]), 2), None, "it is known");
         assert_eq!(put(pod("a", "1", 6, &[]), 3), Some(Some(at(1))));
@@ -222,7 +256,8 @@ mod tests {
         assert_eq!(put(pod("a", "1", 8, &[]), 5), Some(Some(at(5))));
         assert_eq!(put(pod("a", "2", 9, &[]), 6), Some(Some(at(6))), "another pod of the same name");
         assert_eq!(put(pod("b", "1", 9, &[]), 7), None, "the one before is gone as of that version");
-        assert!(!pods.remove("a", &Uid("1".into())) && pods.remove("a", &Uid("2".into())) && pods.is_empty());
+        assert!(pods.remove("a", &Uid("1".into())).is_none());
+        assert!(pods.remove("a", &Uid("2".into())).is_some() && pods.is_empty());
     }
 
     #[test]
@@ -248,7 +283,8 @@ mod tests {
         }
         let stray = self::record("nobody", "stray", &[]);
         assert!(!members.heeds(Some(&record)) && members.heeds(None));
-        assert_eq!(members.gather(&pods, &concern, [&stray].into_iter()), [("candidate".to_owned(), true)]);
+        members.learn(&concern, [&stray].into_iter());
+        assert_eq!(members.gather(pods.iter(), &concern), [("candidate".to_owned(), true)]);
         assert!(members.heeds(Some(&record)) && members.heeds(Some(&stray)));
         let concerned = ["annotated", "candidate", "leads", "old", "older", "stray"];
         assert_eq!((names(members.all()), names(members.candidates())), (concerned.to_vec(), vec!["candidate"]));
@@ -261,7 +297,8 @@ mod tests {
 
         // Without a valid spec, nobody is a candidate.
         let refused = Concern { selector: None, ..concern };
-        assert_eq!(members.gather(&pods, &refused, [&stray].into_iter()), [("candidate".to_owned(), false)]);
+        assert_eq!(members.gather(pods.iter(), &refused), [("candidate".to_owned(), false)]);
+        assert!(members.include("leads") && members.include("old") && !members.select("candidate"));
         assert_eq!(names(members.all()), ["annotated", "leads", "old", "older", "stray"]);
     }
 

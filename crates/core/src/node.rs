@@ -12,6 +12,6 @@ pub struct Node {
     pub labels: BTreeMap<String, String>,
     /// Whether its condition Ready is anything but true, or the taint for that is on it: its pods count as lost.
     pub lost: bool,
-    /// Whether it is cordoned: its pods are not newly elected.
+    /// Whether it is cordoned, or tainted because it is about to be removed: its pods are not newly elected, and leaders leave it.
     pub cordoned: bool,
 }

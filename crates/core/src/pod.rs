@@ -24,6 +24,10 @@ pub struct Pod {
     pub labels: BTreeMap<String, String>,
     /// The annotations, except those that are too long to be of use here.
     pub annotations: BTreeMap<String, String>,
+    /// What made it from one of several templates: all pods of a Deployment have the same one.
+    pub owner: Option<String>,
+    /// When it was created, by the API server's clock: tells which template is newer, and nothing else.
+    pub created: Timestamp,
     /// The node that it is bound to.
     pub node: Option<String>,
     /// Its address.

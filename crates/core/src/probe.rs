@@ -22,6 +22,15 @@ impl ProbeRules {
     }
 }
 
+/// What a leader's probe has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeFailure {
+    /// It did not answer as it should, often enough.
+    NoAnswer,
+    /// Its process is gone: nobody listens at this port any more.
+    ProcessGone(u16),
+}
+
 /// The answers of one leader. It starts as healthy: a new leader is given its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeState {

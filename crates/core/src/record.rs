@@ -37,6 +37,12 @@ pub struct Record {
     /// What workloads that run only where the leader is, need of whoever comes next; none: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_obligation: Option<DrainObligation>,
+    /// The last switchover that was carried out (H14).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switchover: Option<SwitchoverMark>,
+    /// The cluster that is asked for a bid, because a user wants it to lead (C12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<Offer>,
 }
 
 impl Record {
@@ -86,6 +92,43 @@ pub struct Holder {
     pub ip: Option<String>,
 }
 
+/// What the record says of the last switchover of its election: that it was carried out, in the record that began its term (H14), or
+/// that it was given up (H15). Whoever reads the record knows what has become of it, and both are decided by compare-and-swap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchoverMark {
+    /// The uid of the Switchover.
+    pub id: Uid,
+    /// The leader that was replaced, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Uid>,
+    /// The leader of the term that began; none: another cluster was given the lock, or the switchover was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Uid>,
+    /// The cluster that was given the lock (C11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Whether that one need not be ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+}
+
+impl SwitchoverMark {
+    /// H15: of a switchover that is given up.
+    pub(super) fn given_up(id: Uid) -> Self {
+        Self { id, from: None, to: None, cluster: None, force: false }
+    }
+}
+
+/// That a cluster wants another one to lead. It is in the record of the cluster that leads, and asks for a bid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offer {
+    /// The uid of the Switchover by which a user asks for it.
+    pub switchover: Uid,
+    /// The cluster that is to lead.
+    pub cluster: String,
+}
+
 /// Which pods a spec concerns, and what it writes on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
@@ -126,6 +169,18 @@ pub struct Rival {
     pub session: String,
     /// What its workloads need of whoever comes next.
     pub drain_obligation: Option<DrainObligation>,
+    /// The last switchover that its record knows of.
+    pub switchover: Option<SwitchoverMark>,
+    /// That it asks this cluster for a bid.
+    pub offer: Option<Offer>,
+}
+
+impl Rival {
+    /// Whether it is the same holder in the same term: what it says of switchovers is no news for people.
+    pub(super) fn leads_as(&self, other: &Self) -> bool {
+        let led = |rival: &Self| Self { switchover: None, offer: None, ..rival.clone() };
+        led(self) == led(other)
+    }
 }
 
 /// What the store has under a key.
@@ -152,6 +207,14 @@ impl Stored {
         match self {
             Self::Absent | Self::Foreign(_) | Self::HeldByOther(..) => None,
             Self::Ours(version, _) | Self::Free(version, ..) | Self::Damaged(version, _) => Some(*version),
+        }
+    }
+
+    /// The holder, where that is another one.
+    pub fn rival(&self) -> Option<&Rival> {
+        match self {
+            Self::HeldByOther(_, rival) => Some(rival),
+            _ => None,
         }
     }
 
@@ -209,6 +272,8 @@ mod tests {
             scope,
             former,
             drain_obligation: None,
+            switchover: None,
+            offer: None,
         }
     }
 

@@ -7,12 +7,15 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::election::forecast;
+use crate::overtaken::{HeldElsewhere, Overtaken};
 use crate::step::Effects;
+use crate::switchover::{Asked, Switchovers, Verdict};
 use crate::view::{LockPolicy, View};
 use crate::{
-    Announcement, Command, Desired, Election, HandoverOrder, Instant, JobPlan, Key, LockValidity, Locks, Node,
-    NotEligible, OpId, Outcome, Pod, Routing, Rules, Scope, Situation, Slice, StoreId, Stored, Term, Timestamp, Uid,
-    Version, WhenLost, Workload,
+    Announcement, Command, Desired, Election, Following, Forecast, HandoverOrder, Instant, JobPlan, Key, LockValidity,
+    Locks, Node, NotEligible, OpId, Outcome, Pod, ProbeFailure, Record, Routing, Rules, Scope, Situation, Slice,
+    StoreId, Stored, Term, Timestamp, Uid, Version, WhenLost, Workload,
 };
 
 /// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
@@ -27,6 +30,8 @@ pub struct Replica {
     deciding: Option<(Key, Election)>,
     /// The term that the group had come to when the API server's store was put back to an earlier state.
     reached: Term,
+    /// C10.
+    overtaken: Overtaken,
 }
 
 /// What the user wants, read into valid values.
@@ -70,6 +75,8 @@ pub struct Known<'a> {
     pub status_term: Term,
     /// Whether the cluster itself is the candidate, and may lead; none: pods are.
     pub cluster: Option<Result<(), NotEligible>>,
+    /// The lock that the candidates hold themselves, if they elect the leader; none: it is elected here.
+    pub following: Option<Following<'a>>,
     /// The workloads that follow the leader, or did; none: not known yet.
     pub workloads: Option<&'a [Workload]>,
     /// Jobs that are made once for each term.
@@ -84,16 +91,22 @@ pub struct Known<'a> {
     pub slices: &'a [&'a Slice],
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
-    /// The pod whose probe fails, if it is the leader.
-    pub probe_failed: Option<&'a Uid>,
+    /// The pod whose probe fails, if it is the leader, and how.
+    pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
+    /// The switchovers that its users ask for.
+    pub switchovers: Switchovers<'a>,
     /// All locks that were seen.
     pub locks: &'a Locks,
     /// Until when what is held in the lock's store may be relied on; none: nothing is known of that store.
     pub validity: Option<LockValidity>,
     /// When that store was last seen to be put back to an earlier state.
     pub rewound: Option<Instant>,
+    /// C6: when the lock was last seen to vanish that another cluster held, also while this replica did not act.
+    pub vanished: Option<Instant>,
     /// L6: from when on no other replica of this operator can act.
     pub alone_from: Instant,
+    /// L1: from when on it may write again what somebody has undone.
+    pub restores_from: Instant,
 }
 
 impl<'a> Known<'a> {
@@ -110,6 +123,7 @@ impl<'a> Known<'a> {
             spec: None,
             status_term: Term(0),
             cluster: None,
+            following: None,
             workloads: Some(&[]),
             jobs: &[],
             wind_down: 0,
@@ -118,10 +132,59 @@ impl<'a> Known<'a> {
             slices: &[],
             nodes: &NO_NODES,
             probe_failed: None,
+            switchovers: Switchovers::default(),
             locks,
             validity: Some(LockValidity::Unlimited),
             rewound: None,
+            vanished: None,
             alone_from: Instant::default(),
+            restores_from: Instant::default(),
+        }
+    }
+
+    /// What an operator would decide of the leadership by this, if it knew nothing else: neither which pods failed their probe earlier,
+    /// nor which could not be labelled. Nothing is done, and nothing is remembered. `record`: the lock's record, as it was read. None:
+    /// there is no valid spec.
+    pub fn forecast(&self, name: &str, uid: &Uid, record: Option<&Record>) -> Option<Forecast<'a>> {
+        let spec = self.spec?;
+        Some(forecast(name, uid, &self.view((spec.scope, spec.rules), &[]), record))
+    }
+
+    /// What an election is shown of it. `without_spec` is what counts while there is no valid spec.
+    pub(crate) fn view<'b>(&self, without_spec: (&'b Scope, &'b Rules), strays: &'b [(Key, Stored)]) -> View<'b>
+    where
+        'a: 'b,
+    {
+        let &Self { now, wall, generation, desired, gone, key, spec, status_term, cluster, following, .. } = self;
+        let &Self { workloads, jobs, wind_down, pods, nodes, probe_failed, switchovers, routing, slices, .. } = self;
+        View {
+            now,
+            wall,
+            generation,
+            desired,
+            gone,
+            key,
+            scope: spec.map_or(without_spec.0, |spec| spec.scope),
+            rules: spec.map_or(without_spec.1, |spec| spec.rules),
+            order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
+            failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
+            status_term,
+            cluster,
+            following,
+            workloads,
+            jobs,
+            wind_down,
+            pods,
+            routing,
+            slices,
+            nodes,
+            probe_failed,
+            switchovers,
+            strays,
+            bids: self.locks.bids(key),
+            policy: policy(self),
+            alone_from: self.alone_from,
+            restores_from: self.restores_from,
         }
     }
 }
@@ -135,6 +198,8 @@ pub struct Output {
     pub announcements: Vec<Announcement>,
     /// Where the group may have locks.
     pub stores: BTreeSet<StoreId>,
+    /// Whether somebody else undoes what this operator writes: then it may be that another replica acts, too.
+    pub contested: bool,
 }
 
 /// Something to be done, as long as it may be.
@@ -148,9 +213,15 @@ pub struct Request {
     pub validity: LockValidity,
     /// Whether it goes before others. Only a write to a pod that leads nobody astray can wait.
     pub urgent: bool,
+    /// C10: whether a replica may send it that does not act.
+    pub unclaimed: bool,
 }
 
 impl Request {
+    fn unclaimed((op, command): (OpId, Command)) -> Self {
+        Self { op, command, validity: LockValidity::Unlimited, urgent: true, unclaimed: true }
+    }
+
     /// Whether it may still be sent: what makes a pod or a workload lead, only while the lock is surely held.
     pub fn may_be_sent(&self, now: Instant) -> bool {
         self.validity.lasts(now)
@@ -160,7 +231,8 @@ impl Request {
 impl Replica {
     /// A group of which nothing is decided yet. `operator_id` must be unique among all operators and all their starts.
     pub fn new(name: String, uid: Uid, operator_id: String) -> Self {
-        Self { name, uid, operator_id, deciding: None, reached: Term::default() }
+        let overtaken = Overtaken::new(&uid.0);
+        Self { name, uid, operator_id, deciding: None, reached: Term::default(), overtaken }
     }
 
     /// Its decisions, while this operator makes any.
@@ -211,52 +283,40 @@ impl Replica {
 
     /// Takes the outcome of a request.
     pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
+        if self.overtaken.take(op, &outcome, &self.uid, now) {
+            return;
+        }
         if let Some((_, election)) = &mut self.deciding {
             election.take(op, outcome, now);
         }
     }
 
+    /// C10: what is to be done by a replica that does not act, where another cluster holds the lock.
+    pub fn step_aside(&mut self, known: &HeldElsewhere<'_>, begun: &mut u64) -> Vec<Request> {
+        let requests = self.overtaken.step((&self.name, &self.uid, &self.operator_id), known, begun);
+        requests.into_iter().map(Request::unclaimed).collect()
+    }
+
+    /// When that is to be looked at again.
+    pub fn aside_until(&self, now: Instant) -> Option<Instant> {
+        self.overtaken.wake(now)
+    }
+
     /// Takes a step. `begun` counts how often this process has begun to decide any group: what it sent before it began anew is still
     /// answered, and must not be taken for an answer to what came later.
     pub fn step(&mut self, known: &Known<'_>, begun: &mut u64) -> Output {
-        let &Known { now, wall, generation, desired, gone, key, spec, locks, .. } = known;
-        let &Known {
-            status_term, cluster, workloads, jobs, wind_down, pods, nodes, probe_failed, routing, slices, ..
-        } = known;
-        let strays: Vec<(Key, Stored)> = locks
+        let &Known { key, pods, .. } = known;
+        let strays: Vec<(Key, Stored)> = known
+            .locks
             .of(&self.uid)
             .filter(|(other, _)| *other != key)
             .map(|(key, stored)| (key.clone(), stored.clone()))
             .collect();
         let election = self.decide(known, begun);
-        let (no_scope, no_rules) = (Scope::default(), Rules::default());
-        let recorded = election.record().map(|record| record.scope.clone());
-        let view = View {
-            now,
-            wall,
-            generation,
-            desired,
-            gone,
-            key,
-            scope: spec.map_or(recorded.as_ref().unwrap_or(&no_scope), |spec| spec.scope),
-            rules: spec.map_or(&no_rules, |spec| spec.rules),
-            order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
-            failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
-            status_term,
-            cluster,
-            workloads,
-            jobs,
-            wind_down,
-            pods,
-            routing,
-            slices,
-            nodes,
-            probe_failed,
-            strays: &strays,
-            policy: policy(known),
-            alone_from: known.alone_from,
-        };
-        let Effects { requests, announcements } = election.step(&view);
+        let recorded = election.record().map(|record| record.scope.clone()).unwrap_or_default();
+        let no_rules = Rules::default();
+        let view = known.view((&recorded, &no_rules), &strays);
+        let Effects { requests, announcements, contested } = election.step(&view);
         // Most steps write to no pod.
         let by_uid = LazyCell::new(|| pods.iter().map(|pod| (&pod.uid, *pod)).collect::<BTreeMap<&Uid, &Pod>>());
         let can_wait = |uid: &Uid| by_uid.get(uid).is_some_and(|pod| !election.may_lead(pod, view.scope));
@@ -264,11 +324,21 @@ impl Replica {
             let leads = command.promotes();
             let validity = if leads { view.policy.validity } else { LockValidity::Unlimited };
             let urgent = leads || !matches!(&command, Command::WritePod(write) if can_wait(&write.uid));
-            Request { op, command, validity, urgent }
+            Request { op, command, validity, urgent, unclaimed: false }
         };
         let mut stores = BTreeSet::from([StoreId::leases(), key.store.clone()]);
         stores.extend(strays.iter().map(|(key, _)| key.store.clone()));
-        Output { requests: requests.into_iter().map(request).collect(), announcements, stores }
+        Output { requests: requests.into_iter().map(request).collect(), announcements, stores, contested }
+    }
+
+    /// What can be said of a switchover, after a step. `gives_up`: nothing is to come of it any more.
+    pub fn judge(&self, known: &Known<'_>, asked: &Asked, gives_up: bool) -> Verdict {
+        let Some((key, election)) = &self.deciding else { return Verdict::Unsettled };
+        if key != known.key {
+            return Verdict::Unsettled;
+        }
+        let recorded = election.record().map(|record| record.scope.clone()).unwrap_or_default();
+        election.judge(asked, gives_up, &known.view((&recorded, &Rules::default()), &[]))
     }
 
     fn decide(&mut self, known: &Known<'_>, begun: &mut u64) -> &mut Election {
@@ -277,6 +347,7 @@ impl Replica {
         let (_, election) = self.deciding.get_or_insert_with(|| {
             let stored = validity.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Stored::Absent)));
             *begun += 1;
+            self.overtaken.forget();
             let (name, uid, operator_id) = (self.name.clone(), self.uid.clone(), self.operator_id.clone());
             let election = Election::new(name, uid, operator_id, stored, OpId(*begun << 32));
             (key.clone(), election.that_had_reached(self.reached))
@@ -296,6 +367,7 @@ fn policy(known: &Known<'_>) -> LockPolicy {
             silence: known.spec.map(|spec| spec.silence).unwrap_or_default(),
             grace: ttl,
             // Other clusters' watches ask anew as often as this one's, and Consul adds up to a sixteenth.
+            vanished: known.vanished,
             not_before: known.rewound.map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
         },
     }

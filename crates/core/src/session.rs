@@ -64,6 +64,8 @@ pub enum SessionCommand {
 pub struct SessionLife {
     parameters: SessionParameters,
     seed: u64,
+    /// The longest from one renewal to the next, if that is shorter than what the TTL asks for.
+    renew_every: Duration,
     state: State,
     /// The ID of the last one, to know it again among several.
     last: Option<String>,
@@ -107,6 +109,7 @@ impl SessionLife {
         Self {
             parameters,
             seed,
+            renew_every: Duration::MAX,
             state: State::Unknown,
             last: None,
             without: LockValidity::Unknown,
@@ -118,6 +121,17 @@ impl SessionLife {
         }
     }
 
+    /// Renews it more often than its TTL asks for: at least once in `renew_every`. Then a longer failure of Consul is survived.
+    pub fn renew_every(&mut self, renew_every: Duration) {
+        self.renew_every = renew_every;
+    }
+
+    /// A5: makes the first one without a look before it. Whoever keeps it looks at the same moment for what an earlier process left, and
+    /// tells that by [`created_among`](Self::created_among).
+    pub fn make_at_once(&mut self) {
+        self.state = State::Absent;
+    }
+
     /// What to do now.
     pub fn next(&self, now: Instant) -> SessionCommand {
         let (due, command) = match &self.state {
@@ -126,7 +140,7 @@ impl SessionLife {
             State::Present { .. } if self.doubtful => (self.not_before, SessionCommand::LookUp),
             State::Present { id, ttl, renewed } => {
                 let due = renewed.filter(|_| !self.suspected).map_or(self.not_before, |renewed| {
-                    let interval = SessionParameters { ttl: *ttl }.renewal();
+                    let interval = SessionParameters { ttl: *ttl }.renewal().min(self.renew_every);
                     (renewed + interval - self.jitter(interval)).max(self.not_before)
                 });
                 (due, SessionCommand::Renew(id.clone()))
@@ -388,6 +402,15 @@ mod tests {
     }
 
     #[test]
+    fn it_is_renewed_as_often_as_its_owner_wants_but_never_less_often_than_its_ttl_asks_for() {
+        for (every, expected) in [(2, 2), (60, 5)] {
+            let mut life = made();
+            life.renew_every(Duration::from_secs(every));
+            assert_eq!(waits(&life, at(0)), at(expected));
+        }
+    }
+
+    #[test]
     fn one_that_seems_to_be_gone_is_renewed_at_once() {
         let mut life = made();
         assert!(matches!(life.next(at(1)), SessionCommand::Wait(_)));
@@ -395,6 +418,23 @@ mod tests {
         assert_eq!(life.next(at(1)), SessionCommand::Renew("a".into()));
         life.renewed("a", PARAMETERS.ttl, at(1), at(1));
         assert!(matches!(life.next(at(1)), SessionCommand::Wait(_)));
+    }
+
+    #[test]
+    fn one_that_is_made_at_once_gives_way_to_what_an_earlier_process_left() {
+        let mut life = life();
+        life.make_at_once();
+        assert_eq!(life.next(at(1)), SessionCommand::Create);
+        assert_eq!(
+            life.created_among("b", vec![found("b", u64::MAX), found("a", 1)], at(1), at(2)),
+            [found("b", u64::MAX)]
+        );
+        assert_eq!((life.id(), life.next(at(2))), (Some("a"), renew("a")));
+        // Whoever does not know what became of its request looks.
+        let mut life = self::life();
+        life.make_at_once();
+        life.create_failed(false, at(1));
+        assert_eq!(life.next(at(2)), SessionCommand::LookUp);
     }
 
     #[test]

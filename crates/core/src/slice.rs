@@ -1,6 +1,6 @@
 //! The slice through which a Service reaches the leader: one `EndpointSlice` for each address family, which names the leader alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::{NamedPort, Node, Pod, Term, Uid, Version, ZONE_LABEL};
@@ -52,6 +52,8 @@ pub struct Service {
     pub ports: Vec<ServicePort>,
     /// Whether it also routes to a leader that is not ready.
     pub publish_not_ready: bool,
+    /// R4: the addresses to which it routes by what others have written.
+    pub others: BTreeSet<String>,
 }
 
 /// A port of a Service.
@@ -148,6 +150,12 @@ impl Service {
     pub fn slice(&self, family: Family) -> String {
         slice_name(&self.name, family)
     }
+
+    /// R4: whether others route to somebody else than this content does.
+    pub(crate) fn contradicts(&self, content: &SliceContent) -> bool {
+        let named = |address: &String| content.endpoints.iter().any(|endpoint| endpoint.address == *address);
+        content.shows() && self.others.iter().any(|other| Family::of(other) == content.family && !named(other))
+    }
 }
 
 /// The name of a Service's slice for a family.
@@ -237,6 +245,7 @@ mod tests {
             families: vec![Family::V4, Family::V6],
             ports: vec![port("http", TargetPort::Name("web".into())), port("raw", TargetPort::Number(7000))],
             publish_not_ready: false,
+            others: BTreeSet::new(),
         }
     }
 
@@ -296,6 +305,22 @@ mod tests {
         assert_eq!(shown(Pod { deleting: true, ..pod() }, &service()), (false, true, true, None));
         let publishes = Service { publish_not_ready: true, ..service() };
         assert_eq!(shown(Pod { ready: false, ..pod() }, &publishes), (true, false, false, None));
+    }
+
+    #[test]
+    fn what_others_route_to_is_compared_in_its_own_family() {
+        for (others, contradicted) in [
+            (&[][..], [false, false]),
+            (&["10.0.0.1", "fd00::1"], [false, false]),
+            (&["10.0.0.1", "10.0.0.2"], [true, false]),
+            (&["fd00::2"], [false, true]),
+        ] {
+            let service = Service { others: others.iter().map(|other| (*other).to_owned()).collect(), ..service() };
+            let of = [Family::V4, Family::V6].map(|family| service.contradicts(&content(&pod(), family)));
+            assert_eq!(of, contradicted, "{others:?}");
+            let nobody = SliceContent::empty(&Uid("e".into()), "web-leader", Family::V4, Term(7));
+            assert!(!service.contradicts(&nobody));
+        }
     }
 
     #[test]

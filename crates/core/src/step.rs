@@ -12,6 +12,8 @@ pub(crate) struct Effects {
     pub requests: Vec<(OpId, Command)>,
     /// What the user is to be told, off the critical path.
     pub announcements: Vec<Announcement>,
+    /// Whether somebody else undoes what this operator writes.
+    pub contested: bool,
 }
 
 /// The number that was given to a request last.
@@ -55,6 +57,11 @@ impl<'a> Step<'a> {
     pub(crate) fn next_op(&mut self) -> OpId {
         self.ops.0.0 += 1;
         self.ops.0
+    }
+
+    /// Somebody else undoes what this operator writes.
+    pub(crate) fn contest(&mut self) {
+        self.effects.contested = true;
     }
 
     pub(crate) fn announce(&mut self, announcement: Announcement) {

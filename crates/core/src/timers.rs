@@ -17,8 +17,14 @@ pub(crate) enum Timer {
     WorkloadRetry,
     /// The leader is not fit, and may recover until then.
     Recovery,
+    /// What follows from a switchover is over.
+    HoldOver,
     /// A pod has been ready for long enough.
     LongEnoughReady,
+    /// F3: the lock that the candidates hold has to be written once more before its holder counts as this pod.
+    FollowedLock,
+    /// C12: another cluster has to have answered by then, or an answer to one is due.
+    Bid,
     /// C6: another cluster must know by then that its lock has vanished.
     LockVanished,
     /// C7: other clusters must have seen by then that the store was put back to an earlier state.

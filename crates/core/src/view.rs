@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::switchover::Switchovers;
 use crate::{
-    Instant, JobPlan, Key, LockValidity, Node, NotEligible, Pod, Rival, Routing, Rules, Scope, Slice, Stored, Term,
-    Timestamp, Uid, Workload,
+    Following, Instant, JobPlan, Key, LockValidity, Node, NotEligible, PlacedBid, Pod, ProbeFailure, Rival, Routing,
+    Rules, Scope, Slice, Stored, Term, Timestamp, Uid, Workload,
 };
 
 /// What is known of the world around an election when it takes a step.
@@ -35,6 +36,8 @@ pub(crate) struct View<'a> {
     pub status_term: Term,
     /// Whether the cluster itself is the candidate, and may lead; `None`: pods are.
     pub cluster: Option<Result<(), NotEligible>>,
+    /// The lock that the candidates hold themselves, if they elect the leader; `None`: it is elected here.
+    pub following: Option<Following<'a>>,
     /// The workloads that follow the leader, or did; `None`: not known yet.
     pub workloads: Option<&'a [Workload]>,
     /// Jobs that are made once for each term.
@@ -49,14 +52,20 @@ pub(crate) struct View<'a> {
     pub slices: &'a [&'a Slice],
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
-    /// The pod whose probe fails, if it is the leader.
-    pub probe_failed: Option<&'a Uid>,
+    /// The pod whose probe fails, if it is the leader, and how.
+    pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
+    /// The switchovers that its users ask for.
+    pub switchovers: Switchovers<'a>,
     /// Locks that this election holds under other keys than its present one.
     pub strays: &'a [(Key, Stored)],
+    /// What other clusters, or this one, have answered to an offer of its lock.
+    pub bids: &'a [PlacedBid],
     /// How its lock is kept.
     pub policy: LockPolicy,
     /// L6: from when on no other replica of this operator can act.
     pub alone_from: Instant,
+    /// L1: from when on it may write again what somebody has undone.
+    pub restores_from: Instant,
 }
 
 /// How a lock is kept.
@@ -72,6 +81,8 @@ pub(crate) struct LockPolicy {
     pub silence: Duration,
     /// How long another cluster, where a pod led by the lock, may go on after the lock has vanished before it knows of that.
     pub grace: Duration,
+    /// C6: when the lock was last seen to vanish that another cluster held.
+    pub vanished: Option<Instant>,
     /// Until this moment nobody else leads here than who does already: the store was put back to an earlier state, and other
     /// clusters may lead without knowing of that.
     pub not_before: Instant,
@@ -85,6 +96,7 @@ impl LockPolicy {
         when_lost: WhenLost::Demote,
         silence: Duration::ZERO,
         grace: Duration::ZERO,
+        vanished: None,
         not_before: Instant::after_origin(Duration::ZERO),
     };
 }
@@ -138,7 +150,7 @@ pub enum Situation {
     /// There is a leader, and nothing to do.
     Led,
     /// There is a leader that fails its probe, and nobody else is eligible.
-    LedDespiteProbe,
+    LedDespiteProbe(ProbeFailure),
     /// A handover is under way.
     HandingOver,
     /// The leader is not fit, and has until this moment to recover.
@@ -159,4 +171,11 @@ pub enum Situation {
     Stale,
     /// Nothing is left of it.
     Withdrawn,
+}
+
+impl Situation {
+    /// Whether all leader labels were taken off, because this cluster does not surely hold the lock.
+    pub(crate) fn shows_nobody(&self) -> bool {
+        matches!(self, Self::LedElsewhere(_) | Self::LockLost | Self::StoreLost | Self::StoreRewound)
+    }
 }

@@ -3,9 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    Announcement, Command, ElectionRead, Failure, Holder, Outcome, Pod, PodChange, PodOutcome, Record, RecordOutcome,
-    Rival, Setting, SliceOutcome, Stored, TERM_ANNOTATION, Version, WorkloadOutcome, WritePod, WriteSlice,
-    WriteWorkload,
+    Announcement, Command, ElectionRead, Failure, Holder, Offer, Outcome, Pod, PodChange, PodOutcome, Record,
+    RecordOutcome, Rival, Setting, SliceOutcome, Stored, SwitchoverMark, TERM_ANNOTATION, Version, WorkloadOutcome,
+    WritePod, WriteSlice, WriteWorkload,
 };
 
 impl Display for Command {
@@ -17,6 +17,12 @@ impl Display for Command {
                 None => write!(f, "create record {key}: {record}"),
             },
             Self::ReleaseRecord { key, version, .. } => write!(f, "release record {key} at {version}"),
+            Self::GiveRecord { key, version, to, .. } => write!(f, "give record {key} at {version} to {}", to.cluster),
+            Self::WriteBid { key, bid, .. } => {
+                let able = if bid.eligible { "can" } else { "can't" };
+                write!(f, "bid for {key} at {}: {able} lead", bid.saw)
+            }
+            Self::RemoveBid { key, cluster, version } => write!(f, "remove bid of {cluster} for {key} at {version}"),
             Self::DeleteRecord { key, version, .. } => write!(f, "delete record {key} at {version}"),
             Self::ReadElection => f.write_str("read election"),
             Self::ListLocks => f.write_str("list locks"),
@@ -110,12 +116,16 @@ impl Display for Outcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::RecordRead(Ok(stored)) => stored.fmt(f),
-            Self::RecordWritten(RecordOutcome::Written(version)) => write!(f, "written at {version}"),
+            Self::RecordWritten(RecordOutcome::Written(version))
+            | Self::BidWritten(RecordOutcome::Written(version)) => write!(f, "written at {version}"),
             Self::RecordWritten(RecordOutcome::Conflict)
+            | Self::BidWritten(RecordOutcome::Conflict)
             | Self::PodWritten(PodOutcome::Conflict)
             | Self::SliceWritten(SliceOutcome::Conflict)
             | Self::WorkloadWritten(WorkloadOutcome::Conflict) => f.write_str("conflict"),
-            Self::RecordWritten(RecordOutcome::Delayed) => f.write_str("delayed"),
+            Self::RecordWritten(RecordOutcome::Delayed) | Self::BidWritten(RecordOutcome::Delayed) => {
+                f.write_str("delayed")
+            }
             Self::ElectionRead(Ok(ElectionRead::Gone)) | Self::PodRead(Ok(None)) | Self::SliceRead(Ok(None)) => {
                 f.write_str("there is none")
             }
@@ -136,6 +146,7 @@ impl Display for Outcome {
             Self::WorkloadWritten(WorkloadOutcome::Done) => f.write_str("done"),
             Self::RecordRead(Err(failure))
             | Self::RecordWritten(RecordOutcome::Failed(failure))
+            | Self::BidWritten(RecordOutcome::Failed(failure))
             | Self::ElectionRead(Err(failure))
             | Self::LocksListed(Err(failure))
             | Self::PodsListed(Err(failure))
@@ -180,6 +191,16 @@ impl Display for Record {
             for (name, tick) in &obligation.ticks {
                 write!(f, ", {name} up to tick {}", tick.0)?;
             }
+        }
+        if let Some(SwitchoverMark { id, to, cluster, .. }) = &self.switchover {
+            match (to, cluster) {
+                (Some(to), _) => write!(f, ", switchover {id} to {to}")?,
+                (None, Some(cluster)) => write!(f, ", switchover {id} to the cluster {cluster}")?,
+                (None, None) => write!(f, ", switchover {id} given up")?,
+            }
+        }
+        if let Some(Offer { switchover, cluster }) = &self.offer {
+            write!(f, ", offered to {cluster} by switchover {switchover}")?;
         }
         Ok(())
     }
@@ -246,6 +267,8 @@ mod tests {
             scope: Scope::default(),
             former: Vec::new(),
             drain_obligation: None,
+            switchover: None,
+            offer: None,
         }
     }
 
@@ -278,6 +301,18 @@ mod tests {
             ..record()
         };
         assert_eq!(runs.to_string(), "uid-a in term 7, for e generation 3, 30 s to wind down");
+        let switched = |to| Record {
+            switchover: Some(SwitchoverMark { id: Uid("s".into()), from: None, to, cluster: None, force: false }),
+            ..record()
+        };
+        assert!(switched(Some(Uid("uid-a".into()))).to_string().ends_with(", switchover s to uid-a"));
+        assert!(switched(None).to_string().ends_with(", switchover s given up"));
+        let mut given = switched(None);
+        given.switchover.as_mut().unwrap().cluster = Some("east".into());
+        assert!(given.to_string().ends_with(", switchover s to the cluster east"));
+        let offer = Some(Offer { switchover: Uid("s".into()), cluster: "east".into() });
+        let offered = Record { offer, ..record() };
+        assert!(offered.to_string().ends_with(", offered to east by switchover s"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The labels, annotations and finalizers that lictor reads or writes: where they are, who writes them, and what for. A test compares the
 /// names with the code.
-pub const NAMES: [[&str; 4]; 18] = [
+pub const NAMES: [[&str; 4]; 19] = [
     [
         "`lictor.dev/priority`",
         "annotation of a pod",
@@ -25,6 +25,12 @@ pub const NAMES: [[&str; 4]; 18] = [
         "annotation of a pod or workload",
         "lictor",
         "on a leader's pod the term in which it leads, on a workload the term of the last write",
+    ],
+    [
+        "`lictor.dev/pod-deletion-cost`",
+        "annotation of a pod",
+        "lictor",
+        "on the leader's pod the `controller.kubernetes.io/pod-deletion-cost` that lictor wrote beside it. Any other cost is yours",
     ],
     [
         "`lictor.dev/election`",
@@ -95,8 +101,8 @@ pub const NAMES: [[&str; 4]; 18] = [
 pub fn page(crds: &str) -> anyhow::Result<String> {
     let mut page = String::from(
         "# API reference\n\n\
-         Each field of both kinds, from the CRDs. `make fix` makes this page. `kubectl explain le.spec` and\n\
-         `kubectl explain lec.spec` print the same texts. What may change in later versions: [api-versions.md](api-versions.md). All\n\
+         Each field of all kinds, from the CRDs. `make fix` makes this page. `kubectl explain le.spec`,\n\
+         `kubectl explain lec.spec` and `kubectl explain swo.spec` print the same texts. What may change in later versions: [api-versions.md](api-versions.md). All\n\
          fields with their defaults in one manifest: [README.md](../README.md#every-field).\n\n\
          `[]` in a path is each item of a list, `{}` each value of a map. \"Required\" means: where the object around it is set. Where\n\
          no default is given, the text says what happens without the field.\n",

@@ -2,7 +2,9 @@
 
 pub mod api;
 pub mod demo;
+pub mod peers;
 pub mod plots;
+pub mod tables;
 
 use std::path::Path;
 
@@ -16,7 +18,7 @@ pub enum What {
     Api,
     /// docs/pictures/demo.svg, from docs/pictures/demo.txt.
     Demo,
-    /// The plots in docs/pictures/, from benches/results/.
+    /// The plots in docs/pictures/ and the tables of measurements in the pages, from benches/results/.
     Plots,
 }
 
@@ -28,6 +30,10 @@ impl What {
     fn make(self, root: &Path) -> anyhow::Result<Vec<(&'static str, String)>> {
         let from = |path: &str, command: &str, make: fn(&str) -> anyhow::Result<String>| {
             make(&read(root, path)?).with_context(|| format!("{path} is not what `{command}` writes"))
+        };
+        let filled = |path: &str| {
+            let file = |path: &str| read(root, path);
+            tables::fill(&read(root, path)?, &file).with_context(|| format!("{path} can't be filled"))
         };
         Ok(match self {
             Self::Api => vec![("docs/api.md", from("crds/lictor.dev.yaml", "make fix", api::page)?)],
@@ -51,6 +57,14 @@ impl What {
                     "docs/pictures/calls-lost.svg",
                     from("benches/results/node.json", "make e2e-node", plots::calls_lost)?,
                 ),
+                ("docs/pictures/peers.svg", from("benches/results/peers.json", "make peers", peers::failovers)?),
+                (
+                    "docs/pictures/peers-at-rest.svg",
+                    from("benches/results/peers-at-rest.json", "make peers", peers::at_rest)?,
+                ),
+                ("docs/comparison.md", filled("docs/comparison.md")?),
+                ("docs/benchmarks.md", filled("docs/benchmarks.md")?),
+                ("docs/open-connections.md", filled("docs/open-connections.md")?),
             ],
         })
     }

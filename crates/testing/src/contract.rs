@@ -5,13 +5,23 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use lictor::store::{LockStore, Owner, StoreEvent};
-use lictor_core::{Holder, Key, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version};
+use lictor_core::{
+    Bid, Failure, Holder, Key, PlacedBid, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version,
+};
 use serde_json::json;
 
 /// A store, and what other programs do to its content.
 #[allow(async_fn_in_trait, reason = "nobody else implements it")]
 pub trait World {
     fn store(&self) -> &dyn LockStore;
+    /// Returns the store of another cluster that shares the locks. A store that nobody shares has none.
+    fn other(&self) -> Option<&dyn LockStore> {
+        None
+    }
+    /// Ends a session, as its TTL does.
+    async fn end_session(&self, id: &str) {
+        unreachable!("there is no session {id}");
+    }
     /// Returns the key of the lock with this name.
     fn key(&self, name: &str) -> Key;
     /// Returns the election that owns the locks.
@@ -35,9 +45,12 @@ macro_rules! contract {
             a_record_is_deleted_only_at_its_version,
             versions_rise_over_deletions,
             a_record_is_read_as_it_was_written,
+            a_record_that_names_the_same_leader_has_another_version,
             a_watch_tells_what_there_is_and_every_change_in_the_end,
             what_somebody_else_made_is_left_alone,
             an_edited_record_is_reported_and_can_be_replaced,
+            a_lock_is_handed_to_another_cluster_in_one_transaction,
+            a_bid_is_no_lock_and_goes_when_nobody_waits_for_it,
         );
     };
     (@each $world:expr; $($test:ident,)*) => {
@@ -77,6 +90,8 @@ pub fn record(owner: &Owner, term: i64, pod: Option<&str>) -> Record {
         scope: scope("web"),
         former: vec![scope("old")],
         drain_obligation: None,
+        switchover: None,
+        offer: None,
     }
 }
 
@@ -188,6 +203,8 @@ pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
         holder: None,
         former: Vec::new(),
         drain_obligation: None,
+        switchover: None,
+        offer: None,
         scope: Scope::default(),
         operator_id: String::new(),
         ..record(&lock.owner, 0, None)
@@ -196,12 +213,114 @@ pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
     assert_eq!(lock.read().await, Stored::Ours(written, empty));
 }
 
+pub async fn a_record_that_names_the_same_leader_has_another_version(world: &impl World) {
+    let lock = Lock::new(world, "web");
+    for pod in [Some("a"), None] {
+        let before = lock.read().await.version();
+        let first = version(&lock.write(before, 1, pod).await);
+        let amended = Record { former: Vec::new(), ..record(&lock.owner, 1, pod) };
+        let second = version(&world.store().write(&lock.key, &lock.owner, Some(first), &amended).await);
+        assert!(second > first);
+        assert_eq!(lock.read().await, Stored::Ours(second, amended.clone()));
+        assert_eq!(lock.write(Some(first), 1, pod).await, RecordOutcome::Conflict);
+    }
+}
+
+/// Returns a bid that answers this version of a lock.
+fn bid(owner: &Owner, saw: Version) -> Bid {
+    Bid { switchover: Uid("uid of switchover".into()), saw, eligible: true, record: record(owner, 1, None) }
+}
+
+/// Waits until a store's watch tells these bids for a lock.
+async fn bids_of(
+    watch: &mut BoxStream<'static, StoreEvent>,
+    key: &Key,
+    are: impl Fn(&[PlacedBid]) -> bool,
+) -> Vec<PlacedBid> {
+    loop {
+        let event = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
+        match event.expect("the watch tells something").expect("the watch goes on") {
+            StoreEvent::Bids(of, bids) if of == *key && are(&bids) => return bids,
+            _ => {}
+        }
+    }
+}
+
+/// Shows C11.
+pub async fn a_lock_is_handed_to_another_cluster_in_one_transaction(world: &impl World) {
+    let (lock, store) = (Lock::new(world, "web"), world.store());
+    let held = version(&lock.write(None, 1, None).await);
+    let Some(other) = world.other() else {
+        let refused = store.bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await;
+        assert!(matches!(refused, RecordOutcome::Failed(Failure::Refused(_))), "{refused:?}");
+        return;
+    };
+    let mut watch = store.watch();
+    let first = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, Version(1))).await);
+    let early = bids_of(&mut watch, &lock.key, |bids| bids.iter().any(|bid| bid.version == first)).await.remove(0);
+    let second = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await);
+    assert!(second > first);
+    let placed = bids_of(&mut watch, &lock.key, |bids| bids.iter().any(|bid| bid.version == second)).await.remove(0);
+    assert_eq!((placed.bid.clone(), placed.cluster.as_str()), (bid(&lock.owner, held), "east"));
+    let given = Record { operator_id: "given".into(), ..placed.bid.record.clone() };
+    // The lock or the bid has changed, or that session holds nothing.
+    let nobody = PlacedBid { session: None, ..placed.clone() };
+    for (at, to) in [(Version(held.0 - 1), &placed), (held, &early), (held, &nobody)] {
+        assert_eq!(store.give(&lock.key, at, to, &given).await, RecordOutcome::Conflict);
+        lock.holds(held, 1, None).await;
+    }
+    let at = version(&store.give(&lock.key, held, &placed, &given).await);
+    assert!(at > held);
+    assert_eq!(other.read(&lock.key).await, Ok(Stored::Ours(at, given.clone())));
+    let Stored::HeldByOther(seen, rival) = lock.read().await else { panic!("it is the other cluster's") };
+    assert_eq!((seen, rival.cluster.as_deref(), Some(rival.session)), (at, Some("east"), placed.session.clone()));
+    bids_of(&mut watch, &lock.key, <[_]>::is_empty).await;
+    // Late, and once more.
+    assert_eq!(store.give(&lock.key, held, &placed, &given).await, RecordOutcome::Conflict);
+    let after = version(&other.write(&lock.key, &lock.owner, Some(at), &record(&lock.owner, 2, Some("b"))).await);
+    assert!(after > at, "who was given it goes on with it");
+
+    // The way back, to a session that has ended meanwhile.
+    let free = version(&other.write(&lock.key, &lock.owner, Some(after), &record(&lock.owner, 2, None)).await);
+    let mut watch = other.watch();
+    let third = version(&store.bid(&lock.key, &lock.owner, &bid(&lock.owner, free)).await);
+    let placed = bids_of(&mut watch, &lock.key, |bids| bids.iter().any(|bid| bid.version == third)).await.remove(0);
+    world.end_session(placed.session.as_deref().expect("a session holds it")).await;
+    let refused = other.give(&lock.key, free, &placed, &given).await;
+    assert!(!matches!(refused, RecordOutcome::Written(_)), "{refused:?}");
+    assert_eq!(other.read(&lock.key).await, Ok(Stored::Ours(free, record(&lock.owner, 2, None))));
+    let ended = bids_of(&mut watch, &lock.key, |bids| bids.iter().all(|bid| bid.session.is_none())).await.remove(0);
+    assert!(ended.version > placed.version, "C12: a bid ends with its session");
+    assert_eq!(other.give(&lock.key, free, &ended, &given).await, RecordOutcome::Conflict);
+}
+
+/// Shows C12.
+pub async fn a_bid_is_no_lock_and_goes_when_nobody_waits_for_it(world: &impl World) {
+    let (lock, store) = (Lock::new(world, "web"), world.store());
+    let held = version(&lock.write(None, 1, None).await);
+    let Some(other) = world.other() else { return };
+    let placed = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await);
+    let all = store.locks_of(&lock.owner.namespace, &lock.owner.uid).await.expect("they can be listed");
+    assert_eq!(all.iter().map(|(key, _)| key).collect::<Vec<_>>(), [&lock.key]);
+    assert_eq!(other.locks_of(&lock.owner.namespace, &lock.owner.uid).await, Ok(Vec::new()));
+    let mut watch = store.watch();
+    let told = next(&mut watch).await;
+    let StoreEvent::All(_, _, told) = told else { panic!("not a list first: {told:?}") };
+    assert_eq!(told.len(), 1, "{told:?}");
+    bids_of(&mut watch, &lock.key, |bids| bids.len() == 1).await;
+    let again = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, placed)).await);
+    assert_eq!(store.remove_bid(&lock.key, "east", placed).await, RecordOutcome::Conflict, "it says something else");
+    assert_eq!(store.remove_bid(&lock.key, "east", again).await, RecordOutcome::Written(again));
+    bids_of(&mut watch, &lock.key, <[_]>::is_empty).await;
+    lock.holds(held, 1, None).await;
+}
+
 async fn next(watch: &mut BoxStream<'static, StoreEvent>) -> StoreEvent {
     loop {
         let event = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
         match event.expect("the watch tells something").expect("the watch goes on") {
             // This is about the holder's validity, not about the locks.
-            StoreEvent::LockValidity(..) => {}
+            StoreEvent::LockValidity(..) | StoreEvent::Elsewhere(..) | StoreEvent::Bids(..) => {}
             event => return event,
         }
     }

@@ -1,5 +1,5 @@
 //! What lictor's tests and benchmarks share: real control planes and Consul servers, proxies that disturb the connections to
-//! them, recorders that check what they saw, the contract of lock stores, recorded exchanges, and how tests wait.
+//! them, recorders that check what they saw, the contract of lock stores, recorded exchanges, a browser, and how tests wait.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -10,19 +10,26 @@
 #![allow(clippy::must_use_candidate, reason = "what is held is dropped at the end of a test")]
 #![allow(missing_docs, reason = "most names say it")]
 
+pub mod acts;
+mod browser;
 pub mod consul;
 pub mod contract;
 mod exchanges;
 pub mod kubernetes;
 mod prng;
+mod programs;
 mod skip;
+mod volume;
 mod wait;
 
 use std::path::PathBuf;
 
+pub use browser::Browser;
 pub use exchanges::{Answer, Request, Server, play};
 pub use prng::Prng;
+pub use programs::{Candidate, signal, tool};
 pub use skip::skip;
+pub use volume::Volume;
 pub use wait::{PATIENCE, eventually};
 
 /// Returns the path of a file in this repository.

@@ -17,6 +17,9 @@ const LONGEST_KEY: usize = 512;
 /// What the key of a record has after the key of its lock, where the lock's key holds only the leader's name.
 const RECORD_SUFFIX: &str = "/record";
 
+/// The part of a key, below that of a lock, that has the bids for the lock (C12).
+const BIDS: &str = ".bid";
+
 /// Where and how a class keeps its locks in Consul.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsulClass {
@@ -271,6 +274,12 @@ impl ConsulClass {
                 self.prefix
             )));
         }
+        if key.split('/').any(|part| part == BIDS) {
+            return Err(refused_key(format!(
+                "the lock would be named {key:?}, and lictor keeps below {BIDS} what clusters say to each other of a lock: choose another \
+                 name in spec.key"
+            )));
+        }
         if self.record == ConsulRecord::LeaderName {
             if key.ends_with(RECORD_SUFFIX) {
                 return Err(refused_key(format!(
@@ -438,5 +447,14 @@ mod tests {
             assert_eq!(class.check_key(key).unwrap_err().reason, "KeyNotAllowed", "{key}");
         }
         assert_eq!(with(&json!({})).unwrap().check_key("services/shop/web/record"), Ok(()));
+    }
+
+    #[test]
+    fn no_lock_takes_the_key_of_a_bid() {
+        let class = with(&json!({})).unwrap();
+        for key in ["services/shop/web/.bid/west", "services/.bid", "services/.bid/web"] {
+            assert_eq!(class.check_key(key).unwrap_err().reason, "KeyNotAllowed", "{key}");
+        }
+        assert_eq!(class.check_key("services/shop/web/bid/west.bid"), Ok(()));
     }
 }

@@ -130,7 +130,7 @@ async fn forward(
     while let Some(event) = events.next().await {
         let failure = match &event {
             StoreEvent::Broken(_, failure) => Some(Some(failure.text().to_owned())),
-            StoreEvent::LockValidity(..) => None,
+            StoreEvent::LockValidity(..) | StoreEvent::Elsewhere(..) | StoreEvent::Bids(..) => None,
             StoreEvent::All(..) | StoreEvent::Rewound(..) | StoreEvent::Changed(..) => Some(None),
         };
         let gone = failure.is_some_and(|failure| heard.send(failure).is_err());

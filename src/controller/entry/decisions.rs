@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use lictor_core::{Election, Instant, Key, Known, OpId, Outcome, Output, Replica, Stored, Term, Version};
+use lictor_core::switchover::{Asked, Verdict};
+use lictor_core::{
+    Contest, Election, HeldElsewhere, Instant, Key, Known, OpId, Outcome, Output, Replica, Request, Stored, Term,
+    Version,
+};
 
 use crate::controller::names::ElectionId;
 use crate::controller::permit::Grant;
@@ -12,12 +16,13 @@ pub(crate) struct Decisions {
     replica: Replica,
     /// Requests that can be taken back. They are, when they are not wanted any more.
     grants: BTreeMap<OpId, Grant>,
+    contest: Contest,
 }
 
 impl Decisions {
     pub(crate) fn new(id: &ElectionId, operator_id: &str) -> Self {
         let replica = Replica::new(id.election.name.clone(), id.uid.clone(), operator_id.into());
-        Self { replica, grants: BTreeMap::new() }
+        Self { replica, grants: BTreeMap::new(), contest: Contest::default() }
     }
 
     /// What was decided, while this replica decides.
@@ -48,8 +53,31 @@ impl Decisions {
     /// Takes a step, and takes back the requests that are not wanted any more.
     pub(crate) fn step(&mut self, known: &Known<'_>, begun: &mut u64) -> Output {
         let output = self.replica.step(known, begun);
+        if output.contested {
+            self.contest.note(known.now);
+        }
         self.grants.retain(|op, _| self.replica.wants(*op));
         output
+    }
+
+    /// C10: what a replica does that does not act.
+    pub(crate) fn step_aside(&mut self, known: &HeldElsewhere<'_>, begun: &mut u64) -> Vec<Request> {
+        self.replica.step_aside(known, begun)
+    }
+
+    /// When that is to be looked at again.
+    pub(crate) fn aside_until(&self, now: Instant) -> Option<Instant> {
+        self.replica.aside_until(now)
+    }
+
+    /// L1: from when on what somebody has undone may be written again.
+    pub(crate) fn restores_from(&self) -> Instant {
+        self.contest.restores_from()
+    }
+
+    /// What can be said of a Switchover, after a step.
+    pub(crate) fn judge(&self, known: &Known<'_>, asked: &Asked, gives_up: bool) -> Verdict {
+        self.replica.judge(known, asked, gives_up)
     }
 
     /// Keeps what takes a request back.

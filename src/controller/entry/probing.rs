@@ -1,15 +1,18 @@
 //! Asks leaders for their health.
 
-use std::net::IpAddr;
+mod connection;
+
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use lictor_core::{ProbeState, Uid};
+use lictor_core::{ProbeFailure, ProbeRules, ProbeState, Uid};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::api::{ProbeTarget, ResolvedProbe};
+use crate::controller::dial::Dial;
 use crate::controller::input::Input;
 use crate::controller::names::ElectionId;
 
@@ -17,7 +20,8 @@ use crate::controller::names::ElectionId;
 #[derive(Default)]
 pub(crate) struct Probing {
     prober: Option<Prober>,
-    failed: Option<Uid>,
+    /// How many were begun: what an earlier one found counts no more.
+    begun: u64,
 }
 
 /// A leader, and how it is asked.
@@ -28,25 +32,37 @@ pub(crate) struct Probed {
     pub(crate) probe: ResolvedProbe,
 }
 
-/// The task that asks; it ends when this is dropped.
+/// How leaders are reached.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    pub(crate) http: reqwest::Client,
+    pub(crate) dial: Dial,
+}
+
+/// The tasks that ask; they end when this is dropped.
 struct Prober {
     probed: Probed,
-    task: JoinHandle<()>,
+    number: u64,
+    failures: Vec<ProbeFailure>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Probing {
-    /// The leader that fails its probe.
-    pub(crate) fn failed(&self) -> Option<&Uid> {
-        self.failed.as_ref()
+    /// The leader that fails its probe, and how. That its process is gone says the most.
+    pub(crate) fn failed(&self) -> Option<(&Uid, ProbeFailure)> {
+        let Prober { probed, failures, .. } = self.prober.as_ref()?;
+        let gone = failures.iter().find(|failure| matches!(failure, ProbeFailure::ProcessGone(_)));
+        gone.or(failures.first()).map(|failure| (&probed.leader, *failure))
     }
 
-    /// Takes whether a leader fails. Returns whether it is the one that is asked.
-    pub(crate) fn take(&mut self, leader: Uid, failed: bool) -> bool {
-        let is_asked = self.prober.as_ref().is_some_and(|prober| prober.probed.leader == leader);
-        if is_asked {
-            self.failed = failed.then_some(leader);
+    /// Takes whether the leader that is asked under this number fails in this way. Returns whether it is still asked.
+    pub(crate) fn take(&mut self, number: u64, failure: ProbeFailure, fails: bool) -> bool {
+        let Some(prober) = self.prober.as_mut().filter(|prober| prober.number == number) else { return false };
+        prober.failures.retain(|other| *other != failure);
+        if fails {
+            prober.failures.push(failure);
         }
-        is_asked
+        true
     }
 
     /// Asks this leader from now on, if it is not asked already; `None`: nobody.
@@ -54,18 +70,36 @@ impl Probing {
         &mut self,
         probed: Option<Probed>,
         id: &ElectionId,
-        http: &reqwest::Client,
+        reach: &Reach,
         inputs: &mpsc::UnboundedSender<Input>,
     ) {
         if self.prober.as_ref().map(|prober| &prober.probed) == probed.as_ref() {
-            // Who is asked no more, does not fail any more.
-            self.failed = self.failed.take().filter(|_| probed.is_some());
             return;
         }
-        self.failed = None;
+        self.begun += 1;
+        let number = self.begun;
         self.prober = probed.map(|probed| {
-            let asking = ask_on(id.clone(), probed.clone(), http.clone(), inputs.clone());
-            Prober { probed, task: crate::process::spawn(asking) }
+            let tell = |failure: ProbeFailure| {
+                let (id, inputs) = (id.clone(), inputs.clone());
+                move |fails: bool| inputs.send(Input::Probed(id.clone(), number, failure, fails)).is_ok()
+            };
+            let Probed { ip, probe, .. } = &probed;
+            let mut tasks = Vec::new();
+            if let Some(target) = probe.target.clone() {
+                let asking = ask_on(*ip, target, probe.rules, reach.http.clone(), tell(ProbeFailure::NoAnswer));
+                tasks.push(crate::process::spawn(asking));
+            }
+            if let Some(port) = probe.connection {
+                let to = SocketAddr::new(*ip, port);
+                let holding = connection::hold(
+                    to,
+                    probe.rules.timeout,
+                    reach.dial.clone(),
+                    tell(ProbeFailure::ProcessGone(port)),
+                );
+                tasks.push(crate::process::spawn(holding));
+            }
+            Prober { probed, number, failures: Vec::new(), tasks }
         });
     }
 
@@ -73,16 +107,11 @@ impl Probing {
     pub(crate) fn stop(&mut self) {
         self.prober = None;
     }
-
-    /// The same, and forgets who failed.
-    pub(crate) fn forget(&mut self) {
-        *self = Self::default();
-    }
 }
 
 impl Drop for Prober {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -100,17 +129,23 @@ pub(crate) fn probe_client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-async fn ask_on(id: ElectionId, probed: Probed, http: reqwest::Client, inputs: mpsc::UnboundedSender<Input>) {
-    let Probed { leader, ip, probe } = probed;
-    let mut ticks = interval(probe.rules.period);
+/// Asks for as long as `tell` returns true. Calls it whenever the leader fails, or does not any more.
+async fn ask_on(
+    ip: IpAddr,
+    target: ProbeTarget,
+    rules: ProbeRules,
+    http: reqwest::Client,
+    tell: impl Fn(bool) -> bool,
+) {
+    let mut ticks = interval(rules.period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut state = ProbeState::default();
     let mut before = false;
     loop {
         ticks.tick().await;
-        let answers = ask(ip, &probe.target, probe.rules.timeout, &http).await;
-        let failed = state.observe(answers, &probe.rules);
-        if failed != before && inputs.send(Input::Probed(id.clone(), leader.clone(), failed)).is_err() {
+        let answers = ask(ip, &target, rules.timeout, &http).await;
+        let failed = state.observe(answers, &rules);
+        if failed != before && !tell(failed) {
             return;
         }
         before = failed;
@@ -133,10 +168,45 @@ async fn ask(ip: IpAddr, target: &ProbeTarget, limit: Duration, http: &reqwest::
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::controller::names::Namespace;
+
+    #[tokio::test]
+    async fn what_was_found_of_another_leader_or_port_counts_no_more() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let id = ElectionId { election: Namespace::from("shop").election("web"), uid: Uid("e".into()) };
+        let dial: Dial = Arc::new(|_| std::future::pending().boxed());
+        let reach = Reach { http: probe_client().unwrap(), dial };
+        let (inputs, _told) = mpsc::unbounded_channel();
+        let probed = |leader: &str, port| {
+            let second = Duration::from_secs(1);
+            let rules = ProbeRules { period: second, timeout: second, failure_threshold: 1, success_threshold: 1 };
+            let probe = ResolvedProbe { target: Some(ProbeTarget::Tcp(1)), connection: Some(port), rules };
+            Some(Probed { leader: Uid(leader.into()), ip: IpAddr::from([127, 0, 0, 1]), probe })
+        };
+        let (gone, a) = (ProbeFailure::ProcessGone, Uid("a".into()));
+        let mut probing = Probing::default();
+        probing.follow(probed("a", 80), &id, &reach, &inputs);
+        assert!(probing.take(1, ProbeFailure::NoAnswer, true) && probing.take(1, gone(80), true));
+        assert_eq!(probing.failed(), Some((&a, gone(80))), "this says the most");
+        assert!(probing.take(1, gone(80), false));
+        assert_eq!(probing.failed(), Some((&a, ProbeFailure::NoAnswer)));
+        // It is still the same: nothing begins anew.
+        probing.follow(probed("a", 80), &id, &reach, &inputs);
+        assert_eq!(probing.failed(), Some((&a, ProbeFailure::NoAnswer)));
+        for next in [probed("a", 81), probed("b", 81), None, probed("b", 81)] {
+            probing.follow(next, &id, &reach, &inputs);
+            assert_eq!(probing.failed(), None);
+            assert!(!probing.take(1, gone(80), true), "it was on its way");
+            assert_eq!(probing.failed(), None);
+        }
+    }
 
     #[tokio::test]
     async fn a_pod_is_asked_at_its_address_of_either_family() {

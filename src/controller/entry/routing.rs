@@ -42,6 +42,8 @@ pub(crate) enum Route {
     Unusable(Obstacle),
     /// Through this Service.
     By(Service),
+    /// Through this Service, as far as what others have left in it names nobody else (R4).
+    Beside(Service, Leftovers),
 }
 
 /// Why a Service can't be used.
@@ -55,15 +57,13 @@ pub(crate) enum Obstacle {
     Missing,
     /// It is of a kind through which nobody can be reached.
     Defect(ServiceDefect),
-    /// It reaches others, too.
-    Leftovers(Leftovers),
 }
 
 /// The search for what else the Service reaches somebody by.
 #[derive(Default)]
 struct Search {
-    /// The Service as of which it was begun last.
-    begun: Option<(Uid, Version)>,
+    /// The Service as of which it was begun last, and when.
+    begun: Option<(Uid, Version, Instant)>,
     /// How often it was begun: an answer to an earlier one does not count.
     number: u64,
     under_way: bool,
@@ -101,35 +101,35 @@ impl Routing {
         self.older = older;
     }
 
-    /// Looks at the Service as it is now. Returns the number of the search that is to begin, if one is.
+    /// Looks at the Service as it is now. `leader`: who leads here. Returns the number of the search that is to begin, if one is.
     pub(crate) fn look(
         &mut self,
         object: &ElectionObject,
+        leader: Option<&Uid>,
         around: Surroundings<'_>,
         watches: &OnDemandWatches,
         now: Instant,
     ) -> Option<u64> {
         let namespace = &object.election().namespace;
-        let slices = Watched::Slices;
-        self.read = watches.knows(slices, namespace) && watches.forbidden(slices, namespace).is_none();
+        let kind = Watched::Slices;
+        self.read = watches.knows(kind, namespace) && watches.forbidden(kind, namespace).is_none();
         let name = object.spec().map(|spec| spec.service.as_ref());
         let forbidden = WATCHED.iter().find_map(|watched| watches.forbidden(*watched, namespace));
         let known = WATCHED.iter().all(|watched| watches.knows(*watched, namespace));
-        let route = match (name, &self.older) {
-            (None, _) => Route::Unknown { soon: false },
-            (Some(None), _) => Route::Off,
-            (Some(Some(_)), _) if let Some(failure) = forbidden => {
-                Route::Unusable(Obstacle::Forbidden(failure.clone()))
-            }
-            (Some(Some(_)), _) if !known => {
+        let route = match (name, forbidden, &self.older) {
+            (None, ..) => Route::Unknown { soon: false },
+            (Some(None), ..) => Route::Off,
+            (Some(Some(_)), Some(failure), _) => Route::Unusable(Obstacle::Forbidden(failure.clone())),
+            (Some(Some(_)), None, _) if !known => {
                 Route::Unknown { soon: WATCHED.iter().all(|watched| !watches.is_broken(*watched, namespace)) }
             }
-            (Some(Some(_)), Some(older)) => Route::Unusable(Obstacle::Taken(older.clone())),
-            (Some(Some(name)), None) => match around.services.get(name) {
+            (Some(Some(_)), None, Some(older)) => Route::Unusable(Obstacle::Taken(older.clone())),
+            (Some(Some(name)), None, None) => match around.services.get(name) {
                 None => Route::Unusable(Obstacle::Missing),
                 Some(ServiceObject { usable: Err(defect), .. }) => Route::Unusable(Obstacle::Defect(*defect)),
                 Some(ServiceObject { usable: Ok(service), uid, version, .. }) => {
-                    let begins = self.search.look(uid, *version, now);
+                    let named = slices([name.as_str()], around.slices).any(|slice| leads(slice, leader));
+                    let begins = self.search.look(uid, *version, leader.is_some() && !named, now);
                     self.route = self.search.route(service);
                     return begins;
                 }
@@ -158,17 +158,20 @@ impl Routing {
 }
 
 impl Search {
-    /// Returns the number of the search that is to begin now, if one is.
-    fn look(&mut self, uid: &Uid, version: Version, now: Instant) -> Option<u64> {
-        let changed = self.begun.as_ref() != Some(&(uid.clone(), version));
-        if self.begun.as_ref().is_some_and(|(of, _)| of != uid) {
+    /// Returns the number of the search that is to begin now, if one is. `unreached`: a leader is reached by no slice of lictor's. If that
+    /// is because of leftovers (R4), they may be gone by now.
+    fn look(&mut self, uid: &Uid, version: Version, unreached: bool, now: Instant) -> Option<u64> {
+        if self.begun.as_ref().is_some_and(|(of, ..)| of != uid) {
             self.forget();
         }
-        let due = changed || self.due.is_some_and(|due| due <= now);
-        if !due || self.under_way {
+        let changed = self.begun.as_ref().is_none_or(|(_, of, _)| *of != version);
+        let blocked = unreached && self.found.as_ref().is_some_and(|found| found.is_ok() && !is_clean(found));
+        let hurries = blocked && self.begun.as_ref().is_some_and(|(.., at)| *at + PAUSES[0] <= now);
+        let due = hurries || self.due.is_some_and(|due| due <= now);
+        if !(changed || due) || self.under_way {
             return None;
         }
-        self.begun = Some((uid.clone(), version));
+        self.begun = Some((uid.clone(), version, now));
         self.number += 1;
         (self.under_way, self.due) = (true, None);
         Some(self.number)
@@ -178,7 +181,10 @@ impl Search {
         match &self.found {
             None => Route::Unknown { soon: true },
             Some(Ok(found)) if *found == Leftovers::default() => Route::By(service.clone()),
-            Some(Ok(found)) => Route::Unusable(Obstacle::Leftovers(found.clone())),
+            Some(Ok(found)) => {
+                let others = found.addresses.clone();
+                Route::Beside(Service { others, ..service.clone() }, found.clone())
+            }
             Some(Err(failure)) if is_forbidden(failure) => Route::Unusable(Obstacle::Forbidden(failure.clone())),
             Some(Err(_)) => Route::Unknown { soon: false },
         }
@@ -189,7 +195,6 @@ impl Search {
             return false;
         }
         self.under_way = false;
-        let is_clean = |found: &Result<Leftovers, Failure>| *found == Ok(Leftovers::default());
         if is_clean(&found) {
             let again = self.found.as_ref().is_some_and(is_clean);
             self.due = (!again).then(|| now + SETTLED);
@@ -208,6 +213,16 @@ impl Search {
     fn forget(&mut self) {
         *self = Self { number: self.number, ..Self::default() };
     }
+}
+
+/// Whether nothing is left in a Service.
+fn is_clean(found: &Result<Leftovers, Failure>) -> bool {
+    *found == Ok(Leftovers::default())
+}
+
+/// Whether a slice names this leader.
+pub(crate) fn leads(slice: &Slice, leader: Option<&Uid>) -> bool {
+    slice.content.endpoints.iter().any(|endpoint| Some(&endpoint.uid) == leader)
 }
 
 /// Whether a right is missing.
@@ -242,28 +257,33 @@ mod tests {
     }
 
     fn dirty() -> Leftovers {
-        Leftovers { slices: vec!["x".into()], endpoints: false }
+        Leftovers { slices: vec!["x".into()], endpoints: false, addresses: ["10.0.0.1".to_owned()].into() }
+    }
+
+    fn beside() -> Route {
+        let others = dirty().addresses;
+        Route::Beside(Service { others, ..service() }, dirty())
     }
 
     #[test]
     fn a_service_is_used_when_nothing_was_found_and_searched_once_more_after_a_while() {
         let mut search = Search::default();
-        assert_eq!(search.look(&uid("u"), Version(1), at(0)), Some(1));
-        assert_eq!(search.look(&uid("u"), Version(1), at(0)), None, "one at a time");
+        assert_eq!(search.look(&uid("u"), Version(1), false, at(0)), Some(1));
+        assert_eq!(search.look(&uid("u"), Version(1), false, at(0)), None, "one at a time");
         assert_eq!(search.route(&service()), Route::Unknown { soon: true });
         assert!(search.take(1, Ok(Leftovers::default()), at(1)));
         assert_eq!(search.route(&service()), Route::By(service()));
         assert_eq!(search.due, Some(at(11)));
-        assert_eq!(search.look(&uid("u"), Version(1), at(10)), None);
-        assert_eq!(search.look(&uid("u"), Version(1), at(11)), Some(2));
+        assert_eq!(search.look(&uid("u"), Version(1), false, at(10)), None);
+        assert_eq!(search.look(&uid("u"), Version(1), false, at(11)), Some(2));
         assert_eq!(search.route(&service()), Route::By(service()), "it is used meanwhile");
         assert!(search.take(2, Ok(Leftovers::default()), at(11)));
-        assert_eq!((search.due, search.look(&uid("u"), Version(1), at(99))), (None, None));
+        assert_eq!((search.due, search.look(&uid("u"), Version(1), false, at(99))), (None, None));
         // It has changed, and was made anew.
-        assert_eq!(search.look(&uid("u"), Version(2), at(99)), Some(3));
+        assert_eq!(search.look(&uid("u"), Version(2), false, at(99)), Some(3));
         assert!(search.take(3, Ok(dirty()), at(99)));
-        assert_eq!(search.route(&service()), Route::Unusable(Obstacle::Leftovers(dirty())));
-        assert_eq!(search.look(&uid("v"), Version(3), at(99)), Some(4));
+        assert_eq!(search.route(&service()), beside());
+        assert_eq!(search.look(&uid("v"), Version(3), false, at(99)), Some(4));
         assert_eq!(search.route(&service()), Route::Unknown { soon: true });
     }
 
@@ -272,7 +292,7 @@ mod tests {
         let mut search = Search::default();
         let (mut now, mut pauses) = (at(0), Vec::new());
         for number in 1..=6 {
-            assert_eq!(search.look(&uid("u"), Version(1), now), Some(number));
+            assert_eq!(search.look(&uid("u"), Version(1), false, now), Some(number));
             assert!(search.take(number, Ok(dirty()), now));
             let due = search.due.unwrap();
             pauses.push(due.since(now).as_secs());
@@ -281,16 +301,37 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
     }
 
+    /// The leader has changed, and what is in the way of its slice may have been deleted.
+    #[test]
+    fn what_keeps_a_leader_from_being_reached_is_looked_for_sooner() {
+        let mut search = Search::default();
+        search.look(&uid("u"), Version(1), true, at(0));
+        search.take(1, Ok(dirty()), at(0));
+        search.pause = PAUSES[1];
+        search.due = Some(at(10));
+        assert_eq!(search.look(&uid("u"), Version(1), false, at(5)), None, "it is reached");
+        assert_eq!(search.look(&uid("u"), Version(1), true, at(5)), Some(2));
+        assert!(search.take(2, Ok(dirty()), at(5)));
+        assert_eq!(search.look(&uid("u"), Version(1), true, at(5)), None, "once in a second");
+        assert_eq!(search.look(&uid("u"), Version(1), true, at(6)), Some(3));
+        // Where nothing is in the way, the slice is about to be written.
+        search.take(3, Ok(Leftovers::default()), at(6));
+        assert_eq!(search.look(&uid("u"), Version(1), true, at(9)), None);
+        assert_eq!(search.look(&uid("u"), Version(1), true, at(16)), Some(4));
+        search.take(4, Ok(Leftovers::default()), at(16));
+        assert_eq!(search.look(&uid("u"), Version(1), true, at(99)), None);
+    }
+
     #[test]
     fn a_search_that_fails_makes_nothing_unusable_that_was_clean() {
         let unknown = || Err(Failure::Unknown("no answer".into()));
         let mut search = Search::default();
-        search.look(&uid("u"), Version(1), at(0));
+        search.look(&uid("u"), Version(1), false, at(0));
         search.take(1, unknown(), at(0));
         assert_eq!(search.route(&service()), Route::Unknown { soon: false }, "the election does not wait for it");
-        assert_eq!(search.look(&uid("u"), Version(1), at(1)), Some(2));
+        assert_eq!(search.look(&uid("u"), Version(1), false, at(1)), Some(2));
         search.take(2, Ok(Leftovers::default()), at(1));
-        search.look(&uid("u"), Version(2), at(2));
+        search.look(&uid("u"), Version(2), false, at(2));
         search.take(3, unknown(), at(2));
         assert_eq!((search.route(&service()), search.due), (Route::By(service()), Some(at(3))));
         let refused = |text: &str| Some(Err(Failure::Refused(text.into())));
@@ -299,9 +340,9 @@ mod tests {
         search.found = refused("this replica does not act any more");
         assert_eq!(search.route(&service()), Route::Unknown { soon: false });
         // An answer to a search of before does not count.
-        search.look(&uid("u"), Version(2), at(3));
+        search.look(&uid("u"), Version(2), false, at(3));
         search.forget();
         assert!(!search.take(4, Ok(Leftovers::default()), at(4)));
-        assert_eq!(search.look(&uid("u"), Version(2), at(4)), Some(5));
+        assert_eq!(search.look(&uid("u"), Version(2), false, at(4)), Some(5));
     }
 }

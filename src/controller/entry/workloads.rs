@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lictor_core::{
-    Desired, Failure, JobPlan, NotEligible, PodCache, Setting, Slice, Term, Timestamp, Wish, Workload, WorkloadClaim,
-    WorkloadId, WorkloadKind,
+    Desired, Failure, JobPlan, NotEligible, Pod, PodCache, Setting, Slice, Term, Timestamp, Wish, Workload,
+    WorkloadClaim, WorkloadId, WorkloadKind,
 };
 
 use crate::api::{Claims, JobTemplate, LeaderElection, OnRelease, WorkloadRule};
+use crate::controller::lookup::{Labels, WorkloadCache};
 use crate::controller::object::ElectionObject;
 use crate::controller::on_demand::{OnDemandWatches, Watched};
 use crate::kubernetes::{ServiceObject, WorkloadObject};
@@ -47,7 +48,8 @@ struct Followed {
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     pub(crate) pods: &'a PodCache,
-    pub(crate) workloads: &'a BTreeMap<WorkloadId, WorkloadObject>,
+    pub(crate) labels: &'a Labels,
+    pub(crate) workloads: &'a WorkloadCache,
     pub(crate) services: &'a BTreeMap<String, ServiceObject>,
     pub(crate) slices: &'a BTreeMap<String, Slice>,
 }
@@ -111,16 +113,6 @@ impl Workloads {
             kinds.insert(WorkloadKind::Deployment);
         }
         kinds
-    }
-
-    /// Whether a workload matters to it.
-    pub(crate) fn include(&self, workload: &WorkloadObject, object: &ElectionObject) -> bool {
-        let id = &workload.id;
-        object.spec().is_some_and(|spec| spec.workloads.contains_key(id))
-            || workload.claim.as_ref().is_some_and(|claim| claim.election == object.name())
-            || self.claims.claims.contains_key(&id.to_string())
-            || (id.kind == WorkloadKind::Deployment
-                && object.available_deployment().is_some_and(|name| name == id.name))
     }
 
     /// What its object has to say before any workload is changed, if it does not yet.
@@ -221,8 +213,7 @@ impl Workloads {
             }
             workloads.push(shown(workload, around, rule, wish, wall));
         }
-        let made = around.workloads.values().filter(|workload| workload.owner.as_ref() == Some(&object.id().uid));
-        for workload in made {
+        for workload in around.workloads.owned_by(&object.id().uid) {
             let Some(template) = &workload.template else { continue };
             let term =
                 workload.id.name.strip_prefix(template.as_str()).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
@@ -253,9 +244,9 @@ fn shown(
     wish: Wish,
     wall: Timestamp,
 ) -> Workload {
-    let of_it = |job: &&WorkloadObject| job.id.kind == WorkloadKind::Job && job.owner.as_ref() == Some(&object.uid);
     let is_cron_job = object.id.kind == WorkloadKind::CronJob;
-    let jobs = || around.workloads.values().filter(of_it).filter(|_| is_cron_job);
+    let is_of_it = |job: &&WorkloadObject| is_cron_job && job.id.kind == WorkloadKind::Job;
+    let jobs = || around.workloads.owned_by(&object.uid).filter(is_of_it);
     let running = || jobs().filter(|job| !job.finished || job.deleting);
     Workload {
         id: object.id.clone(),
@@ -273,8 +264,9 @@ fn shown(
                 due || (rule.delete_running && running().next().is_some())
             }
             WorkloadKind::Deployment | WorkloadKind::Job | WorkloadKind::StatefulSet => {
-                let mut pods = around.pods.iter().filter(|pod| !pod.finished);
-                !object.idle || pods.any(|pod| object.selector.matches(&pod.labels))
+                let matches = |pod: &Pod| !pod.finished && object.selector.matches(&pod.labels);
+                let pods = || around.labels.pods_of(&object.selector, around.pods);
+                !object.idle || pods().into_iter().any(matches)
             }
         },
         deletable: rule.delete_running && running().any(|job| !job.deleting),

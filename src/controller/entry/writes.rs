@@ -8,8 +8,6 @@ use crate::controller::permit::{Grant, Permit};
 
 /// A status that only counts candidates anew, or says that nothing is decided yet, is not written more often than this.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
-/// How often it is looked whether the metadata can be written.
-const METADATA_RETRY: Duration = Duration::from_millis(200);
 
 /// The writes of an election's own object: one at a time.
 #[derive(Default)]
@@ -96,14 +94,14 @@ impl OwnWrites {
         self.wake
     }
 
-    /// When to look again whether the status could be written.
-    pub(crate) fn status_retry(&self, now: Instant) -> Instant {
-        self.status.not_before.max(now + METADATA_RETRY)
+    /// When to look again whether the status could be written; `None`: when the write that is under way has ended, which is told.
+    pub(crate) fn status_retry(&self) -> Option<Instant> {
+        (!self.is_under_way()).then_some(self.status.not_before)
     }
 
-    /// When to look again whether the metadata could be written.
-    pub(crate) fn metadata_retry(&self, now: Instant) -> Instant {
-        self.metadata.not_before.max(now + METADATA_RETRY)
+    /// The same of the metadata.
+    pub(crate) fn metadata_retry(&self) -> Option<Instant> {
+        (!self.is_under_way()).then_some(self.metadata.not_before)
     }
 
     /// Forgets which status waits.
@@ -119,6 +117,11 @@ impl OwnWrites {
 }
 
 impl Retry {
+    /// From when on it may be tried.
+    pub(crate) fn due(&self) -> Instant {
+        self.not_before
+    }
+
     pub(crate) fn succeeded(&mut self) {
         (self.failures, self.told) = (0, false);
     }
@@ -153,6 +156,7 @@ mod tests {
         let metadata = writes.begin_metadata();
         assert!(writes.end(status).is_none(), "what is told of it later, is of no concern");
         assert!(writes.is_under_way() && !writes.may_write_metadata(at(0)), "there is one at a time");
+        assert_eq!(writes.metadata_retry(), None, "its end is told");
         assert!(writes.end(metadata).is_some() && !writes.is_under_way());
     }
 

@@ -2,9 +2,10 @@
 //! here.
 //!
 //! Each request belongs to a member (an election) of a group (a namespace, or a store). None of them takes more than its share, so
-//! that requests that hang in one do not hold up the others. What is [`Urgent`](Class::Urgent) goes before what can
-//! [`Wait`](Class::Wait), and the latter takes no more than three quarters of any limit. Within a class the groups take turns, and
-//! within a group its members. What a request costs does not depend on how many groups and members there are.
+//! that requests that hang in one do not hold up the others. What is [`Urgent`](Class::Urgent) goes before what a [`New`](Class::New)
+//! group asks for, and that goes before what can [`Wait`](Class::Wait). The last two take no more than three quarters of any limit
+//! together. Within a class the groups take turns, and within a group its members. What a request costs does not depend on how many groups
+//! and members there are.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,6 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) enum Class {
     /// Somebody waits for it: who leads depends on it.
     Urgent,
+    /// The same of a group that has had no leader yet. When ten thousand of them begin at once, no failover waits for that.
+    New,
     /// Nobody waits for it.
     Wait,
 }
@@ -48,23 +51,23 @@ pub(crate) struct Lanes<R> {
     limits: Limits,
     running: Running,
     groups: BTreeMap<String, Group<R>>,
-    rings: [Ring; 2],
-    waiting: [usize; 2],
+    rings: [Ring; CLASSES],
+    waiting: [usize; CLASSES],
 }
 
 #[derive(Debug)]
 struct Group<R> {
     running: Running,
     members: BTreeMap<String, Member<R>>,
-    rings: [Ring; 2],
-    in_ring: [bool; 2],
+    rings: [Ring; CLASSES],
+    in_ring: [bool; CLASSES],
 }
 
 #[derive(Debug)]
 struct Member<R> {
     running: Running,
-    waiting: [VecDeque<R>; 2],
-    in_ring: [bool; 2],
+    waiting: [VecDeque<R>; CLASSES],
+    in_ring: [bool; CLASSES],
 }
 
 /// Who may have something that can begin, each once. Whoever turns out to be at its limit leaves the ring, and comes back when one of
@@ -73,10 +76,12 @@ type Ring = VecDeque<String>;
 
 /// How many are under way, by class.
 #[derive(Clone, Copy, Debug, Default)]
-struct Running([usize; 2]);
+struct Running([usize; CLASSES]);
+
+const CLASSES: usize = 3;
 
 impl Class {
-    const IN_ORDER: [Self; 2] = [Self::Urgent, Self::Wait];
+    const IN_ORDER: [Self; CLASSES] = [Self::Urgent, Self::New, Self::Wait];
 }
 
 impl Running {
@@ -85,7 +90,8 @@ impl Running {
     }
 
     fn admits(self, class: Class, limit: usize) -> bool {
-        self.total() < limit && (class == Class::Urgent || self.0[class as usize] < (limit * 3 / 4).max(1))
+        let others = self.total() - self.0[Class::Urgent as usize];
+        self.total() < limit && (class == Class::Urgent || others < (limit * 3 / 4).max(1))
     }
 }
 
@@ -96,7 +102,7 @@ impl<R> Lanes<R> {
             running: Running::default(),
             groups: BTreeMap::new(),
             rings: Default::default(),
-            waiting: [0; 2],
+            waiting: [0; CLASSES],
         }
     }
 
@@ -212,13 +218,14 @@ impl<R> Member<R> {
 
 impl<R> Default for Group<R> {
     fn default() -> Self {
-        Self { running: Running::default(), members: BTreeMap::new(), rings: Default::default(), in_ring: [false; 2] }
+        let (running, rings) = (Running::default(), Default::default());
+        Self { running, members: BTreeMap::new(), rings, in_ring: [false; CLASSES] }
     }
 }
 
 impl<R> Default for Member<R> {
     fn default() -> Self {
-        Self { running: Running::default(), waiting: [VecDeque::new(), VecDeque::new()], in_ring: [false; 2] }
+        Self { running: Running::default(), waiting: [const { VecDeque::new() }; CLASSES], in_ring: [false; CLASSES] }
     }
 }
 
@@ -258,6 +265,21 @@ mod tests {
         lanes.end(&urgent[0].0);
         assert_eq!(words(&begin(&mut lanes)), ["a/x Urgent 1"]);
         assert_eq!((lanes.waiting(Class::Wait), lanes.waiting(Class::Urgent)), (6, 0));
+    }
+
+    #[test]
+    fn however_many_groups_are_new_a_failover_begins_at_once() {
+        let mut lanes = Lanes::new(LIMITS);
+        for group in ["a", "b", "c"] {
+            push(&mut lanes, group, "x", Class::New, 99);
+            push(&mut lanes, group, "x", Class::Wait, 99);
+        }
+        let new = begin(&mut lanes);
+        assert!(new.len() == 6 && words(&new).iter().all(|words| words.contains("New")), "{new:?}");
+        push(&mut lanes, "d", "x", Class::Urgent, 1);
+        assert_eq!(words(&begin(&mut lanes)), ["d/x Urgent 0"]);
+        lanes.end(&new[0].0);
+        assert!(words(&begin(&mut lanes))[0].contains("New"));
     }
 
     #[test]
@@ -330,7 +352,7 @@ mod tests {
             let (mut pushed, mut ended) = (0, 0);
             for _ in 0..400 {
                 if random(2) == 0 {
-                    let class = Class::IN_ORDER[random(2)];
+                    let class = Class::IN_ORDER[random(CLASSES)];
                     push(&mut lanes, ["a", "b", "c"][random(3)], ["x", "y", "z"][random(3)], class, 1);
                     pushed += 1;
                 } else if !running.is_empty() {
@@ -348,7 +370,7 @@ mod tests {
                 running.extend(begin(&mut lanes));
             }
             assert_eq!(ended, pushed, "seed {seed}");
-            assert!(lanes.groups.is_empty() && lanes.waiting == [0; 2], "seed {seed}");
+            assert!(lanes.groups.is_empty() && lanes.waiting == [0; CLASSES], "seed {seed}");
             assert!(lanes.rings.iter().all(Ring::is_empty), "seed {seed}");
         }
     }

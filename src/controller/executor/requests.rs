@@ -84,10 +84,11 @@ impl Requests {
         let _ = self.inputs.send(input);
     }
 
-    /// C4: why a request must not be sent any more; `None`: it may be.
+    /// C4, C10: why a request must not be sent any more; `None`: it may be.
     pub(crate) fn refusal(&self, gate: &Gate) -> Option<Failure> {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline);
-        let why = if !acts {
+        let unclaimed = gate.request.as_ref().is_some_and(|request| request.unclaimed);
+        let why = if !acts && !unclaimed {
             "this replica does not act any more"
         } else if gate.request.as_ref().is_some_and(|request| !request.may_be_sent(monotonic())) {
             "it can't be confirmed any more that the lock is held"

@@ -27,7 +27,7 @@ struct Lab {
 }
 
 fn request((op, command): (u64, Command), validity: LockValidity, class: Class) -> Request {
-    Request { op: OpId(op), command, validity, urgent: class == Class::Urgent }
+    Request { op: OpId(op), command, validity, urgent: class == Class::Urgent, unclaimed: false }
 }
 
 impl Lab {
@@ -95,6 +95,7 @@ fn requester(namespace: &str) -> Requester {
         spec: object.spec().cloned(),
         claims: Arc::default(),
         stores: BTreeSet::new(),
+        is_new: false,
     }
 }
 

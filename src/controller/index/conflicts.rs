@@ -1,6 +1,7 @@
 //! Elections that get in each other's way: the older one wins.
 
 use super::Index;
+use super::mentions::Mention;
 use crate::api::Refusal;
 use crate::controller::entry::Entry;
 use crate::controller::names::ElectionName;
@@ -27,7 +28,7 @@ impl Index {
             });
         }
         for pod in entry.members.candidates() {
-            let others = content.selecting.get(pod).into_iter().flatten().filter(|other| *other != name);
+            let others = content.selecting(pod).filter(|other| *other != name);
             if let Some(other) = others.filter_map(|other| content.elections.get(other)).find(|other| wins(other)) {
                 return Some(Refusal {
                     reason: "PodsTaken",
@@ -45,8 +46,9 @@ impl Index {
             let job = || spec.jobs.keys().find(|name| theirs.jobs.contains_key(*name));
             same.or_else(|| job().map(|name| format!("Job/{name} (a jobTemplate)")))
         };
-        let mut others =
-            content.elections.values().filter(|other| other.object.id().uid != entry.object.id().uid && wins(other));
+        let wanted = |mention: &Mention| matches!(mention, Mention::Workload(_) | Mention::Jobs(_));
+        let others = content.mentions.rivals_of(name, wanted).into_iter();
+        let mut others = others.filter_map(|other| content.elections.get(other)).filter(|other| wins(other));
         let (other, workload) = others.find_map(|other| Some((other, named(other)?)))?;
         Some(Refusal {
             reason: "WorkloadTaken",
@@ -58,26 +60,26 @@ impl Index {
         })
     }
 
+    /// The older election that names the same Service, if there is one.
+    pub(crate) fn older_on_service(&self, election: &ElectionName) -> Option<ElectionName> {
+        let content = self.namespaces.get(&election.namespace)?;
+        let entry = content.elections.get(&election.name)?;
+        let wins = |other: &&Entry| other.object.conflict().is_none() && other.object.is_older_than(&entry.object);
+        let others = content.mentions.rivals_of(&election.name, |mention| matches!(mention, Mention::Service(_)));
+        let mut others = others.into_iter().filter_map(|other| content.elections.get(other));
+        others.find(wins).map(|other| other.object.election().clone())
+    }
+
     /// The other elections that share pods, workloads, a Service or the lock with this one.
     pub(crate) fn mark_neighbours(&mut self, election: &ElectionName) {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get(namespace) else { return };
         let Some(entry) = content.elections.get(name) else { return };
-        let pods = entry.members.candidates().filter_map(|pod| content.selecting.get(pod)).flatten();
-        let has_workloads =
-            |entry: &Entry| entry.spec().is_some_and(|spec| !spec.workloads.is_empty() || !spec.jobs.is_empty());
-        let service = entry.spec().and_then(|spec| spec.service.as_ref());
-        let names_it =
-            |entry: &Entry| service.is_some() && entry.spec().and_then(|spec| spec.service.as_ref()) == service;
-        let sharing = content
-            .elections
-            .values()
-            .filter(|other| names_it(other) || (has_workloads(entry) && has_workloads(other)));
-        let sharing = sharing.map(|other| other.object.election().clone());
-        let key = entry.spec().map(|spec| &spec.key);
-        let namesakes = key.into_iter().flat_map(|key| self.naming.of(key)).cloned();
-        let pods = pods.map(|other| namespace.election(other));
-        let neighbours = pods.chain(sharing).chain(namesakes).filter(|other| other != election);
-        self.dirty.extend(neighbours);
+        let pods = entry.members.candidates().flat_map(|pod| content.selecting(pod));
+        let shared = |mention: &Mention| !matches!(mention, Mention::Slice(_) | Mention::Followed(_));
+        let sharing = content.mentions.rivals_of(name, shared);
+        let others = pods.chain(sharing).map(|other| namespace.election(other));
+        let namesakes = entry.spec().into_iter().flat_map(|spec| self.naming.of(&spec.key)).cloned();
+        self.dirty.extend(others.chain(namesakes).filter(|other| other != election));
     }
 }

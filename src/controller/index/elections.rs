@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use lictor_core::{Uid, Version};
 
 use super::Index;
+use super::mentions::Mention;
+use super::pods::link;
 use crate::api::{Classes, ElectionClass, LeaderElection};
 use crate::controller::entry::Entry;
 use crate::controller::names::{ElectionId, ElectionName, Namespace};
 use crate::kubernetes::Change;
 
 impl Index {
-    pub(crate) fn apply_classes(&mut self, change: Change<(String, ElectionClass)>) {
+    /// Returns whether elections may be read in another way since.
+    pub(crate) fn apply_classes(&mut self, change: Change<(String, ElectionClass)>) -> bool {
         // A class's status is written by this program itself, and changes nothing for the elections.
         let said = |classes: &Classes| -> Vec<_> {
             let class = |(name, class): (&String, &ElectionClass)| {
@@ -28,14 +31,15 @@ impl Index {
                 self.classes.remove(&name);
             }
             Change::All(_, _, classes) => self.classes = classes.into_iter().collect(),
-            Change::Rewound(_) | Change::Broken(..) => return,
+            Change::Rewound(_) | Change::Broken(..) => return false,
         }
         if said(&self.classes) == before {
-            return;
+            return false;
         }
         for election in self.elections().collect::<Vec<_>>() {
             self.resolve_again(&election);
         }
+        true
     }
 
     pub(crate) fn apply_elections(&mut self, change: Change<(Version, Uid, LeaderElection)>) -> Vec<Entry> {
@@ -63,6 +67,7 @@ impl Index {
                         .filter(|entry| entry.object.version() <= version && !present.contains(&entry.object.id().uid));
                     gone.extend(known.map(|entry| entry.object.id().clone()));
                 }
+                gone.sort();
                 for ElectionId { election, uid } in gone {
                     removed.extend(self.remove_election(&election, &uid, version));
                 }
@@ -88,6 +93,7 @@ impl Index {
             Some(known) if known.object.version() >= version => return None,
             Some(known) if known.object.id().uid == uid => {
                 if !known.renew(version, object) {
+                    self.note_mentions(&name);
                     self.mark(&name);
                     return None;
                 }
@@ -103,8 +109,7 @@ impl Index {
             None => {
                 let id = ElectionId { election: name.clone(), uid };
                 let entry = Entry::new(id, version, object, &self.operator_id);
-                let content = self.namespaces.entry(name.namespace.clone()).or_default();
-                content.elections.insert(name.name.clone(), entry);
+                self.put_in(entry);
                 None
             }
         };
@@ -126,50 +131,66 @@ impl Index {
         self.take_out(election)
     }
 
+    /// An election is new.
+    pub(super) fn put_in(&mut self, entry: Entry) {
+        let id = entry.object.id().clone();
+        let content = self.namespaces.entry(id.election.namespace.clone()).or_default();
+        content.elections.insert(id.election.name.clone(), entry);
+        self.uids.insert(id.uid, id.election);
+    }
+
     /// Forgets an election.
     pub(super) fn take_out(&mut self, election: &ElectionName) -> Option<Entry> {
         let ElectionName { namespace, name } = election;
+        // Those that it stood in the way of.
+        self.mark_neighbours(election);
         let content = self.namespaces.get_mut(namespace)?;
         let entry = content.elections.remove(name)?;
         let key = entry.spec().map(|spec| spec.key.clone());
-        for pod in entry.members.candidates() {
-            if let Some(selecting) = content.selecting.get_mut(pod) {
-                selecting.remove(name);
-            }
+        for pod in entry.members.all() {
+            link(&mut content.concerned, pod, name, false);
         }
-        // Those that it stood in the way of.
-        self.dirty.extend(content.refused().map(|entry| entry.object.election().clone()));
-        self.dirty.extend(
-            entry
-                .services()
-                .into_iter()
-                .flat_map(|service| content.reached_by(service))
-                .map(|name| namespace.election(name)),
-        );
+        content.labels.follow(name, std::iter::empty(), &content.pods);
+        content.mentions.set(name, BTreeSet::new());
+        if content.switchovers.contains_key(name) {
+            self.dirty.mark(election.clone());
+        }
+        let reached = entry.services().into_iter().flat_map(|service| content.reached_by(service));
+        self.dirty.extend(reached.map(|name| namespace.election(name)));
         self.tidy(namespace);
         self.naming.rename(election, key.as_ref(), None);
+        self.uids.remove(&entry.object.id().uid);
+        self.note_decided(election);
         Some(entry)
     }
 
+    /// What an election names may have changed.
+    fn note_mentions(&mut self, election: &ElectionName) {
+        let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
+        if let Some(entry) = content.elections.get(&election.name) {
+            content.mentions.set(&election.name, Mention::all_of(entry));
+        }
+    }
+
     fn resolve_again(&mut self, election: &ElectionName) {
+        // Those that it stood in the way of by what it wanted before, and does now.
+        self.mark_neighbours(election);
         let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
         let Some(entry) = content.elections.get_mut(&election.name) else { return };
         let before = entry.spec().map(|spec| spec.key.clone());
-        let service = entry.spec().and_then(|spec| spec.service.clone());
         entry.object.resolve(&self.classes, &self.controller);
         let after = entry.spec().map(|spec| spec.key.clone());
         self.naming.rename(election, before.as_ref(), after.as_ref());
+        self.note_mentions(election);
+        self.note_decided(election);
         self.gather_members(election);
         self.mark(election);
-        let Some(content) = self.namespaces.get(&election.namespace) else { return };
-        self.dirty.extend(content.refused().map(|entry| entry.object.election().clone()));
-        let left = service.iter().flat_map(|service| content.reached_by(service));
-        self.dirty.extend(left.map(|name| election.namespace.election(name)));
         self.mark_neighbours(election);
     }
 }
 
-fn name_of(election: &LeaderElection) -> ElectionName {
+/// The name of an election, as its object has it.
+pub(crate) fn name_of(election: &LeaderElection) -> ElectionName {
     let namespace = Namespace::from(election.metadata.namespace.clone().unwrap_or_default());
     namespace.election(election.metadata.name.clone().unwrap_or_default())
 }

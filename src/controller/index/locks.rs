@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use lictor_core::{Key, StoreId, Stored, Version};
+use lictor_core::{Instant, Key, StoreId, Stored, Version};
 
 use super::Index;
 use crate::controller::names::ElectionName;
-use crate::kubernetes::WorkloadObject;
-use crate::store::{StoreEvent, StoreScope};
+use crate::store::{Elsewhere, StoreEvent, StoreScope};
 
 impl Index {
-    pub(crate) fn apply_records(&mut self, event: StoreEvent) {
+    pub(crate) fn apply_records(&mut self, event: StoreEvent, now: Instant) {
         match event {
             StoreEvent::Changed(key, version, stored) => self.put_record(&key, version, &stored),
             StoreEvent::All(scope, version, records) => {
@@ -22,6 +21,7 @@ impl Index {
                         self.put_record(&key, gone, &Stored::Absent);
                     }
                 }
+                self.locks.forget_bids(|key| scope.contains(key));
                 for (key, version, stored) in records {
                     self.put_record(&key, version, &stored);
                 }
@@ -29,37 +29,56 @@ impl Index {
             StoreEvent::Rewound(scope, records) => {
                 // What was decided under versions that are given anew, is decided anew.
                 self.locks.forget(|key| scope.contains(key));
+                self.locks.forget_bids(|key| scope.contains(key));
                 self.begin_anew(&scope);
                 for (key, version, stored) in records {
                     self.put_record(&key, version, &stored);
                 }
+            }
+            StoreEvent::Elsewhere(key, what) => {
+                self.dirty.extend(self.naming.of(&key).cloned());
+                self.vanished.remove(&key);
+                match what {
+                    Elsewhere::Held(rival) => drop(self.elsewhere.insert(key, rival)),
+                    Elsewhere::LetGo => drop(self.elsewhere.remove(&key)),
+                    Elsewhere::Vanished => {
+                        if self.elsewhere.remove(&key).is_some_and(|rival| rival.holder.is_some()) {
+                            self.vanished.insert(key, now);
+                        }
+                    }
+                }
+            }
+            StoreEvent::Bids(key, bids) => {
+                self.locks.put_bids(&key, bids);
+                self.dirty.extend(self.naming.of(&key).cloned());
             }
             StoreEvent::LockValidity(..) | StoreEvent::Broken(..) => {}
         }
     }
 
     fn begin_anew(&mut self, scope: &StoreScope) {
-        for (namespace, content) in &mut self.namespaces {
-            for (name, entry) in &mut content.elections {
-                if entry.decisions.key().is_some_and(|key| scope.contains(key)) {
-                    entry.decisions.forget();
-                    self.dirty.insert(namespace.election(name));
-                }
+        let mut begun = Vec::new();
+        for entry in self.entries() {
+            if entry.decisions.key().is_some_and(|key| scope.contains(key)) {
+                entry.decisions.forget();
+                begun.push(entry.object.election().clone());
             }
+        }
+        begun.sort();
+        for election in begun {
+            self.note_decided(&election);
+            self.mark_urgent(&election);
         }
     }
 
     /// Whether no pod shows the leader's label of an election with a lock in a store, and no workload of one runs.
     pub(crate) fn is_vacated(&self, store: &StoreId) -> bool {
         self.namespaces.values().all(|content| {
+            let running = content.workloads.iter().filter(|workload| workload.runs());
+            let running: BTreeSet<&str> =
+                running.filter_map(|workload| Some(workload.claim.as_ref()?.election.as_str())).collect();
             content.elections.values().all(|entry| {
-                let own = |object: &&WorkloadObject| {
-                    let claim = object.claim.as_ref();
-                    claim.is_some_and(|claim| claim.election == entry.object.name()) && object.runs()
-                };
-                if entry.spec().is_some_and(|spec| spec.key.store == *store)
-                    && content.workloads.values().any(|w| own(&w))
-                {
+                if entry.spec().is_some_and(|spec| spec.key.store == *store) && running.contains(entry.object.name()) {
                     return false;
                 }
                 let markings = entry.spec().filter(|spec| spec.key.store == *store).map(|spec| &spec.scope.markings);
@@ -69,14 +88,16 @@ impl Index {
         })
     }
 
-    /// All elections with a lock in a store.
+    /// All elections with a lock in a store. What was held there may be lost, so none of them can wait.
     pub(crate) fn mark_store(&mut self, store: &StoreId) {
         for (namespace, content) in &self.namespaces {
             let concerned = content.elections.iter().filter(|(_, entry)| {
                 entry.spec().is_some_and(|spec| spec.key.store == *store)
                     || entry.decisions.key().is_some_and(|key| key.store == *store)
             });
-            self.dirty.extend(concerned.map(|(name, _)| namespace.election(name)));
+            for name in concerned.map(|(name, _)| name).collect::<BTreeSet<_>>() {
+                self.dirty.mark_urgent(namespace.election(name));
+            }
         }
     }
 
@@ -90,26 +111,24 @@ impl Index {
         if stored.written().is_some() && key.store == StoreId::leases() {
             self.unclaimed.insert(key.clone());
         }
-        for (namespace, content) in &mut self.namespaces {
-            if !key.namespace.is_empty() && key.namespace != **namespace {
-                continue;
-            }
-            for (name, entry) in &mut content.elections {
-                if entry.decisions.observe(key, version, stored) {
-                    concerned.insert(namespace.election(name));
-                }
-                if owner.as_ref() == Some(&entry.object.id().uid) {
-                    self.unclaimed.remove(key);
-                    concerned.insert(namespace.election(name));
-                }
-            }
+        concerned.extend(self.deciding.of(key).cloned());
+        let is_there = |election: &&ElectionName| key.namespace.is_empty() || key.namespace == *election.namespace;
+        if let Some(election) = owner.and_then(|uid| self.uids.get(&uid)).filter(is_there) {
+            self.unclaimed.remove(key);
+            concerned.insert(election.clone());
         }
         for election in concerned {
-            let Some(entry) = self.named(&election) else { continue };
+            let Some(entry) = self.named_mut(&election) else { continue };
+            entry.decisions.observe(key, version, stored);
             if !entry.members.heeds(stored.written()) {
                 self.gather_members(&election);
             }
-            self.dirty.insert(election);
+            // What is seen for the first time was there before. A lock that changes may be lost.
+            if before == Stored::Absent {
+                self.dirty.mark(election);
+            } else {
+                self.dirty.mark_urgent(election);
+            }
         }
     }
 }

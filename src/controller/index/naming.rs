@@ -1,23 +1,26 @@
-//! Which elections name a lock as theirs: several, if all but one have to be refused.
+//! Which elections have to do with a lock: those that name it as theirs, of which all but one are refused, or those that are decided by it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use lictor_core::Key;
 
 use crate::controller::names::ElectionName;
 
-/// The elections that name each lock.
+/// The elections of each lock.
 #[derive(Default)]
-pub(crate) struct Naming(BTreeMap<Key, BTreeSet<ElectionName>>);
+pub(crate) struct Naming(HashMap<Key, BTreeSet<ElectionName>>);
 
 impl Naming {
-    /// The elections that name a lock.
+    /// The elections of a lock.
     pub(crate) fn of(&self, key: &Key) -> impl Iterator<Item = &ElectionName> {
         self.0.get(key).into_iter().flatten()
     }
 
-    /// An election names another lock from now on.
+    /// An election has another lock from now on.
     pub(crate) fn rename(&mut self, election: &ElectionName, before: Option<&Key>, after: Option<&Key>) {
+        if before == after {
+            return;
+        }
         if let Some(key) = before
             && let Some(naming) = self.0.get_mut(key)
         {

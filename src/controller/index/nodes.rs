@@ -35,11 +35,9 @@ impl Index {
             Some(node) => self.nodes.insert(name.into(), node),
             None => self.nodes.remove(name),
         };
-        for (namespace, content) in &self.namespaces {
-            for pod in content.pods.iter().filter(|pod| pod.node.as_deref() == Some(name)) {
-                let selecting = content.selecting.get(&pod.name).into_iter().flatten();
-                self.dirty.extend(selecting.map(|name| namespace.election(name)));
-            }
+        for (namespace, pod) in self.on_node.get(name).into_iter().flatten() {
+            let Some(content) = self.namespaces.get(namespace) else { continue };
+            self.dirty.extend(content.selecting(pod).map(|name| namespace.election(name)));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Pods, and which elections have to do with each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lictor_core::{Instant, Membership, Pod, Uid, Version};
+use lictor_core::{ELECTION_ANNOTATION, Instant, Membership, Pod, Selector, Uid, Version};
 
-use super::Index;
+use super::{Content, Index};
 use crate::controller::names::{ElectionName, Namespace};
 use crate::kubernetes::Change;
 
@@ -32,67 +32,161 @@ impl Index {
 
     /// A pod as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
     pub(crate) fn put_pod(&mut self, namespace: &Namespace, pod: Pod, now: Instant) {
+        // All that is known of a namespace shares its name.
+        let namespace = self.namespaces.get_key_value(namespace).map_or(namespace, |(known, _)| known).clone();
         let content = self.namespaces.entry(namespace.clone()).or_default();
-        let Some(pod) = content.pods.put(pod, &mut self.deletions, now) else { return self.tidy(namespace) };
-        let mut touched = BTreeSet::new();
-        for (name, entry) in &mut content.elections {
+        let Some((before, pod)) = content.pods.put(pod, &mut self.deletions, now) else { return self.tidy(&namespace) };
+        content.labels.replace(before.as_ref(), Some(pod));
+        mark(&mut content.marked, before.as_ref(), Some(pod));
+        move_to_node(&mut self.on_node, &namespace, before.as_ref(), Some(pod));
+
+        // Whom it may concern. Nobody else is asked.
+        let mut concerned: BTreeSet<String> = content.labels.elections_of(pod).cloned().collect();
+        concerned.extend(pod.annotations.get(ELECTION_ANNOTATION).cloned());
+        concerned.extend(content.concerned.get(&pod.name).into_iter().flatten().cloned());
+        let led = self.locks.naming(&pod.uid).flat_map(|key| self.naming.of(key));
+        let led: BTreeSet<&String> = led.filter(|led| led.namespace == namespace).map(|led| &led.name).collect();
+        concerned.extend(led.iter().copied().cloned());
+        let waiting = winding_down(&self.winding_down, &namespace);
+        concerned.extend(waiting.map(|election| election.name.clone()));
+
+        for name in concerned {
+            let Some(entry) = content.elections.get_mut(&name) else { continue };
             let winds_down = entry.decisions.winding_down().is_some();
             let Membership { concerned, switched } = entry.members.put(pod, &entry.object.concern(&self.locks));
-            if concerned || winds_down {
-                touched.insert(name.clone());
+            link(&mut content.concerned, &pod.name, &name, entry.members.include(&pod.name));
+            if switched.is_some() {
+                let selecting = content.concerned.get(&pod.name).into_iter().flatten();
+                self.dirty.extend(selecting.map(|name| namespace.election(name)));
             }
-            if let Some(selected) = switched {
-                touched.extend(switch(&mut content.selecting, &pod.name, name, selected));
+            let election = namespace.election(&name);
+            if !concerned && !winds_down {
+                continue;
+            }
+            if led.contains(&name) {
+                self.dirty.mark_urgent(election);
+            } else {
+                self.dirty.mark(election);
             }
         }
-        self.dirty.extend(touched.into_iter().map(|name| namespace.election(name)));
     }
 
     /// A pod is gone as of a version, unless the name belongs to another one by now.
     fn remove_pod(&mut self, namespace: &Namespace, name: &str, uid: &Uid, version: Version) {
         self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
-        if !content.pods.remove(name, uid) {
-            return;
-        }
-        let selecting = content.selecting.remove(name).unwrap_or_default();
-        let mut touched = selecting;
-        for (election, entry) in &mut content.elections {
-            if entry.members.remove(name) || entry.decisions.winding_down().is_some() {
-                touched.insert(election.clone());
+        let Some(pod) = content.pods.remove(name, uid) else { return };
+        content.labels.replace(Some(&pod), None);
+        mark(&mut content.marked, Some(&pod), None);
+        move_to_node(&mut self.on_node, namespace, Some(&pod), None);
+        let led: BTreeSet<&ElectionName> = self.locks.naming(uid).flat_map(|key| self.naming.of(key)).collect();
+        for election in content.concerned.remove(name).unwrap_or_default() {
+            if let Some(entry) = content.elections.get_mut(&election) {
+                entry.members.remove(name);
+            }
+            let election = namespace.election(election);
+            if led.contains(&election) {
+                self.dirty.mark_urgent(election);
+            } else {
+                self.dirty.mark(election);
             }
         }
-        self.dirty.extend(touched.into_iter().map(|name| namespace.election(name)));
+        self.dirty.extend(winding_down(&self.winding_down, namespace).cloned());
         self.tidy(namespace);
     }
 
-    /// Looks through all pods of the namespace: after a change of the selectors.
+    /// Looks anew which pods an election has to do with: after a change of the selectors.
     pub(super) fn gather_members(&mut self, election: &ElectionName) {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
-        let Some(entry) = content.elections.get_mut(name) else { return };
-        let records = self.locks.of(&entry.object.id().uid).filter_map(|(_, lock)| lock.written());
-        let concern = entry.object.concern(&self.locks);
-        let mut touched = BTreeSet::new();
-        for (pod, selected) in entry.members.gather(&content.pods, &concern, records) {
-            touched.extend(switch(&mut content.selecting, &pod, name, selected));
+        let Content { pods, labels, marked, elections, concerned, .. } = content;
+        let Some(entry) = elections.get_mut(name) else { return };
+        let concern_of_it = entry.object.concern(&self.locks);
+        entry
+            .members
+            .learn(&concern_of_it, self.locks.of(&entry.object.id().uid).filter_map(|(_, lock)| lock.written()));
+        let selectors = || concern_of_it.selector.into_iter().chain(entry.members.earlier());
+        labels.follow(name, selectors(), pods);
+
+        let holder = concern_of_it.record.and_then(|record| record.holder.as_ref()?.pod.as_ref());
+        let by_name = marked.get(name).into_iter().flatten().chain(holder).filter_map(|pod| pods.get(pod));
+        let by_label = selectors().flat_map(|selector: &Selector| labels.pods_of(selector, pods));
+        let found: BTreeMap<&String, &Pod> = by_name.chain(by_label).map(|pod| (&pod.name, pod)).collect();
+        let before: Vec<String> = entry.members.all().cloned().collect();
+        let switched = entry.members.gather(found.values().copied(), &concern_of_it);
+
+        for pod in before.iter().filter(|pod| !entry.members.include(pod)) {
+            link(concerned, pod, name, false);
         }
-        self.dirty.extend(touched.into_iter().map(|name| namespace.election(name)));
+        for pod in entry.members.all() {
+            link(concerned, pod, name, true);
+        }
+        for (pod, _) in switched {
+            let selecting = concerned.get(&pod).into_iter().flatten();
+            self.dirty.extend(selecting.map(|name| namespace.election(name)));
+        }
     }
 }
 
-/// An election has become one of those that select a pod, or is none any more. Returns those that do now.
-fn switch<'a>(
-    selecting: &'a mut BTreeMap<String, BTreeSet<String>>,
-    pod: &str,
-    election: &str,
-    selects: bool,
-) -> impl Iterator<Item = String> + use<'a> {
-    let selecting = selecting.entry(pod.into()).or_default();
-    if selects {
-        selecting.insert(election.into());
-    } else {
-        selecting.remove(election);
+/// Notes which election a pod is marked by, according to the pod.
+fn mark(marked: &mut HashMap<String, BTreeSet<String>>, before: Option<&Pod>, now: Option<&Pod>) {
+    let by = |pod: Option<&Pod>| pod.and_then(|pod| pod.annotations.get(ELECTION_ANNOTATION)).cloned();
+    let (was, is) = (by(before), by(now));
+    if was == is && before.is_some() == now.is_some() {
+        return;
     }
-    selecting.iter().cloned()
+    if let (Some(election), Some(pod)) = (was, before) {
+        link(marked, &election, &pod.name, false);
+    }
+    if let (Some(election), Some(pod)) = (is, now) {
+        link(marked, &election, &pod.name, true);
+    }
+}
+
+fn move_to_node(
+    on_node: &mut HashMap<String, BTreeSet<(Namespace, String)>>,
+    namespace: &Namespace,
+    before: Option<&Pod>,
+    now: Option<&Pod>,
+) {
+    let node = |pod: Option<&Pod>| pod.and_then(|pod| pod.node.clone());
+    let (was, is) = (node(before), node(now));
+    if was == is {
+        return;
+    }
+    let place = |pod: &Pod| (namespace.clone(), pod.name.clone());
+    if let (Some(node), Some(pod)) = (was, before)
+        && let Some(pods) = on_node.get_mut(&node)
+    {
+        pods.remove(&place(pod));
+        if pods.is_empty() {
+            on_node.remove(&node);
+        }
+    }
+    if let (Some(node), Some(pod)) = (is, now) {
+        on_node.entry(node).or_default().insert(place(pod));
+    }
+}
+
+/// The elections of a namespace whose lock is kept while workloads end.
+fn winding_down<'a>(
+    all: &'a BTreeSet<ElectionName>,
+    namespace: &'a Namespace,
+) -> impl Iterator<Item = &'a ElectionName> {
+    all.range(namespace.election("")..).take_while(move |election| election.namespace == *namespace)
+}
+
+/// Puts a name into the set under a key, or takes it out. No set is empty.
+pub(super) fn link(sets: &mut HashMap<String, BTreeSet<String>>, key: &str, name: &str, is: bool) {
+    match sets.get_mut(key) {
+        Some(names) if is => drop(names.insert(name.into())),
+        Some(names) => {
+            names.remove(name);
+            if names.is_empty() {
+                sets.remove(key);
+            }
+        }
+        None if is => drop(sets.insert(key.into(), BTreeSet::from([name.into()]))),
+        None => {}
+    }
 }

@@ -24,6 +24,7 @@ impl Index {
     /// Somebody else removes what elections left behind.
     pub(crate) fn stand_by(&mut self) {
         self.acts = false;
+        self.stand_by_switchovers();
         let gone: Vec<ElectionName> = self.gone().collect();
         for election in gone {
             let locks = self.named(&election).map(|entry| self.locks.of(&entry.object.id().uid));
@@ -91,8 +92,8 @@ impl Index {
         let id = ElectionId { election: election.clone(), uid: record.election };
         let mut entry = Entry::new(id, version, seen, &self.operator_id);
         entry.object.depart(Some(key.clone()));
+        self.put_in(entry);
         let content = self.namespaces.entry(election.namespace.clone()).or_default();
-        content.elections.insert(election.name.clone(), entry);
         content.waiting.extend(waiting.map(|waiting| (election.name.clone(), waiting)));
         self.gather_members(&election);
         self.mark(&election);
@@ -163,6 +164,7 @@ impl Index {
 
     fn gone(&self) -> impl Iterator<Item = ElectionName> {
         let entries = self.namespaces.values().flat_map(|content| content.elections.values());
-        entries.filter(|entry| entry.object.is_gone()).map(|entry| entry.object.election().clone())
+        let gone = entries.filter(|entry| entry.object.is_gone()).map(|entry| entry.object.election().clone());
+        gone.collect::<BTreeSet<_>>().into_iter()
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use lictor_core::{Family, Slice, Uid, Version, slice_name};
+use lictor_core::{Slice, Uid, Version};
 
+use super::mentions::Mention;
 use super::{Content, Index};
-use crate::controller::entry::Entry;
-use crate::controller::names::{ElectionName, Namespace};
+use crate::controller::names::Namespace;
 use crate::kubernetes::{Change, ServiceObject};
 
 impl Index {
@@ -111,38 +111,16 @@ impl Index {
         self.dirty.extend(content.routed_by(name).map(|name| namespace.election(name)));
         self.tidy(namespace);
     }
-
-    /// The older election that names the same Service, if there is one.
-    pub(crate) fn older_on_service(&self, election: &ElectionName) -> Option<ElectionName> {
-        let content = self.namespaces.get(&election.namespace)?;
-        let entry = content.elections.get(&election.name)?;
-        let service = entry.spec()?.service.as_ref()?;
-        let wins = |other: &&Entry| {
-            other.spec().is_some_and(|spec| spec.service.as_ref() == Some(service))
-                && other.object.conflict().is_none()
-                && other.object.id() != entry.object.id()
-                && other.object.is_older_than(&entry.object)
-        };
-        content.elections.values().find(wins).map(|other| other.object.election().clone())
-    }
 }
 
 impl Content {
     /// The elections that name a Service.
-    pub(super) fn reached_by(&self, service: &str) -> impl Iterator<Item = String> {
-        let names = |entry: &&Entry| entry.spec().is_some_and(|spec| spec.service.as_deref() == Some(service));
-        let found = self.elections.values().filter(names).map(|entry| entry.object.name().to_owned());
-        found.collect::<Vec<_>>().into_iter()
+    pub(super) fn reached_by<'a>(&'a self, service: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+        self.mentions.by(&Mention::Service(service.into()))
     }
 
     /// The elections that have something to do with a slice.
-    fn routed_by(&self, slice: &str) -> impl Iterator<Item = String> {
-        let routes = |entry: &&Entry| entry.services().into_iter().any(|service| is_of(slice, service));
-        let found = self.elections.values().filter(routes).map(|entry| entry.object.name().to_owned());
-        found.collect::<Vec<_>>().into_iter()
+    fn routed_by<'a>(&'a self, slice: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+        self.mentions.by(&Mention::Slice(slice.into()))
     }
-}
-
-fn is_of(slice: &str, service: &str) -> bool {
-    slice.starts_with(service) && [Family::V4, Family::V6].iter().any(|family| slice_name(service, *family) == slice)
 }

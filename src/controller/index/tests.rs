@@ -1,15 +1,15 @@
 //! What is known after a watch has listed anew, and answers have brought something meanwhile.
 
 use lictor_core::{
-    Family, Instant, Key, Known, Pod, Record, Selector, Setting, SliceContent, Stored, Term, Timestamp, Uid, Version,
-    WorkloadKind,
+    Family, Holder, Instant, Key, Known, Pod, Record, Selector, Setting, SliceContent, Stored, Term, Timestamp, Uid,
+    Version, WorkloadId, WorkloadKind,
 };
 use serde_json::json;
 
 use super::*;
-use crate::api::LeaderElection;
-use crate::kubernetes::Change;
-use crate::store::{StoreEvent, StoreScope};
+use crate::api::{LeaderElection, Switchover};
+use crate::kubernetes::{Change, WorkloadObject};
+use crate::store::{Elsewhere, StoreEvent, StoreScope};
 
 fn pod(name: &str, uid: &str, version: u64) -> Pod {
     Pod { name: name.into(), uid: Uid(uid.into()), version: Version(version), ..Pod::default() }
@@ -59,6 +59,8 @@ fn record() -> Record {
         scope: lictor_core::Scope::default(),
         former: Vec::new(),
         drain_obligation: None,
+        switchover: None,
+        offer: None,
     }
 }
 
@@ -72,7 +74,7 @@ fn pods(index: &Index) -> Vec<(&str, u64)> {
 }
 
 fn jobs(index: &Index) -> Vec<(&str, u64)> {
-    let all = index.namespaces.values().flat_map(|namespace| namespace.workloads.values());
+    let all = index.namespaces.values().flat_map(|namespace| namespace.workloads.iter());
     all.map(|job| (job.uid.0.as_str(), job.version.0)).collect()
 }
 
@@ -146,12 +148,35 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
     let key = Key::lease("n", "web");
     let scope = StoreScope { store: StoreId::leases(), namespace: None };
     let stored = |version| Stored::Ours(Version(version), record());
-    index.apply_records(StoreEvent::All(scope.clone(), Version(11), vec![(key.clone(), Version(11), stored(11))]));
+    index.apply_records(
+        StoreEvent::All(scope.clone(), Version(11), vec![(key.clone(), Version(11), stored(11))]),
+        Instant::default(),
+    );
     let entry = index.entries().next().unwrap();
     entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
     entry.decisions.observe(&key, Version(15), &stored(15));
-    index.apply_records(StoreEvent::All(scope, Version(20), vec![]));
+    index.apply_records(StoreEvent::All(scope, Version(20), vec![]), Instant::default());
     assert_eq!(index.entries().next().unwrap().election().unwrap().version(), None);
+}
+
+/// Shows C6.
+#[test]
+fn a_lock_that_vanished_is_remembered_if_another_cluster_led_by_it() {
+    let (mut index, key) = (index(), Key::lease("n", "web"));
+    let holder = Holder { pod: Some("far-0".into()), uid: Uid("far".into()), node: None, ip: None };
+    let leads = Rival { holder: Some(holder), ..Rival::default() };
+    let at = |seconds| Instant::after_origin(std::time::Duration::from_secs(seconds));
+    let mut vanished = |what, seconds| {
+        index.apply_records(StoreEvent::Elsewhere(key.clone(), what), at(seconds));
+        index.vanished.get(&key).copied()
+    };
+    assert_eq!(vanished(Elsewhere::Held(leads.clone()), 1), None);
+    assert_eq!(vanished(Elsewhere::Vanished, 2), Some(at(2)));
+    assert_eq!(vanished(Elsewhere::Held(leads), 3), None);
+    assert_eq!(vanished(Elsewhere::LetGo, 4), None);
+    // Nobody led there.
+    assert_eq!(vanished(Elsewhere::Held(Rival::default()), 5), None);
+    assert_eq!(vanished(Elsewhere::Vanished, 6), None);
 }
 
 #[test]
@@ -178,7 +203,10 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
     let key = Key::lease("n", "web");
     let scope = StoreScope { store: StoreId::leases(), namespace: None };
     let stored = |version| Stored::Ours(Version(version), record());
-    index.apply_records(StoreEvent::All(scope.clone(), Version(900), vec![(key.clone(), Version(870), stored(870))]));
+    index.apply_records(
+        StoreEvent::All(scope.clone(), Version(900), vec![(key.clone(), Version(870), stored(870))]),
+        Instant::default(),
+    );
     let entry = index.entries().next().unwrap();
     entry.decisions.reach(Term(9));
     entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
@@ -191,7 +219,10 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
         listed(310, vec![("n".into(), pod("web-0", "a", 301)), ("n".into(), pod("web-1", "b", 302))]),
         Instant::default(),
     );
-    index.apply_records(StoreEvent::All(scope, Version(310), vec![(key.clone(), Version(303), stored(303))]));
+    index.apply_records(
+        StoreEvent::All(scope, Version(310), vec![(key.clone(), Version(303), stored(303))]),
+        Instant::default(),
+    );
     assert_eq!(pods(&index), [("a", 301), ("b", 302)]);
     assert_eq!(index.locks.get(&key).unwrap().0, Version(303));
     let entry = index.entries().next().unwrap();
@@ -263,11 +294,13 @@ fn of(uid: &str, controller: &str) -> Stored {
 fn with_lock(index: &mut Index, key: &str, stored: Stored) {
     let scope = StoreScope { store: StoreId::leases(), namespace: None };
     let key = Key::lease("n", key);
-    index.apply_records(StoreEvent::All(scope, Version(11), vec![(key, Version(11), stored)]));
+    index.apply_records(StoreEvent::All(scope, Version(11), vec![(key, Version(11), stored)]), Instant::default());
 }
 
 fn gone(index: &mut Index) -> Vec<(String, bool)> {
-    index.entries().map(|entry| (entry.object.id().uid.0.clone(), entry.object.is_gone())).collect()
+    let mut all: Vec<&mut Entry> = index.entries().collect();
+    all.sort_by(|one, other| one.object.name().cmp(other.object.name()));
+    all.into_iter().map(|entry| (entry.object.id().uid.0.clone(), entry.object.is_gone())).collect()
 }
 
 #[test]
@@ -356,4 +389,152 @@ fn what_a_decided_election_leaves_is_removed_by_who_acts_and_found_again_by_who_
     acting.act();
     acting.find_remains(|_| true);
     assert_eq!(gone(&mut acting), [("e".into(), true)]);
+}
+
+/// What a walk over all pods would find, and what is noted to find it without one.
+fn assert_consistent(index: &Index) {
+    for (namespace, content) in &index.namespaces {
+        for (name, entry) in &content.elections {
+            let concern = entry.object.concern(&index.locks);
+            let mut walked = entry.members.clone();
+            walked.gather(content.pods.iter(), &concern);
+            let all: Vec<&String> = walked.all().collect();
+            assert_eq!(entry.members.all().collect::<Vec<_>>(), all, "pods of {name}");
+            assert_eq!(entry.members.candidates().collect::<Vec<_>>(), walked.candidates().collect::<Vec<_>>());
+            for pod in content.pods.iter() {
+                let noted = content.concerned.get(&pod.name).is_some_and(|of| of.contains(name));
+                assert_eq!(noted, entry.members.include(&pod.name), "{name} of {}", pod.name);
+                assert_eq!(content.selecting(&pod.name).any(|of| of == name), entry.members.select(&pod.name));
+                let here = (namespace.clone(), pod.name.clone());
+                let node = pod.node.clone().unwrap_or_default();
+                assert_eq!(index.on_node.get(&node).is_some_and(|pods| pods.contains(&here)), pod.node.is_some());
+            }
+            assert_eq!(index.uids.get(&entry.object.id().uid), Some(entry.object.election()));
+            let named = entry.spec().map(|spec| index.naming.of(&spec.key).any(|of| of == entry.object.election()));
+            assert_ne!(named, Some(false));
+            for mention in mentions::Mention::all_of(entry) {
+                assert!(content.mentions.by(&mention).any(|of| of == name), "{mention:?} by {name}");
+            }
+        }
+        for pod in content.concerned.keys() {
+            assert!(content.pods.get(pod).is_some(), "{pod} is gone");
+        }
+        let about = |(election, of_it): (&String, &OfElection)| {
+            of_it.keys().map(|switchover| (switchover.clone(), election.clone())).collect::<Vec<_>>()
+        };
+        let about: BTreeSet<(String, String)> = content.switchovers.iter().flat_map(about).collect();
+        let noted = content.switched.iter().flat_map(|(name, all)| all.iter().map(|of| (name.clone(), of.clone())));
+        assert_eq!(noted.collect::<BTreeSet<_>>(), about);
+        assert!(content.switchovers.values().all(|of_it| !of_it.is_empty()));
+    }
+}
+
+#[test]
+fn whatever_happens_each_election_knows_the_pods_that_a_walk_over_all_would_find() {
+    for seed in 1..150_u64 {
+        // A linear congruential generator, by Knuth.
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut index = serving();
+        for version in 10..90 {
+            let (number, app) = (random(5), format!("app-{}", random(3)));
+            let name = format!("e-{}", random(3));
+            match random(6) {
+                0 | 1 => {
+                    let labels = BTreeMap::from([("app".into(), app), ("tier".into(), format!("t-{}", random(2)))]);
+                    let marked = (random(3) == 0).then(|| (lictor_core::ELECTION_ANNOTATION.to_owned(), name));
+                    let uid = format!("pod-{number}-{}", random(2));
+                    index.put_pod(
+                        &"n".into(),
+                        Pod {
+                            labels,
+                            annotations: marked.into_iter().collect(),
+                            node: Some(format!("node-{}", random(2))).filter(|_| random(2) == 0),
+                            ..pod(&format!("web-{number}"), &uid, version)
+                        },
+                        Instant::default(),
+                    );
+                }
+                2 => {
+                    let deleted = pod(&format!("web-{number}"), &format!("pod-{number}-{}", random(2)), version);
+                    index.apply_pods(Change::Deleted(("n".into(), deleted)), Instant::default());
+                }
+                3 => {
+                    let uid = format!("uid-{name}-{}", random(2));
+                    let key = ["one", "two", "three"][usize::try_from(random(3)).unwrap()];
+                    let labels = if random(2) == 0 { json!({"app": app}) } else { json!({"tier": "t-1"}) };
+                    let workloads = if random(2) == 0 { json!([]) } else { json!([{"kind": "CronJob", "name": app}]) };
+                    let object: LeaderElection = serde_json::from_value(json!({
+                        "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection",
+                        "metadata": {"namespace": "n", "name": name, "uid": uid},
+                        "spec": {"selector": {"matchLabels": labels}, "key": key, "workloads": workloads},
+                    }))
+                    .unwrap();
+                    let change = (Version(version), Uid(uid), object);
+                    let change = if random(4) == 0 { Change::Deleted(change) } else { Change::Applied(change) };
+                    index.apply_elections(change);
+                }
+                4 => {
+                    let (switchover, uid) = (format!("s-{}", random(2)), format!("switches-{name}-{}", random(2)));
+                    let object: Switchover = serde_json::from_value(json!({
+                        "apiVersion": "lictor.dev/v1alpha1", "kind": "Switchover",
+                        "metadata": {"namespace": "n", "name": switchover, "uid": uid},
+                        "spec": {"electionName": name, "fromTerm": 1},
+                    }))
+                    .unwrap();
+                    let change = (Version(version), Uid(uid), object);
+                    let change = if random(3) == 0 { Change::Deleted(change) } else { Change::Applied(change) };
+                    index.apply_switchovers(change);
+                }
+                _ => {
+                    let selector =
+                        Selector { match_labels: BTreeMap::from([("app".into(), app)]), ..Selector::default() };
+                    let scope = lictor_core::Scope { selector, ..lictor_core::Scope::default() };
+                    let record = Record { election: Uid(format!("uid-{name}-{}", random(2))), scope, ..record() };
+                    let key = Key::lease("n", ["one", "two", "three"][usize::try_from(random(3)).unwrap()]);
+                    let stored = if random(4) == 0 { Stored::Absent } else { Stored::Ours(Version(version), record) };
+                    index.apply_records(StoreEvent::Changed(key, Version(version), stored), Instant::default());
+                }
+            }
+            assert_consistent(&index);
+        }
+        let elections: Vec<ElectionName> = index.elections().collect();
+        for election in &elections {
+            index.take_out(election);
+        }
+        index.apply_pods(listed(1000, vec![]), Instant::default());
+        index.apply_switchovers(listed(1000, vec![]));
+        assert!(index.namespaces.is_empty() && index.uids.is_empty() && index.on_node.is_empty(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_pod_that_leads_by_the_record_alone_is_found_whichever_watch_is_ahead() {
+    let leads = Holder { pod: Some("web-0".into()), uid: Uid("a".into()), node: None, ip: None };
+    let stored = Stored::Ours(Version(11), Record { holder: Some(leads), ..record() });
+    let shows =
+        |index: &mut Index| index.apply_pods(listed(10, vec![("n".into(), pod("web-0", "a", 5))]), Instant::default());
+    let members =
+        |index: &mut Index| index.entries().flat_map(|entry| entry.members.all().cloned()).collect::<Vec<_>>();
+
+    // Neither its labels nor its annotations say so any more.
+    let mut index = serving();
+    with_lock(&mut index, "web", stored.clone());
+    index.apply_elections(listed(10, vec![election(5)]));
+    shows(&mut index);
+    assert_eq!(members(&mut index), ["web-0"]);
+    // The loss of a leader is urgent.
+    while !index.take_dirty(99).is_empty() {}
+    index.mark(&Namespace::from("n").election("other"));
+    index.apply_pods(Change::Deleted(("n".into(), pod("web-0", "a", 12))), Instant::default());
+    assert_eq!(index.take_dirty(1), [Namespace::from("n").election("web")]);
+
+    let mut index = serving();
+    shows(&mut index);
+    with_lock(&mut index, "web", stored);
+    index.apply_elections(listed(10, vec![election(5)]));
+    assert_eq!(members(&mut index), ["web-0"]);
 }

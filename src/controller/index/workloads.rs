@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use lictor_core::{Uid, Version, WorkloadId, WorkloadKind};
 
+use super::mentions::Mention;
 use super::{Content, Index};
-use crate::controller::entry::Entry;
 use crate::controller::names::Namespace;
 use crate::kubernetes::{Change, WorkloadObject};
 
@@ -18,7 +18,7 @@ impl Index {
             }
             Change::All(scope, version, objects) => {
                 let present: BTreeSet<&Uid> = objects.iter().map(|object| &object.uid).collect();
-                let known = self.covered(scope.into()).flat_map(|(_, content)| content.workloads.values());
+                let known = self.covered(scope.into()).flat_map(|(_, content)| content.workloads.iter());
                 let gone = known.filter(|object| {
                     object.id.kind == kind && object.version <= version && !present.contains(&object.uid)
                 });
@@ -47,8 +47,12 @@ impl Index {
         if let Some(replaced) = known.filter(|known| known.uid != object.uid) {
             self.deletions.note(&replaced.uid, object.version);
         }
-        self.dirty.extend(content.following(&object).map(|name| namespace.election(name)));
-        content.workloads.insert(object.id.clone(), object);
+        let Content { workloads, labels, pods, .. } = content;
+        let id = object.id.clone();
+        workloads.put(object, labels, pods);
+        if let Some(object) = content.workloads.get(&id) {
+            self.dirty.extend(content.following(object).into_iter().map(|name| namespace.election(name)));
+        }
     }
 
     /// An answer says that there is no workload of this uid any more.
@@ -64,8 +68,9 @@ impl Index {
         if content.workloads.get(id).is_none_or(|known| known.uid != *uid) {
             return;
         }
-        if let Some(object) = content.workloads.remove(id) {
-            self.dirty.extend(content.following(&object).map(|name| namespace.election(name)));
+        let Content { workloads, labels, .. } = content;
+        if let Some(object) = workloads.remove(id, labels) {
+            self.dirty.extend(content.following(&object).into_iter().map(|name| namespace.election(name)));
         }
         self.tidy(namespace);
     }
@@ -73,15 +78,14 @@ impl Index {
 
 impl Content {
     /// The elections that a workload matters to.
-    fn following(&self, object: &WorkloadObject) -> impl Iterator<Item = String> {
-        let cron_job =
-            object.owner.as_ref().and_then(|owner| self.workloads.values().find(|other| other.uid == *owner));
-        let concerns = move |entry: &Entry| {
-            entry.workloads.include(object, &entry.object)
-                || cron_job.is_some_and(|owner| entry.workloads.include(owner, &entry.object))
+    fn following<'a>(&'a self, object: &'a WorkloadObject) -> BTreeSet<&'a String> {
+        // A Job matters to those to whom its CronJob does.
+        let owner = object.owner.as_ref().and_then(|owner| self.workloads.with_uid(owner));
+        let of = |workload: &'a WorkloadObject| {
+            let followed = self.mentions.by(&Mention::Followed(workload.id.clone()));
+            let claimed = workload.claim.as_ref().map(|claim| &claim.election);
+            followed.chain(claimed.filter(|election| self.elections.contains_key(*election))).collect::<Vec<_>>()
         };
-        let following =
-            self.elections.values().filter(|entry| concerns(entry)).map(|entry| entry.object.name().to_owned());
-        following.collect::<Vec<_>>().into_iter()
+        [object].into_iter().chain(owner).flat_map(of).collect()
     }
 }

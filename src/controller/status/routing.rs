@@ -3,19 +3,24 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use lictor_core::{Election, Service, ServicePort, Situation, Slice, SliceContent, TargetPort};
+use lictor_core::{Election, Family, Pod, Service, ServicePort, Situation, Slice, SliceContent, TargetPort};
 
 use crate::api::{ROUTED, condition, unknown, with_page};
 use crate::controller::entry::{Entry, Obstacle, Route, is_forbidden, slices};
-use crate::controller::wording::told_holder;
+use crate::controller::object::told_holder;
 use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
 
-/// What is told about the Service; `None`: the election names none.
-pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, Slice>) -> Option<Condition> {
+/// What is told about the Service; `None`: the election names none. `leading`: the leader's pod, if it is known.
+pub(crate) fn routed(
+    entry: &Entry,
+    group: &Election,
+    leading: Option<&Pod>,
+    known: &BTreeMap<String, Slice>,
+) -> Option<Condition> {
     let name = entry.spec()?.service.as_deref()?;
     let (namespace, generation) = (&entry.object.election().namespace, entry.object.generation());
     let told = |holds: bool, reason: &str, message: String| Some(condition(ROUTED, holds, reason, message, generation));
-    let service = match entry.routing.route() {
+    let (service, leftovers) = match entry.routing.route() {
         Route::Off => return None,
         Route::Unknown { .. } => {
             let message = match entry.routing.failure() {
@@ -28,7 +33,8 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
             let (reason, message) = refused(obstacle, namespace, name);
             return told(false, reason, message);
         }
-        Route::By(service) => service,
+        Route::By(service) => (service, None),
+        Route::Beside(service, leftovers) => (service, Some(leftovers)),
     };
     if let Some(failure) = group.route_failure() {
         if is_forbidden(failure) {
@@ -36,6 +42,21 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
             return told(false, reason, message);
         }
         return told(false, "WriteFails", format!("tried again and again: {}", failure.text()));
+    }
+    let all: Vec<&Slice> = slices([name], known).collect();
+    let about_to_be_written = || {
+        let message = format!("the slices of the Service {name} are about to be written");
+        Some(unknown(ROUTED, "HandingOver", message, generation))
+    };
+    if let Some(leftovers) = leftovers {
+        // R4.
+        let named_by_all = |pod: &&Pod| leftovers.addresses.iter().all(|other| pod.addresses().any(|own| own == other));
+        let agreed = leading.filter(named_by_all);
+        if agreed.is_some_and(|pod| !name_only(pod, service, &all)) {
+            return about_to_be_written();
+        }
+        let (reason, message) = left_over(leftovers, agreed.is_some(), namespace, name);
+        return told(false, reason, message);
     }
     if let Situation::LedElsewhere(_) = group.situation() {
         return told(
@@ -49,7 +70,6 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
     };
     let leader = told_holder(&entry.object, holder);
     // An operator that has just begun to act finds slices that another one wrote, and has nothing to do.
-    let all: Vec<&Slice> = slices([name], known).collect();
     let is_right = |slice: &Slice| {
         let SliceContent { election, term, endpoints, .. } = &slice.content;
         let named = endpoints.iter().all(|endpoint| endpoint.uid == holder.uid);
@@ -57,8 +77,7 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
     };
     let shown: Vec<&Slice> = all.iter().copied().filter(|slice| slice.content.shows()).collect();
     if all.len() < service.families.len() || !all.into_iter().all(is_right) {
-        let message = format!("the slices of the Service {name} are about to be written");
-        return Some(unknown(ROUTED, "HandingOver", message, generation));
+        return about_to_be_written();
     }
     let Some(slice) = shown.first() else {
         let families: Vec<&str> = service.families.iter().map(|family| family.word()).collect();
@@ -78,10 +97,29 @@ pub(crate) fn routed(entry: &Entry, group: &Election, known: &BTreeMap<String, S
     told(true, "Routed", format!("the Service {name} reaches {leader} at {}{ready}", addresses.join(" and ")))
 }
 
-/// Why the Service can't be used, if it can't: one word, and what to do.
-pub(crate) fn obstacle(entry: &Entry) -> Option<(&'static str, String)> {
-    let Route::Unusable(obstacle) = entry.routing.route() else { return None };
-    let (reason, message) = refused(obstacle, &entry.object.election().namespace, entry.spec()?.service.as_deref()?);
+/// Whether there is a slice for each family, and each names this pod alone, if it has an address of the family.
+fn name_only(pod: &Pod, service: &Service, all: &[&Slice]) -> bool {
+    service.families.iter().all(|family| {
+        let address = pod.addresses().find(|address| Family::of(address) == *family);
+        let content = all.iter().map(|slice| &slice.content).find(|content| content.family == *family);
+        let named =
+            |content: &SliceContent| content.endpoints.iter().map(|endpoint| endpoint.address.as_str()).eq(address);
+        content.is_some_and(named)
+    })
+}
+
+/// Why the Service can't be used, or not alone, if that is so: one word, and what to do.
+pub(crate) fn obstacle(entry: &Entry, conditions: &[Condition]) -> Option<(&'static str, String)> {
+    let (namespace, service) = (&entry.object.election().namespace, entry.spec()?.service.as_deref()?);
+    let (reason, message) = match entry.routing.route() {
+        Route::Unusable(obstacle) => refused(obstacle, namespace, service),
+        // One word of several: that which is told.
+        Route::Beside(_, leftovers) => [true, false]
+            .into_iter()
+            .map(|agree| left_over(leftovers, agree, namespace, service))
+            .find(|(reason, _)| conditions.iter().any(|told| told.type_ == ROUTED && told.reason == *reason))?,
+        Route::Off | Route::Unknown { .. } | Route::By(_) => return None,
+    };
     Some((reason, with_page(&message, &ROUTED.to_lowercase())))
 }
 
@@ -120,9 +158,9 @@ fn refused(obstacle: &Obstacle, namespace: &str, service: &str) -> (&'static str
         Obstacle::Defect(ServiceDefect::HasSelector) => (
             "ServiceHasSelector",
             format!(
-                "the Service {service} has a selector, so Kubernetes itself writes whom it reaches: take the selector off with \
-                 `kubectl -n {namespace} patch service {service} --type=json -p \
-                 '[{{\"op\":\"remove\",\"path\":\"/spec/selector\"}}]'`"
+                "the Service {service} has a selector, so Kubernetes itself writes whom it reaches: once that is the leader alone \
+                 (docs/first-cut-over.md), take the selector off with `kubectl -n {namespace} patch service {service} --type=json \
+                 -p '[{{\"op\":\"remove\",\"path\":\"/spec/selector\"}}]'`"
             ),
         ),
         Obstacle::Defect(ServiceDefect::ExternalName) => (
@@ -132,27 +170,39 @@ fn refused(obstacle: &Obstacle, namespace: &str, service: &str) -> (&'static str
                  spec.routing.endpointSlice.serviceName"
             ),
         ),
-        Obstacle::Leftovers(Leftovers { slices, endpoints }) => {
-            let delete_slices =
-                format!("`kubectl -n {namespace} delete endpointslices -l '{}'`", foreign_slices(service));
-            if *endpoints {
-                (
-                    "LeftoverEndpoints",
-                    format!(
-                        "the Service {service} also reaches what the Endpoints {service} name, as Kubernetes makes slices of \
-                         them: delete them with `kubectl -n {namespace} delete endpoints {service}`, then {delete_slices}"
-                    ),
-                )
-            } else {
-                (
-                    "LeftoverSlices",
-                    format!(
-                        "the Service {service} also reaches what these slices name, which lictor did not write: {}. Delete them \
-                         with {delete_slices}",
-                        slices.join(", ")
-                    ),
-                )
-            }
-        }
+    }
+}
+
+/// What is left in a Service beside the slices of lictor. `agree`: it names the leader, as they do. One word, and what to do.
+fn left_over(leftovers: &Leftovers, agree: bool, namespace: &str, service: &str) -> (&'static str, String) {
+    let Leftovers { slices, endpoints, .. } = leftovers;
+    let delete_slices = format!("`kubectl -n {namespace} delete endpointslices -l '{}'`", foreign_slices(service));
+    let delete_endpoints = format!("`kubectl -n {namespace} delete endpoints {service}`");
+    let delete = if *endpoints { format!("{delete_endpoints}, then {delete_slices}") } else { delete_slices };
+    if agree {
+        return (
+            "LeftoversNameLeader",
+            format!(
+                "the Service {service} reaches the leader by lictor's slices, and by what is left in it of before, which follows no \
+                 change of leader: delete that with {delete}"
+            ),
+        );
+    }
+    if *endpoints {
+        (
+            "LeftoverEndpoints",
+            format!(
+                "the Service {service} also reaches what the Endpoints {service} name, as Kubernetes makes slices of them: delete \
+                 them with {delete}"
+            ),
+        )
+    } else {
+        (
+            "LeftoverSlices",
+            format!(
+                "the Service {service} also reaches what these slices name, which lictor did not write: {}. Delete them with {delete}",
+                slices.join(", ")
+            ),
+        )
     }
 }

@@ -1,6 +1,6 @@
 //! The second step: what is wanted of an election, and by which lock it is decided.
 
-use lictor_core::{Desired, Key, Knowledge, LockValidity, Locks, SharedStores, WorkloadKind};
+use lictor_core::{Desired, Election, FollowedLock, Key, Knowledge, LockValidity, Locks, SharedStores, WorkloadKind};
 
 use super::metadata::write_metadata;
 use crate::controller::consul::ConsulStores;
@@ -91,13 +91,15 @@ pub(crate) fn desire(
     if unread && desired == Desired::Withdraw {
         return None;
     }
-    if let Some(number) = entry.routing.look(&entry.object, *around, watches, moment.now) {
+    let leader = entry.decisions.election().and_then(Election::leader).map(|(_, holder, _)| &holder.uid);
+    if let Some(number) = entry.routing.look(&entry.object, leader, *around, watches, moment.now) {
         executor.look_for_leftovers(&entry.object, number);
     }
     again.add(entry.routing.due());
     // A leader whose lock is lost is demoted all the same. A watch that does not work keeps no election waiting.
     let unseen = *entry.routing.route() == Route::Unknown { soon: true };
-    let waits = desired == Desired::Run && (lacks || unseen || deployment_is_unseen(entry, watches));
+    let unfollowed = entry.following().is_some_and(|following| *following.lock == FollowedLock::Unread);
+    let waits = desired == Desired::Run && (lacks || unseen || unfollowed || deployment_is_unseen(entry, watches));
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);
     let desired = match desired {

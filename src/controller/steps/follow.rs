@@ -4,7 +4,7 @@
 use lictor_core::{Desired, PodCache, SharedStores};
 use tokio::sync::mpsc;
 
-use crate::controller::entry::{Entry, Probed};
+use crate::controller::entry::{Entry, Probed, Reach};
 use crate::controller::executor::Executor;
 use crate::controller::index::Found;
 use crate::controller::input::Input;
@@ -14,14 +14,14 @@ use crate::controller::timers::{Moment, Soonest};
 pub(crate) fn follow(
     found: &mut Found<'_>,
     desired: Desired,
-    (http, inputs, shared): (&reqwest::Client, &mpsc::UnboundedSender<Input>, &SharedStores),
+    (reach, inputs, shared): (&Reach, &mpsc::UnboundedSender<Input>, &SharedStores),
     executor: &Executor,
     Moment { now, .. }: Moment,
     again: &mut Soonest,
 ) {
     let Found { entry, around, locks, .. } = found;
     let probed = probed(entry, around.pods).filter(|_| desired == Desired::Run);
-    entry.probing.follow(probed, entry.object.id(), http, inputs);
+    entry.probing.follow(probed, entry.object.id(), reach, inputs);
     let unrouted = entry.routing.unrouted(entry.services(), &entry.object.id().uid, around.slices);
     if desired == Desired::Run
         && let Some(claims) = entry.workloads.superfluous_claims(&entry.object, &unrouted)
@@ -30,14 +30,14 @@ pub(crate) fn follow(
             let number = entry.writes.begin_metadata();
             executor.write_metadata(&entry.object, number, true, claims);
         }
-        again.add(entry.writes.metadata_retry(now));
+        again.add(entry.writes.metadata_retry());
     }
     if desired == Desired::Run && entry.object.has_finalizer() && shared.are_listed() && !entry.needs_finalizer(locks) {
         if entry.writes.may_write_metadata(now) {
             let number = entry.writes.begin_metadata();
             executor.drop_finalizer(&entry.object, number);
         }
-        again.add(entry.writes.metadata_retry(now));
+        again.add(entry.writes.metadata_retry());
     }
     again.add(entry.registered.follow(&entry.object, entry.decisions.decided(), executor, now));
 }

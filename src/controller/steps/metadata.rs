@@ -26,5 +26,5 @@ pub(crate) fn write_metadata(
         }
         executor.write_metadata(&entry.object, number, held, claims);
     }
-    again.add(entry.writes.metadata_retry(now));
+    again.add(entry.writes.metadata_retry());
 }

@@ -9,9 +9,9 @@ use crate::controller::announce::{announce_obstacle, announce_refusal};
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
 use crate::controller::index::Found;
+use crate::controller::object::holder_name;
 use crate::controller::status::{is_undecided, obstacle, refusal_message, status};
 use crate::controller::timers::{Moment, Soonest};
-use crate::controller::wording::holder_name;
 use crate::telemetry::{ElectionFigures, Metrics};
 
 /// Renews the metrics, and writes the status if it differs and nothing is written.
@@ -24,7 +24,7 @@ pub(crate) fn report(
     moment: Moment,
     again: &mut Soonest,
 ) {
-    let Found { entry, around, nodes, locks } = found;
+    let Found { entry, around, nodes, locks, .. } = found;
     let candidates = entry.members.candidates().filter_map(|pod| around.pods.get(pod));
     let node = |pod: &Pod| pod.node.as_ref().and_then(|node| nodes.get(node));
     let candidates: Vec<(&Pod, Option<&Node>)> = candidates.map(|pod| (pod, node(pod))).collect();
@@ -48,7 +48,7 @@ pub(crate) fn report(
     {
         announce_refusal(entry, reason, message, executor);
     }
-    if let Some((reason, message)) = obstacle(entry)
+    if let Some((reason, message)) = obstacle(entry, &status.conditions)
         && !before.conditions.iter().any(|old| old.reason == reason && old.message == message)
     {
         announce_obstacle(entry, reason, message, executor);

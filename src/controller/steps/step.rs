@@ -1,29 +1,33 @@
 //! The third step: what the core decides, from what is known.
 
-use lictor_core::{Instant, Known, Output, Pod, Routing, SharedStores, Slice};
+use lictor_core::switchover::Verdict;
+use lictor_core::{Following, Instant, Known, Output, Pod, Routing, SharedStores, Slice};
 
 use super::desire::Aim;
+use super::switch::{Switching, Wanted};
 use crate::controller::entry::{Route, slices};
 use crate::controller::index::Found;
 use crate::controller::on_demand::OnDemandWatches;
 use crate::controller::timers::Moment;
 
 /// Takes a step of the election. `alone_from`: from when on no other replica can act. `begun`: how often any election was begun to be
-/// decided.
+/// decided. Returns what can be said of each Switchover afterwards, too.
 pub(crate) fn step(
     found: &mut Found<'_>,
     aim: &Aim,
-    watches: &OnDemandWatches,
-    shared: &SharedStores,
+    switching: Switching,
+    (watches, shared): (&OnDemandWatches, &SharedStores),
     alone_from: Instant,
     begun: &mut u64,
     Moment { now, wall }: Moment,
-) -> Output {
-    let Found { entry, around, nodes, locks } = found;
+) -> (Output, Vec<(Wanted, Verdict)>) {
+    let Found { entry, around, nodes, locks, vanished, .. } = found;
     let &Aim { desired, ref key, validity } = aim;
     entry.workloads.look(&entry.object, *around, watches, desired, wall);
     let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();
     let slices: Vec<&Slice> = slices(entry.services(), around.slices).collect();
+    let restores_from = entry.decisions.restores_from();
+    let rule = entry.object.spec().and_then(|spec| spec.followed.as_ref()).map(|followed| &followed.rule);
     let known = Known {
         now,
         wall,
@@ -34,6 +38,7 @@ pub(crate) fn step(
         spec: entry.object.spec().map(|spec| spec.spec()),
         status_term: entry.object.status_term(),
         cluster: entry.workloads.cluster(),
+        following: rule.map(|rule| Following { rule, lock: &entry.followed }),
         workloads: entry.workloads.shown(),
         jobs: entry.workloads.jobs(),
         wind_down: entry.workloads.wind_down(),
@@ -41,15 +46,21 @@ pub(crate) fn step(
         routing: match entry.routing.route() {
             Route::Off => Routing::Off,
             Route::Unknown { .. } | Route::Unusable(_) => Routing::Unusable,
-            Route::By(service) => Routing::By(service),
+            Route::By(service) | Route::Beside(service, _) => Routing::By(service),
         },
         slices: &slices,
         nodes,
         probe_failed: entry.probing.failed(),
+        switchovers: switching.shown(),
         locks,
         validity,
         rewound: shared.rewound(&key.store),
+        vanished: *vanished,
         alone_from,
+        restores_from,
     };
-    entry.decisions.step(&known, begun)
+    let output = entry.decisions.step(&known, begun);
+    let judge = |wanted: &Wanted| entry.decisions.judge(&known, &wanted.asked, wanted.gives_up);
+    let verdicts: Vec<Verdict> = switching.wanted().iter().map(judge).collect();
+    (output, switching.into_wanted().into_iter().zip(verdicts).collect())
 }

@@ -33,6 +33,6 @@ fn write_farewell(entry: &mut Entry, executor: &Executor, Moment { now, wall }: 
         let (number, permit) = entry.writes.begin_status();
         executor.write_status(&entry.object, number, permit, status);
     }
-    again.add(entry.writes.status_retry(now));
+    again.add(entry.writes.status_retry());
     true
 }

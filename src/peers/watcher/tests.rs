@@ -137,6 +137,20 @@ async fn a_connection_that_was_proved_and_closed_and_is_refused_then_says_that_t
     assert!(is_refused(address, HASTE).await);
 }
 
+/// The system of a process that ends resets a connection that it has just accepted. Whoever connects may see that before he sees that
+/// he is connected.
+#[tokio::test]
+async fn a_connection_that_is_reset_while_it_is_made_is_tried_again() {
+    let (listener, address) = listen().await;
+    let closes = async {
+        let (connection, _) = listener.accept().await.expect("somebody connects");
+        connection.set_zero_linger().expect("it can be");
+        drop((connection, listener));
+    };
+    let ((), refused) = futures::join!(closes, is_refused(address, PACE));
+    assert!(refused);
+}
+
 #[tokio::test]
 async fn a_listener_that_is_closed_after_its_connections_is_waited_for() {
     let (listener, address) = listen().await;

@@ -1,11 +1,16 @@
 //! The content of a lock's key: how lictor writes and reads it.
 
+use std::collections::BTreeMap;
+
 use lictor_consul::{Entry, LOCK_FLAGS};
-use lictor_core::{Holder, Key, Record, Rival, Stored, Term, Version};
+use lictor_core::{Bid, Holder, Key, PlacedBid, Record, Rival, Stored, Term, Uid, Version};
 use serde::{Deserialize, Serialize};
 
 /// The end of the record's key, where the lock's key holds only the leader's name.
 const BESIDE: &str = "/record";
+
+/// What is between a lock's key and the name of the cluster that bids for it. Neither has it in itself.
+const BIDS: &str = "/.bid/";
 
 /// Where the record is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,15 +25,72 @@ pub enum Layout {
 /// A record as people and other clusters find it, with all the names that together make it unique.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Content {
+pub struct Content {
+    /// Who wrote it: a cluster, or an agent.
+    pub cluster: String,
+    /// The election's namespace. Empty: it is an agent's.
+    pub namespace: String,
+    /// The election's name; an agent's key.
+    pub name: String,
+    /// The record.
+    #[serde(flatten)]
+    pub record: Record,
+}
+
+impl Content {
+    /// Returns what a lock's key says in a listing, whatever the layout is, for whoever only reads. None: nothing that lictor has written.
+    pub fn of(entries: &[Entry], key: &str) -> Option<Self> {
+        let lock = find(entries, key)?;
+        [Layout::Record, Layout::LeaderName].into_iter().find_map(|layout| {
+            let beside = layout.beside(key).and_then(|beside| find(entries, &beside));
+            let content = layout.content(lock, beside)?;
+            Some(Self { record: content.record.at(Version(lock.modify_index)), ..content })
+        })
+    }
+}
+
+/// A bid as other clusters find it, with all the names that together make it unique.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BidContent {
     pub(super) cluster: String,
     pub(super) namespace: String,
     pub(super) name: String,
     #[serde(flatten)]
-    pub(super) record: Record,
+    pub(super) bid: Bid,
+}
+
+/// Returns the key of a cluster's bid for a lock.
+pub(super) fn bid_key(lock: &str, cluster: &str) -> String {
+    format!("{lock}{BIDS}{cluster}")
+}
+
+/// Returns the lock's key and the cluster, if a key is one of a bid.
+fn bid_of(name: &str) -> Option<(&str, &str)> {
+    name.rsplit_once(BIDS)
+}
+
+/// Returns all bids in a listing, by the lock's key. What a person has written there is no bid.
+pub(super) fn bids(entries: &[Entry]) -> BTreeMap<String, Vec<PlacedBid>> {
+    let mut found: BTreeMap<String, Vec<PlacedBid>> = BTreeMap::new();
+    for entry in entries {
+        let Some((lock, of)) = bid_of(&entry.key) else { continue };
+        let Ok(BidContent { cluster, namespace, name, bid }) = serde_json::from_slice(&entry.value) else { continue };
+        if cluster == of && bid.record.term.is_credible(true) {
+            let (version, session) = (Version(entry.modify_index), entry.session.clone());
+            let placed = PlacedBid { cluster, namespace, name, version, session, bid };
+            found.entry(lock.to_owned()).or_default().push(placed);
+        }
+    }
+    found
 }
 
 impl Layout {
+    /// Returns whether a key is that of a lock, and not one beside it.
+    pub(super) fn is_lock(self, name: &str) -> bool {
+        self.lock_of(name) == name && bid_of(name).is_none()
+    }
+
     /// Returns the record's key, if it is not the lock's key.
     pub(super) fn beside(self, name: &str) -> Option<String> {
         match self {
@@ -58,6 +120,18 @@ impl Layout {
         }
     }
 
+    /// Returns the locks of a listing by the elections that wrote them, whichever cluster these are in.
+    pub(super) fn by_election(self, entries: &[Entry]) -> BTreeMap<Uid, Vec<String>> {
+        let mut locks: BTreeMap<Uid, Vec<String>> = BTreeMap::new();
+        for lock in entries.iter().filter(|entry| self.is_lock(&entry.key)) {
+            let beside = self.beside(&lock.key);
+            if let Some(content) = self.content(lock, beside.as_deref().and_then(|beside| find(entries, beside))) {
+                locks.entry(content.record.election).or_default().push(lock.key.clone());
+            }
+        }
+        locks
+    }
+
     /// Returns what is stored for a lock. `own` are the sessions of this cluster. `describe` describes a session for a person.
     pub(super) fn stored(
         self,
@@ -79,15 +153,17 @@ impl Layout {
             Some(session) => Stored::HeldByOther(
                 version,
                 match content {
-                    Some(Content { cluster, record, .. }) => {
+                    Some(Content { cluster: holder, record, .. }) => {
                         let record = record.at(version);
                         Rival {
-                            cluster: Some(cluster),
+                            cluster: Some(holder),
                             term: record.term,
                             since: record.holder.is_some().then_some(record.since),
                             holder: record.holder,
                             session: session.clone(),
                             drain_obligation: record.drain_obligation,
+                            switchover: record.switchover,
+                            offer: record.offer.filter(|offer| offer.cluster == cluster),
                         }
                     }
                     None => Rival { session: describe(session), ..Rival::default() },

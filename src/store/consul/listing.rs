@@ -1,19 +1,42 @@
 //! Consistent listings of all locks. Callers that ask before a listing is sent share it, because a thousand elections ask at once
 //! after the loss of a whole cluster.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use futures::{FutureExt, TryFutureExt};
 use lictor_consul::{Client, Entry, Error};
+use lictor_core::Uid;
 
-type Listing = Shared<BoxFuture<'static, Result<Arc<Vec<Entry>>, Error>>>;
+use super::content::Layout;
+
+type Listing = Shared<BoxFuture<'static, Result<Arc<Listed>, Error>>>;
+
+/// The content of a listing. Its records are read once, however many elections ask.
+pub(super) struct Listed {
+    entries: Vec<Entry>,
+    by_election: BTreeMap<Uid, Vec<String>>,
+}
+
+impl Listed {
+    /// Returns all entries in the order of their keys.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Returns the names of the locks that were written for an election.
+    pub(super) fn locks_of(&self, election: &Uid) -> impl Iterator<Item = &String> {
+        self.by_election.get(election).into_iter().flatten()
+    }
+}
 
 /// Shares the listings of one prefix.
 #[derive(Clone)]
 pub(super) struct Listings {
     client: Client,
     prefix: String,
+    layout: Layout,
     /// Lets one listing run at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The listing that is not sent yet.
@@ -21,21 +44,23 @@ pub(super) struct Listings {
 }
 
 impl Listings {
-    pub(super) fn new(client: Client, prefix: String) -> Self {
-        Self { client, prefix, turn: Arc::default(), next: Arc::default() }
+    pub(super) fn new(client: Client, prefix: String, layout: Layout) -> Self {
+        Self { client, prefix, layout, turn: Arc::default(), next: Arc::default() }
     }
 
-    /// Lists all entries in the order of their keys. The request is sent after this call.
-    pub(super) async fn list(&self) -> Result<Arc<Vec<Entry>>, Error> {
+    /// Lists all entries. The request is sent after this call.
+    pub(super) async fn list(&self) -> Result<Arc<Listed>, Error> {
         let listing = self.next().get_or_insert_with(|| self.clone().send().boxed().shared()).clone();
         listing.await
     }
 
-    async fn send(self) -> Result<Arc<Vec<Entry>>, Error> {
+    async fn send(self) -> Result<Arc<Listed>, Error> {
         let _turn = self.turn.lock().await;
         // Later callers wait for the next listing.
         self.next().take();
-        self.client.list(&self.prefix).map_ok(|(_, entries)| Arc::new(entries)).await
+        let (_, entries) = self.client.list(&self.prefix).await?;
+        let by_election = self.layout.by_election(&entries);
+        Ok(Arc::new(Listed { entries, by_election }))
     }
 
     fn next(&self) -> std::sync::MutexGuard<'_, Option<Listing>> {

@@ -56,7 +56,7 @@ pub struct ConsulStore {
 impl ConsulStore {
     /// Creates a store whose locks these sessions hold.
     pub fn new(parameters: ConsulParameters, sessions: tokio::sync::watch::Receiver<Sessions>) -> Self {
-        let listings = Listings::new(parameters.client.clone(), parameters.prefix.clone());
+        let listings = Listings::new(parameters.client.clone(), parameters.prefix.clone(), parameters.layout);
         Self { parameters, sessions, listings, rivals: Arc::default() }
     }
 
@@ -65,7 +65,7 @@ impl ConsulStore {
     }
 
     /// Returns the session for a key. It does not matter which one it is, as long as each key keeps its session.
-    fn session_for(&self, key: &Key) -> Result<String, Failure> {
+    pub(super) fn session_for(&self, key: &Key) -> Result<String, Failure> {
         let sessions = self.sessions.borrow();
         let sum = key.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let index = sum.checked_rem(sessions.ids.len());
@@ -135,7 +135,7 @@ impl ConsulStore {
         }
     }
 
-    async fn transact(&self, name: &str, operations: &[TxnOp]) -> Result<RecordOutcome, Vec<OpError>> {
+    pub(super) async fn transact(&self, name: &str, operations: &[TxnOp]) -> Result<RecordOutcome, Vec<OpError>> {
         match self.parameters.client.transact(operations).await {
             Transaction::Applied(applied) => Ok(match applied.entry(name) {
                 Some(entry) => RecordOutcome::Written(Version(entry.modify_index)),
@@ -166,7 +166,14 @@ impl ConsulStore {
             flags: LOCK_FLAGS,
             session: session.clone(),
         };
-        let beside = layout.beside(&name).map(|key| TxnOp::KvSet { key, value: json, flags: 0 });
+        let beside = layout.beside(&name);
+        // With an identical value, here the same leader's name, the lock would keep its index, and the record beside it gets another one.
+        let renewed = beside.as_ref().filter(|_| expected.is_some()).map(|_| TxnOp::KvSet {
+            key: name.clone(),
+            value: json.clone(),
+            flags: LOCK_FLAGS,
+        });
+        let beside = beside.map(|key| TxnOp::KvSet { key, value: json, flags: 0 });
         let mut operations = vec![match expected {
             None => TxnOp::KvCheckNotExists { key: name.clone() },
             Some(Version(index)) => TxnOp::KvCheckIndex { key: name.clone(), index },
@@ -182,6 +189,7 @@ impl ConsulStore {
             flags: LOCK_FLAGS,
             session,
         }));
+        operations.extend(renewed);
         operations.push(lock);
         operations.extend(beside);
         Ok(match self.transact(&name, &operations).await {
@@ -230,11 +238,16 @@ impl ConsulStore {
         let beside = beside.as_deref().and_then(|beside| find(&entries, beside));
         operations
             .extend(beside.map(|beside| TxnOp::KvDeleteCas { key: beside.key.clone(), index: beside.modify_index }));
-        Ok(match self.parameters.client.transact(&operations).await {
+        Ok(self.delete_at(&operations, version).await)
+    }
+
+    /// Deletes keys at their indexes, of which this is the lock's or the bid's.
+    pub(super) async fn delete_at(&self, operations: &[TxnOp], version: Version) -> RecordOutcome {
+        match self.parameters.client.transact(operations).await {
             Transaction::Applied(_) => RecordOutcome::Written(version),
             Transaction::RolledBack(_) => RecordOutcome::Conflict,
             Transaction::Failed(error) => RecordOutcome::Failed(failure(error)),
-        })
+        }
     }
 
     pub(super) fn scope(&self) -> StoreScope {
@@ -243,7 +256,7 @@ impl ConsulStore {
 }
 
 /// Returns why a write was rolled back.
-fn outcome_of(errors: &[OpError]) -> RecordOutcome {
+pub(super) fn outcome_of(errors: &[OpError]) -> RecordOutcome {
     let any = |of: fn(&OpError) -> bool| errors.iter().any(of);
     if any(OpError::is_index) || any(OpError::is_held) || any(OpError::is_not_held) {
         RecordOutcome::Conflict

@@ -1,7 +1,9 @@
 //! Locks in Consul, as a store.
 
+mod bids;
 mod content;
 mod failure;
+mod followed;
 mod listing;
 mod locks;
 mod service;
@@ -11,10 +13,10 @@ mod watch;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use lictor_core::{Failure, Key, Record, RecordOutcome, Stored, Uid, Version};
+use lictor_core::{Bid, Failure, FollowedLock, Key, PlacedBid, Record, RecordOutcome, Stored, Uid, Version};
 
-pub use self::content::Layout;
 use self::content::key;
+pub use self::content::{Content, Layout};
 use self::failure::failure;
 pub use self::locks::{ConsulParameters, ConsulStore};
 pub use self::sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
@@ -35,12 +37,12 @@ impl LockStore for ConsulStore {
         election: &'a Uid,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
-            let (entries, own) = (self.listings.list().await.map_err(failure)?, self.own());
+            let (listed, own) = (self.listings.list().await.map_err(failure)?, self.own());
             let mut locks = Vec::new();
-            for entry in entries.iter().filter(|entry| self.parameters.layout.lock_of(&entry.key) == entry.key) {
-                let stored = self.stored(&entries, &entry.key, &own).await;
+            for name in listed.locks_of(election) {
+                let stored = self.stored(listed.entries(), name, &own).await;
                 if stored.written().is_some_and(|record| record.election == *election) {
-                    locks.push((key(&self.parameters.id, &entry.key), stored));
+                    locks.push((key(&self.parameters.id, name), stored));
                 }
             }
             Ok(locks)
@@ -62,6 +64,24 @@ impl LockStore for ConsulStore {
         self.unlock(key, version).map(|released| released.unwrap_or_else(RecordOutcome::Failed)).boxed()
     }
 
+    fn give<'a>(
+        &'a self,
+        key: &'a Key,
+        version: Version,
+        to: &'a PlacedBid,
+        record: &'a Record,
+    ) -> BoxFuture<'a, RecordOutcome> {
+        self.hand_over(key, version, to, record).map(|given| given.unwrap_or_else(RecordOutcome::Failed)).boxed()
+    }
+
+    fn bid<'a>(&'a self, key: &'a Key, owner: &'a Owner, bid: &'a Bid) -> BoxFuture<'a, RecordOutcome> {
+        self.place_bid(key, owner, bid).map(|placed| placed.unwrap_or_else(RecordOutcome::Failed)).boxed()
+    }
+
+    fn remove_bid<'a>(&'a self, key: &'a Key, cluster: &'a str, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        self.take_bid_away(key, cluster, version).boxed()
+    }
+
     fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
         self.remove(key, version).map(|removed| removed.unwrap_or_else(RecordOutcome::Failed)).boxed()
     }
@@ -73,6 +93,10 @@ impl LockStore for ConsulStore {
         registration: &'a Registration,
     ) -> BoxFuture<'a, Result<bool, Failure>> {
         self.publish(key, version, registration).boxed()
+    }
+
+    fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock> {
+        followed::follow(self, &key.name)
     }
 
     fn watch(&self) -> BoxStream<'static, StoreEvent> {

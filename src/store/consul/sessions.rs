@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 use futures::stream::FuturesUnordered;
 use lictor_consul::{Bound, Client, Error, NewSession, Renewal, Session};
 use lictor_core::{Failure, FoundSession, Instant, LockValidity, SessionCommand, SessionLife, SessionParameters};
@@ -85,6 +85,8 @@ pub struct SessionKeeper {
     each: Vec<Kept>,
     /// Whether it keeps them now, and so knows what exists.
     acts: bool,
+    /// Whether the first session is made without a look before it.
+    at_once: bool,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     suspicion: Arc<Notify>,
     updates: watch::Sender<Sessions>,
@@ -103,14 +105,18 @@ enum Done {
     /// later.
     LookedUp(Vec<usize>, Result<Vec<Session>, Error>),
     Created(usize, Instant, Result<Made, NotMade>),
+    /// A session was read back after it was made, while it was used already.
+    ReadBack(usize, String, Result<Made, NotMade>),
     Renewed(usize, String, Instant, Renewal),
     Destroyed(Session, Result<(), Error>),
 }
 
-/// A session that was created, and all sessions of its name that were found afterwards.
+/// A session that was created, and all sessions of its name that were found.
 struct Made {
     id: String,
     found: Vec<Session>,
+    /// What was asked for, if it was not read back yet.
+    unread: Option<NewSession>,
 }
 
 /// Why no session was created.
@@ -142,12 +148,31 @@ impl SessionKeeper {
                 clock,
                 each,
                 acts: false,
+                at_once: false,
                 under_way: FuturesUnordered::new(),
                 suspicion: Arc::default(),
                 updates,
             },
             receiver,
         )
+    }
+
+    /// Renews the sessions more often than their TTL asks for.
+    #[must_use]
+    pub fn renewing_every(mut self, renew_every: Duration) -> Self {
+        self.each.iter_mut().for_each(|kept| kept.life.renew_every(renew_every));
+        self
+    }
+
+    /// A5: makes the first session without a look before it, for nobody else makes one of its name. What an earlier process left is looked for
+    /// at the same moment. With [`Home::Agent`] it is not, since the node's name has to be asked for first.
+    #[must_use]
+    pub fn making_at_once(mut self) -> Self {
+        self.at_once = matches!(self.settings.home, Home::Node { .. });
+        if self.at_once {
+            self.each.iter_mut().for_each(|kept| kept.life.make_at_once());
+        }
+        self
     }
 
     /// Returns what to notify when a session seems to be gone. The keeper then looks the sessions up at once, not only when that
@@ -224,10 +249,11 @@ impl SessionKeeper {
         again
     }
 
-    fn create(&self, index: usize) {
+    fn create(&mut self, index: usize) {
         let (client, settings, clock) = (self.client.clone(), self.settings.clone(), self.clock);
+        let at_once = std::mem::take(&mut self.at_once);
         self.under_way.push(Box::pin(async move {
-            let (sent, result) = create(&client, &settings, index, clock).await;
+            let (sent, result) = create(&client, &settings, index, clock, at_once).await;
             Done::Created(index, sent, result)
         }));
     }
@@ -264,6 +290,7 @@ impl SessionKeeper {
                 }
             }
             Done::Created(index, sent, result) => self.created(index, sent, result, now),
+            Done::ReadBack(index, id, result) => self.read_back(index, &id, result, now),
             Done::Renewed(index, id, sent, renewal) => self.renewed(index, &id, sent, renewal, now),
             Done::Destroyed(Session { id, name, .. }, Ok(())) => {
                 tracing::info!(session = id, name, "destroyed a session in Consul that nobody uses");
@@ -303,12 +330,19 @@ impl SessionKeeper {
         let kept = &mut self.each[index];
         kept.busy = false;
         match result {
-            Ok(Made { id, found }) => {
+            Ok(Made { id, found, unread }) => {
                 kept.failure = None;
                 let unused = choose(found, |found| kept.life.created_among(&id, found, sent, now));
                 let name = self.settings.name(index);
                 if kept.life.id() == Some(&id) {
                     tracing::info!(session = id, name, "created a session in Consul");
+                    if let Some(new) = unread {
+                        let client = self.client.clone();
+                        self.under_way.push(Box::pin(async move {
+                            let result = read_back(&client, &new, &id).await;
+                            Done::ReadBack(index, id, result)
+                        }));
+                    }
                 } else {
                     let other = kept.life.id();
                     tracing::info!(
@@ -321,6 +355,24 @@ impl SessionKeeper {
             }
             Err(NotMade { known, failure }) => {
                 kept.life.create_failed(known, now);
+                self.failed(index, failure);
+            }
+        }
+    }
+
+    /// Takes what Consul has of a session that is used already.
+    fn read_back(&mut self, index: usize, id: &str, result: Result<Made, NotMade>, now: Instant) {
+        let kept = &mut self.each[index];
+        if kept.life.id() != Some(id) {
+            return;
+        }
+        match result {
+            // An earlier process's request may have come after the look.
+            Ok(Made { found, .. }) => self.destroy(found.into_iter().filter(|session| session.id != id).collect()),
+            Err(NotMade { known, failure }) => {
+                if known {
+                    kept.life.lost(id, now);
+                }
                 self.failed(index, failure);
             }
         }
@@ -351,7 +403,11 @@ impl SessionKeeper {
     fn failed(&mut self, index: usize, failure: Failure) {
         let before = &mut self.each[index].failure;
         if before.as_ref() != Some(&failure) {
-            tracing::warn!(name = self.settings.name(index), reason = ?failure, "a session in Consul can't be kept");
+            tracing::warn!(
+                name = self.settings.name(index),
+                problem = failure.text(),
+                "a session in Consul can't be kept"
+            );
             *before = Some(failure);
         }
     }
@@ -456,13 +512,14 @@ async fn look_up(client: &Client, home: &Home) -> Result<Vec<Session>, Error> {
     }
 }
 
-/// Creates a session and reads it back, because Consul silently drops what it does not understand. Also returns the moment at
-/// which the request was sent.
+/// Creates a session and reads it back, because Consul silently drops what it does not understand. If it is to be `at_once`, it looks at the
+/// same moment for others by its name, and leaves the reading back to the caller. Also returns the moment at which the request was sent.
 async fn create(
     client: &Client,
     settings: &SessionSettings,
     index: usize,
     clock: fn() -> Instant,
+    at_once: bool,
 ) -> (Instant, Result<Made, NotMade>) {
     let SessionSettings { home, ttl, lock_delay, .. } = settings;
     let bound = match home {
@@ -471,7 +528,12 @@ async fn create(
     };
     let new = NewSession { name: settings.name(index), bound, ttl: *ttl, lock_delay: *lock_delay };
     let mut sent = clock();
-    let mut created = client.create_session(&new).await;
+    let (mut created, others) = if at_once {
+        let (created, found) = join(client.create_session(&new), look_up(client, home)).await;
+        (created, found.ok())
+    } else {
+        (client.create_session(&new).await, None)
+    };
     if let (Err(Error::NoNode(_)), Home::Node { name, address, meta }) = (&created, home) {
         if let Err(error) = client.register_node(name, address, meta).await {
             // Whether or not the node exists, the session does not.
@@ -480,11 +542,30 @@ async fn create(
         sent = clock();
         created = client.create_session(&new).await;
     }
-    let result = match created {
-        Ok(id) => read_back(client, &new, &id).await,
-        Err(error) => Err(NotMade::new(error)),
+    let result = match (created, others) {
+        (Ok(id), Some(others)) => Ok(unread(new, id, others)),
+        (Ok(id), None) => read_back(client, &new, &id).await,
+        (Err(error), _) => Err(NotMade::new(error)),
     };
     (sent, result)
+}
+
+/// Returns a session that was made, among others by its name. It is taken for what was asked for, and for the newest.
+fn unread(new: NewSession, id: String, others: Vec<Session>) -> Made {
+    let mut found: Vec<_> = others.into_iter().filter(|session| session.name == new.name && session.id != id).collect();
+    let NewSession { name, ttl, lock_delay, .. } = new.clone();
+    found.push(Session {
+        id: id.clone(),
+        name,
+        node: String::new(),
+        ttl,
+        lock_delay,
+        behavior: "release".into(),
+        node_checks: vec![],
+        service_checks: vec![],
+        create_index: u64::MAX,
+    });
+    Made { id, found, unread: Some(new) }
 }
 
 async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, NotMade> {
@@ -503,7 +584,7 @@ async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, 
         Some(session) => defect(session, new),
     };
     if defect.is_none() {
-        return Ok(Made { id: id.into(), found });
+        return Ok(Made { id: id.into(), found, unread: None });
     }
     let text = format!("Consul created the session {} with a difference: {}", new.name, defect.unwrap_or_default());
     let destroyed = client.destroy(id).await;

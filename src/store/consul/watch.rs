@@ -11,16 +11,16 @@ use std::time::Duration;
 use futures::Stream;
 use futures::channel::mpsc;
 use lictor_consul::Entry;
-use lictor_core::{LockValidity, Stored, Version};
+use lictor_core::{LockValidity, PlacedBid, Rival, Stored, Version};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::content::{find, key};
+use super::content::{bids, find, key};
 use super::failure::failure;
 use super::locks::ConsulStore;
 use super::sessions::Sessions;
 use crate::process::spawn;
-use crate::store::StoreEvent;
+use crate::store::{Elsewhere, StoreEvent};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
@@ -36,7 +36,12 @@ pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send
     let (told, events) = mpsc::unbounded();
     let sessions = store.sessions.clone();
     let (listed, broken, unheard) = (false, false, true);
-    spawn(Watch { store, told, sessions, unheard, index: 0, entries: Vec::new(), listed, broken, own: None }.run());
+    let (entries, elsewhere) = (Vec::new(), BTreeMap::new());
+    let (own, reported) = (None, None);
+    let bids = BTreeMap::new();
+    let watch =
+        Watch { store, told, sessions, unheard, index: 0, entries, elsewhere, bids, listed, broken, own, reported };
+    spawn(watch.run());
     events
 }
 
@@ -49,12 +54,18 @@ struct Watch {
     /// The index of the last answer.
     index: u64,
     entries: Vec<Entry>,
+    /// The locks that other clusters hold, by the names of their keys.
+    elsewhere: BTreeMap<String, Rival>,
+    /// The bids, by the names of the locks' keys.
+    bids: BTreeMap<String, Vec<PlacedBid>>,
     listed: bool,
     /// Whether the last request failed. The next one then does not wait for a change, and reports everything, so that the
     /// receiver learns that the watch works again.
     broken: bool,
     /// The sessions that were this cluster's own when the locks were reported.
     own: Option<Vec<String>>,
+    /// The sessions that were this cluster's own when the locks were last reported, also while that is not known.
+    reported: Option<Vec<String>>,
 }
 
 impl Watch {
@@ -122,11 +133,25 @@ impl Watch {
         // After a step back, everything is read again. An index of 0 would never wait.
         self.index = if rewound { 0 } else { index.max(1) };
         let before = std::mem::replace(&mut self.entries, entries);
+        let changed = self.changed(&before);
+        self.tell_elsewhere(&changed);
         let (broken, listed) = (std::mem::take(&mut self.broken), std::mem::replace(&mut self.listed, true));
         if rewound || broken || !listed {
             self.tell_all(rewound).await;
         } else if let Some(own) = self.own.clone() {
-            self.tell_changes(&before, index, &own).await;
+            self.tell_changes(&before, changed, index, &own).await;
+        }
+        self.tell_bids();
+    }
+
+    /// C12: reports the bids that have changed.
+    fn tell_bids(&mut self) {
+        let present = bids(&self.entries);
+        let before = std::mem::replace(&mut self.bids, present);
+        let gone = before.keys().filter(|name| !self.bids.contains_key(*name)).map(|name| (name, Vec::new()));
+        let changed = self.bids.iter().filter(|(name, bids)| before.get(*name) != Some(bids));
+        for (name, bids) in gone.chain(changed.map(|(name, bids)| (name, bids.clone()))) {
+            self.tell(StoreEvent::Bids(key(&self.store.parameters.id, name), bids));
         }
     }
 
@@ -160,19 +185,11 @@ impl Watch {
         } else {
             StoreEvent::All(scope, Version(self.index), all)
         });
+        self.bids.clear();
+        self.tell_bids();
     }
 
-    async fn tell_changes(&mut self, before: &[Entry], index: u64, own: &[String]) {
-        let layout = self.store.parameters.layout;
-        let versions = |entries: &[Entry]| -> BTreeMap<String, u64> {
-            entries.iter().map(|entry| (entry.key.clone(), entry.modify_index)).collect()
-        };
-        let (old, new) = (versions(before), versions(&self.entries));
-        let differs = |name: &&String| old.get(*name) != new.get(*name);
-        let mut changed: Vec<String> =
-            old.keys().chain(new.keys()).filter(differs).map(|name| layout.lock_of(name).to_owned()).collect();
-        changed.sort_unstable();
-        changed.dedup();
+    async fn tell_changes(&mut self, before: &[Entry], changed: Vec<String>, index: u64, own: &[String]) {
         for name in &changed {
             let before = find(before, name).and_then(|entry| entry.session.clone());
             if before.is_some_and(|session| {
@@ -187,9 +204,11 @@ impl Watch {
             changed.into_iter().partition(|name| self.store.stranger(&self.entries, name, own).is_some());
         let tell = |this: &Self, names: &[String]| {
             for name in names {
-                let (version, stored) = match this.version(name) {
-                    Some(version) => (version, this.store.shown(&this.entries, name, own)),
-                    None => (Version(index.max(old.get(name).map_or(0, |old| old.saturating_add(1)))), Stored::Absent),
+                let (version, stored) = if let Some(version) = this.version(name) {
+                    (version, this.store.shown(&this.entries, name, own))
+                } else {
+                    let old = find(before, name).map_or(0, |old| old.modify_index.saturating_add(1));
+                    (Version(index.max(old)), Stored::Absent)
                 };
                 this.tell(StoreEvent::Changed(key(&this.store.parameters.id, name), version, stored));
             }
@@ -197,6 +216,42 @@ impl Watch {
         tell(self, &known);
         self.learn(&strange, own).await;
         tell(self, &strange);
+    }
+
+    /// Returns the names of the locks that have changed, in order.
+    fn changed(&self, before: &[Entry]) -> Vec<String> {
+        let layout = self.store.parameters.layout;
+        let differs = |entry: &&Entry, others: &[Entry]| {
+            find(others, &entry.key).is_none_or(|other| other.modify_index != entry.modify_index)
+        };
+        let gone = before.iter().filter(|entry| differs(entry, &self.entries));
+        let new = self.entries.iter().filter(|entry| differs(entry, before));
+        let names = gone.chain(new).map(|entry| layout.lock_of(&entry.key)).filter(|name| layout.is_lock(name));
+        names.map(str::to_owned).collect::<BTreeSet<String>>().into_iter().collect()
+    }
+
+    /// C10: reports which locks other clusters hold, by what they wrote themselves. That needs no knowledge of the sessions.
+    fn tell_elsewhere(&mut self, changed: &[String]) {
+        for name in changed {
+            let held = match self.store.shown(&self.entries, name, &[]) {
+                Stored::HeldByOther(_, rival) => Some(rival),
+                _ => None,
+            };
+            let own = &self.store.parameters.cluster;
+            let rival = held.filter(|rival| rival.cluster.as_ref().is_some_and(|cluster| cluster != own));
+            if self.elsewhere.get(name) == rival.as_ref() {
+                continue;
+            }
+            let lock = key(&self.store.parameters.id, name);
+            let now = if let Some(rival) = rival {
+                self.elsewhere.insert(name.clone(), rival.clone());
+                Elsewhere::Held(rival)
+            } else {
+                self.elsewhere.remove(name);
+                if self.version(name).is_some() { Elsewhere::LetGo } else { Elsewhere::Vanished }
+            };
+            self.tell(StoreEvent::Elsewhere(lock, now));
+        }
     }
 
     /// Asks who holds these locks. That may take long, so the watch meanwhile reports renewals, and that there are none.
@@ -232,7 +287,7 @@ impl Watch {
     /// Returns the names of all locks.
     fn names(&self) -> Vec<String> {
         let layout = self.store.parameters.layout;
-        let locks = self.entries.iter().filter(|entry| layout.lock_of(&entry.key) == entry.key);
+        let locks = self.entries.iter().filter(|entry| layout.is_lock(&entry.key));
         locks.map(|entry| entry.key.clone()).collect()
     }
 
@@ -256,11 +311,13 @@ impl Watch {
             // cluster's.
             self.own = None;
         } else if self.own.as_ref() != Some(&own) {
-            // A lock looks different if its session was not known as this cluster's own before.
-            let is_new = |id: &String| self.own.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
+            // A lock looks different if its session was not known as this cluster's own before. Its version is the same, so whoever
+            // listens has to forget what it looked like.
+            let is_new =
+                |id: &String| self.reported.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
             let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));
             let first = self.own.is_none();
-            self.own = Some(own);
+            (self.own, self.reported) = (Some(own.clone()), Some(own));
             if first || held {
                 self.tell_all(held).await;
             }
@@ -372,6 +429,20 @@ mod tests {
         let Some(StoreEvent::All(_, _, all)) = events.next().await else { panic!("the locks are told") };
         let Stored::HeldByOther(_, rival) = &all[0].2 else { panic!("{all:?}") };
         assert!(rival.session.contains("theirs"), "{rival:?}");
+    }
+
+    /// The same as when this replica has a new session: a lock that it took for another cluster's looks different at the same version.
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_is_found_after_nothing_was_known_makes_the_listener_forget() {
+        let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
+        let mut events = std::pin::pin!(watch(ConsulStore::new(of(&Arc::new(Semaphore::new(9))), receiver)));
+        while !matches!(events.next().await, Some(StoreEvent::All(..))) {}
+        // It stands by, and acts again later, with the session that another replica has made.
+        sessions.send(Sessions { validity: LockValidity::Unknown, ..kept(10) }).unwrap();
+        while !matches!(events.next().await, Some(StoreEvent::LockValidity(_, LockValidity::Unknown))) {}
+        sessions.send(Sessions { ids: vec![Some("far".into())], ..kept(20) }).unwrap();
+        let told = tokio::time::timeout(Duration::from_secs(1), events.next()).await;
+        assert!(matches!(told, Ok(Some(StoreEvent::Rewound(..)))), "{told:?}");
     }
 
     /// A Consul without a leader, until the test says otherwise.

@@ -208,7 +208,7 @@ async fn the_test_says_what_is_not_well(release: &Release, account: &Account, cl
     let arguments = release.hook("test");
     let told = account.lictor(&arguments).await.expect_err("Consul is not there");
     assert!(told.contains("wrong  the class consul is not ready: NoAnswer"), "{told}");
-    for well in ["ok     2 CRDs are", "rights are granted", "ok     an operator acts"] {
+    for well in ["ok     3 CRDs are", "rights are granted", "ok     an operator acts"] {
         assert!(told.contains(well), "{told}");
     }
     cluster.kubectl(&["delete", "lec", "consul", "reserved"]);
@@ -229,8 +229,8 @@ async fn an_uninstall_leaves_nothing_behind(release: &Release, account: &Account
     let election = lab.election("web").await;
     assert!(election.finalizers().is_empty(), "{:?}", election.finalizers());
     for pod in lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed") {
-        let left =
-            pod.annotations().keys().find(|key| ["lictor.dev/term", "lictor.dev/election"].contains(&key.as_str()));
+        let written = ["lictor.dev/term", "lictor.dev/election", "controller.kubernetes.io/pod-deletion-cost"];
+        let left = pod.annotations().keys().find(|key| written.contains(&key.as_str()));
         assert!(left.is_none() && !pod.labels().contains_key("role"), "{:?}", pod.metadata);
     }
     for namespace in [lab.namespace.as_str(), "lictor"] {
@@ -285,7 +285,7 @@ fn what_artifact_hub_shows_is_accepted(cluster: &Cluster) {
     let accepts = ["apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict"];
     let arguments = [accepts.as_slice(), &["-n", "shop", "-oname", "-f", "-"]].concat();
     let told = cluster.try_kubectl(&arguments, Some(&list)).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(told.lines().count(), 2, "{told}");
+    assert_eq!(told.lines().count(), 3, "{told}");
 }
 
 fn another_release_with_the_same_controller_is_refused(cluster: &'static Cluster) {
@@ -305,6 +305,19 @@ fn the_operators_token_can_do_no_more(account: &Account, lab: &Lab, pod: &str) {
     let patch = |patch: &str, says: &str| refused(&["patch", "pod", pod, "--type=strategic", "-p", patch], says);
     refused(&["label", "pod", pod, "app=other", "--overwrite"], "may not change the label app of a pod");
     refused(&["label", "pod", pod, "app-"], "may not change the label app of a pod");
+    // On the leader it is lictor's own; on another pod there is none, or a user's.
+    let (cost, written) = ("controller.kubernetes.io/pod-deletion-cost", "lictor.dev/pod-deletion-cost");
+    let foreign = "may not change a deletion cost of a pod that somebody else has written";
+    refused(&["annotate", "pod", pod, &format!("{cost}=7"), "--overwrite"], foreign);
+    let both = |value: &str| [format!("{cost}={value}"), format!("{written}={value}")];
+    let [new, says_so] = both("7");
+    account.allowed(&[&ns, ["annotate", "pod", pod, &new, &says_so, "--overwrite"].as_slice()].concat(), None);
+    lab.cluster.kubectl(&[&ns, ["annotate", "pod", pod, &format!("{cost}=8"), "--overwrite"].as_slice()].concat());
+    refused(&["annotate", "pod", pod, &new, &says_so, "--overwrite"], foreign);
+    refused(&["annotate", "pod", pod, &format!("{cost}-")], foreign);
+    refused(&["annotate", "pod", pod, &format!("{cost}-"), &format!("{written}-")], foreign);
+    let [old, says_so] = both("1000");
+    lab.cluster.kubectl(&[&ns, ["annotate", "pod", pod, &old, &says_so, "--overwrite"].as_slice()].concat());
     refused(&["annotate", "pod", pod, "example.com/a=b"], "may not change the annotation example.com/a of a pod");
     patch(r#"{"spec":{"containers":[{"name":"main","image":"example/evil"}]}}"#, "not its spec");
     patch(r#"{"metadata":{"finalizers":["example.com/keep"]}}"#, "not its finalizers and owners");

@@ -22,6 +22,8 @@ pub async fn see_classes_and_run_elections(cluster: &'static Cluster, lab: &Lab)
         let (binding, bound) = (format!("people-{role}"), format!("--clusterrole={role}"));
         cluster.kubectl(&["-n", namespace, "create", "rolebinding", &binding, &bound, &format!("--user={role}")]);
     }
+    let moves = ["create", "rolebinding", "people-mover", "--clusterrole=lictor-switchover", "--user=mover"];
+    cluster.kubectl(&[["-n", namespace].as_slice(), &moves].concat());
     cluster.kubectl(&["create", "clusterrolebinding", "people-auditor", "--clusterrole=view", "--user=auditor"]);
     // A controller adds the rules to the roles when it likes.
     eventually("each may do what they should, and no more", || async { wrong(cluster, &questions(namespace)) }).await;
@@ -41,6 +43,31 @@ pub async fn see_classes_and_run_elections(cluster: &'static Cluster, lab: &Lab)
     for arguments in [["create", "-f", "-"].as_slice(), &["-n", namespace, "delete", "le", "mine"]] {
         kubectl_as("edit", arguments, Some(&election.to_string())).unwrap_or_else(|error| panic!("{error}"));
     }
+
+    // Who asks for a switchover, may name nobody else.
+    let switchover = |name: &str, by: Option<&str>| {
+        let mut object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "Switchover", "metadata": {"name": name, "namespace": namespace},
+            "spec": {"electionName": "nobody", "fromTerm": 1},
+        });
+        if let Some(by) = by {
+            object["spec"]["requestedBy"] = json!(by);
+        }
+        object.to_string()
+    };
+    let create = ["create", "-f", "-"];
+    for user in ["mover", "edit"] {
+        for (name, by) in [("named", Some(user)), ("unnamed", None)] {
+            kubectl_as(user, &create, Some(&switchover(name, by))).unwrap_or_else(|error| panic!("{error}"));
+            let deletes = ["-n", namespace, "delete", "swo", name];
+            kubectl_as(user, &deletes, None).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let refused = kubectl_as(user, &create, Some(&switchover("another", Some("ann")))).expect_err("it is refused");
+        let says = format!("spec.requestedBy is ann, and you are {user}: write that, or leave the field out");
+        assert!(refused.contains(&says), "{refused}");
+    }
+    let refused = kubectl_as("view", &create, Some(&switchover("viewed", None))).expect_err("it is refused");
+    assert!(refused.contains("cannot create resource \"switchovers\""), "{refused}");
 }
 
 fn questions(own: &str) -> Vec<Question> {
@@ -54,18 +81,32 @@ fn questions(own: &str) -> Vec<Question> {
     for user in ["view", "edit", "admin"] {
         for verb in reads {
             ask(user, verb, "leaderelections", own, true);
+            ask(user, verb, "switchovers", own, true);
+            ask(user, verb, "switchovers", "bank", false);
             ask(user, verb, "leaderelections", "bank", false);
             ask(user, verb, "electionclasses", "", true);
             ask(user, verb, "secrets", "lictor", false);
         }
         for verb in writes {
             ask(user, verb, "leaderelections", own, user != "view");
+            ask(user, verb, "switchovers", own, user != "view");
+            ask(user, verb, "switchovers/status", own, false);
             ask(user, verb, "leaderelections", "bank", false);
             ask(user, verb, "leaderelections/status", own, false);
             ask(user, verb, "electionclasses", "", false);
             ask(user, verb, "electionclasses/status", "", false);
         }
     }
+    for verb in ["get", "list", "watch", "create", "delete"] {
+        ask("mover", verb, "switchovers", own, true);
+        ask("mover", verb, "switchovers", "bank", false);
+    }
+    for verb in writes {
+        ask("mover", verb, "leaderelections", own, false);
+        ask("mover", verb, "switchovers/status", own, false);
+    }
+    ask("mover", "get", "leaderelections", own, true);
+    ask("mover", "update", "switchovers", own, false);
     ask("view", "get", "secrets", own, false);
     // Bound to `view` in the whole cluster, and in no group.
     ask("auditor", "list", "leaderelections", "bank", true);

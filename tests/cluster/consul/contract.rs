@@ -19,9 +19,10 @@ use tokio::sync::watch;
 struct InConsul {
     consul: &'static Consul,
     store: ConsulStore,
+    other: ConsulStore,
     prefix: String,
     layout: Layout,
-    _role: watch::Sender<Role>,
+    _roles: [watch::Sender<Role>; 2],
 }
 
 fn old() -> &'static Consul {
@@ -35,9 +36,21 @@ impl InConsul {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("contract-{}-{number}/", std::process::id());
+        let (store, role) = Self::store_of("west", consul, layout, &prefix).await;
+        let (other, others) = Self::store_of("east", consul, layout, &prefix).await;
+        Self { consul, store, other, prefix, layout, _roles: [role, others] }
+    }
+
+    /// The store of a cluster.
+    async fn store_of(
+        cluster: &str,
+        consul: &'static Consul,
+        layout: Layout,
+        prefix: &str,
+    ) -> (ConsulStore, watch::Sender<Role>) {
         let client = Client::new(&Settings::new(consul.address())).expect("a client can be made");
         let settings = SessionSettings {
-            prefix: prefix.clone(),
+            prefix: format!("{prefix}{cluster}"),
             home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: BTreeMap::default() },
             count: 1,
             ttl: Duration::from_secs(10),
@@ -57,19 +70,27 @@ impl InConsul {
         let parameters = ConsulParameters {
             id: StoreId("consul/test".into()),
             client,
-            cluster: "west".into(),
-            prefix: prefix.clone(),
+            cluster: cluster.into(),
+            prefix: prefix.into(),
             layout,
             wait: Duration::from_secs(10),
             suspicion,
         };
-        Self { consul, store: ConsulStore::new(parameters, sessions), prefix, layout, _role: role }
+        (ConsulStore::new(parameters, sessions), role)
     }
 }
 
 impl World for InConsul {
     fn store(&self) -> &dyn LockStore {
         &self.store
+    }
+
+    fn other(&self) -> Option<&dyn LockStore> {
+        Some(&self.other)
+    }
+
+    async fn end_session(&self, id: &str) {
+        self.consul.api().put(&format!("/v1/session/destroy/{id}"), "").await.expect("Consul answers").ok();
     }
 
     fn key(&self, name: &str) -> Key {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::api::{Api, Patch, PatchParams};
 use lictor::api::{ElectionClass, LeaderElection};
 use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::{LEASE, Lab, Operator, eventually};
+use lictor_testing::kubernetes::{LEASE, Lab, Operator, Recorder, eventually};
 use serde_json::{Value, json};
 
 /// The TTL of the sessions in these tests.
@@ -55,6 +55,7 @@ impl Member {
             "spec": {
                 "controller": self.controller(), "consul": consul,
                 "keyTemplate": format!("{}/{{name}}", self.prefix), "keyPattern": format!("{}/*", self.prefix),
+                "followPattern": format!("{}/*", self.prefix),
             },
         });
         let parameters = PatchParams::apply("test").force();
@@ -174,4 +175,45 @@ pub async fn sessions_of(consul: &Consul, member: &Member, node: &str) -> Vec<(S
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let all = answer.ok().as_array().cloned().unwrap_or_default();
     all.iter().filter(|session| own(session)).map(|session| (text(&session["Name"]), text(&session["ID"]))).collect()
+}
+
+/// Everything that the pods of two clusters showed.
+pub struct Recorded(pub [Recorder; 2]);
+
+impl Recorded {
+    pub async fn of(west: &Member, east: &Member) -> Self {
+        Self([west.lab.record().await, east.lab.record().await])
+    }
+
+    /// Checks that there were never two leaders in both together, and that terms rose. Returns how many leaderships there were.
+    pub async fn kept_the_promises(&self) -> usize {
+        self.kept_the_promises_but_for(&[]).await
+    }
+
+    /// Checks the same, except for pods of a cluster whose operators could not demote them from these versions on.
+    pub async fn kept_the_promises_but_for(&self, excused: &[(&str, u64)]) -> usize {
+        let [west, east] = &self.0;
+        west.catch_up().await;
+        east.catch_up().await;
+        let leaderships = Recorder::assert_joint_promises_but_for(&[west, east], excused);
+        assert!(leaderships > 0, "nothing was recorded");
+        leaderships
+    }
+}
+
+/// Creates two clusters with a pod each: `a` in the west leads, and `b` in the east follows. The values are further fields of their
+/// classes' `consul`.
+pub async fn two(test: &str, west: Value, east: Value) -> ([Member; 2], [Operator; 2], Recorded) {
+    let address = Consul::shared().address();
+    let west = Member::new(test, "west", address, west).await;
+    let east = Member::new(test, "east", address, east).await;
+    let recorded = Recorded::of(&west, &east).await;
+    let operators = [west.operator(&[]), east.operator(&[])];
+    west.lab.ready_pods(&["a"]).await;
+    east.lab.ready_pods(&["b"]).await;
+    west.elect(json!({})).await;
+    west.lab.wait_leader("a").await;
+    east.elect(json!({})).await;
+    east.wait_led_elsewhere("west", "a").await;
+    ([west, east], operators, recorded)
 }

@@ -1,5 +1,6 @@
 //! Elections in Consul, on real servers.
 
+mod across;
 mod alone;
 mod contract;
 pub mod failures;

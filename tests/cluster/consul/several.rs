@@ -7,49 +7,10 @@ use std::time::{Duration, Instant};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::{Operator, Proxy, Recorder, SliceRecorder, eventually};
+use lictor_testing::kubernetes::{Operator, Proxy, SliceRecorder, eventually};
 use serde_json::{Value, json};
 
-use super::member::{LED_WITHIN, Member, entry, sessions};
-
-/// Everything that the pods of two clusters showed.
-struct Recorded([Recorder; 2]);
-
-impl Recorded {
-    async fn of(west: &Member, east: &Member) -> Self {
-        Self([west.lab.record().await, east.lab.record().await])
-    }
-
-    /// Checks that there were never two leaders in both together, and that terms rose.
-    async fn kept_the_promises(&self) {
-        self.kept_the_promises_but_for(&[]).await;
-    }
-
-    /// Checks the same, except for pods of a cluster whose operators could not demote them from these versions on.
-    async fn kept_the_promises_but_for(&self, excused: &[(&str, u64)]) {
-        let [west, east] = &self.0;
-        west.catch_up().await;
-        east.catch_up().await;
-        let leaderships = Recorder::assert_joint_promises_but_for(&[west, east], excused);
-        assert!(leaderships > 0, "nothing was recorded");
-    }
-}
-
-/// Creates two clusters with a pod each. The west leads.
-async fn two(test: &str, west: Value) -> ([Member; 2], [Operator; 2], Recorded) {
-    let address = Consul::shared().address();
-    let west = Member::new(test, "west", address, west).await;
-    let east = Member::new(test, "east", address, json!({})).await;
-    let recorded = Recorded::of(&west, &east).await;
-    let operators = [west.operator(&[]), east.operator(&[])];
-    west.lab.ready_pods(&["a"]).await;
-    east.lab.ready_pods(&["b"]).await;
-    west.elect(json!({})).await;
-    west.lab.wait_leader("a").await;
-    east.elect(json!({})).await;
-    east.wait_led_elsewhere("west", "a").await;
-    ([west, east], operators, recorded)
-}
+use super::member::{LED_WITHIN, Member, Recorded, entry, sessions, two};
 
 fn role<'a>(roles: &'a [(String, String)], pod: &str) -> &'a str {
     roles.iter().find(|(name, _)| name == pod).map_or("", |(_, role)| role.as_str())
@@ -57,7 +18,7 @@ fn role<'a>(roles: &'a [(String, String)], pod: &str) -> &'a str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_there() {
-    let ([west, east], operators, recorded) = two("consul-two", json!({})).await;
+    let ([west, east], operators, recorded) = two("consul-two", json!({}), json!({})).await;
     west.lab.wait_condition("web", "Ready", "True", "Led").await;
     east.lab.wait_condition("web", "Ready", "True", "LedElsewhere").await;
     let left = operators[0].metric("lictor_store_left_seconds{").await.expect("the lock has a session");
@@ -86,7 +47,7 @@ async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_election_leaves_the_lock_to_the_other_cluster() {
-    let ([west, east], _operators, recorded) = two("consul-gone", json!({})).await;
+    let ([west, east], _operators, recorded) = two("consul-gone", json!({}), json!({})).await;
     west.lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
     east.lab.wait_leader("b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "");
@@ -96,7 +57,7 @@ async fn a_deleted_election_leaves_the_lock_to_the_other_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_releases_at_its_end_hands_over_at_once() {
     let release = json!({"whenOperatorStops": "Release"});
-    let ([west, east], [mut operator, _other], recorded) = two("consul-release", release).await;
+    let ([west, east], [mut operator, _other], recorded) = two("consul-release", release, json!({})).await;
     operator.stop().await;
     assert_eq!(role(&west.lab.roles().await, "a"), "follower", "{}", operator.log());
     assert_eq!(sessions(Consul::shared(), &west).await, [], "{}", operator.log());
@@ -107,7 +68,7 @@ async fn an_operator_that_releases_at_its_end_hands_over_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn where_another_cluster_leads_the_slice_names_nobody() {
     let release = json!({"whenOperatorStops": "Release"});
-    let ([west, east], [mut operator, _other], recorded) = two("consul-slices", release).await;
+    let ([west, east], [mut operator, _other], recorded) = two("consul-slices", release, json!({})).await;
     let slices = [west.lab.record_slices().await, east.lab.record_slices().await];
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-leader"}, "spec": {"ports": [{"port": 80}]},
@@ -138,7 +99,7 @@ async fn where_another_cluster_leads_the_slice_names_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
 async fn when_all_operators_of_a_cluster_are_killed_the_other_takes_over_and_the_first_demotes_when_it_is_back() {
-    let ([west, east], [operator, _other], recorded) = two("consul-killed", json!({})).await;
+    let ([west, east], [operator, _other], recorded) = two("consul-killed", json!({}), json!({})).await;
     let killed = recorded.0[0].version().await;
     let began = Instant::now();
     operator.signal("KILL");
@@ -150,6 +111,92 @@ async fn when_all_operators_of_a_cluster_are_killed_the_other_takes_over_and_the
     west.wait_led_elsewhere("east", "b").await;
     assert_eq!(role(&west.lab.roles().await, "a"), "follower");
     recorded.kept_the_promises_but_for(&[("a", killed)]).await;
+}
+
+/// Within this time a label goes that nothing keeps: an operator has started, and has listed what there is. The Lease would keep it for two
+/// minutes.
+const SOON: Duration = Duration::from_secs(5);
+
+/// How the west's first operator ends, while its Lease is still valid for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Killed. Another one is started only when the east leads.
+    Killed,
+    /// Stopped, so that it does not hear of anything. A standby runs all the time.
+    Stopped,
+}
+
+/// Shows C10.
+async fn a_replica_that_does_not_act_takes_off_what_led_before_the_other_cluster(test: &str, end: End) {
+    let address = Consul::shared().address();
+    let west = Member::new(test, "west", address, json!({})).await;
+    let east = Member::new(test, "east", address, json!({})).await;
+    let recorded = Recorded::of(&west, &east).await;
+    let slices = [west.lab.record_slices().await, east.lab.record_slices().await];
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-leader"}, "spec": {"ports": [{"port": 80}]},
+    });
+    for member in [&west, &east] {
+        member.lab.try_kubectl(&["create", "-f", "-"], Some(&service.to_string())).expect("a Service can be made");
+    }
+    let routed = json!({"routing": {"endpointSlice": {"serviceName": "web-leader"}}});
+    let lasting = ["--lease-duration", "120s"];
+    let operator = west.operator(&lasting);
+    operator.logs("this replica acts").await;
+    let standby = (end == End::Stopped).then(|| west.operator(&lasting));
+    let _other = east.operator(&[]);
+    west.lab.ready_pods(&["a"]).await;
+    east.lab.ready_pods(&["b"]).await;
+    west.elect(routed.clone()).await;
+    west.lab.wait_condition("web", "Routed", "True", "Routed").await;
+    east.elect(routed).await;
+    east.wait_led_elsewhere("west", "a").await;
+    if let Some(standby) = &standby {
+        standby.logs("keeps locks in Consul").await;
+    }
+
+    let excused = recorded.0[0].version().await;
+    operator.signal(if end == End::Killed { "KILL" } else { "STOP" });
+    let [(_, session)] = sessions(Consul::shared(), &west).await.try_into().expect("one session");
+    Consul::shared().api().put(&format!("/v1/session/destroy/{session}"), "").await.expect("it is destroyed");
+    east.lab.wait_leader("b").await;
+    recorded.0[1].catch_up().await;
+    let (began, standby) = match standby {
+        // Since when there are two.
+        Some(standby) => (
+            recorded.0[1].revisions().iter().rfind(|b| b.role.as_deref() == Some("leader")).expect("b leads").at,
+            standby,
+        ),
+        None => (Instant::now(), west.operator(&lasting)),
+    };
+    eventually("the label is off, and nobody is reached", || async {
+        let (roles, reached) = (west.lab.roles().await, slices[0].reached("web-leader", "IPv4"));
+        let nobody = reached.last().is_some_and(|last| last.addresses.is_empty());
+        if role(&roles, "a") == "follower" && nobody { Ok(()) } else { Err(format!("{roles:?}, {reached:?}")) }
+    })
+    .await;
+    let took = recorded.0[0].demoted_at().await.expect("a was demoted").saturating_duration_since(began);
+    eprintln!("measured: {end:?}, the label was off after {took:?}");
+    standby.logs("another cluster leads: ").await;
+    let log = standby.log();
+    assert!(!log.contains("this replica acts"), "{log}");
+    assert!(took < SOON, "{took:?}: {log}");
+    operator.signal("KILL");
+    recorded.kept_the_promises_but_for(&[("a", excused)]).await;
+    for of_cluster in &slices {
+        of_cluster.catch_up().await;
+        of_cluster.assert_promises();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_was_just_started_demotes_before_it_acts() {
+    a_replica_that_does_not_act_takes_off_what_led_before_the_other_cluster("consul-aside", End::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_demotes_for_an_operator_that_hangs() {
+    a_replica_that_does_not_act_takes_off_what_led_before_the_other_cluster("consul-hangs", End::Stopped).await;
 }
 
 /// Asks Consul's DNS for the addresses of a name.
@@ -269,7 +316,7 @@ async fn cut_off(test: &str, policy: Value) -> (Member, Member, Proxy, [Operator
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_can_be_found_in_consuls_catalog_and_dns_and_moves_there_with_the_leadership() {
-    let ([west, east], _operators, recorded) = two("consul-service", json!({})).await;
+    let ([west, east], _operators, recorded) = two("consul-service", json!({}), json!({})).await;
     let service = json!({"consulService": {"name": west.prefix, "port": 5432}});
     west.elect(service.clone()).await;
     east.elect(service).await;

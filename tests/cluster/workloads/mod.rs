@@ -15,6 +15,7 @@ mod release;
 mod rights;
 mod separate;
 mod steady;
+mod switched;
 mod template;
 mod third;
 mod ticks;

@@ -10,7 +10,8 @@ const DESTROYED: Loss = Loss::Destroyed { renewed: 0 };
 
 fn condition(identity: &str, reaches_api: bool, hears_consul: bool) -> Condition {
     let (reaches_api, hears_consul) = (reaches_api.then_some(0), hears_consul.then_some(0));
-    Condition { identity: (!identity.is_empty()).then(|| identity.to_owned()), reaches_api, hears_consul }
+    let well = reaches_api.and(hears_consul);
+    Condition { identity: (!identity.is_empty()).then(|| identity.to_owned()), reaches_api, hears_consul, well }
 }
 
 fn acting() -> Excuse {
@@ -152,6 +153,11 @@ fn a_session_is_not_lost_while_its_operator_can_renew_it() {
     excuse.replica(0, condition("a", true, false), LONG);
     excuse.replica(0, Condition { hears_consul: Some(LONG + 1), ..condition("a", true, true) }, LONG + 1);
     assert_eq!(excuse.lose(Loss::Expired, LONG + TTL), None);
+    // Nor could it while it was stopped.
+    let mut excuse = acting();
+    excuse.replica(0, Condition { identity: None, ..condition("a", true, true) }, LONG);
+    excuse.replica(0, condition("a", true, true), LONG + 60_000);
+    assert_eq!(excuse.lose(Loss::Expired, LONG + 60_050), None);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use serde_json::json;
 use tokio::time::advance;
 
 use super::*;
-use crate::world::{CLUSTERS, OWN_NAMESPACE, REPLICAS};
+use crate::operator::OWN_NAMESPACE;
+use crate::world::{CLUSTERS, REPLICAS};
 
 const WEST: usize = 0;
 const EAST: usize = 1;
@@ -45,7 +46,8 @@ impl Case {
 
     fn replica(&mut self, cluster: usize, replica: usize, runs: bool) {
         let identity = runs.then(|| identity(cluster, replica));
-        self.judge.replica(cluster, replica, Condition { identity, reaches_api: Some(0), hears_consul: Some(0) });
+        let well = Some(0);
+        self.judge.replica(cluster, replica, Condition { identity, reaches_api: well, hears_consul: well, well });
     }
 
     /// All operators of a cluster are killed, and Consul gives its lock away.
@@ -337,4 +339,30 @@ async fn a_replica_that_repeats_its_requests_without_a_pause_is_noticed() {
     assert_eq!(case.verdict(), "");
     (0..=RESTLESS).for_each(|_| case.judge.request("west/o0#1"));
     assert_eq!(case.verdict(), "west/o0#1 goes on and on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_is_not_gone_more_often_than_it_has_ended() {
+    let tell = |case: &mut Case, terms: &[u64]| {
+        let change = |term: &u64| json!({"term": term, "previousLeaderName": "web-0", "reason": "ProcessGone"});
+        let other = json!({"term": 1, "previousLeaderName": "web-0", "reason": "LeaderNotReady"});
+        let history: Vec<_> = terms.iter().map(change).chain([other]).collect();
+        let election = json!({"metadata": {"name": "web", "uid": "e"}, "status": {"history": history}});
+        case.see(WEST, "leaderelections", Some(election), false);
+    };
+    let mut case = Case::new().await;
+    tell(&mut case, &[]);
+    case.judge.end_program(WEST, "web-0");
+    case.judge.end_program(EAST, "web-0");
+    tell(&mut case, &[5]);
+    tell(&mut case, &[5]);
+    assert_eq!((case.verdict(), case.judge.figures.gone), ("", 1));
+    // Somebody let it lead again by force, before it ran.
+    case.pod(WEST, "web-0", "leader", 6).pod(WEST, "web-0", "follower", 7);
+    tell(&mut case, &[7, 5]);
+    assert_eq!((case.verdict(), case.judge.figures.gone), ("", 2));
+    case.judge.begin_program(WEST, "web-0");
+    case.pod(WEST, "web-0", "leader", 8).pod(WEST, "web-0", "follower", 9);
+    tell(&mut case, &[9, 7, 5]);
+    assert_eq!(case.verdict(), "the process of web-0 is said to be gone, and has not ended");
 }

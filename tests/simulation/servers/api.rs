@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// What is served: resource, group and version, kind.
-const KINDS: [(&str, &str, &str); 15] = [
+const KINDS: [(&str, &str, &str); 16] = [
     ("pods", "v1", "Pod"),
     ("nodes", "v1", "Node"),
     ("secrets", "v1", "Secret"),
     ("leases", "coordination.k8s.io/v1", "Lease"),
     ("leaderelections", "lictor.dev/v1alpha1", "LeaderElection"),
     ("electionclasses", "lictor.dev/v1alpha1", "ElectionClass"),
+    ("switchovers", "lictor.dev/v1alpha1", "Switchover"),
     ("services", "v1", "Service"),
     ("endpoints", "v1", "Endpoints"),
     ("endpointslices", "discovery.k8s.io/v1", "EndpointSlice"),
@@ -26,7 +27,7 @@ const KINDS: [(&str, &str, &str); 15] = [
 ];
 
 /// Whose status is written by itself.
-const WITH_STATUS: [&str; 5] = ["pods", "leaderelections", "electionclasses", "deployments", "cronjobs"];
+const WITH_STATUS: [&str; 6] = ["pods", "leaderelections", "electionclasses", "switchovers", "deployments", "cronjobs"];
 
 /// Resource, namespace, name.
 type Name = (String, String, String);

@@ -110,10 +110,20 @@ fn stream(mut watch: api::Watch, seconds: u64, link: Arc<Link>) -> Answered {
 
 /// How Consul is reached.
 pub fn connect(server: Arc<Consul>, link: Arc<Link>, listener: Listener) -> Connect {
+    connect_by(server, link, listener, |way| way)
+}
+
+/// How Consul is reached, where something else is on the way.
+pub fn connect_by(
+    server: Arc<Consul>,
+    link: Arc<Link>,
+    listener: Listener,
+    by: impl Fn(Arc<dyn Transport>) -> Arc<dyn Transport> + Send + Sync + 'static,
+) -> Connect {
     Arc::new(move |settings: &Settings| {
         let way =
             Way { server: server.clone(), link: link.clone(), listener: listener.clone(), limit: settings.timeout };
-        lictor_consul::Client::simulated(settings, Arc::new(way))
+        lictor_consul::Client::simulated(settings, by(Arc::new(way)))
     })
 }
 

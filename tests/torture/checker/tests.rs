@@ -4,7 +4,7 @@
 use lictor_core::{Marking, Markings};
 
 use super::super::faults::{Fault, Kind as Harm};
-use super::super::record::BY_HAND;
+use super::super::record::{BY_HAND, SliceSeen, SwitchoverSeen};
 use super::*;
 
 /// A record that is made here, second by second.
@@ -18,11 +18,21 @@ impl Story {
     /// Creates a record of the groups `web`, in the west with a Lease, and `shared`, in both clusters with Consul, and of the
     /// workload `importer`, which runs in the west.
     fn new() -> Self {
+        Self::of(false)
+    }
+
+    /// Creates the same, where Services reach the leaders.
+    fn routed() -> Self {
+        Self::of(true)
+    }
+
+    fn of(routed: bool) -> Self {
         let marking = |role: &str| Marking { labels: [("role".into(), role.into())].into(), ..Marking::default() };
         let markings = Markings { leader: marking("leader"), follower: marking("follower") };
         let group = |name: &str, kind, clusters: &[&str]| {
             let clusters = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
-            What::Group(Group { name: name.into(), kind, clusters, markings: markings.clone() })
+            let service = (routed && kind != Kind::Workload).then(|| format!("{name}-leader"));
+            What::Group(Group { name: name.into(), kind, clusters, markings: markings.clone(), service })
         };
         let mut story = Self::default();
         for what in [
@@ -75,9 +85,59 @@ impl Story {
         self.at(seconds, What::Fault { number: 0, fault, begins, detail: String::new() })
     }
 
+    /// What a slice says: the addresses' pods.
+    fn slice(&mut self, seconds: f64, cluster: &str, group: &str, pods: &[&str], term: i64) -> &mut Self {
+        self.version += 1;
+        let slice = SliceSeen {
+            version: self.version,
+            cluster: cluster.into(),
+            name: format!("{group}-ipv4"),
+            service: format!("{group}-leader"),
+            family: "IPv4".into(),
+            term: Some(term),
+            addresses: pods.iter().map(|pod| (format!("address of {pod}"), (*pod).to_owned())).collect(),
+            deleted: false,
+        };
+        self.at(seconds, What::Slice(slice))
+    }
+
+    fn planned(&mut self, seconds: f64, begins: bool) -> &mut Self {
+        self.at(seconds, What::Planned { group: "web".into(), begins })
+    }
+
+    fn session(&mut self, seconds: f64, id: &str, lives: bool) -> &mut Self {
+        self.at(seconds, What::Session { id: id.into(), cluster: "west".into(), lives })
+    }
+
     fn lock(&mut self, seconds: f64, cluster: &str) -> &mut Self {
         let key = "torture/shared".to_owned();
-        self.at(seconds, What::Lock { version: 0, key, cluster: Some(cluster.into()), holder: None, term: None })
+        self.at(
+            seconds,
+            What::Lock { version: 0, key, cluster: Some(cluster.into()), holder: None, term: None, switchover: None },
+        )
+    }
+
+    /// A record of the Lease of `web`: its term, and the Switchover that it carries out.
+    fn record(&mut self, seconds: f64, term: i64, switchover: Option<&str>) -> &mut Self {
+        let (key, switchover) = ("leases/west/web".to_owned(), switchover.map(str::to_owned));
+        let cluster = Some("west".into());
+        self.at(seconds, What::Lock { version: 0, key, cluster, holder: None, term: Some(term), switchover })
+    }
+
+    /// What is told of a Switchover of `web` from term 1: how it has ended, in which term.
+    fn switchover(&mut self, seconds: f64, uid: &str, ended: Option<(&str, i64)>) -> &mut Self {
+        let seen = SwitchoverSeen {
+            cluster: "west".into(),
+            name: uid.into(),
+            uid: uid.into(),
+            group: "web".into(),
+            from_term: 1,
+            result: ended.map(|(result, _)| result.to_owned()),
+            term: ended.and_then(|(result, term)| (result == "Complete").then_some(term)),
+            to: Some("web-b".into()),
+            ..SwitchoverSeen::default()
+        };
+        self.at(seconds, What::Switchover(seen))
     }
 
     fn end(&mut self, seconds: f64) -> Verdict {
@@ -304,8 +364,18 @@ fn a_holder_stops_before_another_has_the_lock() {
 /// Makes a verdict with much more than is needed, except for what `change` changes.
 fn full(change: impl FnOnce(&mut Verdict)) -> Verdict {
     let faults = [("OperatorKilled".to_owned(), 60)].into();
-    let mut verdict =
-        Verdict { calms: 2, lasted: 180_000, judged: 60_000, leaderships: 45, faults, ..Verdict::default() };
+    let mut verdict = Verdict {
+        calms: 2,
+        lasted: 180_000,
+        judged: 60_000,
+        leaderships: 45,
+        faults,
+        switches: 24,
+        planned_switches: 1,
+        switchovers: 1,
+        failovers: 1,
+        ..Verdict::default()
+    };
     change(&mut verdict);
     verdict
 }
@@ -340,8 +410,167 @@ fn a_run_that_looks_away_shows_nothing() {
 }
 
 #[test]
+#[should_panic(expected = "switches of a Service")]
+fn a_run_with_few_switches_shows_nothing() {
+    full(|verdict| verdict.switches = 23).assert_enough();
+}
+
+#[test]
+#[should_panic(expected = "no leader was moved")]
+fn a_run_in_which_no_leader_was_moved_shows_nothing() {
+    full(|verdict| verdict.planned_switches = 0).assert_enough();
+}
+
+#[test]
+#[should_panic(expected = "no Switchover moved a leader")]
+fn a_run_without_a_switchover_shows_nothing() {
+    full(|verdict| verdict.switchovers = 0).assert_enough();
+}
+
+#[test]
+#[should_panic(expected = "no replica of an operator")]
+fn a_run_without_a_failover_of_operators_shows_nothing() {
+    full(|verdict| verdict.failovers = 0).assert_enough();
+}
+
+#[test]
 fn the_time_in_which_a_cluster_may_be_excused_is_not_judged() {
     let verdict = overtaken(Harm::OperatorsKilled, 60.0, 30.0).end(100.0);
     // From 12 s after the fault began until 12 s after it ended.
     assert_eq!((verdict.lasted, verdict.judged), (100_000, 100_000 - 50_000));
+}
+
+/// A record in which a pod leads and is reached.
+fn reached() -> Story {
+    let mut story = Story::routed();
+    story.pod(1.0, "west", "web-a", "leader", "1").pod(1.0, "west", "web-b", "follower", "1");
+    story.slice(1.0, "west", "web", &[], 1).slice(1.1, "west", "web", &["web-a"], 1);
+    story
+}
+
+#[test]
+fn a_switch_in_order_breaks_nothing() {
+    let mut story = reached();
+    story.planned(2.0, true).slice(2.1, "west", "web", &["web-b"], 2);
+    story.pod(2.2, "west", "web-a", "follower", "2").pod(2.2, "west", "web-b", "leader", "2").planned(2.3, false);
+    let verdict = story.end(3.0);
+    assert_eq!((broken(&verdict), verdict.switches, verdict.planned_switches), (vec![], 2, 1));
+}
+
+#[test]
+fn a_service_that_reaches_two_or_nobody_or_somebody_of_before_is_noticed() {
+    let wrong = |change: &dyn Fn(&mut Story), text: &str| {
+        let mut story = reached();
+        story.planned(2.0, true);
+        change(&mut story);
+        let verdict = story.end(3.0);
+        assert!(broken(&verdict).iter().any(|broken| broken.contains(text)), "{text}: {:?}", broken(&verdict));
+    };
+    wrong(&|story| _ = story.slice(2.1, "west", "web", &["web-a", "web-b"], 2), "web-leader reaches [");
+    wrong(&|story| _ = story.slice(2.1, "west", "web", &[], 2), "reaches nobody while");
+    wrong(&|story| _ = story.slice(2.1, "west", "web", &["web-b"], 0), "in term 0, and before it was 1");
+    wrong(&|story| _ = story.slice(2.1, "west", "web", &["web-b"], 1), "in one term, 1");
+    wrong(&|story| _ = story.planned(2.1, false), "still reaches the leader");
+    wrong(&|story| _ = story.slice(2.1, "west", "web", &["web-b"], 2), "does not reach the leader");
+}
+
+#[test]
+fn services_of_both_clusters_reach_one_leader_unless_the_older_ones_cluster_is_excused() {
+    let story = |kind: Option<Harm>| {
+        let mut story = Story::routed();
+        if let Some(kind) = kind {
+            story.fault(10.0, kind, true);
+        }
+        story.slice(1.0, "west", "shared", &["shared-a"], 1).slice(30.0, "east", "shared", &["shared-c"], 2);
+        story.at(30.1, What::Hand { mark: String::new() });
+        check(&story.lines)
+    };
+    assert!(broken(&story(None))[0].contains("reach somebody"));
+    let excused = story(Some(Harm::OperatorsKilled));
+    assert_eq!((broken(&excused), excused.excuses.len()), (vec![], 1));
+}
+
+#[test]
+fn a_session_of_a_cluster_that_could_renew_it_is_not_lost() {
+    let story = |kind: Option<Harm>, ends: f64| {
+        let mut story = Story::new();
+        story.session(1.0, "first", true).session(1.0, "second", true);
+        if let Some(kind) = kind {
+            story.fault(58.0, kind, true);
+        }
+        story.session(50.0, "second", false).session(ends, "first", false).end(ends + 1.0)
+    };
+    for kind in [None, Some(Harm::OperatorKilled), Some(Harm::TakenForGone), Some(Harm::PeerLinkCut)] {
+        let verdict = story(kind, 60.0);
+        assert!(broken(&verdict)[0].contains("the session first of west is lost"), "{kind:?}");
+        assert_eq!((verdict.sessions_made, verdict.sessions_lost), (2, 1));
+    }
+    for kind in [Harm::SessionDestroyed, Harm::OperatorsKilled, Harm::ConsulLinkCut, Harm::ApiServerKilled] {
+        assert_eq!(broken(&story(Some(kind), 60.0)), [""; 0], "{kind:?}");
+    }
+}
+
+#[test]
+fn a_failover_of_an_operator_is_counted() {
+    let mut story = Story::new();
+    for (at, replica) in [(1.0, "west-0-a"), (2.0, "west-1-b"), (3.0, "west-1-b")] {
+        story.at(at, What::Acts { cluster: "west".into(), replica: replica.into() });
+    }
+    assert_eq!(story.end(4.0).failovers, 1);
+}
+
+/// A Switchover of `web` that is carried out: web-b leads in term 2, and that is told.
+fn switched_over() -> Story {
+    let mut story = Story::new();
+    story.record(0.5, 1, None).pod(1.0, "west", "web-a", "leader", "1").switchover(2.0, "s", None);
+    story.record(2.1, 2, Some("s")).pod(2.2, "west", "web-a", "follower", "2").pod(2.3, "west", "web-b", "leader", "2");
+    story.switchover(2.4, "s", Some(("Complete", 2)));
+    story
+}
+
+#[test]
+fn a_switchover_in_order_breaks_nothing_and_is_counted() {
+    let mut story = switched_over();
+    // The records after it keep that it was carried out, and one that fails changes nothing.
+    story.record(3.0, 2, Some("s")).switchover(3.1, "late", None).switchover(3.2, "late", Some(("Superseded", 0)));
+    story.at(4.0, What::Calm { begins: true });
+    let verdict = story.end(5.0);
+    assert_eq!(broken(&verdict), [""; 0]);
+    assert_eq!((verdict.switchovers, verdict.switchovers_failed, verdict.switchovers_across), (1, 1, 0));
+}
+
+#[test]
+fn a_switchover_that_moves_a_leader_twice_or_tells_what_is_not_so_is_noticed() {
+    let wrong = |tell: &dyn Fn(&mut Story), says: &str| {
+        let mut story = switched_over();
+        tell(&mut story);
+        let verdict = story.end(9.0);
+        assert!(broken(&verdict).iter().any(|text| text.contains(says)), "{says}: {verdict:?}");
+    };
+    wrong(&|story| _ = story.record(3.0, 3, None).record(3.1, 4, Some("s")), "moves the leader 2 times");
+    wrong(
+        &|story| _ = story.switchover(3.0, "t", None).record(3.1, 3, Some("t")),
+        "is for term 1, and ends term Some(2)",
+    );
+    wrong(&|story| _ = story.switchover(3.0, "s", Some(("Superseded", 0))), "has ended as");
+    wrong(&|story| _ = story.switchover(3.0, "s", Some(("Complete", 3))), "has ended as");
+    wrong(&|story| _ = story.switchover(3.0, "t", Some(("Complete", 2))), "both say that they began term 2");
+    wrong(&|story| _ = story.switchover(3.0, "t", Some(("Complete", 1))), "was to end term 1");
+    wrong(&|story| _ = story.switchover(3.0, "t", Some(("Complete", 7))), "has not led");
+    let open = |story: &mut Story| _ = story.switchover(3.0, "t", None).at(4.0, What::Calm { begins: true });
+    wrong(&open, "nothing comes of t");
+    // It is told that it failed, before and after it is carried out.
+    let failed = |first: bool| {
+        let mut story = Story::new();
+        story.record(0.5, 1, None).switchover(1.0, "s", None);
+        let told = Some(("DeadlineExceeded", 0));
+        if first {
+            story.switchover(2.0, "s", told).record(2.1, 2, Some("s"))
+        } else {
+            story.record(2.0, 2, Some("s")).switchover(2.1, "s", told)
+        };
+        story.end(3.0)
+    };
+    assert!(broken(&failed(true))[0].contains("it was told before that it failed"));
+    assert!(broken(&failed(false))[0].contains("it is told that it failed"));
 }

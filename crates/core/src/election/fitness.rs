@@ -3,14 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::holder::{Held, Holders, may_lead};
 use super::terms::Terms;
 use super::troubles::Troubles;
-use crate::eligibility::{Rank, priority, rank};
+use crate::eligibility::{Rank, Standing, priority, rank};
+use crate::handover::Seen;
 use crate::identity::Identity;
 use crate::step::Step;
+use crate::templates::Templates;
 use crate::timers::Timer;
 use crate::view::{Situation, View};
-use crate::{Holder, Instant, Node, NotEligible, Pod, Reason, Record, Uid, Version, eligible, standing};
+use crate::{
+    Following, Holder, Instant, Node, NotEligible, Pod, ProbeFailure, Reason, Record, Uid, eligible, standing,
+};
 
 /// Who may lead.
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +33,14 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// As it is written into the record of an election, and the version for which it may be promoted.
-    pub(super) fn holder(self, election: &Uid) -> (Holder, Version) {
+    /// As it is written into the record of an election, and what its promotion rests on.
+    pub(super) fn holder(self, election: &Uid) -> (Holder, Seen) {
         match self {
             Self::Pod(pod) => {
                 let (name, uid) = (Some(pod.name.clone()), pod.uid.clone());
-                (Holder { pod: name, uid, node: pod.node.clone(), ip: pod.ip.clone() }, pod.version)
+                (Holder { pod: name, uid, node: pod.node.clone(), ip: pod.ip.clone() }, Seen::of(pod))
             }
-            Self::Cluster => (Holder { pod: None, uid: election.clone(), node: None, ip: None }, Version::default()),
+            Self::Cluster => (Holder { pod: None, uid: election.clone(), node: None, ip: None }, Seen::default()),
         }
     }
 }
@@ -45,7 +50,7 @@ pub(super) enum Decision<'a> {
     /// The leader stays.
     Keep(Candidate<'a>),
     /// The leader stays although it fails its probe: nobody else is eligible.
-    KeepDespiteProbe(Candidate<'a>),
+    KeepDespiteProbe(Candidate<'a>, ProbeFailure),
     Elect(Candidate<'a>, Reason),
     Vacate(Reason),
     /// The leader is not fit, and has until then to recover.
@@ -58,8 +63,12 @@ impl Decision<'_> {
     /// What it tells of the present leader, if it tells anything.
     pub(super) fn situation(&self) -> Option<Situation> {
         match self {
-            Self::Keep(_) | Self::Elect(_, Reason::Preempted) => Some(Situation::Led),
-            Self::KeepDespiteProbe(_) | Self::Elect(_, Reason::ProbeFailed) => Some(Situation::LedDespiteProbe),
+            Self::Keep(_) | Self::Elect(_, Reason::Preempted | Reason::NodeCordoned | Reason::SwitchedOver) => {
+                Some(Situation::Led)
+            }
+            Self::KeepDespiteProbe(_, failure) | Self::Elect(_, Reason::ProbeFailed(failure)) => {
+                Some(Situation::LedDespiteProbe(*failure))
+            }
             Self::Elect(..) | Self::Vacate(_) | Self::Wait(..) | Self::Nobody => None,
         }
     }
@@ -69,13 +78,13 @@ impl Decision<'_> {
         let Some(record) = record else { return matches!(self, Decision::Nobody) };
         let current = record.scope == *view.scope && record.election == id.uid;
         match self {
-            Self::Keep(Candidate::Pod(pod)) | Self::KeepDespiteProbe(Candidate::Pod(pod)) => {
+            Self::Keep(Candidate::Pod(pod)) | Self::KeepDespiteProbe(Candidate::Pod(pod), _) => {
                 current
                     && !terms.is_outdated(record.term)
                     && view.scope.markings.is_leader(pod, record.term)
                     && !has_leftover(pod, record)
             }
-            Self::Keep(Candidate::Cluster) | Self::KeepDespiteProbe(Candidate::Cluster) => {
+            Self::Keep(Candidate::Cluster) | Self::KeepDespiteProbe(Candidate::Cluster, _) => {
                 current && !terms.is_outdated(record.term)
             }
             Self::Nobody => current,
@@ -94,6 +103,8 @@ pub(super) struct Fitness {
     suspects: BTreeSet<Uid>,
     /// When the cause of the change that is under way was seen.
     cause: Option<Instant>,
+    /// Who holds the lock of the candidates, if they elect the leader themselves.
+    holders: Holders,
 }
 
 impl Fitness {
@@ -109,16 +120,19 @@ impl Fitness {
         if let Some(fitness) = view.cluster {
             return self.decide_for_cluster(fitness, holder, step);
         }
+        if let Some(following) = view.following {
+            return self.decide_by_lock(following, record, step);
+        }
         self.suspects.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid && pod.ready));
-        let best = self.best(troubles, step);
+        let best = self.best(record, troubles, step);
+        if let Some(until) = view.switchovers.next_end(view.now) {
+            step.wake_at(Timer::HoldOver, until);
+        }
         let Some(holder) = holder else {
             if record.is_none()
                 && let Some(incumbent) = incumbent(step.id, view)
             {
-                // With a lock under another key it is not lost: it moves.
-                let moved = !view.strays.is_empty();
-                let incumbent = Candidate::Pod(incumbent);
-                return Decision::Elect(incumbent, if moved { Reason::SpecChanged } else { Reason::LockRestored });
+                return Decision::Elect(Candidate::Pod(incumbent), restores(view));
             }
             return best.map_or(Decision::Nobody, |pod| Decision::Elect(Candidate::Pod(pod), Reason::Vacant));
         };
@@ -126,14 +140,13 @@ impl Fitness {
             let elect = |pod| Decision::Elect(Candidate::Pod(pod), Reason::LeaderGone);
             return best.map_or(Decision::Vacate(Reason::LeaderGone), elect);
         };
-        let fitness = if view.scope.selector.matches(&pod.labels) {
-            standing(pod, node_of(pod, view), view.rules)
-        } else {
-            Err(NotEligible::NotSelected)
+        let fitness = match fitness_of(pod, view) {
+            Err(NotEligible::NotReady) if view.switchovers.excuses(&pod.uid, record, view.now) => Ok(()),
+            fitness => fitness,
         };
         let others = best.filter(|other| other.uid != pod.uid);
         match fitness {
-            Ok(()) => self.decide_beside_fit_leader(pod, others, troubles, view),
+            Ok(()) => self.decide_beside_fit_leader(pod, others, record, troubles, view),
             Err(why) => {
                 if let Some(until) = self.may_recover(&pod.uid, why, view) {
                     return Decision::Wait(why, until);
@@ -144,29 +157,101 @@ impl Fitness {
         }
     }
 
+    /// F1: the candidates elect the leader themselves. It is who holds their lock, as long as it may lead. F2: while it is not known who
+    /// holds the lock, the leader stays.
+    fn decide_by_lock<'a>(
+        &mut self,
+        following: Following<'_>,
+        record: Option<&Record>,
+        step: &mut Step<'a>,
+    ) -> Decision<'a> {
+        let view = step.view;
+        let leader = record.and_then(|record| record.holder.as_ref());
+        let held = self.holders.find(following, leader, step);
+        let present = leader.and_then(|leader| view.pods.iter().copied().find(|pod| pod.uid == leader.uid));
+        let next = match held {
+            Held::By(pod) if present.is_none_or(|present| present.uid != pod.uid) => {
+                may_lead(pod, node_of(pod, view), step).ok().map(|()| pod)
+            }
+            _ => None,
+        };
+        let elect = |pod, reason| Decision::Elect(Candidate::Pod(pod), reason);
+        if leader.is_none() {
+            let incumbent = incumbent(step.id, view).filter(|_| record.is_none());
+            return match (next, incumbent, held) {
+                (Some(pod), Some(incumbent), _) if incumbent.uid == pod.uid => elect(pod, restores(view)),
+                (Some(pod), ..) => elect(pod, Reason::CandidatesElected),
+                (None, Some(incumbent), Held::Unknown) => elect(incumbent, restores(view)),
+                (None, ..) => Decision::Nobody,
+            };
+        }
+        let Some(present) = present else {
+            return next.map_or(Decision::Vacate(Reason::LeaderGone), |pod| elect(pod, Reason::LeaderGone));
+        };
+        if let Some(pod) = next {
+            return elect(pod, Reason::CandidatesElected);
+        }
+        let holds = matches!(held, Held::Unknown) || matches!(held, Held::By(pod) if pod.uid == present.uid);
+        if !holds {
+            return Decision::Vacate(Reason::CandidatesReleased);
+        }
+        match fitness_of(present, view) {
+            Ok(()) => {
+                self.unfit = None;
+                Decision::Keep(Candidate::Pod(present))
+            }
+            Err(why) => match self.may_recover(&present.uid, why, view) {
+                Some(until) => Decision::Wait(why, until),
+                None => Decision::Vacate(Reason::LeaderUnfit(why)),
+            },
+        }
+    }
+
     fn decide_beside_fit_leader<'a>(
         &mut self,
         pod: &'a Pod,
         others: Option<&'a Pod>,
+        record: Option<&Record>,
         troubles: &Troubles,
         view: &View<'a>,
     ) -> Decision<'a> {
         self.unfit = None;
-        if view.probe_failed == Some(&pod.uid) {
+        let excused = view.switchovers.excuses(&pod.uid, record, view.now);
+        let counts = |failure| !excused || failure != ProbeFailure::NoAnswer;
+        if let Some((_, failure)) = view.probe_failed.filter(|(uid, failure)| **uid == pod.uid && counts(*failure)) {
             self.suspects.insert(pod.uid.clone());
-            let elect = |other| Decision::Elect(Candidate::Pod(other), Reason::ProbeFailed);
-            let keep = Decision::KeepDespiteProbe(Candidate::Pod(pod));
-            return self.best_other(pod, troubles, view).map_or(keep, elect);
+            let elect = |other| Decision::Elect(Candidate::Pod(other), Reason::ProbeFailed(failure));
+            let keep = Decision::KeepDespiteProbe(Candidate::Pod(pod), failure);
+            return self.best_other(&pod.uid, false, record, troubles, view).map_or(keep, elect);
         }
-        if let Some(other) = self.instead_of(pod, troubles, view) {
+        if let Some(other) = self.instead_of(pod, record, troubles, view) {
             return Decision::Elect(Candidate::Pod(other), Reason::NotLabelled);
         }
-        match others {
+        // Whoever leads by force may do so on a cordoned node.
+        let off = self.off_cordoned_node(pod, others, troubles, view).filter(|_| !excused);
+        if let Some(other) = off {
+            return Decision::Elect(Candidate::Pod(other), Reason::NodeCordoned);
+        }
+        match others.filter(|_| !view.switchovers.protects(&pod.uid, record, view.now)) {
             Some(other) if view.rules.preempt && priority(other) > priority(pod) => {
                 Decision::Elect(Candidate::Pod(other), Reason::Preempted)
             }
             _ => Decision::Keep(Candidate::Pod(pod)),
         }
+    }
+
+    /// Who takes over from a leader whose node is cordoned. No pod on such a node is eligible, so the leader moves at most once for each
+    /// node that is cordoned, and stays where all are. It stays, too, if the next one failed when it led last, or can't be labelled.
+    fn off_cordoned_node<'a>(
+        &self,
+        leader: &Pod,
+        others: Option<&'a Pod>,
+        troubles: &Troubles,
+        view: &View<'a>,
+    ) -> Option<&'a Pod> {
+        let leaves = view.rules.leave_cordoned && node_of(leader, view).is_some_and(|node| node.cordoned);
+        let sound = |other: &&Pod| !self.suspects.contains(&other.uid) && !troubles.is_refused(&other.uid);
+        others.filter(|_| leaves).filter(sound)
     }
 
     /// The cluster itself is the only candidate here.
@@ -194,15 +279,13 @@ impl Fitness {
     }
 
     /// The first of the eligible pods.
-    fn best<'a>(&self, troubles: &Troubles, step: &mut Step<'a>) -> Option<&'a Pod> {
+    fn best<'a>(&self, record: Option<&Record>, troubles: &Troubles, step: &mut Step<'a>) -> Option<&'a Pod> {
         let view = step.view;
+        let templates = templates(view);
         let mut best: Option<(Rank, &'a Pod)> = None;
-        for pod in view.pods.iter().copied().filter(|pod| view.scope.selector.matches(&pod.labels)) {
-            match eligible(pod, node_of(pod, view), view.rules, view.now) {
-                Ok(()) => {
-                    let suspect = self.suspects.contains(&pod.uid) || troubles.is_refused(&pod.uid);
-                    let leads = view.scope.markings.shows_leader(pod);
-                    let rank = rank(pod, node_of(pod, view), view.rules, suspect, leads);
+        for pod in candidates(view) {
+            match self.assess(pod, record, troubles, view, &templates) {
+                Ok(rank) => {
                     if best.as_ref().is_none_or(|(other, _)| rank < *other) {
                         best = Some((rank, pod));
                     }
@@ -212,6 +295,27 @@ impl Fitness {
             }
         }
         best.map(|(_, pod)| pod)
+    }
+
+    /// The rank of a candidate that may be elected now, or why it may not.
+    pub(super) fn assess(
+        &self,
+        pod: &Pod,
+        record: Option<&Record>,
+        troubles: &Troubles,
+        view: &View,
+        templates: &Templates,
+    ) -> Result<Rank, NotEligible> {
+        let node = node_of(pod, view);
+        eligible(pod, node, view.rules, view.now)?;
+        let suspect = self.suspects.contains(&pod.uid) || troubles.is_refused(&pod.uid);
+        let standing = Standing {
+            suspect,
+            held_back: view.switchovers.holds_back(&pod.uid, record, view.now),
+            shows_leader: view.scope.markings.shows_leader(pod),
+            outdated: templates.is_outdated(pod),
+        };
+        Ok(rank(pod, node, view.rules, standing))
     }
 
     /// Until when a leader that is not fit may recover, if it may.
@@ -226,25 +330,58 @@ impl Fitness {
     }
 
     /// Whether the pod that is to lead can't be labelled, and another one is to be tried.
-    pub(super) fn gives_way(&self, leader: &Uid, troubles: &Troubles, view: &View) -> bool {
+    pub(super) fn gives_way(&self, leader: &Uid, record: &Record, troubles: &Troubles, view: &View) -> bool {
+        if let Some(following) = view.following {
+            return following.lock.is_known() && !following.is_held_by(leader, candidates(view));
+        }
         let leader = view.pods.iter().copied().find(|pod| pod.uid == *leader);
-        leader.is_some_and(|pod| self.instead_of(pod, troubles, view).is_some())
+        leader.is_some_and(|pod| self.instead_of(pod, Some(record), troubles, view).is_some())
     }
 
-    /// Who is tried in the place of a pod that can't be labelled as the leader.
-    fn instead_of<'a>(&self, leader: &Pod, troubles: &Troubles, view: &View<'a>) -> Option<&'a Pod> {
+    /// Who is tried in the place of a pod that can't be labelled as the leader. At last one on a cordoned node: it may be where the
+    /// leader has just moved off.
+    fn instead_of<'a>(
+        &self,
+        leader: &Pod,
+        record: Option<&Record>,
+        troubles: &Troubles,
+        view: &View<'a>,
+    ) -> Option<&'a Pod> {
         let refused = troubles.is_refused(&leader.uid) && !view.scope.markings.shows_leader(leader);
-        refused.then(|| self.best_other(leader, troubles, view)).flatten()
+        let best = |cordoned| self.best_other(&leader.uid, cordoned, record, troubles, view);
+        refused.then(|| best(false).or_else(|| best(true))).flatten()
     }
 
-    fn best_other<'a>(&self, leader: &Pod, troubles: &Troubles, view: &View<'a>) -> Option<&'a Pod> {
+    /// The first of the other pods. `cordoned`: also of those on cordoned nodes.
+    pub(super) fn best_other<'a>(
+        &self,
+        leader: &Uid,
+        cordoned: bool,
+        record: Option<&Record>,
+        troubles: &Troubles,
+        view: &View<'a>,
+    ) -> Option<&'a Pod> {
+        if view.following.is_some() {
+            // F1: nobody else can lead.
+            return None;
+        }
+        let fits = |pod: &Pod| match eligible(pod, node_of(pod, view), view.rules, view.now) {
+            Ok(()) => true,
+            Err(why) => cordoned && why == NotEligible::NodeCordoned,
+        };
         let candidates = view.pods.iter().copied().filter(|pod| {
-            pod.uid != leader.uid
+            pod.uid != *leader
                 && troubles.may_be_tried(&pod.uid, view.now)
                 && view.scope.selector.matches(&pod.labels)
-                && eligible(pod, node_of(pod, view), view.rules, view.now).is_ok()
+                && fits(pod)
         });
-        candidates.min_by_key(|pod| rank(pod, node_of(pod, view), view.rules, self.suspects.contains(&pod.uid), false))
+        let templates = templates(view);
+        candidates.min_by_key(|pod| {
+            let (suspect, outdated) = (self.suspects.contains(&pod.uid), templates.is_outdated(pod));
+            let held_back = view.switchovers.holds_back(&pod.uid, record, view.now);
+            let standing = Standing { suspect, held_back, shows_leader: false, outdated };
+            rank(pod, node_of(pod, view), view.rules, standing)
+        })
     }
 
     /// The cause of a change was seen.
@@ -263,12 +400,38 @@ impl Fitness {
     }
 }
 
+/// Whether a leader may go on.
+fn fitness_of(leader: &Pod, view: &View) -> Result<(), NotEligible> {
+    if view.scope.selector.matches(&leader.labels) {
+        standing(leader, node_of(leader, view), view.rules)
+    } else {
+        Err(NotEligible::NotSelected)
+    }
+}
+
+/// Why the pod that leads according to its labels is recorded anew. With a lock under another key that one is not lost: it moves.
+fn restores(view: &View) -> Reason {
+    if view.strays.is_empty() { Reason::LockRestored } else { Reason::SpecChanged }
+}
+
 /// The one pod that leads according to its labels, where the record is lost: it goes on, whatever others would rank.
 fn incumbent<'a>(id: &Identity, view: &View<'a>) -> Option<&'a Pod> {
     let shows = |pod: &&Pod| view.scope.markings.shows_leader(pod) && view.scope.selector.matches(&pod.labels);
     let mut showing = view.pods.iter().copied().filter(shows);
     let pod = showing.next().filter(|pod| id.wrote(pod) && standing(pod, node_of(pod, view), view.rules).is_ok())?;
     showing.next().is_none().then_some(pod)
+}
+
+/// The pods that the election selects.
+pub(super) fn candidates<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Pod> {
+    let selector = &view.scope.selector;
+    view.pods.iter().copied().filter(|pod| selector.matches(&pod.labels))
+}
+
+/// The newest templates of the candidates.
+pub(super) fn templates<'a>(view: &View<'a>) -> Templates<'a> {
+    let scope = view.scope;
+    Templates::newest(&view.pods.iter().copied().filter(|pod| scope.selector.matches(&pod.labels)))
 }
 
 fn has_leftover(pod: &Pod, record: &Record) -> bool {

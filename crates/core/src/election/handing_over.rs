@@ -25,7 +25,9 @@ impl Election {
             return true;
         }
         if handover.is_refused()
-            && handover.target().is_some_and(|target| self.fitness.gives_way(&target.uid, &self.troubles, view))
+            && handover
+                .target()
+                .is_some_and(|target| self.fitness.gives_way(&target.uid, &handover.record, &self.troubles, view))
         {
             if handover.has_fenced() {
                 self.lock.fence(handover.version);
@@ -34,8 +36,8 @@ impl Election {
         }
         let promotions = &self.promotions;
         let promoting = |pod: &Pod| promotions.may_come_to(pod);
-        let troubles = &self.troubles;
-        let left = |pod: &Pod| troubles.is_left(pod, view);
+        let (troubles, lock) = (&self.troubles, &self.lock);
+        let left = |pod: &Pod| troubles.is_left(pod, lock, view);
         match handover.advance(&promoting, &left, step) {
             Progress::Waiting => {
                 self.phase = Phase::HandingOver(handover);

@@ -9,7 +9,7 @@ use crate::handover::Handover;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::{Desired, Situation, View};
-use crate::{Command, PodChange, Reason, Record, Stored, Version};
+use crate::{Command, PodChange, Reason, Record, Stored, SwitchoverMark, Version};
 
 impl Election {
     /// With nothing under way; returns whether to look again.
@@ -120,11 +120,20 @@ impl Election {
 
     fn run(&mut self, stored: &Stored, step: &mut Step) -> bool {
         let view = step.view;
+        if self.give_up(stored, step) {
+            return false;
+        }
         let record = stored.record();
         let decision = match view.desired {
             Desired::Leave if record.is_some_and(|record| record.holder.is_none()) => Decision::Nobody,
             Desired::Leave => Decision::Vacate(Reason::Leaving),
-            _ => self.fitness.decide(record, &self.troubles, step),
+            _ => match self.switch_to(record, view) {
+                Some(pod) => Decision::Elect(Candidate::Pod(pod), Reason::SwitchedOver),
+                None => match self.give_way(stored, step) {
+                    Some(decision) => decision,
+                    None => self.fitness.decide(record, &self.troubles, step),
+                },
+            },
         };
         if let Some(situation) = decision.situation() {
             self.situation = situation;
@@ -153,7 +162,7 @@ impl Election {
             return false;
         }
         if settled {
-            if let Decision::Keep(Candidate::Pod(pod)) | Decision::KeepDespiteProbe(Candidate::Pod(pod)) = decision {
+            if let Decision::Keep(Candidate::Pod(pod)) | Decision::KeepDespiteProbe(Candidate::Pod(pod), _) = decision {
                 self.troubles.forget(&pod.uid, PodChange::Promote);
             }
             self.fitness.forget_cause();
@@ -161,7 +170,7 @@ impl Election {
             self.fitness.note_cause(view.now);
         }
         match decision {
-            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate)
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate, _)
                 if settled || self.leads_incompletely(candidate, record, step) =>
             {
                 let record = record.filter(|record| record.holder.is_some());
@@ -172,12 +181,19 @@ impl Election {
                     && self.announce_obligations(record, version, step)
                 {
                     self.reconcile(Target::Lead(record.term), step);
+                    self.offer(record, version, step);
                 }
             }
-            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate) => {
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate, _) => {
                 return self.keep(candidate, stored, step);
             }
-            Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
+            Decision::Elect(candidate, reason) => {
+                // C13: another cluster has handed over the lock.
+                let given = |mark: &SwitchoverMark| mark.cluster.is_some();
+                let begins = record.is_some_and(|r| r.holder.is_none() && r.switchover.as_ref().is_some_and(given));
+                let reason = if begins { Reason::SwitchedOver } else { reason };
+                self.write(stored, Some(candidate), reason, step);
+            }
             Decision::Vacate(reason) => self.write(stored, None, reason, step),
             Decision::Wait(why, until) => {
                 self.situation = Situation::Recovering(why, until);
@@ -207,7 +223,7 @@ impl Election {
 
     /// Whether the slices are right, or can be put right in this term: by whoever has written the record itself.
     fn is_routable(&self, decision: &Decision, stored: &Stored, view: &View) -> bool {
-        let keeps = matches!(decision, Decision::Keep(_) | Decision::KeepDespiteProbe(_));
+        let keeps = matches!(decision, Decision::Keep(_) | Decision::KeepDespiteProbe(..));
         let right = |record| self.routes.is_settled(record, &self.id, view);
         !keeps || self.lock.is_fenced(stored.version()) || stored.record().is_none_or(right)
     }
@@ -234,6 +250,16 @@ impl Election {
         }
         if !self.lock.is_fenced(Some(version)) {
             self.write(stored, Some(candidate), Reason::Resumed, step);
+            return false;
+        }
+        if self.leader.take_if(|(term, holder, _)| (*term, &holder.uid) == (record.term, &pod.uid)).is_some() {
+            // Its promotion was acknowledged.
+            step.contest();
+        }
+        if view.now < view.restores_from {
+            step.wake_at(Timer::PodRetry, view.restores_from);
+            self.situation = Situation::HandingOver;
+            self.maintain(stored, Some(pod), step);
             return false;
         }
         if !self.troubles.has(&pod.uid, PodChange::Promote) {

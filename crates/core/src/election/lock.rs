@@ -1,6 +1,6 @@
 //! The election's lock as last known, and how far it is trusted.
 
-use crate::{Record, Scope, Stored, Uid, Version};
+use crate::{Pod, Record, Scope, Stored, Uid, Version};
 
 /// The lock, and how far what is known of it is trusted.
 #[derive(Clone, Debug)]
@@ -57,6 +57,11 @@ impl Lock {
     /// What was written under the records that were seen.
     pub(super) fn scopes(&self) -> &[Scope] {
         &self.scopes
+    }
+
+    /// Whether a pod shows the leader's label, of this spec or of one that was written under.
+    pub(super) fn shows_leader(&self, pod: &Pod, scope: &Scope) -> bool {
+        self.scopes.iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
     }
 
     /// Whether the lock is known to be past a version that was written here: somebody else wrote or deleted it.

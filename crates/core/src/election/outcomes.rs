@@ -33,6 +33,12 @@ impl Election {
             self.told.extend(self.workloads.take(op, outcome, now));
             return;
         }
+        if let Outcome::BidWritten(outcome) = outcome {
+            if !self.giving.take_cleared(op) {
+                self.bidding.take(op, &outcome, now);
+            }
+            return;
+        }
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.phase = match (phase, outcome) {
             (Phase::Reading(expected), Outcome::RecordRead(read)) if expected == op => {
@@ -89,15 +95,12 @@ impl Election {
                 self.take_released(*record, released, now);
                 Phase::Idle
             }
+            (Phase::Giving(expected, what), Outcome::RecordWritten(given)) if expected == op => {
+                self.take_given(*what, given, now);
+                Phase::Idle
+            }
             (Phase::Deleting(expected), Outcome::RecordWritten(written)) if expected == op => {
-                match written {
-                    RecordOutcome::Written(version) => self.lock.take_deleted(version),
-                    RecordOutcome::Conflict | RecordOutcome::Delayed => self.lock.forget(),
-                    RecordOutcome::Failed(failure) => {
-                        self.lock.forget();
-                        self.fail(failure, now);
-                    }
-                }
+                self.take_deleted(written, now);
                 Phase::Idle
             }
             (Phase::HandingOver(mut handover), outcome) => {
@@ -108,6 +111,17 @@ impl Election {
             }
             (phase, _) => phase,
         };
+    }
+
+    fn take_deleted(&mut self, deleted: RecordOutcome, now: Instant) {
+        match deleted {
+            RecordOutcome::Written(version) => self.lock.take_deleted(version),
+            RecordOutcome::Conflict | RecordOutcome::Delayed => self.lock.forget(),
+            RecordOutcome::Failed(failure) => {
+                self.lock.forget();
+                self.fail(failure, now);
+            }
+        }
     }
 
     /// Takes whether the election is still there. `version`: of the record that it was asked for; none: it is to be withdrawn.

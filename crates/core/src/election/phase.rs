@@ -1,8 +1,8 @@
 //! What is under way with an election.
 
-use crate::handover::{Handover, Purpose};
+use crate::handover::{Handover, Purpose, Seen};
 use crate::slice::SliceVersions;
-use crate::{Holder, Instant, Key, OpId, Reason, Record, Version};
+use crate::{Holder, Instant, Key, OpId, PlacedBid, Reason, Record, Version};
 
 /// What is under way.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub(super) enum Phase {
     Inspecting(OpId),
     /// Nobody leads any more: the lock is let go of.
     Releasing(OpId, Box<Record>),
+    /// The same, and the lock is handed to another cluster, by this record.
+    Giving(OpId, Box<(PlacedBid, Record)>),
     /// All labels are off; the record goes last.
     Deleting(OpId),
     /// Whether the election is still there: before it replaces a record of another one (of this version), or is withdrawn.
@@ -36,8 +38,8 @@ pub(super) struct Intent {
     /// Whether the chain of this operator's own records is unbroken.
     pub(super) fenced: bool,
     pub(super) purpose: Purpose,
-    /// The target's version, read before the record is written.
-    pub(super) target: Option<(Holder, Version)>,
+    /// The target as it was seen before the record is written.
+    pub(super) target: Option<(Holder, Seen)>,
     /// The slices' versions, read before the record is written.
     pub(super) slices: SliceVersions,
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::backoff::Backoff;
 use crate::handover::Fence;
+use crate::marking::DeletionCost;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::View;
@@ -145,7 +146,7 @@ impl Promotions {
 /// A patch that changes the pod's version, whatever is on it: what changes nothing, the API server does not write.
 fn stamp(election: &str, term: Term, pod: &Pod, former: &[Markings], view: &View) -> (PodChange, PodPatch) {
     let markings = &view.scope.markings;
-    let demotion = markings.demotion(election, term, former);
+    let demotion = markings.demotion(election, term, former, DeletionCost::of(pod));
     if view.scope.selector.matches(&pod.labels) && demotion.lacks(pod).is_some() {
         return (PodChange::Demote, demotion);
     }

@@ -7,7 +7,8 @@ use crate::handover::{Handover, Purpose};
 use crate::step::Step;
 use crate::view::{Situation, View};
 use crate::{
-    Announcement, Command, Failure, Holder, Instant, Pod, Reason, Record, RecordOutcome, Stored, Timestamp, Version,
+    Announcement, Command, Failure, Holder, Instant, Pod, Reason, Record, RecordOutcome, Stored, SwitchoverMark,
+    Timestamp, Version,
 };
 
 impl Election {
@@ -36,9 +37,25 @@ impl Election {
             record.term = self.terms.highest().next();
             record.term_by_version = view.policy.shared;
         }
+        // H14: the one by which this pod is elected. Another one may be accepted while the lock was given to this cluster.
+        if let (Reason::SwitchedOver, Some(asked), Some(Candidate::Pod(pod))) =
+            (reason, view.switchovers.accepted, candidate)
+            && self.switch_to(replaced.as_ref(), view).is_some_and(|to| to.uid == pod.uid)
+        {
+            record.switchover = Some(Self::mark(asked, replaced.as_ref(), pod));
+        }
+        match replaced.as_ref().map(|replaced| (&replaced.holder, &replaced.offer)) {
+            Some((_, offer)) if candidate.is_none() => record.offer.clone_from(offer),
+            // The other cluster did not get the lock.
+            Some((None, Some(offer))) => {
+                record.switchover = Some(SwitchoverMark::given_up(offer.switchover.clone()));
+            }
+            _ => {}
+        }
         for (_, stray) in view.strays {
             let scopes = stray.record().into_iter().flat_map(Record::scopes);
             record.add_former(scopes);
+            record.switchover = record.switchover.or_else(|| stray.record()?.switchover.clone());
         }
         let expected = stored.version();
         let op = step.request(Command::WriteRecord { key: view.key.clone(), expected, record: record.clone() });
@@ -121,6 +138,8 @@ impl Election {
             scope: view.scope.clone(),
             former: Vec::new(),
             drain_obligation: replaced.and_then(|record| record.drain_obligation.clone()),
+            switchover: replaced.or(self.lock.last()).and_then(|record| record.switchover.clone()),
+            offer: None,
         };
         match replaced {
             Some(replaced) => record.add_former(replaced.scopes()),

@@ -37,6 +37,6 @@ impl Rivals {
 
     /// Until when the lock is not taken, because the other cluster may not know yet that it has vanished.
     pub(super) fn vanished_until(&self, view: &View) -> Option<Instant> {
-        self.vanished.map(|since| since + view.policy.grace)
+        self.vanished.max(view.policy.vanished).map(|since| since + view.policy.grace)
     }
 }

@@ -1,4 +1,4 @@
-//! R1 to R3: the slices through which a Service reaches the leader.
+//! R1 to R4: the slices through which a Service reaches the leader.
 //!
 //! A slice names the leader alone, so one compare-and-swap takes the old leader out and puts the next one in. Nobody has to be demoted or
 //! stamped before that: what an earlier operator still has on its way, is for a version that the switch itself has replaced.
@@ -12,8 +12,8 @@ use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::View;
 use crate::{
-    Command, Failure, Family, Instant, OpId, Outcome, Record, Routing, Service, Slice, SliceContent, SliceOutcome, Uid,
-    Version, WriteSlice,
+    Command, Failure, Family, Instant, OpId, Outcome, Record, Routing, Service, Slice, SliceContent, SliceOutcome,
+    Term, Uid, Version, WriteSlice,
 };
 
 /// What is known of an election's slices beyond what the cache shows, and what is under way with them.
@@ -26,12 +26,18 @@ pub(super) struct Routes {
     awaited: BTreeMap<String, Awaited>,
     /// Writes that show somebody and may still be carried out, by the slice's name.
     outstanding: BTreeMap<String, Outstanding>,
+    /// C4: slices that this operator has written since it began to decide: what earlier ones have on its way for them fails.
+    fenced: BTreeSet<Uid>,
     /// Slices that are no more, though the cache may still show them.
     gone: BTreeSet<Uid>,
     aim: Aim,
     routed: bool,
     backoff: Backoff,
     failure: Option<Failure>,
+    /// Slices that show the leader, as was acknowledged, and its term.
+    shown: BTreeMap<String, Term>,
+    /// Somebody else has taken the leader of this term out again.
+    undone: Option<Term>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,17 +108,22 @@ impl Routes {
             confirming: None,
             awaited: BTreeMap::new(),
             outstanding: BTreeMap::new(),
+            fenced: BTreeSet::new(),
             gone: BTreeSet::new(),
             aim: Aim::NobodyHere,
             routed: false,
             backoff: Backoff::new(seed),
             failure: None,
+            shown: BTreeMap::new(),
+            undone: None,
         }
     }
 
     /// Forgets what can do nothing any more, by what the cache shows.
     pub(super) fn retain(&mut self, view: &View) {
         self.gone.retain(|uid| view.slices.iter().any(|slice| slice.uid == *uid));
+        self.fenced.retain(|uid| view.slices.iter().any(|slice| slice.uid == *uid));
+        self.shown.retain(|name, _| view.slices.iter().any(|slice| slice.name == *name));
         let gone = &self.gone;
         self.outstanding.retain(|name, sent| {
             let found = view.slices.iter().find(|slice| slice.name == *name && !gone.contains(&slice.uid));
@@ -132,12 +143,24 @@ impl Routes {
 
     /// C3, C5: whether somebody is reached here, or may soon be.
     pub(super) fn may_show(&self, id: &Identity, view: &View) -> bool {
-        !self.outstanding.is_empty() || self.own(id, view).any(|slice| slice.content.shows())
+        // The lock does not wait for a slice that shows nobody and that the API server refuses to write.
+        let refused = matches!(self.failure, Some(Failure::Refused(_)));
+        let may_show = |slice: &Slice| slice.content.shows() || !refused && self.may_soon_show(slice, view);
+        !self.outstanding.is_empty() || self.own(id, view).any(may_show)
     }
 
-    /// Whether no slice is left of an election that goes. One that can't be deleted goes with the election, for that owns it.
+    /// C4: whether somebody is reached by a slice, or may soon be, because an earlier operator or this one has that on its way. Where no
+    /// other cluster can lead, the next write of the slice is early enough to stop it (R1).
+    fn may_soon_show(&self, slice: &Slice, view: &View) -> bool {
+        let fenced = !view.policy.shared || self.fenced.contains(&slice.uid);
+        slice.content.shows() || !fenced || self.outstanding.contains_key(&slice.name)
+    }
+
+    /// Whether no slice is left of an election that goes. One that can't be deleted goes with the election, for that owns it. But where
+    /// others share the lock, C5 holds: another cluster would be reached beside one that shows somebody.
     pub(super) fn is_gone(&self, id: &Identity, view: &View) -> bool {
-        self.failure.is_some() || self.own(id, view).next().is_none()
+        let leaves = self.failure.is_some() && !(view.policy.shared && self.may_show(id, view));
+        leaves || self.own(id, view).next().is_none()
     }
 
     /// Whether slices say what a record says, or what keeps them from it is told and tried again later.
@@ -184,6 +207,8 @@ impl Routes {
                 match self.present(view).find(|slice| slice.name == name) {
                     None => wrong.push(Wrong::Missing(name.clone(), content)),
                     Some(slice) if slice.content.election != id.uid => wrong.push(Wrong::Foreign(slice)),
+                    // R4.
+                    Some(slice) if service.contradicts(&content) => wrong.extend(astray(slice, record)),
                     Some(slice) if says(&slice.content, &content) => {}
                     Some(slice) => wrong.push(Wrong::Differs(slice, content)),
                 }
@@ -192,13 +217,7 @@ impl Routes {
         }
         for slice in self.own(id, view).filter(|slice| !wanted.contains(&slice.name)) {
             match view.routing {
-                Routing::Unusable => {
-                    let holder = record.and_then(|record| record.holder.as_ref());
-                    let right = |uid: &Uid| holder.is_some_and(|holder| holder.uid == *uid);
-                    if slice.content.endpoints.iter().any(|endpoint| !right(&endpoint.uid)) {
-                        wrong.push(Wrong::Differs(slice, emptied(slice, record)));
-                    }
-                }
+                Routing::Unusable => wrong.extend(astray(slice, record)),
                 Routing::Off | Routing::By(_) => wrong.push(Wrong::Unwanted(slice)),
             }
         }
@@ -209,6 +228,9 @@ impl Routes {
     pub(super) fn advance(&mut self, goal: &Goal, step: &mut Step) {
         let Step { id, view, .. } = *step;
         let aim = goal.aim();
+        let term = if let Goal::Follow(_, record) = goal { Some(record.term) } else { None };
+        self.shown.retain(|_, shown| Some(*shown) == term);
+        self.undone = self.undone.filter(|undone| Some(*undone) == term);
         if std::mem::replace(&mut self.aim, aim) != aim {
             // To take an address out does not wait for what failed before.
             self.backoff.reset();
@@ -217,8 +239,8 @@ impl Routes {
         let wrong: Vec<Wrong> = match goal {
             Goal::Follow(_, record) => self.wrong(Some(record), id, view),
             Goal::NobodyHere => {
-                let shows = |slice: &&Slice| slice.content.shows() || self.outstanding.contains_key(&slice.name);
-                self.own(id, view).filter(shows).map(|slice| Wrong::Differs(slice, emptied(slice, None))).collect()
+                let shows = self.own(id, view).filter(|slice| self.may_soon_show(slice, view));
+                shows.map(|slice| Wrong::Differs(slice, emptied(slice, None))).collect()
             }
             Goal::Gone => self.own(id, view).map(Wrong::Unwanted).collect(),
         };
@@ -253,6 +275,7 @@ impl Routes {
                     self.write(WriteSlice::Create { name, content }, step);
                 }
                 Wrong::Differs(slice, _) if !confirmed(self, slice) => unconfirmed = true,
+                Wrong::Differs(slice, content) if self.is_contested(slice, &content, goal, step) => {}
                 Wrong::Differs(slice, content) => {
                     let (name, uid, version) = (slice.name.clone(), slice.uid.clone(), slice.version);
                     let stamp = (id.operator_id.clone(), OpId(0));
@@ -277,6 +300,26 @@ impl Routes {
             self.confirming = Some((op, *version, seen));
         }
         self.read(step);
+    }
+
+    /// Whether the leader has to wait that somebody else takes out of a slice again. In a new term it does not.
+    fn is_contested(&mut self, slice: &Slice, content: &SliceContent, goal: &Goal, step: &mut Step) -> bool {
+        if !matches!(goal, Goal::Follow(..)) || !content.shows() || self.awaited.contains_key(&slice.name) {
+            return false;
+        }
+        let uids = |content: &SliceContent| {
+            content.endpoints.iter().map(|endpoint| endpoint.uid.clone()).collect::<Vec<Uid>>()
+        };
+        let undone = uids(&slice.content) != uids(content);
+        if undone && self.shown.remove(&slice.name) == Some(content.term) {
+            self.undone = Some(content.term);
+            step.contest();
+        }
+        let waits = undone && self.undone == Some(content.term) && step.view.now < step.view.restores_from;
+        if waits {
+            step.wake_at(Timer::SliceRetry, step.view.restores_from);
+        }
+        waits
     }
 
     /// Sends a write, unless the outcome of an earlier one for that slice is awaited that is as good.
@@ -328,25 +371,27 @@ impl Routes {
             }
             Outcome::SliceWritten(written) => {
                 self.forget_outstanding(op, written);
-                let mine = |awaited: &Awaited| matches!(awaited, Awaited::Writing(of, _) if *of == op);
-                if let Some(name) = self.awaited.iter().find(|(_, awaited)| mine(awaited)).map(|(name, _)| name.clone())
-                    && let Some(Awaited::Writing(_, write)) = self.awaited.remove(&name)
-                {
+                if let Some((name, Awaited::Writing(_, write))) = self.answered(op) {
                     self.take_written(name, &write, written, now);
                 }
                 Taken::Mine
             }
             Outcome::SliceRead(read) => {
-                let mine = |awaited: &Awaited| matches!(awaited, Awaited::Reading(of, _) if *of == op);
-                if let Some(name) = self.awaited.iter().find(|(_, awaited)| mine(awaited)).map(|(name, _)| name.clone())
-                    && let Some(Awaited::Reading(_, conflict)) = self.awaited.remove(&name)
-                {
+                if let Some((name, Awaited::Reading(_, conflict))) = self.answered(op) {
                     self.take_read(name, conflict, read, now);
                 }
                 Taken::Mine
             }
             _ => Taken::Others,
         }
+    }
+
+    /// Takes out the slice whose answer was awaited under this id.
+    fn answered(&mut self, op: OpId) -> Option<(String, Awaited)> {
+        let mine =
+            |awaited: &Awaited| matches!(awaited, Awaited::Writing(of, _) | Awaited::Reading(of, _) if *of == op);
+        let name = self.awaited.iter().find(|(_, awaited)| mine(awaited)).map(|(name, _)| name.clone())?;
+        self.awaited.remove_entry(&name)
     }
 
     /// What is sent and shows somebody may be carried out until another write was, or until it is known that it was not.
@@ -369,6 +414,9 @@ impl Routes {
     }
 
     fn take_written(&mut self, name: String, write: &WriteSlice, written: &SliceOutcome, now: Instant) {
+        if let SliceOutcome::Written(slice) = written {
+            self.fenced.insert(slice.uid.clone());
+        }
         let asked = match write {
             WriteSlice::Create { content, .. } => Some((None, content)),
             WriteSlice::Replace { version, content, .. } => Some((Some(*version), content)),
@@ -382,6 +430,9 @@ impl Routes {
                 } else {
                     self.failure = None;
                     self.backoff.reset();
+                    if content.shows() {
+                        self.shown.insert(name, content.term);
+                    }
                 }
             }
             (SliceOutcome::Written(slice), None) => drop(self.gone.insert(slice.uid.clone())),
@@ -446,6 +497,14 @@ fn content(service: &Service, family: Family, record: Option<&Record>, id: &Iden
         }
         None => SliceContent::empty(&id.uid, &service.name, family, term),
     }
+}
+
+/// What is wrong with a slice that may keep the leader, if it names it, and is not to name anybody else.
+fn astray<'a>(slice: &'a Slice, record: Option<&Record>) -> Option<Wrong<'a>> {
+    let holder = record.and_then(|record| record.holder.as_ref());
+    let leads = |uid: &Uid| holder.is_some_and(|holder| holder.uid == *uid);
+    let astray = slice.content.endpoints.iter().any(|endpoint| !leads(&endpoint.uid));
+    astray.then(|| Wrong::Differs(slice, emptied(slice, record)))
 }
 
 /// What a slice is to say when it names nobody any more.

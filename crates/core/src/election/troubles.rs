@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::lock::Lock;
 use crate::backoff::Backoff;
 use crate::view::View;
 use crate::{Failure, Instant, Pod, PodChange, Uid};
@@ -98,8 +99,8 @@ impl Troubles {
 
     /// Whether an election that goes leaves its marks on this pod. Where others share the lock, one that shows the leader's label is
     /// never left, for another cluster would lead beside it.
-    pub(super) fn is_left(&self, pod: &Pod, view: &View) -> bool {
-        let leads = view.policy.shared && view.scope.markings.shows_leader(pod);
+    pub(super) fn is_left(&self, pod: &Pod, lock: &Lock, view: &View) -> bool {
+        let leads = view.policy.shared && lock.shows_leader(pod, view.scope);
         self.why_left(&pod.uid).is_some() && !leads
     }
 

@@ -54,7 +54,7 @@ impl Election {
     }
 
     /// Whether a pod shows that it leads or a slice that somebody is reached, or may do so because of a write whose outcome is not known.
-    fn somebody_may_lead(&self, view: &View) -> bool {
+    pub(super) fn somebody_may_lead(&self, view: &View) -> bool {
         shows_leader(view) || !self.promotions.is_empty() || self.routes.may_show(&self.id, view)
     }
 
@@ -62,6 +62,9 @@ impl Election {
     pub(super) fn stand_down(&mut self, unheld: Unheld, step: &mut Step) {
         let view = step.view;
         let Unheld { reason, known } = unheld;
+        if self.situation.shows_nobody() && shows_leader(view) {
+            step.contest();
+        }
         if view.desired == Desired::Withdraw {
             let around = Circumstances::of(&self.lock, self.terms, &self.obligations, view);
             self.workloads.suspend_jobs(around, step);
@@ -126,7 +129,7 @@ impl Election {
         self.lock.forget_last();
         self.failure = None;
         self.terms.see(rival.term);
-        let known = matches!(&self.situation, Situation::LedElsewhere(known) if *known == rival);
+        let known = matches!(&self.situation, Situation::LedElsewhere(known) if known.leads_as(&rival));
         if !known {
             step.announce(Announcement::LedElsewhere(rival.clone()));
         }
@@ -152,9 +155,14 @@ impl Election {
             step.wake_at(Timer::LockVanished, until);
             return;
         }
+        if view.following.is_some_and(|following| !following.lock.is_known()) {
+            // F2: nobody is promoted by what is not known.
+            self.situation = Situation::Vacant;
+            return;
+        }
         let own = stored.written().filter(|record| record.election == self.id.uid).or(self.lock.last()).cloned();
         match self.fitness.decide(own.as_ref(), &self.troubles, step) {
-            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate) => {
+            Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate, _) => {
                 self.write(stored, Some(candidate), Reason::LockLost, step);
             }
             Decision::Elect(candidate, reason) => self.write(stored, Some(candidate), reason, step),
@@ -193,6 +201,9 @@ impl Election {
                 Some(op) => self.phase = Phase::Inspecting(op),
                 None => self.amend(record, *version, ended, step),
             }
+            return;
+        }
+        if self.hand_over_lock(record, *version, step) {
             return;
         }
         let op = step.request(Command::ReleaseRecord { key: view.key.clone(), version: *version });

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::lock::Lock;
 use super::promotions::Promotions;
 use super::troubles::Troubles;
 use crate::handover::not_a_conflict;
+use crate::marking::DeletionCost;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::{
@@ -109,11 +111,11 @@ impl Upkeep {
     }
 
     /// Takes off what was written under these markings, of an election that goes.
-    pub(super) fn remove(&mut self, written: &[&Markings], troubles: &Troubles, step: &mut Step) {
+    pub(super) fn remove(&mut self, written: &[&Markings], troubles: &Troubles, lock: &Lock, step: &mut Step) {
         let Step { id, view, .. } = *step;
         self.reread(step);
         for pod in view.pods.iter().copied() {
-            if !id.wrote(pod) || self.writes.contains_key(&pod.uid) || troubles.is_left(pod, view) {
+            if !id.wrote(pod) || self.writes.contains_key(&pod.uid) || troubles.is_left(pod, lock, view) {
                 continue;
             }
             if let Some(until) = troubles.waits(&pod.uid, PodChange::Remove, false, view.now) {
@@ -203,7 +205,7 @@ fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Ste
         if (leaves || markings.is_follower(pod)) && !leftover {
             return None;
         }
-        (PodChange::Demote, markings.demotion(&id.name, term, former))
+        (PodChange::Demote, markings.demotion(&id.name, term, former, DeletionCost::of(pod)))
     } else {
         if !id.wrote(pod) {
             return None;

@@ -86,7 +86,7 @@ impl Election {
     /// Whether no pod carries a mark of this election that can be taken off, and it has no slice.
     pub(super) fn is_clean(&self, view: &View) -> bool {
         self.routes.is_gone(&self.id, view)
-            && view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, view))
+            && view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, &self.lock, view))
     }
 
     fn tell_what_is_left(&self, step: &mut Step) {
@@ -125,7 +125,7 @@ impl Election {
         let scopes = other.into_iter().flat_map(Record::scopes).chain(stray_scopes(view.strays));
         let scopes = scopes.chain(self.lock.scopes()).chain([view.scope]);
         let written: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
-        self.upkeep.remove(&written, &self.troubles, step);
+        self.upkeep.remove(&written, &self.troubles, &self.lock, step);
     }
 
     /// H6: a lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody

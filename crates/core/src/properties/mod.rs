@@ -2,9 +2,12 @@
 //!
 //! The same ones every time; `PROPTEST_CASES=100000 PROPTEST_RNG_SEED=7 cargo test properties` tries more, and others.
 
+mod agents;
 mod backoffs;
 mod claims;
+mod connections;
 mod order;
+mod overtaken;
 mod sessions;
 mod shared_session;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{at, config};
-use crate::eligibility::rank;
+use crate::eligibility::{Rank, Standing, eligible_by_force, rank};
 use crate::{
     NEVER_LEADER_ANNOTATION, Node, NotEligible, PRIORITY_ANNOTATION, Pod, Preference, Rules, Term, Timestamp, eligible,
     standing,
@@ -70,21 +70,31 @@ fn rules() -> impl Strategy<Value = Rules> {
             require_ready: ready,
             min_ready: Duration::from_millis(if wait < 5_000 { 0 } else { wait }),
             preference,
-            preempt: false,
+            ..Rules::default()
         }
     })
 }
 
-/// What is known of a pod when it is ranked: it, its node, whether its last probe failed, whether it leads.
-type Known = (Pod, Option<Node>, bool, bool);
+/// What is known of a pod when it is ranked: it, its node, whether its last probe failed, whether a switchover has just replaced it,
+/// whether it leads, whether its template is an old one.
+type Known = (Pod, Option<Node>, bool, bool, bool, bool);
 
 fn known() -> impl Strategy<Value = Known> {
-    (pod(), node(), any::<bool>(), any::<bool>())
+    (pod(), node(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>())
+}
+
+fn rank_of((pod, node, failed, held, leads, old): &Known, rules: &Rules) -> Rank {
+    let standing = Standing { suspect: *failed, held_back: *held, shows_leader: *leads, outdated: *old };
+    rank(pod, node.as_ref(), rules, standing)
 }
 
 /// The order that users are told of, in other words than the program's.
-fn as_told((one, one_node, one_failed, one_leads): &Known, other: &Known, rules: &Rules) -> Ordering {
-    let (other, other_node, other_failed, other_leads) = other;
+fn as_told(
+    (one, one_node, one_failed, one_held, one_leads, one_old): &Known,
+    other: &Known,
+    rules: &Rules,
+) -> Ordering {
+    let (other, other_node, other_failed, other_held, other_leads, other_old) = other;
     let priority = |pod: &Pod| match pod.annotations.get(PRIORITY_ANNOTATION) {
         Some(text) => text.trim().parse::<i64>().unwrap_or(0),
         None => 0,
@@ -102,12 +112,16 @@ fn as_told((one, one_node, one_failed, one_leads): &Known, other: &Known, rules:
     if one_failed != other_failed {
         return one_failed.cmp(other_failed);
     }
+    if one_held != other_held {
+        return one_held.cmp(other_held);
+    }
     let higher_first = priority(other).cmp(&priority(one));
     let heavier_first = weight(other_node).cmp(&weight(one_node));
     let leader_first = other_leads.cmp(one_leads);
+    let newest_template_first = one_old.cmp(other_old);
     let longest_ready_first = ready_since(one).cmp(&ready_since(other));
     let by_name = one.name.cmp(&other.name);
-    [higher_first, heavier_first, leader_first, longest_ready_first, by_name]
+    [higher_first, heavier_first, leader_first, newest_template_first, longest_ready_first, by_name]
         .into_iter()
         .find(|order| order.is_ne())
         .unwrap_or(Ordering::Equal)
@@ -118,7 +132,7 @@ proptest! {
 
     #[test]
     fn the_order_is_the_one_that_users_are_told_of(one in known(), other in known(), rules in rules()) {
-        let of = |(pod, node, failed, leads): &Known| rank(pod, node.as_ref(), &rules, *failed, *leads);
+        let of = |known: &Known| rank_of(known, &rules);
         prop_assert_eq!(of(&one).cmp(&of(&other)), as_told(&one, &other, &rules));
         prop_assert_eq!(of(&other).cmp(&of(&one)), as_told(&one, &other, &rules).reverse());
     }
@@ -129,12 +143,11 @@ proptest! {
         turn in any::<prop::sample::Index>(),
         rules in rules(),
     ) {
-        let mut pods: Vec<Known> =
-            pods.into_iter().map(|(name, (pod, node, failed, leads))| (Pod { name, ..pod }, node, failed, leads)).collect();
-        let first = |pods: &[Known]| {
-            let ranks = pods.iter().map(|(pod, node, failed, leads)| rank(pod, node.as_ref(), &rules, *failed, *leads));
-            ranks.min()
+        let named = |(name, known): (String, Known)| {
+            (Pod { name, ..known.0 }, known.1, known.2, known.3, known.4, known.5)
         };
+        let mut pods: Vec<Known> = pods.into_iter().map(named).collect();
+        let first = |pods: &[Known]| pods.iter().map(|known| rank_of(known, &rules)).min();
         let before = first(&pods);
         let by = turn.index(pods.len());
         pods.rotate_left(by);
@@ -165,6 +178,18 @@ proptest! {
         if may_be_elected.is_ok() {
             prop_assert_eq!(eligible(&pod, node.as_ref(), &rules, at(now + 1)), Ok(()));
         }
+    }
+
+    #[test]
+    fn force_skips_readiness_and_a_cordon_and_nothing_else(
+        pod in pod(), node in node(), rules in rules(), now in 0_u64..40_000,
+    ) {
+        let by_force = eligible_by_force(&pod, node.as_ref(), &rules, at(now));
+        let ready = Pod { ready: true, ready_observed: Some(at(0)), ..pod.clone() };
+        let open = node.clone().map(|node| Node { cordoned: false, ..node });
+        let patient = Rules { min_ready: Duration::ZERO, ..rules.clone() };
+        prop_assert_eq!(by_force, eligible(&ready, open.as_ref(), &patient, at(now)));
+        prop_assert!(by_force.is_ok() || eligible(&pod, node.as_ref(), &rules, at(now)).is_err());
     }
 
     #[test]

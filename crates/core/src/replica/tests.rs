@@ -1,3 +1,5 @@
+mod forecasts;
+
 use std::collections::VecDeque;
 
 use super::*;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::{
-    Concern, Deletions, Desired, Election, HandoverOrder, Instant, Key, Known, Locks, Members, Node, OpId, Outcome,
-    Pod, PodCache, Replica, Request, Situation, Spec, Stored, Term, Timestamp, Uid, Version, WhenLost,
+    Concern, Deletions, Desired, Election, FollowedLock, Following, HandoverOrder, IdentityRule, IdentitySource,
+    Instant, Key, Known, Locks, Members, Node, OpId, Outcome, Pod, PodCache, ProbeFailure, Replica, Request, Situation,
+    Spec, Stored, Term, Timestamp, Uid, Version, WhenLost,
 };
 
 use super::world::{ELECTION, History, Object, PodEvent, World};
@@ -29,6 +30,8 @@ pub struct Operator {
     /// Which watches are stuck.
     pub stuck: [bool; 4],
     pub probe_failed: Option<Uid>,
+    /// The lock that the candidates hold themselves, if they elect the leader.
+    pub followed: Option<FollowedLock>,
     seen: Seen,
     pods: PodCache,
     deletions: Deletions,
@@ -49,6 +52,7 @@ impl Operator {
             slow: false,
             stuck: [false; 4],
             probe_failed: None,
+            followed: None,
             seen: Seen::default(),
             pods: PodCache::default(),
             deletions: Deletions::default(),
@@ -202,9 +206,12 @@ impl Operator {
         let record = self.locks.get(key).and_then(|(_, stored)| stored.written());
         let concern = Concern { election: ELECTION, selector: Some(&scope.selector), record };
         let mut members = Members::default();
-        members.gather(&self.pods, &concern, self.locks.of(&object.uid).filter_map(|(_, stored)| stored.written()));
+        members.learn(&concern, self.locks.of(&object.uid).filter_map(|(_, stored)| stored.written()));
+        members.gather(self.pods.iter(), &concern);
         let pods: Vec<&Pod> = members.all().filter_map(|name| self.pods.get(name)).collect();
+        let rule = IdentityRule { source: IdentitySource::PodName, pattern: None };
         let known = Known {
+            following: self.followed.as_ref().map(|lock| Following { rule: &rule, lock }),
             wall: Timestamp(i64::try_from(now).unwrap_or(0)),
             generation: object.generation,
             desired,
@@ -220,7 +227,7 @@ impl Operator {
             status_term: object.status_term,
             pods: &pods,
             nodes: &self.nodes,
-            probe_failed: self.probe_failed.as_ref(),
+            probe_failed: self.probe_failed.as_ref().map(|uid| (uid, ProbeFailure::NoAnswer)),
             ..Known::new(instant(now), key, &self.locks)
         };
         (object.uid.clone(), replica.step(&known, &mut self.begun).requests)

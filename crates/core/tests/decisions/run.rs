@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lictor_core::{
-    Command, Election, Failure, Key, NEVER_LEADER_ANNOTATION, OpId, Outcome, PRIORITY_ANNOTATION, Pod, Situation,
-    Stored, TERM_ANNOTATION, Term, Timestamp, Uid, eligible, standing,
+    Command, Election, Failure, FollowedLock, Key, LockHolder, NEVER_LEADER_ANNOTATION, NotHeld, OpId, Outcome,
+    PRIORITY_ANNOTATION, Pod, Situation, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version, eligible, standing,
 };
 
 use super::Shown;
@@ -56,9 +56,11 @@ enum Fault {
     Probe,
     Priority,
     Exclusion,
+    /// Somebody else elects, by a lock that each operator sees in its own way.
+    Follow,
 }
 
-const FAULTS: [Fault; 18] = [
+const FAULTS: [Fault; 19] = [
     Fault::Pause,
     Fault::StuckWatch,
     Fault::Crash,
@@ -77,6 +79,7 @@ const FAULTS: [Fault; 18] = [
     Fault::Probe,
     Fault::Priority,
     Fault::Exclusion,
+    Fault::Follow,
 ];
 
 /// What makes late writers: leaders change without a write to any pod, and operators do not get to the end of what they began.
@@ -261,6 +264,7 @@ impl Run {
                 let priority = choice.to_string();
                 self.world.edit_pod(&pod, |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), priority)));
             }
+            Fault::Follow => self.follow(operator, &pod, choice),
             Fault::Exclusion => {
                 note!(self, "{pod} may never lead, or may again");
                 self.world.edit_pod(&pod, |pod| {
@@ -268,6 +272,27 @@ impl Run {
                         pod.annotations.insert(NEVER_LEADER_ANNOTATION.into(), "true".into());
                     }
                 });
+            }
+        }
+    }
+
+    /// F: the candidates hold a lock themselves. All operators hear of it, or only one.
+    fn follow(&mut self, operator: usize, pod: &str, choice: usize) {
+        let version = Version(self.faults);
+        let lock = match choice {
+            0 => None,
+            1 => Some(FollowedLock::Unknown(String::new())),
+            2 => Some(FollowedLock::Free(NotHeld::Released)),
+            _ => {
+                let tenure = self.prng.below(3).to_string();
+                Some(FollowedLock::Held(LockHolder { identity: pod.into(), tenure, version, ..LockHolder::default() }))
+            }
+        };
+        note!(self, "o{operator}, or each, sees the candidates' lock: {lock:?}");
+        let one = self.prng.percent(50);
+        for (number, other) in self.operators.iter_mut().enumerate() {
+            if !one || number == operator {
+                other.followed.clone_from(&lock);
             }
         }
     }
@@ -520,6 +545,7 @@ impl Run {
             }
         }
         self.operators[last].probe_failed = None;
+        self.operators[last].followed = None;
         // What is still on its way, comes or never comes.
         while !self.requests.is_empty() {
             let index = self.prng.below(self.requests.len());

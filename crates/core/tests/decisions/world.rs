@@ -167,7 +167,7 @@ impl World {
     pub fn create_election(&mut self, scope: usize) {
         self.made += 1;
         let uid = self.next_uid(ELECTION);
-        let rules = Rules { require_ready: true, min_ready: Duration::ZERO, preference: Vec::new(), preempt: false };
+        let rules = Rules::default();
         let spec = Spec {
             key: Key::lease("", "k0"),
             scope: scopes().swap_remove(scope),

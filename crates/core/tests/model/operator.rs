@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::{
-    Command, HandoverOrder, Instant, Known, Locks, Outcome, Pod, PodOutcome, Record, RecordOutcome, Replica, Request,
-    Routing, Slice, SliceOutcome, Spec, Stored, Uid, Version, WhenLost,
+    Command, HandoverOrder, Instant, Known, Locks, Outcome, Pod, PodOutcome, ProbeFailure, Record, RecordOutcome,
+    Replica, Request, Routing, Slice, SliceOutcome, Spec, Stored, Uid, Version, WhenLost,
 };
 
 use super::identity::operator_id;
@@ -186,7 +186,7 @@ impl Operator {
             slices: &slices,
             spec: Some(spec),
             pods: &pods,
-            probe_failed: self.probe_failed.as_ref(),
+            probe_failed: self.probe_failed.as_ref().map(|uid| (uid, ProbeFailure::NoAnswer)),
             ..Known::new(self.now, key, &self.locks)
         };
         let before = self.named().cloned();

@@ -25,7 +25,7 @@ static SPEC: LazyLock<(Scope, Key, Rules)> = LazyLock::new(|| {
 pub static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     let target = TargetPort::Number(80);
     let port = ServicePort { name: String::new(), protocol: "TCP".into(), app_protocol: None, target };
-    Service { name: "s".into(), families: vec![Family::V4], ports: vec![port], publish_not_ready: false }
+    Service { name: "s".into(), families: vec![Family::V4], ports: vec![port], ..Service::default() }
 });
 
 fn map(key: &str, value: &str) -> BTreeMap<String, String> {

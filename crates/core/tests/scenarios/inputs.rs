@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use lictor_core::switchover::{Asked, Target};
 use lictor_core::{
-    Desired, DrainObligation, ELECTION_ANNOTATION, HandoverOrder, Holder, Instant, Key, LockValidity,
-    PRIORITY_ANNOTATION, Pod, Rival, Setting, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Wish, Workload,
-    WorkloadId, WorkloadKind,
+    Desired, DrainObligation, ELECTION_ANNOTATION, FollowedLock, HandoverOrder, Holder, Instant, Key, LockHolder,
+    LockValidity, NotHeld, Offer, PRIORITY_ANNOTATION, Pod, Rival, Setting, Stored, TERM_ANNOTATION, Term, Timestamp,
+    Uid, Wish, Workload, WorkloadId, WorkloadKind,
 };
 
-use super::world::{ELECTION, World, record, scope};
+use super::world::{ELECTION, HERE, World, record, scope};
 
 /// All that may happen: the subject, what may be said of it, and what that means. Several things are said with `, ` between them.
-pub const FORMS: [(&str, &str, &str); 34] = [
+pub const FORMS: [(&str, &str, &str); 40] = [
     ("pod", "pod NAME: ready | not ready", "its condition; a new pod is made, with app=web"),
     ("pod", "pod NAME: LABEL=VALUE | LABEL=-", "somebody sets or takes off a label"),
     ("pod", "pod NAME: term N", "its annotation says that it was written in that term of the election"),
@@ -23,7 +24,11 @@ pub const FORMS: [(&str, &str, &str); 34] = [
     ("lock", "lock: free", "its session ended: the record is still there"),
     ("lock", "lock: free, left by others, LEGACY", "another cluster held it last"),
     ("lock", "lock: held by CLUSTER, POD in term N, LEGACY", "another cluster holds it"),
+    ("lock", "lock: held by CLUSTER, POD in term N, offered by switchover NAME", "it is offered to this cluster, west"),
+    ("lock", "lock: given, in term N", "the other cluster hands it over to this one, by the bid that it has"),
     ("lock", "LEGACY: N s to wind down, ended, waits N s, tick NAME N s", "what that one's record says of workloads"),
+    ("bid", "bid CLUSTER: can lead | can't lead", "that cluster answers the record as it is"),
+    ("bid", "bid CLUSTER: ended", "its session has ended, and so has its answer"),
     ("election", "election: key KEY | label LABEL", "another lock; another label for the roles"),
     ("election", "election: failover delay N s | wind down N s", "how long leaders may recover, and workloads end"),
     ("election", "election: preempt", "a higher priority takes over from a healthy leader"),
@@ -37,9 +42,19 @@ pub const FORMS: [(&str, &str, &str); 34] = [
     ("workload", "workload KIND/NAME: runs | suspended | N replicas", "somebody sets that; a new workload is made"),
     ("workload", "workload KIND/NAME: remains | ended", "something of it runs, or has ended"),
     ("workload", "workload KIND/NAME: last tick N s", "when its schedule was due last"),
+    (
+        "switchover",
+        "switchover NAME: to POD | to any | to cluster NAME, from term N | given up",
+        "it is accepted; it is given up",
+    ),
+    ("followed", "followed: held by NAME | renewed | free | not known", "the lock that the candidates hold themselves"),
     ("operator", "operator NAME: starts | killed", "it sees all there is; nobody hears answers to it any more"),
     ("operator", "operator NAME: paused | goes on", "its process is stopped, and continued"),
-    ("operator", "operator NAME: sees no WATCH | sees WATCH", "pods, locks or election: its cache stays as it is"),
+    (
+        "operator",
+        "operator NAME: sees no WATCH | sees WATCH",
+        "pods, locks, election or followed: its cache stays as it is",
+    ),
     ("operator", "operator NAME: leaves", "it stops in order, and there is no other"),
     ("next", "next COMMAND: held up | lost | refused | delayed", "what becomes of the next command that begins so"),
     ("next", "next COMMAND: timed out", "its sender gives it up, and it is still on its way"),
@@ -117,10 +132,19 @@ impl World {
             (["held", "by", cluster], [leadership, told @ ..]) => {
                 let (holder, term) = self.leadership(leadership)?;
                 let cluster: Option<String> = Some((*cluster).into());
+                let (offer, told) = match told.split_last() {
+                    Some((last, told)) if last.starts_with("offered ") => (Some(offer(last)?), told),
+                    _ => (None, told),
+                };
                 let obligation = Some(obligation(told)?).filter(|_| !told.is_empty());
                 let session = format!("session of {}", cluster.as_deref().unwrap_or_default());
-                let rival = Rival { cluster, holder, term, drain_obligation: obligation, session, ..Rival::default() };
+                let rival =
+                    Rival { cluster, holder, term, drain_obligation: obligation, session, offer, ..Rival::default() };
                 self.put_lock(key, |version| Stored::HeldByOther(version, rival))
+            }
+            (["given"], [term]) => {
+                let term = term.strip_prefix("in term ").and_then(|term| term.parse().ok())?;
+                self.be_given(key, Term(term))?
             }
             (_, told) => {
                 let (holder, term) = self.leadership(parts[0])?;
@@ -133,6 +157,16 @@ impl World {
             }
         };
         Some(())
+    }
+
+    /// What another cluster says to an offer of the lock.
+    pub fn bid_is(&mut self, cluster: &str, parts: &[&str]) -> Option<()> {
+        match parts {
+            ["can lead"] => self.answer(cluster, true),
+            ["can't lead"] => self.answer(cluster, false),
+            ["ended"] => self.end_bid(cluster),
+            _ => None,
+        }
     }
 
     /// `POD in term N`.
@@ -187,6 +221,46 @@ impl World {
         Some(())
     }
 
+    /// Something that becomes of the lock that the candidates hold themselves.
+    pub fn followed_is(&mut self, parts: &[&str]) -> Option<()> {
+        let version = self.next_version();
+        let followed = match (words(parts.first()?).as_slice(), self.followed.take()) {
+            (["held", "by", name], _) => FollowedLock::Held(LockHolder {
+                identity: (*name).into(),
+                tenure: version.to_string(),
+                version,
+                ..LockHolder::default()
+            }),
+            (["renewed"], Some(FollowedLock::Held(holder))) => FollowedLock::Held(LockHolder { version, ..holder }),
+            (["free"], _) => FollowedLock::Free(NotHeld::Released),
+            (["not", "known"], _) => FollowedLock::Unknown("no answer".into()),
+            _ => return None,
+        };
+        self.followed = Some(followed);
+        Some(())
+    }
+
+    /// Something that becomes of a switchover. There is one at a time.
+    pub fn switchover_is(&mut self, name: &str, parts: &[&str]) -> Option<()> {
+        let mut asked = match self.accepted.take() {
+            Some((asked, _)) if asked.id.0 == name => asked,
+            _ => Asked { id: Uid(name.into()), from_term: Term(0), to: Target::Any, force: false },
+        };
+        let mut gives_up = false;
+        for part in parts {
+            match words(part).as_slice() {
+                ["to", "any"] => asked.to = Target::Any,
+                ["to", "cluster", cluster] => asked.to = Target::Cluster((*cluster).into()),
+                ["to", pod] => asked.to = Target::Pod(self.pods.get(*pod)?.uid.clone()),
+                ["from", "term", term] => asked.from_term = Term(term.parse().ok()?),
+                ["given", "up"] => gives_up = true,
+                _ => return None,
+            }
+        }
+        self.accepted = Some((asked, gives_up));
+        Some(())
+    }
+
     /// Something that happens to a workload.
     pub fn workload(&mut self, id: &str, parts: &[&str]) -> Option<()> {
         let (kind, name) = id.split_once('/')?;
@@ -231,6 +305,12 @@ fn new_workload(id: WorkloadId) -> Workload {
         last_tick: None,
         wish: Wish::Follow { replicas: None },
     }
+}
+
+/// `offered by switchover NAME`, to this cluster.
+fn offer(part: &str) -> Option<Offer> {
+    let switchover = Uid(part.strip_prefix("offered by switchover ")?.into());
+    Some(Offer { switchover, cluster: HERE.into() })
 }
 
 /// What another cluster says of its workloads.

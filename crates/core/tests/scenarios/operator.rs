@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lictor_core::switchover::{Asked, Switchovers, Verdict};
 use lictor_core::{
-    Command, Desired, Instant, Known, Locks, Node, OpId, Outcome, Output, Pod, Replica, Request, Situation, Uid,
-    WhenLost,
+    Command, Desired, FollowedLock, Following, IdentityRule, IdentitySource, Instant, Known, Locks, Node, OpId,
+    Outcome, Output, Pod, Replica, Request, Situation, Uid, WhenLost,
 };
 
 use super::world::{ELECTION, Spec, World};
 
 /// What an operator watches; while it does not see one of these, it goes on with what it knows.
-pub const WATCHES: [&str; 3] = ["pods", "locks", "election"];
+pub const WATCHES: [&str; 4] = ["pods", "locks", "election", "followed"];
 
 pub struct Operator {
     pub name: String,
@@ -22,6 +23,7 @@ pub struct Operator {
     pub blind: BTreeSet<&'static str>,
     pods: BTreeMap<String, Pod>,
     locks: Locks,
+    followed: Option<FollowedLock>,
     spec: Spec,
     /// It has seen the election, not only what is left of it.
     knows_spec: bool,
@@ -30,6 +32,8 @@ pub struct Operator {
     /// When the store was put back, as far as it knows.
     rewound: Option<Instant>,
     told: String,
+    /// What it says of the switchover.
+    verdict: Option<(Uid, Verdict)>,
 }
 
 /// A request that is on its way.
@@ -52,12 +56,14 @@ impl Operator {
             blind: BTreeSet::new(),
             pods: world.pods.clone(),
             locks: Locks::default(),
+            followed: world.followed.clone(),
             spec: world.election.clone(),
             knows_spec: !world.election.gone,
             group: None,
             begun: 0,
             rewound: world.rewound,
             told: describe(&Situation::Starting, ""),
+            verdict: None,
         };
         operator.see_locks(world);
         operator
@@ -72,6 +78,9 @@ impl Operator {
         }
         if sees("pods") {
             self.pods.clone_from(&world.pods);
+        }
+        if sees("followed") {
+            self.followed.clone_from(&world.followed);
         }
         if sees("locks") {
             self.see_locks(world);
@@ -94,6 +103,7 @@ impl Operator {
                 replica.observe(key, *version, stored);
             }
         }
+        self.locks.put_bids(&world.election.key, world.bids.clone());
     }
 
     /// One step; returns the election that the requests are for, too.
@@ -106,7 +116,9 @@ impl Operator {
         let (_, replica) = self.group.get_or_insert_with(new);
         let pods: Vec<&Pod> = self.pods.values().collect();
         let nodes = BTreeMap::from([("n".to_owned(), Node::default())]);
+        let rule = IdentityRule { source: IdentitySource::PodName, pattern: None };
         let known = Known {
+            following: self.followed.as_ref().map(|lock| Following { rule: &rule, lock }),
             wall: world.wall(),
             generation: self.spec.generation,
             gone: self.spec.gone,
@@ -125,10 +137,17 @@ impl Operator {
             pods: &pods,
             nodes: &nodes,
             validity: Some(world.validity),
+            switchovers: Switchovers {
+                accepted: world.accepted.as_ref().map(|(asked, _)| asked),
+                gives_up: world.accepted.as_ref().is_some_and(|(_, gives_up)| *gives_up),
+                holds: &[],
+            },
             rewound: self.rewound,
             ..Known::new(world.now, key, &self.locks)
         };
         let output = replica.step(&known, &mut self.begun);
+        let judge = |(asked, gives_up): &(Asked, bool)| (asked.id.clone(), replica.judge(&known, asked, *gives_up));
+        self.verdict = world.accepted.as_ref().map(judge);
         (uid.clone(), output)
     }
 
@@ -160,6 +179,8 @@ impl Operator {
         let waits = election.workloads_wait(now).map(|until| format!(", workloads wait until {}", seconds(until)));
         let ends = election.winding_down().map(|until| format!(", lock kept until {}", seconds(until)));
         let told = describe(election.situation(), &leader) + &waits.or(ends).unwrap_or_default();
+        let said = self.verdict.as_ref().map(|(name, verdict)| format!(", switchover {name}: {verdict:?}"));
+        let told = told + &said.unwrap_or_default();
         (told != self.told).then(|| self.told.clone_from(&told))?;
         Some(told)
     }
@@ -169,7 +190,7 @@ fn describe(situation: &Situation, leader: &str) -> String {
     match situation {
         Situation::Starting => "starting".into(),
         Situation::Led => format!("led by {leader}"),
-        Situation::LedDespiteProbe => format!("led by {leader}, despite its probe"),
+        Situation::LedDespiteProbe(_) => format!("led by {leader}, despite its probe"),
         Situation::HandingOver => "handing over".into(),
         Situation::Recovering(why, until) => format!("led by {leader}, {why:?}, may recover until {}", seconds(*until)),
         Situation::Vacant => "vacant".into(),

@@ -128,8 +128,11 @@ impl Stage {
         let understood = match (subject, name) {
             ("pod", name) if !name.is_empty() => self.world.pod(name, &parts),
             ("lock", "") => self.world.lock_is(&parts),
+            ("bid", cluster) if !cluster.is_empty() => self.world.bid_is(cluster, &parts),
             ("election", "") => self.world.election_is(&parts),
             ("store", "") => self.world.store_is(&parts),
+            ("followed", "") => self.world.followed_is(&parts),
+            ("switchover", name) if !name.is_empty() => self.world.switchover_is(name, &parts),
             ("workload", id) => self.world.workload(id, &parts),
             ("operator", name) if !name.is_empty() => parts.iter().try_for_each(|part| self.operator_is(name, part)),
             ("next", command) => {

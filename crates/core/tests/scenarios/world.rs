@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lictor_core::invariants::{at_most_one_leader, term_rises};
+use lictor_core::switchover::Asked;
 use lictor_core::{
-    Command, Desired, ElectionRead, HandoverOrder, Instant, Key, LockValidity, Marking, Markings, Outcome, Pod,
-    PodOutcome, Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version,
-    Workload, WorkloadOutcome, WritePod, WriteWorkload,
+    Bid, Command, Desired, ElectionRead, FollowedLock, HandoverOrder, Instant, Key, LockValidity, Marking, Markings,
+    Outcome, PlacedBid, Pod, PodOutcome, Record, RecordOutcome, Rival, Rules, Scope, Selector, Stored, SwitchoverMark,
+    TERM_ANNOTATION, Term, Timestamp, Uid, Version, Workload, WorkloadOutcome, WritePod, WriteWorkload,
 };
 
 /// The election's name.
 pub const ELECTION: &str = "web";
+
+/// The name of this cluster, where locks are shared.
+pub const HERE: &str = "west";
 
 /// Where the store's versions begin: so that nobody takes one for a version of the API server's.
 const FIRST_INDEX: u64 = 100;
@@ -37,6 +41,8 @@ pub struct World {
     pub now: Instant,
     pub pods: BTreeMap<String, Pod>,
     pub locks: BTreeMap<Key, (Version, Stored)>,
+    /// What clusters have answered to an offer of the election's lock.
+    pub bids: Vec<PlacedBid>,
     pub election: Spec,
     /// Until when what is held in the lock's store is surely this cluster's own.
     pub validity: LockValidity,
@@ -45,6 +51,10 @@ pub struct World {
     /// How long a lock is kept whose holder is silent.
     pub silence: Duration,
     pub workloads: Vec<Workload>,
+    /// The lock that the candidates hold themselves, if they elect the leader.
+    pub followed: Option<FollowedLock>,
+    /// The switchover that was accepted, and whether it is given up.
+    pub accepted: Option<(Asked, bool)>,
     /// How many operators were started: from the first on, each change of the election is a generation of its own.
     pub started: u64,
     /// The last leadership that began.
@@ -74,11 +84,14 @@ impl World {
             now: Instant::default(),
             pods: BTreeMap::new(),
             locks: BTreeMap::new(),
+            bids: Vec::new(),
             election,
             validity: LockValidity::Unlimited,
             ttl: Duration::ZERO,
             silence: Duration::ZERO,
             workloads: Vec::new(),
+            followed: None,
+            accepted: None,
             started: 0,
             led: None,
             rewound: None,
@@ -126,6 +139,70 @@ impl World {
         self.rewound = Some(self.now);
     }
 
+    /// Another cluster answers the record as it is, and whatever that offers.
+    pub fn answer(&mut self, cluster: &str, eligible: bool) -> Option<()> {
+        let Stored::Ours(saw, ours) = self.lock(&self.election.key) else { return None };
+        let switchover = ours.offer.as_ref()?.switchover.clone();
+        // Its election, and what it has seen of terms, are its own.
+        let election = Spec { uid: Uid(format!("{ELECTION} of {cluster}")), ..self.election.clone() };
+        let record = record(&election, ours.term, None);
+        self.place_bid(cluster, Bid { switchover, saw, eligible, record });
+        Some(())
+    }
+
+    /// The session of a cluster that has answered ends, which changes the key of the answer.
+    pub fn end_bid(&mut self, cluster: &str) -> Option<()> {
+        self.index += 1;
+        let bid = self.bids.iter_mut().find(|placed| placed.cluster == cluster)?;
+        (bid.session, bid.version) = (None, Version(self.index));
+        Some(())
+    }
+
+    fn place_bid(&mut self, cluster: &str, bid: Bid) -> Version {
+        self.index += 1;
+        let version = Version(self.index);
+        self.bids.retain(|placed| placed.cluster != cluster);
+        self.bids.push(PlacedBid {
+            cluster: cluster.into(),
+            namespace: String::new(),
+            name: ELECTION.into(),
+            version,
+            session: Some(format!("session of {cluster}")),
+            bid,
+        });
+        version
+    }
+
+    /// The other cluster hands the lock over to this one, as C11 has it. The bid goes.
+    pub fn be_given(&mut self, key: Key, term: Term) -> Option<Version> {
+        let at = self.bids.iter().position(|placed| placed.cluster == HERE)?;
+        let Bid { saw, switchover, record, .. } = self.bids[at].bid.clone();
+        if !matches!(self.lock(&key), Stored::HeldByOther(version, _) if version == saw) {
+            return None;
+        }
+        self.bids.remove(at);
+        let mark = SwitchoverMark { id: switchover, from: None, to: None, cluster: Some(HERE.into()), force: false };
+        Some(self.put_lock(key, |version| Stored::Ours(version, Record { term, switchover: Some(mark), ..record })))
+    }
+
+    /// C11: the transaction.
+    fn give(&mut self, key: &Key, version: Version, to: &PlacedBid, record: &Record) -> RecordOutcome {
+        let held = matches!(self.lock(key), Stored::Ours(at, _) if at == version);
+        let (true, Some(session), true) = (held, to.session.clone(), self.bids.contains(to)) else {
+            return RecordOutcome::Conflict;
+        };
+        self.bids.retain(|placed| placed != to);
+        let rival = Rival {
+            cluster: Some(to.cluster.clone()),
+            term: record.term,
+            session,
+            drain_obligation: record.drain_obligation.clone(),
+            switchover: record.switchover.clone(),
+            ..Rival::default()
+        };
+        RecordOutcome::Written(self.put_lock(key.clone(), |version| Stored::HeldByOther(version, rival)))
+    }
+
     /// Carries a command out.
     ///
     /// # Errors
@@ -144,6 +221,19 @@ impl World {
                 self.check_lock("let go of")?;
                 let record = self.lock(key).record().cloned();
                 self.write_lock(key, Some(*version), |version| Stored::Free(version, record, None))
+            }
+            Command::GiveRecord { key, version, to, record } => {
+                self.check_lock("handed over")?;
+                Outcome::RecordWritten(self.give(key, *version, to, record))
+            }
+            Command::WriteBid { bid, .. } => {
+                Outcome::BidWritten(RecordOutcome::Written(self.place_bid(HERE, bid.clone())))
+            }
+            Command::RemoveBid { cluster, version, .. } => {
+                let there = |placed: &PlacedBid| placed.cluster == *cluster && placed.version == *version;
+                let found = self.bids.iter().any(there);
+                self.bids.retain(|placed| !there(placed));
+                Outcome::BidWritten(if found { RecordOutcome::Written(*version) } else { RecordOutcome::Conflict })
             }
             Command::DeleteRecord { key, version, .. } => {
                 match self.write_lock(key, Some(*version), |_| Stored::Absent) {
@@ -284,6 +374,8 @@ pub fn record(election: &Spec, term: Term, holder: Option<lictor_core::Holder>) 
         scope: election.scope.clone(),
         former: Vec::new(),
         drain_obligation: None,
+        switchover: None,
+        offer: None,
     }
 }
 

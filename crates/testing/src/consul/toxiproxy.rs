@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::Api;
+use super::api::plain;
 use super::held::Held;
 
 /// A Toxiproxy for one test, with room for 19 proxies.
@@ -35,7 +36,9 @@ impl Toxiproxy {
     /// Creates a proxy for a socket such as `127.0.0.1:8500`.
     pub async fn proxy(&self, upstream: &str) -> ToxicProxy {
         let address = self.free.lock().expect("nobody has panicked").pop().expect("room for one more proxy");
-        let (api, path) = (Api::at(&self.api), format!("/proxies/{address}"));
+        // Toxiproxy closes connections that are idle, and a request may be on its way then: each has its own.
+        let client = plain().tls_certs_only([]).pool_max_idle_per_host(0);
+        let (api, path) = (Api::with(&self.api, client, None), format!("/proxies/{address}"));
         let proxy = json!({"name": address, "listen": address, "upstream": upstream, "enabled": true});
         api.post("/proxies", proxy).await.expect("Toxiproxy answers").ok();
         ToxicProxy { address, api, path, _held: self.held.clone() }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::{file, program};
+use crate::{file, program, tool};
 
 /// A control plane. Its keeper deletes it when the pipe to the keeper's standard input closes, which also happens when this
 /// process ends.
@@ -112,12 +112,8 @@ impl Cluster {
 
     /// Runs kubectl. Returns what it printed, or its error text.
     pub fn try_kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
-        static KUBECTL: OnceLock<String> = OnceLock::new();
-        let kubectl = KUBECTL.get_or_init(|| {
-            let tools = file("hack/tools.sh");
-            let output = Command::new(tools).arg("kubectl").output().expect("hack/tools.sh runs");
-            String::from_utf8(output.stdout).expect("a path").trim().to_owned()
-        });
+        static KUBECTL: OnceLock<PathBuf> = OnceLock::new();
+        let kubectl = KUBECTL.get_or_init(|| tool("kubectl"));
         let mut child = Command::new(kubectl)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)

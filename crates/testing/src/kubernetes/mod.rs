@@ -18,6 +18,7 @@ pub use lab::{LEASE, Lab, PodSpec};
 pub use operator::Operator;
 pub use proxy::{Answered, Asked, Proxy};
 pub use recorder::{Recorder, Revision, is_ready};
+pub use revisions::record;
 pub use silence::{hanging_webhook, silent_server};
 pub use slice_recorder::{Reached, SliceRecorder, SliceRevision};
 pub use user::User;

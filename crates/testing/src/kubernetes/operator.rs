@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use k8s_openapi::jiff::Timestamp;
 
 use super::eventually;
-use crate::program;
+use crate::{program, signal};
 
 /// A running operator. Dropping this kills it, and shows its log if the test has failed.
 pub struct Operator {
@@ -115,8 +115,7 @@ impl Operator {
 
     /// Sends a signal, for example "TERM", "STOP" or "KILL".
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
-        assert!(status.expect("kill runs").success());
+        signal(name, &[self.pid()]);
     }
 
     /// Ends it by SIGTERM, and waits until it has ended.

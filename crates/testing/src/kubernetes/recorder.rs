@@ -112,7 +112,8 @@ impl Recorder {
     }
 
     /// Returns when a pod last stopped being the leader, by the recorder's own clock.
-    pub fn demoted_at(&self) -> Option<Instant> {
+    pub async fn demoted_at(&self) -> Option<Instant> {
+        self.catch_up().await;
         let revisions = self.revisions();
         let led = |revision: &Revision, before: &[Revision]| {
             let earlier = before.iter().rev().find(|earlier| earlier.uid == revision.uid);

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 /// Records what `revision` makes of each object and of whether it is deleted, from everything that exists on, until the task that
 /// is returned is aborted.
-pub(super) async fn record<K, R>(
+pub async fn record<K, R>(
     api: Api<K>,
     revision: impl Fn(&K, bool) -> R + Send + 'static,
 ) -> (Arc<Mutex<Vec<R>>>, JoinHandle<()>)
@@ -27,7 +27,7 @@ where
     let kept = revisions.clone();
     let task = tokio::spawn(async move {
         loop {
-            let Ok(stream) = api.watch(&WatchParams::default().disable_bookmarks().timeout(290), &version).await else {
+            let Ok(stream) = api.watch(&WatchParams::default().timeout(290), &version).await else {
                 // When the test's runtime ends, its client fails at once, every time. Without a point at which it can be
                 // cancelled, this loop would keep the runtime from ending.
                 tokio::task::yield_now().await;
@@ -39,7 +39,11 @@ where
                 let (object, deleted) = match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
                     WatchEvent::Deleted(object) => (object, true),
-                    WatchEvent::Bookmark(_) => continue,
+                    // Where nothing changes for minutes, the server would forget the version of the last change.
+                    WatchEvent::Bookmark(mark) => {
+                        version = mark.metadata.resource_version;
+                        continue;
+                    }
                     WatchEvent::Error(error) => panic!("the recorder lost its place: {error:?}"),
                 };
                 version = object.resource_version().expect("an object has a version");

@@ -6,7 +6,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -29,6 +29,8 @@ pub struct SliceRevision {
     pub term: Option<i64>,
     /// Whom it names, by address.
     pub addresses: BTreeSet<String>,
+    /// Those of them that are ready.
+    pub ready: BTreeSet<String>,
     /// The names of the pods.
     pub pods: Vec<String>,
     pub deleted: bool,
@@ -110,6 +112,19 @@ impl SliceRecorder {
         never_none(&self.revisions(), service, family, since);
     }
 
+    /// Panics unless a Service reached somebody who is ready at every revision from this version on, by whatever slices. Returns how
+    /// many revisions these were.
+    pub fn assert_always_somebody(&self, service: &str, family: &str, since: u64) -> usize {
+        always_somebody(&self.revisions(), service, family, since)
+    }
+
+    /// Panics unless a Service reached at most one address in a family at every revision from this version on.
+    pub fn assert_at_most_one(&self, service: &str, family: &str, since: u64) {
+        for Reached { version, addresses } in from(&self.reached(service, family), service, since) {
+            assert!(addresses.len() <= 1, "{service} reaches {addresses:?} ({family}) at version {version}");
+        }
+    }
+
     /// Returns how often the slices of a Service were written or deleted after a version.
     pub fn writes_since(&self, service: &str, since: u64) -> usize {
         self.revisions().iter().filter(|revision| revision.service == service && revision.version > since).count()
@@ -177,11 +192,29 @@ fn promises(revisions: &[SliceRevision], by_hand: &[u64]) -> usize {
     switches
 }
 
+fn always_somebody(revisions: &[SliceRevision], service: &str, family: &str, since: u64) -> usize {
+    let ready = |revision: &SliceRevision| SliceRevision { addresses: revision.ready.clone(), ..revision.clone() };
+    let ready: Vec<SliceRevision> = revisions.iter().map(ready).collect();
+    let reached = reached(&ready, service, family, &[]);
+    let counted = from(&reached, service, since);
+    for Reached { version, addresses } in counted {
+        assert!(
+            !addresses.is_empty(),
+            "{service} reaches nobody who is ready ({family}) at version {version}: {revisions:#?}"
+        );
+    }
+    counted.len()
+}
+
+/// What a Service reached at a version, and from then on.
+fn from<'a>(reached: &'a [Reached], service: &str, since: u64) -> &'a [Reached] {
+    let begins = reached.iter().rposition(|reached| reached.version <= since);
+    &reached[begins.unwrap_or_else(|| panic!("{service} has no slice at version {since}"))..]
+}
+
 fn never_none(revisions: &[SliceRevision], service: &str, family: &str, since: u64) {
     let reached = reached(revisions, service, family, &[]);
-    let begins = reached.iter().rposition(|reached| reached.version <= since);
-    let from = begins.unwrap_or_else(|| panic!("{service} has no slice ({family}) at version {since}"));
-    for Reached { version, addresses } in &reached[from..] {
+    for Reached { version, addresses } in from(&reached, service, since) {
         assert_eq!(
             addresses.len(),
             1,
@@ -195,6 +228,9 @@ fn revision(slice: &EndpointSlice, deleted: bool) -> SliceRevision {
     let own = label("endpointslice.kubernetes.io/managed-by") == "lictor.dev";
     let term = slice.annotations().get("lictor.dev/term").and_then(|term| term.parse().ok());
     let pods = slice.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref()?.name.clone());
+    // As kube-proxy reads it: what is not said, is true.
+    let is_ready =
+        |endpoint: &&Endpoint| endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
     SliceRevision {
         version: slice.resource_version().and_then(|version| version.parse().ok()).expect("a version is a number"),
         name: slice.name_any(),
@@ -203,6 +239,7 @@ fn revision(slice: &EndpointSlice, deleted: bool) -> SliceRevision {
         family: slice.address_type.clone(),
         term: term.filter(|_| own),
         addresses: slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.clone()).collect(),
+        ready: slice.endpoints.iter().filter(is_ready).flat_map(|endpoint| endpoint.addresses.clone()).collect(),
         pods: pods.collect(),
         deleted,
     }

@@ -1,6 +1,6 @@
 //! A user of the cluster with few rights.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -19,10 +19,12 @@ pub struct User<'a> {
 
 /// All rights that an operator needs in a namespace: verbs by API group and resource. The groups apps and batch are about
 /// workloads.
-const RIGHTS: [(&str, &str, &[&str]); 11] = [
+const RIGHTS: [(&str, &str, &[&str]); 13] = [
     ("", "pods", &["get", "list", "watch", "patch"]),
     ("lictor.dev", "leaderelections", &["get", "list", "watch", "patch"]),
     ("lictor.dev", "leaderelections/status", &["patch"]),
+    ("lictor.dev", "switchovers", &["list", "watch", "delete"]),
+    ("lictor.dev", "switchovers/status", &["patch"]),
     ("coordination.k8s.io", "leases", &["get", "list", "watch", "create", "patch", "delete"]),
     ("events.k8s.io", "events", &["create", "patch"]),
     ("", "events", &["create", "patch"]),
@@ -86,6 +88,11 @@ impl<'a> User<'a> {
         let mut config = config.expect("the kubeconfig can be used");
         config.default_retry = false;
         Client::try_from(config).expect("a client can be made")
+    }
+
+    /// Returns the path of the user's kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     pub fn operator(&self, arguments: &[&str]) -> Operator {

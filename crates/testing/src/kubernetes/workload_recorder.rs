@@ -9,11 +9,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::revisions::record;
 use super::workloads::{ENABLED, WRITTEN, annotation, idle_pod, job_spec, pod, resource, setting};
 use super::{Lab, eventually};
 
@@ -78,7 +79,8 @@ impl std::fmt::Debug for Seen {
 pub struct WorkloadRecorder {
     client: Client,
     namespace: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    /// Those of each kind.
+    seen: Vec<Arc<Mutex<Vec<Seen>>>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -92,21 +94,20 @@ impl Lab {
 impl WorkloadRecorder {
     /// Starts with everything that exists.
     pub async fn start(client: Client, namespace: &str) -> Self {
-        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut seen = Vec::new();
         let mut tasks = Vec::new();
         for kind in KINDS {
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource(kind));
-            let first = api.list(&ListParams::default()).await.expect("workloads can be listed");
-            seen.lock().unwrap().extend(first.items.iter().map(|object| revision(kind, object, false)));
-            let version = first.metadata.resource_version.expect("a list has a version");
-            tasks.push(tokio::spawn(record(kind, api, version, seen.clone())));
+            let (of_kind, task) = record(api, move |object, deleted| revision(kind, object, deleted)).await;
+            seen.push(of_kind);
+            tasks.push(task);
         }
         Self { client, namespace: namespace.into(), seen, tasks }
     }
 
     /// Returns all revisions so far, in the API server's order.
     pub fn seen(&self) -> Vec<Seen> {
-        let mut seen = self.seen.lock().unwrap().clone();
+        let mut seen: Vec<_> = self.seen.iter().flat_map(|of_kind| of_kind.lock().unwrap().clone()).collect();
         seen.sort_by_key(|seen| seen.version);
         seen
     }
@@ -146,7 +147,7 @@ impl WorkloadRecorder {
             let key = format!("{kind}/{}", made.name_any());
             last = revision(kind, &made, false).version;
             eventually("the recorder catches up", || async {
-                let found = self.seen.lock().unwrap().iter().any(|seen| seen.key == key);
+                let found = self.seen().iter().any(|seen| seen.key == key);
                 found.then_some(()).ok_or_else(|| format!("{key} is not seen"))
             })
             .await;
@@ -261,30 +262,6 @@ fn merged(all: &[&WorkloadRecorder]) -> Vec<(usize, Seen)> {
 fn story(all: &[&WorkloadRecorder]) -> String {
     let lines = merged(all).into_iter().filter(|(_, seen)| seen.claimed() || seen.kind() == "Pod");
     lines.map(|(side, seen)| format!("{}: {seen:?}", all[side].namespace)).collect::<Vec<_>>().join("\n")
-}
-
-async fn record(kind: &'static str, api: Api<DynamicObject>, mut version: String, kept: Arc<Mutex<Vec<Seen>>>) {
-    use futures::StreamExt;
-    loop {
-        let Ok(stream) = api.watch(&WatchParams::default().disable_bookmarks().timeout(290), &version).await else {
-            // When the test's runtime ends, its client fails at once, every time. This is a point at which the loop can be
-            // cancelled.
-            tokio::task::yield_now().await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            continue;
-        };
-        let mut stream = stream.boxed();
-        while let Some(Ok(event)) = stream.next().await {
-            let (object, deleted) = match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
-                WatchEvent::Deleted(object) => (object, true),
-                WatchEvent::Bookmark(_) => continue,
-                WatchEvent::Error(error) => panic!("the recorder lost its place: {error:?}"),
-            };
-            version = object.resource_version().expect("an object has a version");
-            kept.lock().unwrap().push(revision(kind, &object, deleted));
-        }
-    }
 }
 
 fn revision(kind: &str, object: &DynamicObject, deleted: bool) -> Seen {

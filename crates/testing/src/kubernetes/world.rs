@@ -97,8 +97,8 @@ impl Lab {
         eventually(&format!("nothing of lictor is left on {pod}"), || async {
             let pod = self.pods_api().get(pod).await.map_err(|error| error.to_string())?;
             let labelled = pod.labels().contains_key("role");
-            let annotated =
-                ["lictor.dev/term", "lictor.dev/election"].iter().any(|key| pod.annotations().contains_key(*key));
+            let written = ["lictor.dev/term", "lictor.dev/election", "lictor.dev/pod-deletion-cost"];
+            let annotated = written.iter().any(|key| pod.annotations().contains_key(*key));
             if labelled || annotated { Err(format!("{:#?}", pod.metadata)) } else { Ok(()) }
         })
         .await;

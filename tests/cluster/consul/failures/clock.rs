@@ -1,11 +1,11 @@
 //! The machine's wall clock is set back for the operator alone, by libfaketime. The monotonic clocks stay as they are.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use lictor_testing::consul::{Consul, Kind};
+use lictor_testing::tool;
 use serde_json::json;
 
 use super::super::member::{Member, entry, sessions};
@@ -14,10 +14,7 @@ use super::{TTL, within};
 
 /// Returns the path of the library. It comes from Debian, and is unpacked beside the other programs of the tests.
 pub fn libfaketime() -> PathBuf {
-    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/tools.sh");
-    let output = Command::new(tools).arg("libfaketime").output().expect("hack/tools.sh runs");
-    assert!(output.status.success(), "hack/tools.sh has libfaketime");
-    String::from_utf8(output.stdout).expect("a path").trim().into()
+    tool("libfaketime")
 }
 
 /// Sets the operator's clock off by this much, for example "-1d".

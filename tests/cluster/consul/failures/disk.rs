@@ -33,7 +33,8 @@ async fn a_full_disk_is_told_and_the_label_comes_off_in_time() {
     let began = Instant::now();
     // Either may come first: Consul does not answer in time, or its new leader does not know the session.
     let demoted =
-        eventually("it is demoted", || async { side.recorder.demoted_at().ok_or("it still leads".to_owned()) }).await;
+        eventually("it is demoted", || async { side.recorder.demoted_at().await.ok_or("it still leads".to_owned()) })
+            .await;
     let took = demoted.saturating_duration_since(began);
     assert!(took < TTL, "demoted after {took:?}");
     let message = side.member.wait_any_trouble().await;

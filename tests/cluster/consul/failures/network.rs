@@ -34,7 +34,7 @@ async fn cut(toxiproxy: &Toxiproxy, test: &str, toxic: Option<Value>) {
     let message = west.member.wait_class("False", "NoAnswer").await;
     assert!(message.contains("Consul"), "{message}");
     west.operator.logs("a session in Consul can't be kept").await;
-    let demoted = west.recorder.demoted_at().expect("it was demoted").duration_since(began);
+    let demoted = west.recorder.demoted_at().await.expect("it was demoted").duration_since(began);
     assert!(demoted < super::TTL, "demoted after {demoted:?}");
 
     east.member.lab.wait_leader("b").await;
@@ -76,7 +76,7 @@ async fn slow(toxiproxy: &Toxiproxy, test: &str) {
     proxy.toxic(json!({"type": "latency", "stream": "downstream", "attributes": {"latency": 660}})).await;
     // This is longer than an earlier renewal could last.
     tokio::time::sleep(super::TTL + Duration::from_secs(2)).await;
-    assert_eq!(west.recorder.demoted_at(), None, "nobody was demoted");
+    assert_eq!(west.recorder.demoted_at().await, None, "nobody was demoted");
     assert_eq!(sessions(Consul::shared(), &west.member).await, session);
     west.member.lab.ready_pods(&["c"]).await;
     let began = Instant::now();

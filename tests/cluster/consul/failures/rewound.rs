@@ -78,7 +78,10 @@ async fn one_cluster(consul: &Consul) {
     settled(consul, &side, &leader).await;
     within("rewound-one, an older record", began);
     assert!(term(&side, &leader).await > highest, "the term has risen");
-    assert_eq!(side.recorder.demoted_at().map(|_| side.recorder.leaders_since_first().last().copied()), Some(Some(1)));
+    assert_eq!(
+        side.recorder.demoted_at().await.map(|_| side.recorder.leaders_since_first().last().copied()),
+        Some(Some(1))
+    );
     leader = failover(&side, &leader, "f").await;
 
     // Neither a record nor a session.

@@ -65,7 +65,7 @@ async fn revoked(consul: &Consul) {
     assert!(message.contains("the token is unknown to Consul"), "{message}");
     give(&side.member, &second).await;
     side.member.wait_class("True", "Answers").await;
-    assert_eq!(side.recorder.demoted_at(), None, "the leader stayed: {}", side.operator.log());
+    assert_eq!(side.recorder.demoted_at().await, None, "the leader stayed: {}", side.operator.log());
     assert_eq!(sessions_of(consul, &side.member, &node).await, session);
     assert_eq!(entry(consul, &side.member.key()).await, before, "nothing was written");
     side.operator.logs("goes on with a new token").await;
@@ -73,7 +73,7 @@ async fn revoked(consul: &Consul) {
     revoke(consul, &next);
     let began = Instant::now();
     side.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
-    let took = side.recorder.demoted_at().expect("it was demoted").duration_since(began);
+    let took = side.recorder.demoted_at().await.expect("it was demoted").duration_since(began);
     assert!(took < TTL, "demoted after {took:?}");
     side.member.wait_class("False", "TokenUnknown").await;
     give(&side.member, &token_of(consul, test).0).await;

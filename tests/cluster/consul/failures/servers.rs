@@ -66,7 +66,7 @@ async fn away_at_the_start(consul: &Consul) {
     let Side { member, recorder, .. } = side;
     let side = Side { operator: member.operator(&[]), member, recorder };
     side.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
-    let demoted = side.recorder.demoted_at().expect("it was demoted").duration_since(began);
+    let demoted = side.recorder.demoted_at().await.expect("it was demoted").duration_since(began);
     assert!(demoted < 2 * TTL, "its session still lasted when it was demoted: {demoted:?}");
     consul.server(1).resume();
     let began = Instant::now();
@@ -91,7 +91,7 @@ async fn going_away(consul: &Consul) {
     assert!(note.contains("could not be confirmed in time"), "{note}");
     demoted.member.wait_class("False", "NoAnswer").await;
     kept.member.wait_class("False", "NoAnswer").await;
-    let took = demoted.recorder.demoted_at().expect("it was demoted").duration_since(began);
+    let took = demoted.recorder.demoted_at().await.expect("it was demoted").duration_since(began);
     assert!(took < TTL, "demoted after {took:?}");
     eprintln!("measured: fail-away, demoted after {:.1} s", took.as_secs_f64());
     consul.server(1).resume();
@@ -118,7 +118,7 @@ async fn going_away(consul: &Consul) {
     .await;
     demoted.kept_its_promises().await;
     kept.kept_its_promises().await;
-    assert_eq!(kept.recorder.demoted_at(), None, "it was never demoted");
+    assert_eq!(kept.recorder.demoted_at().await, None, "it was never demoted");
     let counts: BTreeSet<usize> = kept.recorder.leaders_since_first().into_iter().collect();
     assert_eq!(counts, BTreeSet::from([1]));
 }
@@ -133,7 +133,7 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
     first.kill();
     let began = Instant::now();
     consul.leader().await;
-    assert_eq!(side.recorder.demoted_at(), None, "another leads Consul long before the validity ends");
+    assert_eq!(side.recorder.demoted_at().await, None, "another leads Consul long before the validity ends");
     eprintln!("measured: Consul's servers have another leader after {:.1} s", began.elapsed().as_secs_f64());
     // The new leader works: a failover needs a transaction.
     side.member.lab.kill_pod(&leader).await;
@@ -148,7 +148,7 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
     third.pause();
     let began = Instant::now();
     side.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
-    let took = side.recorder.demoted_at().expect("it was demoted").duration_since(began);
+    let took = side.recorder.demoted_at().await.expect("it was demoted").duration_since(began);
     assert!(took < TTL, "demoted after {took:?}");
     let message = side.member.wait_class("False", "NoLeader").await;
     assert!(message.contains("Consul has no leader") || message.contains("No cluster leader"), "{message}");

@@ -37,7 +37,7 @@ async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
         );
         if what == "requests" {
             side.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
-            let took = side.recorder.demoted_at().expect("it was demoted").duration_since(began);
+            let took = side.recorder.demoted_at().await.expect("it was demoted").duration_since(began);
             assert!(took < TTL, "demoted after {took:?}");
         }
         consul.server(1).configure("");

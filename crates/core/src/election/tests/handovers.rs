@@ -446,3 +446,39 @@ fn a_cluster_that_leads_writes_a_new_spec_into_its_record() {
     lab.run();
     assert_eq!(lab.record().scope, lab.scope);
 }
+
+#[test]
+fn a_deletion_cost_is_judged_by_the_version_of_the_pod_that_is_written_to() {
+    const COST: &str = crate::DELETION_COST_ANNOTATION;
+    let cost = |lab: &Lab, pod: &str| lab.pods[pod].annotations.get(COST).cloned();
+    let give = |lab: &mut Lab, pod: &str, cost: &str| {
+        lab.edit(pod, |pod| drop(pod.annotations.insert(COST.into(), cost.into())));
+    };
+    let mut lab = Lab::led(2);
+    assert_eq!((cost(&lab, "p0"), cost(&lab, "p1")), (Some("1000".into()), None));
+    // Somebody gives the next leader a cost of its own, after the promotion was decided.
+    lab.unready("p0");
+    let stale = lab.step();
+    assert_eq!(in_words(&stale[0]), "WriteRecord 2 p1");
+    give(&mut lab, "p1", "7");
+    let (op, outcome) = lab.answer(&stale[0], "").unwrap();
+    lab.election.take(op, outcome, lab.now);
+    assert!(lab.run().contains(&"Transition p1 LeaderNotReady".to_owned()));
+    assert_eq!((cost(&lab, "p0"), cost(&lab, "p1")), (None, Some("7".into())));
+    assert_eq!(lab.run(), NOTHING);
+    // Somebody takes it off the leader, or changes it: nothing is written for that.
+    lab.edit("p0", |pod| pod.ready = true);
+    lab.edit("p1", |pod| drop(pod.annotations.remove(COST)));
+    assert_eq!(lab.run(), NOTHING);
+    lab.unready("p1");
+    lab.run();
+    give(&mut lab, "p0", "8");
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!((cost(&lab, "p0"), cost(&lab, "p1")), (Some("8".into()), None));
+    // The election goes, and the cost that is not its own stays.
+    lab.desired = Desired::Withdraw;
+    lab.run();
+    assert_eq!(cost(&lab, "p0"), Some("8".into()));
+    let carries = |pod: &Pod| pod.annotations.keys().any(|key| key.starts_with("lictor.dev/"));
+    assert!(!lab.pods.values().any(carries), "{:?}", lab.pods);
+}

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::properties::config;
-use crate::{DrainObligation, ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, invariants};
+use crate::switchover::Target;
+use crate::{DrainObligation, ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, SwitchoverMark, invariants};
 
 /// Terms of a Lease have 32 bits.
 const LAST_TERM: i64 = i32::MAX as i64;
@@ -174,6 +175,17 @@ proptest! {
         (selector, label) in (prop::sample::select(&["app", "tier", ""]), prop::sample::select(&["role", "old"])),
         former in any::<bool>(),
         obligation in prop::option::of((any::<u32>(), any::<bool>(), any::<u32>(), number())),
+        switchover in prop::option::of((
+            prop::sample::select(&["s", "t", ""]),
+            prop::option::of(prop::sample::select(&["p0", "p9"])),
+            prop::option::of(prop::sample::select(&["p0", "p1", "p9", ""])),
+            any::<bool>(),
+        )),
+        accepted in prop::option::of((
+            prop_oneof![0_i64..4, any::<i64>()],
+            prop::option::of(prop::sample::select(&["p0", "p2", "p9"])),
+            any::<bool>(),
+        )),
         restarted in any::<bool>(),
     ) {
         let mut lab = Lab::led(3);
@@ -198,13 +210,29 @@ proptest! {
                 waits_seconds,
                 ticks: [("report".to_owned(), Timestamp(tick))].into(),
             }),
+            switchover: switchover.map(|(id, from, to, force)| SwitchoverMark {
+                id: uid(id),
+                from: from.map(uid),
+                to: to.map(uid),
+                cluster: None,
+                force,
+            }),
+            offer: None,
         };
+        lab.accepted = accepted.map(|(from_term, to, force)| Asked {
+            id: uid("s"),
+            from_term: Term(from_term),
+            to: to.map_or(Target::Any, |to| Target::Pod(uid(to))),
+            force,
+        });
         lab.store(|version| Stored::Ours(version, record));
         if restarted {
             lab = lab.restarted();
         }
         lab.settle()?;
         prop_assert!(lab.leader().is_some(), "{:?}", lab.election.situation());
+        // A leader by force need not be ready.
+        lab.accepted = None;
         lab.edit("p0", |pod| pod.ready = false);
         lab.settle()?;
         prop_assert!(lab.leader().is_some_and(|leader| leader != "p0"), "{:?}", lab.election.situation());

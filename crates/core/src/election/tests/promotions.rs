@@ -132,8 +132,11 @@ fn a_target_that_the_cache_does_not_show_is_read_first() {
 #[test]
 fn the_write_changes_the_pod_whatever_is_on_it() {
     let mut lab = shared(1);
-    lab.edit("p0", |pod| drop(pod.labels.insert("role".into(), "follower".into())));
-    // The label was changed by hand; the present term is still there.
+    lab.edit("p0", |pod| {
+        pod.labels.insert("role".into(), "follower".into());
+        pod.annotations.retain(|key, _| !key.ends_with("pod-deletion-cost"));
+    });
+    // It was made a follower by hand; the present term is still there.
     let promotion = until_promotion(&mut lab);
     end_validity(&mut lab);
     let Effect::Request(op, Command::WritePod(write)) = only_write(lab.step(), "Remove p0") else { unreachable!() };

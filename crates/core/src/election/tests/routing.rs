@@ -1,5 +1,6 @@
-//! How the slices follow: R1 to R3, C3 and C5.
+//! How the slices follow: R1 to R4, C3 and C5.
 
+use super::contests::{OFTEN, written};
 use super::*;
 use crate::{Endpoint, Family, ServicePort, SliceContent, SliceOutcome, TargetPort};
 
@@ -79,7 +80,7 @@ const V4: &str = "s-lictor-ipv4";
 fn service(families: &[Family]) -> Service {
     let port =
         ServicePort { name: String::new(), protocol: "TCP".into(), app_protocol: None, target: TargetPort::Number(80) };
-    Service { name: "s".into(), families: families.to_vec(), ports: vec![port], publish_not_ready: false }
+    Service { name: "s".into(), families: families.to_vec(), ports: vec![port], ..Service::default() }
 }
 
 fn with_routing(mut lab: Lab, families: &[Family]) -> Lab {
@@ -370,6 +371,35 @@ fn the_slices_of_an_election_that_goes_are_deleted_before_its_record() {
     assert_eq!(*lab.election.situation(), Situation::Withdrawn);
 }
 
+/// Shows C5.
+#[test]
+fn a_lock_that_others_want_is_not_given_up_beside_a_slice_that_shows_somebody() {
+    for failure in [Failure::Refused("too many requests".into()), Failure::Unknown("no answer".into())] {
+        let mut lab = shared_and_routed(1);
+        lab.policy.validity = LockValidity::Until(lab.now + Duration::from_secs(3_600));
+        lab.run();
+        lab.desired = Desired::Withdraw;
+        for _ in 0..5 {
+            let delete = lab.until("DeleteSlice");
+            lab.election.take(delete.op().unwrap(), failed(&delete, failure.clone()), lab.now);
+            lab.run();
+            assert!(matches!(lab.stored, Stored::Ours(..)) && lab.reached() == ["p0"], "{failure:?}");
+            lab.now = lab.election.wake().unwrap();
+        }
+        lab.run();
+        assert_eq!((lab.reached(), lab.election.situation()), (vec![], &Situation::Withdrawn), "{failure:?}");
+    }
+    // One that shows nobody holds nobody up.
+    let mut lab = shared_and_routed(1);
+    lab.run();
+    lab.edit_slice(V4, |content| content.endpoints.clear());
+    lab.desired = Desired::Withdraw;
+    let delete = lab.until("DeleteSlice");
+    lab.election.take(delete.op().unwrap(), failed(&delete, Failure::Refused("no".into())), lab.now);
+    lab.run();
+    assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+}
+
 #[test]
 fn when_another_service_is_named_its_slice_is_right_before_the_old_one_goes() {
     let mut lab = routed(2);
@@ -411,6 +441,47 @@ fn another_elections_slice_is_not_touched() {
     lab.now = lab.now + Duration::from_secs(1);
     lab.run();
     assert_eq!((lab.reached(), lab.election.route_failure()), (vec!["p0".to_owned()], None));
+}
+
+/// Shows R4.
+#[test]
+fn beside_what_others_wrote_the_slice_names_only_whom_they_name() {
+    // The selector was taken off, and what Kubernetes wrote for it names the leader.
+    let mut lab = with_routing(Lab::new(2), &[Family::V4, Family::V6]);
+    let others = |lab: &mut Lab, addresses: &[&str]| {
+        lab.service.as_mut().unwrap().others = addresses.iter().map(|address| (*address).to_owned()).collect();
+    };
+    others(&mut lab, &["10.0.0.0", "fd00::0"]);
+    lab.run();
+    assert_eq!(lab.reached(), ["p0", "p0"]);
+    // The leader changes. What others wrote does not.
+    lab.unready("p0");
+    let all = lab.run();
+    assert_eq!(all[..3], ["WriteRecord 2 p1", "Empty s-lictor-ipv4 2", "Empty s-lictor-ipv6 2"], "{all:#?}");
+    assert_eq!((lab.reached(), lab.leader()), (vec![String::new(), String::new()], Some("p1")));
+    assert_eq!(lab.run(), NOTHING);
+    // It is deleted, in one family first.
+    others(&mut lab, &["fd00::0"]);
+    assert_eq!(lab.run(), ["ReadRecord", "Route s-lictor-ipv4 p1 2"]);
+    others(&mut lab, &[]);
+    assert_eq!(lab.run(), ["Route s-lictor-ipv6 p1 2"], "the record was read after it");
+    // Somebody adds another slice: the leader stays reached, and is not the next one's companion.
+    others(&mut lab, &["10.0.0.9"]);
+    assert_eq!(lab.run(), NOTHING);
+    lab.edit("p0", |pod| pod.ready = true);
+    lab.unready("p1");
+    let all = lab.run();
+    assert_eq!(all[..3], ["WriteRecord 3 p0", "Empty s-lictor-ipv4 3", "Route s-lictor-ipv6 p0 3"], "{all:#?}");
+}
+
+/// Shows R4.
+#[test]
+fn a_slice_beside_those_of_others_is_made_without_an_address() {
+    let mut lab = with_routing(Lab::new(2), &[Family::V4]);
+    lab.service.as_mut().unwrap().others.insert("10.0.0.1".into());
+    lab.run();
+    assert_eq!((lab.leader(), lab.reached()), (Some("p0"), vec![String::new()]));
+    assert_eq!(lab.run(), NOTHING);
 }
 
 #[test]
@@ -490,4 +561,44 @@ fn an_election_that_is_refused_in_the_middle_of_a_switch_writes_nothing_more() {
     }
     lab.desired = Desired::Refuse;
     assert_eq!((lab.run(), lab.reached()), (vec![], vec!["p0".to_owned()]));
+}
+
+/// Shows L1.
+#[test]
+fn a_leader_that_is_taken_out_again_and_again_is_put_in_a_few_times_a_second() {
+    let mut lab = with_routing(Lab::led(2), &[Family::V4]);
+    lab.run();
+    let empty = |lab: &mut Lab| {
+        if lab.slices[V4].content.shows() {
+            lab.edit_slice(V4, |content| content.endpoints.clear());
+        }
+    };
+    assert_eq!(written(&mut lab, "Route", 3, empty), OFTEN);
+    // The next leader does not wait for that.
+    lab.run();
+    empty(&mut lab);
+    lab.pods.remove("p0");
+    lab.run();
+    assert_eq!(lab.reached(), ["p1"]);
+}
+
+/// Shows C4: what the operator before had on its way would put its leader in.
+#[test]
+fn after_a_restart_an_empty_slice_is_written_once_where_another_cluster_leads() {
+    let mut lab = shared_and_routed(2);
+    lab.store(|version| Stored::HeldByOther(version, rival()));
+    lab.run();
+    assert_eq!(lab.reached(), [""]);
+    let before = lab.slices[V4].version;
+    let mut lab = lab.restarted();
+    let all = lab.run();
+    assert_eq!(all.iter().filter(|done| done.starts_with("Empty ")).count(), 1, "{all:?}");
+    assert!(lab.slices[V4].version > before, "a late write for {before:?} fails");
+    assert_eq!(lab.run(), NOTHING);
+    // Nor does the lock, once it is free, go to anybody here before that.
+    lab.store(|version| Stored::Free(version, None, None));
+    let mut lab = lab.restarted();
+    let all = lab.run();
+    let [emptied, taken] = ["Empty ", "WriteRecord "].map(|begin| all.iter().position(|done| done.starts_with(begin)));
+    assert!(emptied.is_some() && emptied < taken, "{all:?}");
 }

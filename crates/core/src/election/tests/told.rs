@@ -134,8 +134,9 @@ fn one_that_will_not_recover_is_not_waited_for() {
 }
 
 #[test]
-fn a_leader_on_a_lost_node_is_replaced_and_one_on_a_cordoned_node_is_not() {
+fn a_leader_on_a_lost_node_is_replaced_also_where_a_cordoned_one_is_not_left() {
     let mut lab = Lab::led(2);
+    lab.rules.leave_cordoned = false;
     lab.nodes.insert("m".into(), Node { lost: true, cordoned: true, ..Node::default() });
     lab.edit("p1", |pod| pod.node = Some("m".into()));
     assert_eq!(lab.run(), NOTHING);
@@ -162,7 +163,7 @@ fn preemption_is_for_a_higher_priority_and_not_for_a_better_place() {
 fn one_that_failed_its_probe_is_suspect_until_it_was_not_ready() {
     let elected = |recovers: bool| {
         let mut lab = Lab::led(3);
-        lab.probe_failed = Some(uid("p0"));
+        lab.probe_failed = Some((uid("p0"), ProbeFailure::NoAnswer));
         lab.run();
         assert_eq!(lab.leader(), Some("p1"));
         lab.probe_failed = None;

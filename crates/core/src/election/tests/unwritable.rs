@@ -14,7 +14,7 @@ fn rewritten(lab: &mut Lab, name: &str, edit: impl FnOnce(&mut Pod)) -> Outcome 
 }
 
 /// Every write to this pod is refused, for as long as this is run.
-fn run_refusing(lab: &mut Lab, name: &str, lasts: Duration) -> Vec<String> {
+pub(super) fn run_refusing(lab: &mut Lab, name: &str, lasts: Duration) -> Vec<String> {
     run_with(lab, lasts, |_, write| (write.name == name).then(refused))
 }
 
@@ -57,7 +57,7 @@ fn count(all: &[String], words: &str) -> usize {
     all.iter().filter(|one| *one == words).count()
 }
 
-const A_MINUTE: Duration = Duration::from_secs(60);
+pub(super) const A_MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_follower_that_a_policy_relabels_is_tried_less_and_less_often_and_told_once() {
@@ -160,6 +160,19 @@ fn one_that_was_refused_is_not_preferred_for_its_priority() {
     lab.generation = 2;
     lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
     run_with(&mut lab, A_MINUTE, |_, _| None);
+    assert_eq!(lab.leader(), Some("p0"));
+}
+
+#[test]
+fn a_leader_returns_to_its_cordoned_node_where_no_other_pod_can_be_labelled() {
+    let mut lab = Lab::led(2);
+    lab.nodes.insert("m".into(), Node { cordoned: true, ..Node::default() });
+    lab.edit("p0", |pod| pod.node = Some("m".into()));
+    let all = run_with(&mut lab, A_MINUTE * 5, |_, write| {
+        (write.name == "p1" && write.change == PodChange::Promote).then(refused)
+    });
+    let records = all.iter().filter(|words| words.starts_with("WriteRecord")).collect::<Vec<_>>();
+    assert_eq!(records, ["WriteRecord 2 p1", "WriteRecord 3 p0"], "{all:#?}");
     assert_eq!(lab.leader(), Some("p0"));
 }
 
@@ -336,6 +349,22 @@ fn a_lock_that_others_want_is_not_given_up_beside_a_leaders_label() {
     lab.desired = Desired::Withdraw;
     let all = run_refusing(&mut lab, &leader, A_MINUTE * 5);
     assert_eq!(lab.leader(), Some(leader.as_str()), "{all:#?}");
+    assert!(matches!(lab.stored, Stored::Ours(..)), "{:?} {all:#?}", lab.stored);
+    run_with(&mut lab, A_MINUTE, |_, _| None);
+    assert_eq!((lab.leader(), lab.election.situation()), (None, &Situation::Withdrawn));
+}
+
+/// Shows C5.
+#[test]
+fn nor_beside_the_leaders_label_of_an_earlier_spec() {
+    let mut lab = shared(1);
+    lab.policy.validity = LockValidity::Until(lab.now + A_MINUTE * 60);
+    lab.run();
+    lab.generation = 2;
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    lab.scope.markings.leader.labels = BTreeMap::from([("active".into(), "true".into())]);
+    lab.desired = Desired::Withdraw;
+    let all = run_refusing(&mut lab, "p0", A_MINUTE * 5);
     assert!(matches!(lab.stored, Stored::Ours(..)), "{:?} {all:#?}", lab.stored);
     run_with(&mut lab, A_MINUTE, |_, _| None);
     assert_eq!((lab.leader(), lab.election.situation()), (None, &Situation::Withdrawn));

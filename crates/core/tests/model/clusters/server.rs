@@ -31,7 +31,14 @@ impl Clusters {
                 let (cluster, session) = (Some(NAMES[*cluster].into()), String::new());
                 Stored::HeldByOther(
                     *version,
-                    Rival { cluster, term: record.term, since: None, holder, session, drain_obligation: obligation },
+                    Rival {
+                        cluster,
+                        term: record.term,
+                        holder,
+                        session,
+                        drain_obligation: obligation,
+                        ..Rival::default()
+                    },
                 )
             }
             None if own => Stored::Free(*version, Some(record), None),

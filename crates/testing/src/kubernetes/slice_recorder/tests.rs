@@ -12,6 +12,7 @@ fn record(seen: &[(&str, &[&str], Option<i64>)]) -> Vec<SliceRevision> {
         family: "IPv4".into(),
         term: *term,
         addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
+        ready: addresses.iter().map(|address| (*address).to_owned()).collect(),
         pods: Vec::new(),
         deleted: false,
     };
@@ -73,4 +74,24 @@ fn never_none_begins_where_it_is_told_to() {
     assert!(since(0, 3).unwrap_err().contains("no slice"));
     let two = record(&[("own", &["a"], Some(1)), ("own", &["a", "b"], Some(1))]);
     assert!(judged(|| never_none(&two, "web-leader", "IPv4", 1)).is_err());
+}
+
+#[test]
+fn somebody_who_is_not_ready_is_nobody_and_several_are_enough() {
+    let mut seen = record(&[
+        ("one", &["a", "b"], None),
+        ("two", &["a"], None),
+        ("one", &["b"], None),
+        ("one", &[], None),
+        ("two", &["a"], None),
+    ]);
+    let judge = |seen: &[SliceRevision]| judged(|| always_somebody(seen, "web-leader", "IPv4", 1));
+    assert_eq!(judge(&seen), Ok(5));
+    seen[4].ready.clear();
+    assert!(judge(&seen).unwrap_err().contains("at version 5"));
+    seen[4].ready.insert("a".into());
+    seen[3].deleted = true;
+    assert_eq!(judge(&seen), Ok(5), "the other slice is there");
+    seen.push(SliceRevision { version: 6, deleted: true, ..seen[4].clone() });
+    assert!(judge(&seen).unwrap_err().contains("at version 6"));
 }

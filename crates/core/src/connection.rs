@@ -1,0 +1,205 @@
+//! When a connection that is held to a leader tells that its process is gone.
+//!
+//! The kernel closes the sockets of a process when it ends, however it ends: its connections are closed, and then new ones are
+//! *refused*, for nobody listens any more, while the pod's network still answers. Everything else says nothing: no answer, an address
+//! that can't be reached, a connection that somebody else accepts. An address that never accepted anything says nothing either.
+
+use std::time::Duration;
+
+use crate::Instant;
+
+/// How long connections are accepted until a refusal says something, and until a leader that was gone counts as healthy. So the
+/// leadership moves for this reason at most once in this time.
+const STEADY: Duration = Duration::from_secs(1);
+/// How long connections are refused until the process counts as gone: a server that opens its socket anew within this time has
+/// lost nothing.
+const REFUSED: Duration = Duration::from_millis(10);
+/// How soon it is tried again while that is found out, and the first pause of those that double.
+const SHORTEST: Duration = Duration::from_millis(5);
+/// The longest pause between two attempts.
+const LONGEST: Duration = Duration::from_secs(1);
+/// A connection that was open for this long is replaced at once when it is closed.
+const LASTING: Duration = Duration::from_millis(500);
+
+/// What became of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionEvent {
+    /// It was accepted.
+    Accepted,
+    /// One that was accepted was closed, or reset, from the other side.
+    Closed,
+    /// It was refused: nobody listens there.
+    Refused,
+    /// It could not be made for another reason, or was lost for one.
+    Failed,
+}
+
+/// What is known of a leader by the connection that is held to it. It begins as healthy, and as one that was never reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionState {
+    gone: bool,
+    /// Whether it has accepted connections for some time, once.
+    reached: bool,
+    /// Since when nothing else than accepted and closed connections was seen.
+    accepts_since: Option<Instant>,
+    /// When the present connection was accepted.
+    opened: Option<Instant>,
+    /// Since when all connections are refused.
+    refused_since: Option<Instant>,
+    /// The last pause of those that double.
+    pause: Duration,
+}
+
+impl ConnectionState {
+    /// Returns whether the process is gone.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Returns when to [`look`](Self::look) again while a connection is open.
+    pub fn due(&self) -> Option<Instant> {
+        let pending = self.gone || !self.reached;
+        self.accepts_since.filter(|_| pending).map(|since| since + STEADY)
+    }
+
+    /// Takes that the connection is still open.
+    pub fn look(&mut self, now: Instant) {
+        if self.opened.is_some() && self.accepts_since.is_some_and(|since| since + STEADY <= now) {
+            (self.reached, self.gone) = (true, false);
+        }
+    }
+
+    /// Takes what became of a connection. Returns how long to wait before the next one is tried; none is while one is open.
+    pub fn observe(&mut self, event: ConnectionEvent, now: Instant) -> Duration {
+        match event {
+            ConnectionEvent::Accepted => {
+                self.refused_since = None;
+                self.accepts_since.get_or_insert(now);
+                self.opened = Some(now);
+                self.look(now);
+                Duration::ZERO
+            }
+            ConnectionEvent::Closed => {
+                self.look(now);
+                if self.opened.take().is_some_and(|opened| opened + LASTING <= now) {
+                    self.pause = Duration::ZERO;
+                    return Duration::ZERO;
+                }
+                self.lengthen()
+            }
+            ConnectionEvent::Refused => {
+                (self.accepts_since, self.opened) = (None, None);
+                let since = *self.refused_since.get_or_insert(now);
+                self.gone |= self.reached && since + REFUSED <= now;
+                if self.reached && !self.gone { SHORTEST } else { self.lengthen() }
+            }
+            ConnectionEvent::Failed => {
+                (self.accepts_since, self.opened, self.refused_since) = (None, None, None);
+                self.lengthen()
+            }
+        }
+    }
+
+    fn lengthen(&mut self) -> Duration {
+        self.pause = (self.pause * 2).clamp(SHORTEST, LONGEST);
+        self.pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ConnectionEvent::{Accepted, Closed, Failed, Refused};
+    use super::*;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_millis(milliseconds))
+    }
+
+    /// A leader that has accepted a connection at 0 and held it until 5000.
+    fn held() -> ConnectionState {
+        let mut state = ConnectionState::default();
+        state.observe(Accepted, at(0));
+        assert_eq!(state.observe(Closed, at(5_000)), Duration::ZERO, "it is tried again at once");
+        state
+    }
+
+    #[test]
+    fn a_process_is_gone_when_it_has_been_refused_for_ten_milliseconds() {
+        let mut state = held();
+        for (moment, gone) in [(5_000, false), (5_005, false), (5_009, false), (5_010, true)] {
+            state.observe(Refused, at(moment));
+            assert_eq!(state.is_gone(), gone, "{moment}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_opens_its_socket_anew_within_ten_milliseconds_is_not_gone() {
+        let mut state = held();
+        for event in [(Refused, 5_000), (Refused, 5_005), (Accepted, 5_009), (Closed, 9_000), (Refused, 9_000)] {
+            state.observe(event.0, at(event.1));
+        }
+        state.observe(Refused, at(9_009));
+        assert!(!state.is_gone());
+    }
+
+    #[test]
+    fn another_failure_between_two_refusals_begins_the_count_anew() {
+        let mut state = held();
+        for event in [(Refused, 5_000), (Failed, 5_005), (Refused, 6_000), (Refused, 6_009)] {
+            state.observe(event.0, at(event.1));
+            assert!(!state.is_gone());
+        }
+        state.observe(Refused, at(6_010));
+        assert!(state.is_gone());
+    }
+
+    #[test]
+    fn a_refusal_says_nothing_of_one_that_accepted_for_less_than_a_second() {
+        let mut state = ConnectionState::default();
+        for event in [(Refused, 0), (Refused, 500), (Accepted, 600), (Closed, 1_599), (Refused, 1_599)] {
+            state.observe(event.0, at(event.1));
+        }
+        state.observe(Refused, at(2_000));
+        assert!(!state.is_gone(), "it was never there for long");
+    }
+
+    #[test]
+    fn one_that_is_gone_is_healthy_again_when_it_accepts_for_a_second() {
+        let mut state = held();
+        state.observe(Refused, at(5_000));
+        state.observe(Refused, at(5_010));
+        state.observe(Accepted, at(7_000));
+        assert_eq!(state.due(), Some(at(8_000)));
+        state.look(at(7_999));
+        assert!(state.is_gone());
+        state.look(at(8_000));
+        assert!(!state.is_gone());
+        assert_eq!(state.due(), None);
+        // A refusal in between begins the second anew.
+        state.observe(Closed, at(8_500));
+        state.observe(Refused, at(8_500));
+        state.observe(Refused, at(8_510));
+        for event in [(Accepted, 9_000), (Closed, 9_900), (Refused, 9_900), (Accepted, 10_000)] {
+            state.observe(event.0, at(event.1));
+        }
+        state.look(at(10_999));
+        assert!(state.is_gone());
+        state.look(at(11_000));
+        assert!(!state.is_gone());
+    }
+
+    #[test]
+    fn who_closes_at_once_is_tried_each_second_and_who_closes_each_second_at_once() {
+        let mut state = ConnectionState::default();
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            state.observe(Accepted, at(0));
+            pauses.push(state.observe(Closed, at(1)).as_millis());
+        }
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+        state.observe(Accepted, at(1_000));
+        assert_eq!(state.observe(Closed, at(1_999)), Duration::ZERO);
+        state.observe(Accepted, at(2_000));
+        assert_eq!(state.observe(Closed, at(2_001)), Duration::from_millis(5));
+    }
+}

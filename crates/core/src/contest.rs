@@ -1,0 +1,89 @@
+//! L1: how often to write again what somebody else undoes.
+//!
+//! Two replicas that act at once may want different things, for example because only one of them hears the store. Whoever writes that
+//! somebody leads then waits before each next try. Whoever takes that off never waits. It is no part of an election, so that the model
+//! need not explore how long ago something was undone.
+
+use std::time::Duration;
+
+use super::Instant;
+
+/// What was written, and somebody has undone.
+#[derive(Clone, Debug, Default)]
+pub struct Contest(Instant);
+
+impl Contest {
+    const WAIT: Duration = Duration::from_millis(500);
+    /// The longest wait.
+    const LONGEST: Duration = Duration::from_secs(1);
+    /// After so long it is over.
+    const QUIET: Duration = Duration::from_secs(2);
+
+    /// It was seen that it is undone, though the write was acknowledged. The first time that makes no difference: a person may have edited a
+    /// label.
+    pub fn note(&mut self, now: Instant) {
+        let goes_on = self.0 != Instant::default() && now.since(self.0) <= Self::QUIET;
+        self.0 = if goes_on { (self.0.max(now) + Self::WAIT).min(now + Self::LONGEST) } else { now };
+    }
+
+    /// From when on it may be written again.
+    pub fn restores_from(&self) -> Instant {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_millis(milliseconds))
+    }
+
+    /// Writes at the first moment at which that may be done, and somebody undoes it a millisecond later, for so long. Returns when it was
+    /// written.
+    fn written(contest: &mut Contest, from: u64, length: u64) -> Vec<u64> {
+        let (mut times, mut undone) = (Vec::new(), true);
+        for now in from..from + length {
+            // An election decides by what was known before it says that something is undone.
+            let may = at(now) >= contest.restores_from();
+            if std::mem::take(&mut undone) {
+                contest.note(at(now));
+            }
+            if may {
+                times.push(now - from);
+                undone = true;
+            }
+        }
+        times
+    }
+
+    #[test]
+    fn what_is_undone_again_and_again_is_written_a_few_times_a_second() {
+        let mut contest = Contest::default();
+        let times = written(&mut contest, 5_000, 5_000);
+        assert_eq!(&times[..2], [0, 1], "a person may have done it");
+        for second in 0..5_000 {
+            let within = times.iter().filter(|time| (second..second + 1_000).contains(*time)).count();
+            assert!(within <= 5, "{times:?}");
+        }
+    }
+
+    proptest! {
+        /// Whatever happens: after two quiet seconds nothing waits, and no wait is longer than a second.
+        #[test]
+        fn no_wait_is_long(undone in prop::collection::vec(0_u64..3_000, 1..60)) {
+            let (mut contest, mut now) = (Contest::default(), 1_000_u64);
+            for later in undone {
+                now += later;
+                contest.note(at(now));
+                prop_assert!(contest.restores_from() <= at(now + 1_000));
+                let mut quiet = contest.clone();
+                quiet.note(at(now + 3_001));
+                prop_assert_eq!(quiet.restores_from(), at(now + 3_001));
+            }
+        }
+    }
+}

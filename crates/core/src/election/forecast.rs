@@ -1,0 +1,85 @@
+//! What would be decided of a leadership by what is shown, for people who ask. Nothing is done, and nothing is remembered.
+
+use std::time::Duration;
+
+use super::fitness::{Candidate, Decision, Fitness, candidates, templates};
+use super::troubles::Troubles;
+use crate::eligibility::eligible_by_force;
+use crate::identity::Identity;
+use crate::step::{Ops, Step};
+use crate::view::View;
+use crate::{Holder, Instant, NotEligible, OpId, Pod, Rank, Reason, Record, Uid};
+
+/// What would be decided, and how each candidate stands.
+#[derive(Clone, Debug)]
+pub struct Forecast<'a> {
+    /// What would become of the leadership.
+    pub verdict: Verdict,
+    /// First those that could be elected, in the order in which they would be. Then the others, by name.
+    pub contenders: Vec<Contender<'a>>,
+}
+
+/// A candidate.
+#[derive(Clone, Debug)]
+pub struct Contender<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// Its rank among those that could be elected now, or why it could not be.
+    pub chance: Result<Rank, NotEligible>,
+    /// Whether a switchover by force could make it the leader.
+    pub by_force: bool,
+    /// Until when it comes last among those that could be elected, because a switchover has replaced it.
+    pub held_back: Option<Instant>,
+    /// Until when it is not preempted if it leads, because a switchover has made it the leader.
+    pub protected: Option<Instant>,
+}
+
+/// What would become of a leadership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The leader stays.
+    Stays(Holder),
+    /// The leader stays although it fails its probe: nobody else is eligible.
+    StaysDespiteProbe(Holder),
+    /// This one is elected.
+    Elected(Holder, Reason),
+    /// The leader is demoted, and nobody is elected.
+    Vacated(Reason),
+    /// The leader is not fit, and has so long to recover.
+    Recovers(NotEligible, Duration),
+    /// Nobody leads, and nobody is eligible.
+    Nobody,
+}
+
+/// What would be decided by this view of an election. `record`: the lock's record, as it was read.
+pub(crate) fn forecast<'a>(name: &str, uid: &Uid, view: &View<'a>, record: Option<&Record>) -> Forecast<'a> {
+    let id = Identity { name: name.into(), uid: uid.clone(), operator_id: String::new() };
+    let (mut fitness, troubles) = (Fitness::default(), Troubles::default());
+    let mut ops = Ops::after(OpId(0));
+    let mut step = Step::new(&id, view, &mut ops);
+    let holder = |candidate: Candidate| candidate.holder(uid).0;
+    let verdict = match fitness.decide(record, &troubles, &mut step) {
+        Decision::Keep(candidate) => Verdict::Stays(holder(candidate)),
+        Decision::KeepDespiteProbe(candidate, _) => Verdict::StaysDespiteProbe(holder(candidate)),
+        Decision::Elect(candidate, reason) => Verdict::Elected(holder(candidate), reason),
+        Decision::Vacate(reason) => Verdict::Vacated(reason),
+        Decision::Wait(why, until) => Verdict::Recovers(why, until.since(view.now)),
+        Decision::Nobody => Verdict::Nobody,
+    };
+    let newest = templates(view);
+    let node = |pod: &Pod| pod.node.as_deref().and_then(|name| view.nodes.get(name));
+    let contender = |pod: &'a Pod| Contender {
+        pod,
+        chance: fitness.assess(pod, record, &troubles, view, &newest),
+        by_force: eligible_by_force(pod, node(pod), view.rules, view.now).is_ok(),
+        held_back: view.switchovers.held_back_until(&pod.uid, view.now),
+        protected: view.switchovers.protected_until(&pod.uid, view.now),
+    };
+    let mut contenders: Vec<Contender<'a>> = candidates(view).map(contender).collect();
+    contenders.sort_by(|one, other| match (&one.chance, &other.chance) {
+        (Ok(one), Ok(other)) => one.cmp(other),
+        (Err(_), Err(_)) => one.pod.name.cmp(&other.pod.name),
+        (one, other) => one.is_err().cmp(&other.is_err()),
+    });
+    Forecast { verdict, contenders }
+}

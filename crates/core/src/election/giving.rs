@@ -1,0 +1,58 @@
+//! What is remembered while this cluster hands the lock to another one: C11 and C12.
+
+use std::time::Duration;
+
+use crate::{Instant, OpId, Version};
+
+/// How long the other cluster may take to answer a record, and the store to hand over the lock. Nobody leads meanwhile.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// What is remembered while the lock is offered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Giving {
+    waits: Option<Waits>,
+    /// The version of a bid for which the store did not hand over the lock.
+    pub(super) refused: Option<Version>,
+    /// The bid that is being taken away, or was, though the watch does not show it yet.
+    pub(super) cleared: Option<(Option<OpId>, Version)>,
+}
+
+/// That nothing is missing but the other cluster or the store.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    /// The version of the record.
+    version: Version,
+    since: Instant,
+    /// Whether the transaction was sent.
+    sent: bool,
+}
+
+impl Giving {
+    /// Waits for the other cluster or the store. Returns until when.
+    pub(super) fn wait(&mut self, version: Version, sent: bool, now: Instant) -> Instant {
+        let waits = self.waits.take_if(|waits| waits.version == version).unwrap_or(Waits { version, since: now, sent });
+        self.waits = Some(Waits { sent: waits.sent || sent, ..waits });
+        waits.since + ANSWERS_WITHIN
+    }
+
+    /// The other cluster has answered: what is waited for from now on, is not it.
+    pub(super) fn answered(&mut self) {
+        self.waits.take_if(|waits| !waits.sent);
+    }
+
+    /// Whether it was waited for long enough.
+    pub(super) fn is_over(&self, version: Version, now: Instant) -> bool {
+        self.waits.is_some_and(|waits| waits.version == version && now >= waits.since + ANSWERS_WITHIN)
+    }
+
+    /// Takes whether a bid was taken away. Returns whether that was asked.
+    pub(super) fn take_cleared(&mut self, op: OpId) -> bool {
+        match &mut self.cleared {
+            Some((asked, _)) if *asked == Some(op) => {
+                *asked = None;
+                true
+            }
+            _ => false,
+        }
+    }
+}

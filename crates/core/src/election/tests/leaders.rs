@@ -1,0 +1,179 @@
+//! Who leads, and when somebody else does: first elections, failovers, restarts, probes.
+
+use super::*;
+
+#[test]
+fn a_first_election_stamps_every_candidate_and_reads_the_election_again() {
+    assert_eq!(
+        Lab::new(3).run(),
+        [
+            "WriteRecord 1 p0",
+            "ListPods",
+            "ListLocks",
+            "ReadElection",
+            "Demote p1 1",
+            "Demote p2 1",
+            "Promote p0 1",
+            "Transition p0 Vacant"
+        ]
+    );
+}
+
+#[test]
+fn a_failover_is_three_requests_and_no_more() {
+    let mut lab = Lab::led(3);
+    lab.unready("p0");
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "Transition p1 LeaderNotReady"]);
+}
+
+#[test]
+fn a_restart_beside_a_healthy_leader_asks_for_nothing() {
+    let mut lab = Lab::led(3).restarted();
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::Led);
+}
+
+#[test]
+fn the_first_failover_after_a_restart_looks_at_all_afresh() {
+    let mut lab = Lab::led(3).restarted();
+    lab.unready("p0");
+    assert_eq!(
+        lab.run(),
+        [
+            "ListPods",
+            "WriteRecord 2 p1",
+            "ListPods",
+            "ListLocks",
+            "ReadElection",
+            "Demote p0 2",
+            "Demote p2 2",
+            "Promote p1 2",
+            "Transition p1 LeaderNotReady"
+        ]
+    );
+}
+
+#[test]
+fn a_higher_priority_takes_over_only_where_preemption_is_wanted() {
+    let mut lab = Lab::led(2);
+    lab.edit("p1", |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), "5".into())));
+    assert_eq!(lab.run(), NOTHING);
+    lab.rules.preempt = true;
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "Transition p1 Preempted"]);
+}
+
+#[test]
+fn a_leader_has_the_failover_delay_to_recover() {
+    let mut lab = Lab::led(2);
+    lab.failover_delay = Duration::from_secs(5);
+    lab.unready("p0");
+    let until = lab.now + Duration::from_secs(5);
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::Recovering(NotEligible::NotReady, until));
+    assert_eq!(lab.election.wake(), Some(until));
+    lab.now = until;
+    assert_eq!(lab.run()[0], "WriteRecord 2 p1");
+}
+
+#[test]
+fn without_an_eligible_pod_the_leadership_is_vacated() {
+    let mut lab = Lab::led(2);
+    lab.unready("p1");
+    lab.unready("p0");
+    assert_eq!(lab.run(), ["WriteRecord 1 nobody", "Demote p0 1", "Transition nobody LeaderNotReady"]);
+    assert_eq!(*lab.election.situation(), Situation::Vacant);
+    lab.edit("p1", |pod| pod.ready = true);
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Promote p1 2", "Transition p1 Vacant"]);
+}
+
+#[test]
+fn a_paused_election_does_nothing() {
+    let mut lab = Lab::led(2);
+    lab.desired = Desired::Freeze;
+    lab.unready("p0");
+    lab.edit("p1", |pod| drop(pod.labels.insert("role".into(), "leader".into())));
+    assert_eq!(lab.run(), NOTHING);
+}
+
+#[test]
+fn a_leader_label_that_was_taken_off_is_put_back_under_the_same_record() {
+    let mut lab = Lab::led(2);
+    lab.edit("p0", |pod| drop(pod.labels.remove("role")));
+    assert_eq!(lab.run(), ["LabelDrift p0", "ReadRecord", "Promote p0 1"]);
+}
+
+#[test]
+fn a_follower_that_somebody_labelled_leader_is_put_right() {
+    let mut lab = Lab::led(2);
+    lab.edit("p1", |pod| drop(pod.labels.insert("role".into(), "leader".into())));
+    assert_eq!(lab.run(), ["LabelDrift p1", "Demote p1 1"]);
+}
+
+#[test]
+fn promote_first_turns_the_order_round() {
+    let mut lab = Lab::led(2);
+    lab.order = HandoverOrder::PromoteFirst;
+    lab.unready("p0");
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Promote p1 2", "Demote p0 2", "Transition p1 LeaderNotReady"]);
+}
+
+#[test]
+fn a_failed_probe_moves_the_leadership_if_there_is_anywhere_to_go() {
+    let mut lab = Lab::led(2);
+    lab.probe_failed = Some((uid("p0"), ProbeFailure::NoAnswer));
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "Transition p1 ProbeFailed"]);
+
+    let mut lab = Lab::led(1);
+    lab.probe_failed = Some((uid("p0"), ProbeFailure::NoAnswer));
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::LedDespiteProbe(ProbeFailure::NoAnswer));
+}
+
+#[test]
+fn a_leader_whose_process_is_gone_is_replaced_at_once_while_it_looks_ready() {
+    let gone = ProbeFailure::ProcessGone(8080);
+    let mut lab = Lab::led(2);
+    // It is for a leader that may come back by itself.
+    lab.failover_delay = Duration::from_secs(60);
+    lab.probe_failed = Some((uid("p0"), gone));
+    assert_eq!(lab.run(), ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "Transition p1 ProcessGone"]);
+
+    let mut lab = Lab::led(1);
+    lab.probe_failed = Some((uid("p0"), gone));
+    assert_eq!(lab.run(), NOTHING);
+    assert_eq!(*lab.election.situation(), Situation::LedDespiteProbe(gone));
+    // Its kubelet sees it a moment later, and there is no leader until it is ready again.
+    lab.unready("p0");
+    lab.failover_delay = Duration::ZERO;
+    assert!(lab.run().contains(&"Transition nobody LeaderNotReady".to_owned()));
+    assert_eq!(lab.leader(), None);
+}
+
+#[test]
+fn whose_process_was_gone_may_lead_again_when_it_was_not_ready() {
+    let mut lab = Lab::led(2);
+    lab.rules.preempt = true;
+    lab.edit("p0", |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), "1".into())));
+    lab.probe_failed = Some((uid("p0"), ProbeFailure::ProcessGone(8080)));
+    lab.run();
+    assert_eq!(lab.leader(), Some("p1"));
+    // Nobody asks a pod that does not lead. It looks ready until its kubelet has seen what happened.
+    lab.probe_failed = None;
+    assert_eq!((lab.run(), lab.leader()), (Vec::new(), Some("p1")), "it is not elected while that is not known");
+    lab.unready("p0");
+    lab.run();
+    lab.edit("p0", |pod| pod.ready = true);
+    lab.run();
+    assert_eq!(lab.leader(), Some("p0"), "its higher priority counts again");
+}
+
+#[test]
+fn a_pod_that_is_gone_is_not_tried_again_while_the_cache_still_shows_it() {
+    let mut lab = Lab::led(3);
+    lab.unready("p0");
+    lab.instead("Promote p1", Outcome::PodWritten(PodOutcome::Gone));
+    let all = lab.run();
+    assert_eq!(all[..4], ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "ReadRecord"]);
+    assert_eq!(all.iter().filter(|words| words.starts_with("Promote")).count(), 2, "{all:#?}");
+    assert_eq!(all.last().unwrap(), "Transition p2 LeaderGone");
+}

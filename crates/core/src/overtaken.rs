@@ -1,0 +1,218 @@
+//! C10: what a replica takes off that need not act for it: the leader label of a pod, and the address in a slice, of a term that is
+//! over, because another cluster has taken the lock in a higher one.
+//!
+//! That a term is over stays true for ever, so no claim and no clock is needed. Whoever was elected in this cluster *afterwards* has a
+//! higher term, and its promotion gave the pod another version: a request for the version that was seen here fails. What the replica knows
+//! may be old, though: the election may have another lock by now. So after it has seen the pods, it reads the election and the
+//! lock, and writes only if both are as it knew them.
+
+use std::collections::BTreeSet;
+
+use crate::backoff::Backoff;
+use crate::marking::{DeletionCost, term_of};
+use crate::{
+    Command, ELECTION_ANNOTATION, ElectionRead, Instant, Key, OpId, Outcome, Pod, PodChange, PodOutcome, Rival, Scope,
+    Slice, SliceContent, SliceOutcome, Stored, Term, Uid, WritePod, WriteSlice,
+};
+
+/// A group whose lock another cluster holds, as a replica sees it that does not act.
+#[derive(Clone, Copy)]
+pub struct HeldElsewhere<'a> {
+    /// The moment of the step.
+    pub now: Instant,
+    /// The election's generation that the rest is read from.
+    pub generation: i64,
+    /// Where its lock is.
+    pub key: &'a Key,
+    /// Which pods, and what is written on them.
+    pub scope: &'a Scope,
+    /// The pods that it may have written to.
+    pub pods: &'a [&'a Pod],
+    /// The slices that it may have written.
+    pub slices: &'a [&'a Slice],
+    /// Who holds the lock, by the store's watch.
+    pub rival: &'a Rival,
+}
+
+/// What is being taken off.
+#[derive(Clone, Debug)]
+pub(crate) struct Overtaken {
+    phase: Phase,
+    backoff: Backoff,
+    /// For which holder of the lock the back-off counts.
+    of: Option<(Option<String>, Term)>,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Phase {
+    #[default]
+    Idle,
+    /// The election and the lock are read.
+    Confirming(Box<Confirming>),
+    /// Both are as they were known: this is to be sent.
+    Confirmed(OpId, Vec<Command>),
+    Writing(BTreeSet<OpId>),
+}
+
+#[derive(Clone, Debug)]
+struct Confirming {
+    /// The request for the election; none: it is the one that was known.
+    election: Option<OpId>,
+    /// The request for the lock; none: it was answered.
+    lock: Option<OpId>,
+    generation: i64,
+    /// The cluster that holds the lock.
+    cluster: Option<String>,
+    last: OpId,
+    /// What is taken off, with its term.
+    due: Vec<(Term, Command)>,
+}
+
+impl Overtaken {
+    pub(crate) fn new(seed: &str) -> Self {
+        Self { phase: Phase::Idle, backoff: Backoff::new(seed), of: None }
+    }
+
+    /// Forgets what is under way.
+    pub(crate) fn forget(&mut self) {
+        self.phase = Phase::Idle;
+    }
+
+    /// When the next step is due if nothing else happens.
+    pub(crate) fn wake(&self, now: Instant) -> Option<Instant> {
+        self.backoff.waits(now)
+    }
+
+    /// Decides what to do now. `begun` as for [`Replica::step`](crate::Replica::step).
+    pub(crate) fn step(
+        &mut self,
+        (name, uid, operator_id): (&str, &Uid, &str),
+        known: &HeldElsewhere,
+        begun: &mut u64,
+    ) -> Vec<(OpId, Command)> {
+        let of = Some((known.rival.cluster.clone(), known.rival.term));
+        if self.of != of {
+            self.of = of;
+            self.backoff.reset();
+        }
+        match std::mem::take(&mut self.phase) {
+            Phase::Idle => {
+                let due = due(name, uid, operator_id, known);
+                if due.is_empty() {
+                    self.backoff.reset();
+                    return Vec::new();
+                }
+                if self.backoff.waits(known.now).is_some() {
+                    return Vec::new();
+                }
+                *begun += 1;
+                let first = OpId(*begun << 32);
+                let [election, lock] = [1, 2].map(|after| OpId(first.0 + after));
+                self.phase = Phase::Confirming(Box::new(Confirming {
+                    election: Some(election),
+                    lock: Some(lock),
+                    generation: known.generation,
+                    cluster: known.rival.cluster.clone(),
+                    last: lock,
+                    due,
+                }));
+                let lock = (lock, Command::ReadRecord { key: known.key.clone() });
+                vec![(election, Command::ReadElection), lock]
+            }
+            Phase::Confirmed(last, commands) => {
+                let ops = (1..).map(|after| OpId(last.0 + after));
+                let requests: Vec<_> = ops.zip(commands).map(|(op, command)| (op, stamped(command, op))).collect();
+                self.phase = Phase::Writing(requests.iter().map(|(op, _)| *op).collect());
+                requests
+            }
+            busy => {
+                self.phase = busy;
+                Vec::new()
+            }
+        }
+    }
+
+    /// Takes the outcome of a request, if it is one of these. Returns whether it was.
+    pub(crate) fn take(&mut self, op: OpId, outcome: &Outcome, uid: &Uid, now: Instant) -> bool {
+        match &mut self.phase {
+            Phase::Confirming(confirming) if [confirming.election, confirming.lock].contains(&Some(op)) => {
+                if !confirming.take(op, outcome, uid) {
+                    self.phase = Phase::Idle;
+                    self.backoff.delay(now);
+                } else if let Confirming { election: None, lock: None, last, due, .. } = &mut **confirming {
+                    let commands = std::mem::take(due).into_iter().map(|(_, command)| command).collect();
+                    self.phase = Phase::Confirmed(*last, commands);
+                }
+                true
+            }
+            Phase::Writing(ops) if ops.contains(&op) => {
+                ops.remove(&op);
+                let done = matches!(
+                    outcome,
+                    Outcome::PodWritten(PodOutcome::Written(_) | PodOutcome::Gone)
+                        | Outcome::SliceWritten(SliceOutcome::Written(_) | SliceOutcome::Gone)
+                );
+                if ops.is_empty() {
+                    self.phase = Phase::Idle;
+                }
+                if !done {
+                    // It was changed meanwhile, or it is not known: the watch shows what there is.
+                    self.backoff.delay_shortly(now);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Confirming {
+    /// Takes an answer. Returns whether all is as it was known.
+    fn take(&mut self, op: OpId, outcome: &Outcome, uid: &Uid) -> bool {
+        match outcome {
+            Outcome::ElectionRead(Ok(ElectionRead::Present { uid: of, generation })) => {
+                self.election = None;
+                of == uid && *generation == self.generation
+            }
+            Outcome::RecordRead(Ok(Stored::HeldByOther(_, rival))) if self.lock == Some(op) => {
+                self.lock = None;
+                self.due.retain(|(term, _)| *term < rival.term);
+                rival.cluster.is_some() && rival.cluster == self.cluster && !self.due.is_empty()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What leads here in a term below that of the cluster that holds the lock.
+fn due(name: &str, uid: &Uid, operator_id: &str, known: &HeldElsewhere) -> Vec<(Term, Command)> {
+    let HeldElsewhere { scope, rival, pods, slices, .. } = *known;
+    let pods = pods.iter().filter_map(|pod| {
+        let own = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|of| of == name);
+        let leads = own && scope.selector.matches(&pod.labels) && scope.markings.shows_leader(pod);
+        let term = term_of(pod).filter(|term| leads && *term < rival.term)?;
+        let patch = scope.markings.demotion(name, rival.term, &[], DeletionCost::of(pod));
+        Some((term, Command::WritePod(WritePod::new(PodChange::Demote, pod, patch))))
+    });
+    let slices = slices.iter().filter_map(|slice| {
+        let SliceContent { election, service, family, term, .. } = &slice.content;
+        let leads = election == uid && slice.content.shows() && *term < rival.term;
+        let write = WriteSlice::Replace {
+            name: slice.name.clone(),
+            uid: slice.uid.clone(),
+            version: slice.version,
+            content: SliceContent::empty(election, service, *family, *term),
+            stamp: (operator_id.into(), OpId(0)),
+        };
+        leads.then_some((*term, Command::WriteSlice(write)))
+    });
+    // A Service reaches nobody before the label goes.
+    slices.chain(pods).collect()
+}
+
+fn stamped(mut command: Command, op: OpId) -> Command {
+    if let Command::WriteSlice(WriteSlice::Replace { stamp, .. }) = &mut command {
+        stamp.1 = op;
+    }
+    command
+}

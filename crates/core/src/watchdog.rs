@@ -1,0 +1,85 @@
+//! What looks after an agent from outside: nothing that the agent runs outlives the lock, whatever becomes of the agent (A3).
+
+use super::Instant;
+
+/// The watchdog of one agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watchdog {
+    until: Option<Instant>,
+    ended: bool,
+}
+
+/// What a watchdog does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchdogCommand {
+    /// Nothing before this moment, unless something is heard. `None`: nothing at all.
+    Wait(Option<Instant>),
+    /// Kill what the agent runs, and not the agent itself. Then ask again.
+    KillCommand,
+    /// Kill everything, for the agent has ended. Then end.
+    KillAll,
+}
+
+impl Watchdog {
+    /// The agent said until when its command may live. `None`: it has none.
+    pub fn told(&mut self, until: Option<Instant>) {
+        self.until = until;
+    }
+
+    /// All of the command that there was is gone. The agent starts no other one before it says until when that may live.
+    pub fn cleared(&mut self) {
+        self.until = None;
+    }
+
+    /// The agent has ended.
+    pub fn ended(&mut self) {
+        self.ended = true;
+    }
+
+    /// What to do now.
+    pub fn next(&self, now: Instant) -> WatchdogCommand {
+        match self.until {
+            _ if self.ended => WatchdogCommand::KillAll,
+            Some(until) if until <= now => WatchdogCommand::KillCommand,
+            until => WatchdogCommand::Wait(until),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    /// Shows A3.
+    #[test]
+    fn a_command_that_outlives_the_lock_is_killed() {
+        let mut watchdog = Watchdog::default();
+        assert_eq!(watchdog.next(at(0)), WatchdogCommand::Wait(None));
+        watchdog.told(Some(at(8)));
+        assert_eq!(watchdog.next(at(7)), WatchdogCommand::Wait(Some(at(8))));
+        assert_eq!(watchdog.next(at(8)), WatchdogCommand::KillCommand);
+        assert_eq!(watchdog.next(at(9)), WatchdogCommand::KillCommand);
+        watchdog.cleared();
+        assert_eq!(watchdog.next(at(9)), WatchdogCommand::Wait(None));
+        watchdog.told(Some(at(20)));
+        watchdog.told(None);
+        assert_eq!(watchdog.next(at(30)), WatchdogCommand::Wait(None));
+    }
+
+    /// Shows A3.
+    #[test]
+    fn nothing_outlives_the_agent() {
+        let mut watchdog = Watchdog::default();
+        watchdog.told(Some(at(8)));
+        watchdog.ended();
+        assert_eq!(watchdog.next(at(1)), WatchdogCommand::KillAll);
+        watchdog.told(None);
+        assert_eq!(watchdog.next(at(1)), WatchdogCommand::KillAll);
+    }
+}

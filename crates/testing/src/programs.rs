@@ -1,0 +1,80 @@
+//! Programs on this machine: those that the tests pin, the signals that they get, and those that take part in an election.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use crate::{PATIENCE, eventually, file};
+
+/// Returns a program or a directory that hack/tools.sh makes, if it did not make it before.
+pub fn tool(name: &str) -> PathBuf {
+    let output =
+        Command::new(file("hack/tools.sh")).arg(name).stderr(Stdio::inherit()).output().expect("hack/tools.sh runs");
+    assert!(output.status.success(), "hack/tools.sh {name} failed");
+    PathBuf::from(String::from_utf8(output.stdout).expect("a path is text").trim())
+}
+
+/// Sends a signal, for example "STOP", to processes, as nearly at once as can be.
+pub fn signal(name: &str, pids: &[impl ToString]) {
+    let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+    let sent = Command::new("kill").arg(format!("-{name}")).args(&pids).status();
+    assert!(sent.expect("kill runs").success(), "{name} to {pids:?}");
+}
+
+/// A program that takes part in an election, and says what becomes of it, a line each. Dropping it kills it.
+pub struct Candidate {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Candidate {
+    /// Starts it.
+    pub fn start(mut command: Command) -> Self {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = piped.spawn().expect("it starts");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines }
+    }
+
+    /// Waits until it says this.
+    pub fn says(&self, expected: &str) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let line = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())).expect(expected);
+            assert_ne!(line, "TWO LEAD");
+            if line == expected {
+                return;
+            }
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        signal(name, &[self.child.id()]);
+    }
+
+    /// Lets it release the lock. One that reads its input ends with that, all others by SIGTERM.
+    pub async fn end(&mut self) {
+        drop(self.child.stdin.take());
+        let ended = self.child.try_wait().expect("it can be waited for").is_some();
+        if !ended {
+            self.signal("TERM");
+        }
+        eventually("it ends", || {
+            let ended = self.child.try_wait().expect("it can be waited for");
+            async move { ended.map(drop).ok_or_else(|| "it runs".to_owned()) }
+        })
+        .await;
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

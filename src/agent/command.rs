@@ -1,0 +1,111 @@
+//! The command that an agent runs.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use lictor_core::{Instant, Term};
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
+
+use super::processes::{below, signal_below};
+use super::watchdog::GUARD_VARIABLE;
+use crate::process::boot_nanoseconds;
+
+/// The environment variable with a command's term. Only commands of agents have it.
+pub const TERM_VARIABLE: &str = "LICTOR_TERM";
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// The lock, for the command's environment.
+    pub key: String,
+}
+
+/// A command that was started.
+pub(super) struct Running {
+    pid: Pid,
+    /// Whether its own process has ended. Its id may be given to another one since.
+    ended: bool,
+    /// How many times in a row nothing was found.
+    nothing: u8,
+}
+
+impl CommandLine {
+    /// Starts the command by way of the [gate](super::gate). It has a process group of its own.
+    pub(super) fn start(&self, term: Term, until: Instant) -> io::Result<Running> {
+        let child = Command::new("/proc/self/exe")
+            .arg0("lictor")
+            .args(["agent-gate", &boot_nanoseconds(until).to_string(), &getpid().as_raw_nonzero().to_string(), "--"])
+            .args(&self.words)
+            .env(TERM_VARIABLE, term.to_string())
+            .env("LICTOR_KEY", &self.key)
+            .env_remove(GUARD_VARIABLE)
+            .process_group(0)
+            .spawn()?;
+        Ok(Running { pid: Pid::from_child(&child), ended: false, nothing: 0 })
+    }
+}
+
+impl Running {
+    /// Returns whether this is its own process, which has ended then.
+    pub(super) fn reaped(&mut self, pid: Pid) -> bool {
+        let own = !self.ended && pid == self.pid;
+        self.ended |= own;
+        own
+    }
+
+    /// Whether its own process has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Sends a signal to its own process.
+    pub(super) fn signal(&self, signal: Signal) {
+        if !self.ended
+            && let Err(error) = kill_process(self.pid, signal)
+        {
+            tracing::warn!(%error, "the command could not be signalled");
+        }
+    }
+
+    /// Asks it to end; if it has ended, what it has left behind.
+    pub(super) fn terminate(&self, signal: Signal) {
+        if !self.ended {
+            tracing::info!("asks the command to end");
+            return self.signal(signal);
+        }
+        match signal_below(getpid(), Signal::TERM) {
+            Ok(0) => {}
+            Ok(processes) => tracing::info!(processes, "asks what the command has left behind to end"),
+            Err(error) => log(&error),
+        }
+    }
+
+    /// Kills it, and everything that comes from it.
+    pub(super) fn kill(&self) {
+        // First what takes a single call. Until its own process is reaped, nobody else has its group.
+        if !self.ended {
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+        if let Err(error) = signal_below(getpid(), Signal::KILL) {
+            log(&error);
+        }
+    }
+
+    /// Looks whether nothing of it lives any more.
+    pub(super) fn is_gone(&mut self) -> bool {
+        match below(getpid()) {
+            Ok(found) if found.is_empty() => self.nothing += 1,
+            Ok(_) => self.nothing = 0,
+            Err(error) => log(&error),
+        }
+        self.nothing > 1
+    }
+}
+
+fn log(error: &io::Error) {
+    tracing::error!(%error, "/proc can't be read, which tells what the command has started");
+}

@@ -1,0 +1,375 @@
+//! A lock at a key in Consul, with a session of the agent's own. [`SessionKeeper`] keeps the session, and [`KeyLock`] says when to try to
+//! acquire the lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join;
+use lictor_consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
+use lictor_core::{
+    HeldLock, Holder, Instant, KeyCommand, KeyLock, LockValidity, Record, Scope, SeenKey, Term, Uid, Version,
+};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::timeout;
+
+use super::lock::{Lock, LockUpdate};
+use crate::process::{monotonic, nap, spawn, wall};
+use crate::store::{Content, Home, Role, SessionKeeper, SessionSettings, Sessions};
+
+/// How a lock in Consul is kept.
+#[derive(Clone, Debug)]
+pub struct ConsulLockSettings {
+    /// The key.
+    pub key: String,
+    /// The agent, as the key's value and the session name it.
+    pub identity: String,
+    /// The session's name, which no agent in another place has.
+    pub session: String,
+    /// What the session depends on besides its renewals.
+    pub home: Home,
+    /// The session's time to live.
+    pub ttl: Duration,
+    /// The session's lock delay.
+    pub lock_delay: Duration,
+    /// The longest from one renewal to the next. A third of the TTL counts, if that is shorter.
+    pub renew_every: Duration,
+    /// Where the leader is reached, for whoever reads the key.
+    pub advertise: Option<String>,
+    /// The node of the leader, for whoever reads the key.
+    pub node: Option<String>,
+}
+
+/// A lock at a key in Consul.
+pub struct ConsulLock {
+    client: Client,
+    settings: ConsulLockSettings,
+    /// Unique for each start of a process.
+    instance: String,
+    sessions: watch::Receiver<Sessions>,
+    suspicion: Arc<Notify>,
+    again: Arc<Notify>,
+    lock: KeyLock,
+    /// The term of the lock that is held, and before that the highest one that was seen in the key.
+    term: Term,
+    /// Who holds the lock, by its value.
+    leader: Option<String>,
+    updates: watch::Sender<LockUpdate>,
+    /// The problem that was logged last.
+    problem: Option<String>,
+}
+
+/// What a blocking query says.
+enum Watched {
+    Seen(Version, Option<Entry>),
+    /// Consul's indexes have gone back.
+    Rewound,
+}
+
+impl ConsulLock {
+    /// Begins to keep a lock. `instance` is a name for this start of this process.
+    pub fn start(client: Client, settings: ConsulLockSettings, instance: String) -> Lock {
+        let sessions = SessionSettings {
+            prefix: settings.session.clone(),
+            home: settings.home.clone(),
+            count: 1,
+            ttl: settings.ttl,
+            lock_delay: settings.lock_delay,
+        };
+        let (keeper, sessions) = SessionKeeper::new(client.clone(), sessions, monotonic);
+        let keeper = keeper.renewing_every(settings.renew_every).making_at_once();
+        let (role, roles) = watch::channel(Role::Acting);
+        let (updates, receiver) = watch::channel(LockUpdate::default());
+        let (stop, stopping) = watch::channel(false);
+        let (suspicion, again) = (keeper.suspicion(), Arc::<Notify>::default());
+        let lock = KeyLock::new(&instance, settings.ttl);
+        let lock = Self {
+            client,
+            settings,
+            instance,
+            sessions,
+            suspicion,
+            again: again.clone(),
+            lock,
+            term: Term::default(),
+            leader: None,
+            updates,
+            problem: None,
+        };
+        let kept = async move {
+            let keeper = keeper.run(roles);
+            let lock = async move {
+                lock.keep(stopping).await;
+                role.send_replace(Role::Leave);
+            };
+            join(keeper, lock).await;
+        };
+        Lock { updates: receiver, again, stop, task: spawn(kept) }
+    }
+
+    /// Keeps the lock until `stop` is set. Then releases it.
+    async fn keep(mut self, mut stop: watch::Receiver<bool>) {
+        let (seen, mut watched) = mpsc::channel(1);
+        let watching = spawn(watch_key(
+            self.client.clone(),
+            self.settings.key.clone(),
+            self.settings.ttl.min(Duration::from_secs(60)),
+            seen,
+        ));
+        let mut heard = false;
+        while !*stop.borrow() {
+            let session = self.session();
+            self.lock.session(session.as_deref());
+            self.publish();
+            let now = monotonic();
+            let wait = match self.lock.next(now) {
+                // The watch begins with what is there, and tries again by itself.
+                KeyCommand::Read if !heard => Duration::MAX,
+                KeyCommand::Read => {
+                    self.read().await;
+                    continue;
+                }
+                KeyCommand::Lock { session, expected } => {
+                    self.acquire(&session, expected).await;
+                    continue;
+                }
+                KeyCommand::Wait(until) => until.map_or(Duration::MAX, |until| until.since(now)),
+            };
+            // What is known of the session changes by itself when its validity ends.
+            let wait = match self.validity() {
+                // That one is over, its keeper is about to say: until then there is nothing to do.
+                LockValidity::Until(until) if now < until => wait.min(until.since(now)),
+                _ => wait,
+            };
+            tokio::select! {
+                biased;
+                _ = stop.changed() => {}
+                () = self.again.notified() => self.lock.reacquire(),
+                changed = self.sessions.changed() => if changed.is_err() { break },
+                Some(seen) = watched.recv() => {
+                    heard = true;
+                    match seen {
+                        Watched::Seen(index, entry) => self.see(index, entry),
+                        Watched::Rewound => self.lock.forget(),
+                    }
+                }
+                () = nap(wait) => {}
+            }
+        }
+        watching.abort();
+        self.release().await;
+    }
+
+    fn validity(&self) -> LockValidity {
+        self.sessions.borrow().validity
+    }
+
+    /// Returns the session, while it is valid.
+    fn session(&self) -> Option<String> {
+        let sessions = self.sessions.borrow();
+        sessions.ids.first()?.clone().filter(|_| sessions.validity.lasts(monotonic()))
+    }
+
+    fn publish(&self) {
+        let held = match (self.lock.held(), self.validity()) {
+            (Some(_), LockValidity::Until(until)) => {
+                Some(HeldLock { term: self.term, from: Instant::default(), until })
+            }
+            _ => None,
+        };
+        let other = self.leader.clone().filter(|_| held.is_none() && self.lock.holder().is_some());
+        let new = LockUpdate { held, other };
+        self.updates.send_if_modified(|update| {
+            let differs = *update != new;
+            *update = new;
+            differs
+        });
+    }
+
+    fn see(&mut self, index: Version, entry: Option<Entry>) {
+        let content: Option<Content> = entry.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+        if let (Some(content), Some(entry)) = (&content, &entry)
+            && self.lock.held().is_none()
+        {
+            let term = content.record.clone().at(Version(entry.modify_index)).term;
+            self.term = self.term.max(Some(term).filter(|term| term.is_credible(true)).unwrap_or_default());
+        }
+        self.leader = entry.as_ref().and_then(|entry| entry.session.clone()).map(|session| match content {
+            Some(content) => content.cluster,
+            None => format!("the session {session}"),
+        });
+        let key = entry.map(|entry| SeenKey { version: Version(entry.modify_index), session: entry.session });
+        self.lock.observe(index, key, monotonic());
+    }
+
+    async fn read(&mut self) {
+        match self.client.read_key(&self.settings.key).await {
+            Ok(Some(entry)) => {
+                self.problem = None;
+                self.see(Version(entry.modify_index), Some(entry));
+            }
+            Ok(None) => {
+                (self.problem, self.leader) = (None, None);
+                self.lock.absent(monotonic());
+            }
+            Err(error) => {
+                self.lock.failed(error.may_be_done(), monotonic());
+                self.note(error.to_string());
+            }
+        }
+    }
+
+    async fn acquire(&mut self, session: &str, expected: Option<Version>) {
+        let key = self.settings.key.clone();
+        // In practice the term is the key's index. It is higher only if Consul was put back to an earlier state.
+        let record = self.record(self.term.next(), true);
+        let operations = [
+            match expected {
+                None => TxnOp::KvCheckNotExists { key: key.clone() },
+                Some(Version(index)) => TxnOp::KvCheckIndex { key: key.clone(), index },
+            },
+            TxnOp::KvLock {
+                key: key.clone(),
+                value: self.value(&record),
+                flags: LOCK_FLAGS,
+                session: session.to_owned(),
+            },
+        ];
+        match self.client.transact(&operations).await {
+            Transaction::Applied(applied) => {
+                let Some(version) = applied.entry(&key).map(|entry| Version(entry.modify_index)) else {
+                    return self.lock.failed(true, monotonic());
+                };
+                self.problem = None;
+                self.lock.locked(session, version);
+                self.term = record.at(version).term;
+                self.leader = Some(self.settings.identity.clone());
+            }
+            Transaction::RolledBack(errors) => {
+                let any = |of: fn(&OpError) -> bool| errors.iter().any(of);
+                if any(OpError::is_session) {
+                    self.suspicion.notify_one();
+                    self.lock.failed(true, monotonic());
+                } else if any(OpError::is_index) || any(OpError::is_held) {
+                    self.lock.overtaken();
+                } else if any(OpError::is_lock_delay) {
+                    self.lock.delayed(monotonic());
+                } else {
+                    self.lock.failed(false, monotonic());
+                    self.note(errors.into_iter().map(|error| error.what).collect::<Vec<_>>().join("; "));
+                }
+            }
+            Transaction::Failed(error) => {
+                self.lock.failed(error.may_be_done(), monotonic());
+                self.note(error.to_string());
+            }
+        }
+    }
+
+    /// Releases the lock, if it is this session's: also one that a request without an answer may have acquired. After that, the session is
+    /// destroyed, which nobody has to wait for.
+    async fn release(&mut self) {
+        let released = timeout(self.settings.ttl / 2, async {
+            loop {
+                let session = self.sessions.borrow().ids.first().cloned().flatten();
+                let Some(session) = session else { return };
+                match self.unlock(&session).await {
+                    Ok(true) => return,
+                    Ok(false) => {}
+                    Err(error) => self.note(error.to_string()),
+                }
+                nap(Duration::from_millis(100)).await;
+            }
+        });
+        if released.await.is_err() {
+            tracing::warn!(key = self.settings.key, "the lock could not be released: it ends with its session");
+        }
+        self.updates.send_replace(LockUpdate::default());
+    }
+
+    /// Returns whether the session does not hold the lock any more.
+    async fn unlock(&self, session: &str) -> Result<bool, Error> {
+        let key = self.settings.key.clone();
+        let Some(entry) = self.client.read_key(&key).await? else { return Ok(true) };
+        if entry.session.as_deref() != Some(session) {
+            return Ok(true);
+        }
+        let value = self.value(&self.record(self.term, false));
+        let operations = [
+            TxnOp::KvCheckIndex { key: key.clone(), index: entry.modify_index },
+            TxnOp::KvUnlock { key, value, flags: LOCK_FLAGS, session: session.to_owned() },
+        ];
+        match self.client.transact(&operations).await {
+            Transaction::Applied(_) => Ok(true),
+            Transaction::RolledBack(_) => Ok(false),
+            Transaction::Failed(error) => Err(error),
+        }
+    }
+
+    /// Returns who leads, and where, for whoever reads the key.
+    fn record(&self, term: Term, leads: bool) -> Record {
+        let ConsulLockSettings { identity, advertise, node, .. } = &self.settings;
+        let holder = Holder {
+            pod: Some(identity.clone()),
+            uid: Uid(self.instance.clone()),
+            node: node.clone(),
+            ip: advertise.clone(),
+        };
+        Record {
+            term,
+            term_by_version: true,
+            holder: leads.then_some(holder),
+            operator_id: self.instance.clone(),
+            since: wall(),
+            election: Uid(String::new()),
+            election_name: String::new(),
+            generation: 0,
+            scope: Scope::default(),
+            former: vec![],
+            drain_obligation: None,
+            switchover: None,
+            offer: None,
+        }
+    }
+
+    fn value(&self, record: &Record) -> Vec<u8> {
+        let content = Content {
+            cluster: self.settings.identity.clone(),
+            namespace: String::new(),
+            name: self.settings.key.clone(),
+            record: record.clone(),
+        };
+        serde_json::to_vec(&content).unwrap_or_default()
+    }
+
+    fn note(&mut self, problem: String) {
+        if self.problem.as_ref() != Some(&problem) {
+            tracing::warn!(key = self.settings.key, problem, "the lock can't be acquired at present");
+            self.problem = Some(problem);
+        }
+    }
+}
+
+/// Tells what becomes of a key, by blocking queries.
+async fn watch_key(client: Client, key: String, wait: Duration, seen: mpsc::Sender<Watched>) {
+    let (mut index, mut pause) = (0, Duration::ZERO);
+    loop {
+        match client.wait(&key, index, wait).await {
+            Ok((next, entries)) => {
+                pause = Duration::ZERO;
+                let entry = entries.into_iter().find(|entry| entry.key == key);
+                let watched = if next < index { Watched::Rewound } else { Watched::Seen(Version(next), entry) };
+                index = next;
+                if seen.send(watched).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                if pause.is_zero() {
+                    tracing::warn!(%error, "the lock can't be watched at present");
+                }
+                pause = (pause * 2).clamp(Duration::from_millis(100), Duration::from_secs(2));
+                nap(pause).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A lock in a Lease, as client-go's LeaseLock has it, so that agents and programs with client-go's leader election keep each other out.
+//! [`LeaseClaim`] keeps it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use lictor_core::{ClaimParameters, ClaimState, HeldLock, Term, Version};
+use tokio::sync::{Notify, watch};
+
+use super::lock::{Lock, LockUpdate};
+use crate::kubernetes::{ClaimUpdate, Holder, LeaseClaim};
+use crate::process::{monotonic, spawn};
+
+/// A lock in a Lease.
+pub struct LeaseLock;
+
+impl LeaseLock {
+    /// Begins to keep a Lease. `identity` is that of no agent in another place.
+    pub fn start(client: Client, namespace: &str, name: &str, identity: String, duration: Duration) -> Lock {
+        let own = Holder { identity, ..Holder::default() };
+        let parameters = ClaimParameters { duration };
+        let (claim, claims, gone) = LeaseClaim::new(client, namespace, name.to_owned(), own, parameters, monotonic);
+        let (updates, receiver) = watch::channel(LockUpdate::default());
+        let (stop, stopping) = watch::channel(false);
+        let again = Arc::<Notify>::default();
+        let asked = again.clone();
+        let task = spawn(async move {
+            // Nobody tells that a holder is gone: it is waited for.
+            let _gone = gone;
+            tokio::select! {
+                () = claim.reading_first().run(stopping) => {}
+                () = follow(claims, asked, updates) => {}
+            }
+        });
+        Lock { updates: receiver, again, stop, task }
+    }
+}
+
+/// What became of the Lease, in terms.
+#[derive(Debug, Default)]
+struct Terms {
+    /// Since which write this agent holds the Lease without a gap.
+    since: Option<Version>,
+    /// The version that is the term: of that write, or of a later one.
+    term: Option<Version>,
+    /// The term in place of which a higher one is wanted.
+    least: Option<Version>,
+}
+
+impl Terms {
+    /// A6: the version of the next renewal is the term from now on.
+    fn again(&mut self) {
+        self.least = self.term.take();
+    }
+
+    fn update(&mut self, claim: &ClaimUpdate) -> LockUpdate {
+        if claim.since != self.since {
+            *self = Self { since: claim.since, term: claim.since, least: None };
+        }
+        let least = self.least;
+        self.term = self.term.or(claim.held.filter(|held| Some(*held) > least));
+        let held = match (claim.state, self.term) {
+            (ClaimState::Acting(until), Some(term)) => {
+                let term = Term(i64::try_from(term.0).unwrap_or(i64::MAX));
+                // L6: after the Lease was deleted, its last holder may not know yet.
+                Some(HeldLock { term, from: claim.alone_from, until })
+            }
+            _ => None,
+        };
+        LockUpdate { held, other: claim.leader.clone().filter(|_| claim.others) }
+    }
+}
+
+async fn follow(mut claims: watch::Receiver<ClaimUpdate>, again: Arc<Notify>, updates: watch::Sender<LockUpdate>) {
+    let mut terms = Terms::default();
+    loop {
+        let new = terms.update(&claims.borrow_and_update());
+        updates.send_if_modified(|update| {
+            let differs = *update != new;
+            *update = new;
+            differs
+        });
+        tokio::select! {
+            biased;
+            changed = claims.changed() => if changed.is_err() {
+                return std::future::pending().await;
+            },
+            () = again.notified() => terms.again(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lictor_core::Instant;
+
+    use super::*;
+
+    /// Shows A6.
+    #[test]
+    fn the_term_is_the_first_write_of_those_that_hold_the_lease_or_a_later_one_if_that_is_wanted() {
+        let until = Instant::after_origin(Duration::from_secs(8));
+        let claim = |since: u64, held: u64| ClaimUpdate {
+            state: ClaimState::Acting(until),
+            since: Some(Version(since)),
+            held: Some(Version(held)),
+            ..ClaimUpdate::default()
+        };
+        let mut terms = Terms::default();
+        let mut term = |claim: &ClaimUpdate, again: bool| {
+            if again {
+                terms.again();
+            }
+            terms.update(claim).held.map(|held| held.term.0)
+        };
+        assert_eq!(term(&claim(5, 5), false), Some(5));
+        assert_eq!(term(&claim(5, 8), false), Some(5), "it was renewed");
+        assert_eq!(term(&claim(5, 8), true), Some(8));
+        assert_eq!(term(&claim(5, 8), true), None);
+        assert_eq!(term(&claim(5, 9), false), Some(9));
+        assert_eq!(term(&ClaimUpdate::default(), false), None);
+        assert_eq!(term(&claim(20, 21), false), Some(20));
+    }
+}

@@ -1,0 +1,108 @@
+//! What the agent tells its watchdog: until when the command may live. Eight bytes for each message: nanoseconds since the machine's
+//! start, or zero for "there is none".
+
+use std::io;
+use std::os::unix::net::UnixStream as Std;
+
+use lictor_core::{Instant, Watchdog};
+use rustix::process::Pid;
+use tokio::net::UnixStream;
+
+use super::place::{Held, Name};
+use crate::process::{boot_nanoseconds, from_boot_nanoseconds};
+
+/// The part of a name under which a watchdog waits for its agent.
+pub(super) const WATCHDOG: &str = "watchdog";
+
+/// The agent's end.
+pub(super) struct ToWatchdog(UnixStream);
+
+impl ToWatchdog {
+    /// Connects to the watchdog of this name.
+    pub(super) fn connect(name: &Name) -> io::Result<Self> {
+        let stream = Std::connect_addr(&name.address(WATCHDOG)?)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self(UnixStream::from_std(stream)?))
+    }
+
+    /// Tells until when the command may live. A watchdog that does not read any more keeps what it was told last, which is earlier.
+    pub(super) fn tell(&self, until: Option<Instant>) {
+        let nanoseconds = until.map_or(0, |until| boot_nanoseconds(until).max(1));
+        if let Err(error) = self.0.try_write(&nanoseconds.to_le_bytes()) {
+            tracing::debug!(%error, "the watchdog could not be told");
+        }
+    }
+
+    /// Waits until the watchdog has ended.
+    pub(super) async fn closed(&self) {
+        let mut nothing = [0; 8];
+        while self.0.readable().await.is_ok() {
+            match self.0.try_read(&mut nothing) {
+                Ok(read) if read > 0 => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// The watchdog's end.
+pub(super) struct FromAgent {
+    listener: Held,
+    agent: Pid,
+    stream: Option<UnixStream>,
+    /// What came of a message so far.
+    part: Vec<u8>,
+    /// The agent has closed its end, as it does when it ends.
+    closed: bool,
+}
+
+impl FromAgent {
+    pub(super) fn new(listener: Held, agent: Pid) -> Self {
+        Self { listener, agent, stream: None, part: vec![], closed: false }
+    }
+
+    /// Waits until there may be something to read.
+    pub(super) async fn ready(&mut self) {
+        loop {
+            if let Some(stream) = self.stream.as_ref().filter(|_| !self.closed)
+                && stream.readable().await.is_ok()
+            {
+                return;
+            }
+            if self.stream.is_some() {
+                return std::future::pending().await;
+            }
+            let Ok((stream, _)) = self.listener.listener().accept().await else { continue };
+            // Anybody in this network namespace can connect.
+            let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
+            if peer == Some(self.agent.as_raw_nonzero().get()) {
+                self.stream = Some(stream);
+            }
+        }
+    }
+
+    /// Hands on what the agent said last. Returns whether it said anything since the last call. This never waits.
+    pub(super) fn tell(&mut self, watchdog: &mut Watchdog) -> bool {
+        let Some(stream) = &self.stream else { return false };
+        let mut buffer = [0; 512];
+        loop {
+            match stream.try_read(&mut buffer) {
+                Ok(0) => {
+                    self.closed = true;
+                    break;
+                }
+                Err(_) => break,
+                Ok(read) => self.part.extend_from_slice(&buffer[..read]),
+            }
+        }
+        let whole = self.part.len() / 8 * 8;
+        let last = self.part[..whole].rchunks_exact(8).next().and_then(|message| message.try_into().ok());
+        self.part.drain(..whole);
+        if let Some(message) = last {
+            let nanoseconds = u64::from_le_bytes(message);
+            watchdog.told((nanoseconds != 0).then(|| from_boot_nanoseconds(nanoseconds)));
+        }
+        last.is_some()
+    }
+}

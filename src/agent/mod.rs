@@ -1,0 +1,42 @@
+//! `lictor agent`: takes part in an election, and runs a command only while it holds the lock.
+//!
+//! It is a chain of processes, so that nothing outlives the lock, whichever of them is killed or stopped:
+//!
+//! ```text
+//! watchdog    what the user started. Forwards signals, hands on the exit code, reaps
+//! └─ agent    keeps the lock. Decides by lictor_core::Agent
+//!    └─ command, and all that comes from it
+//! ```
+//!
+//! The agent tells the watchdog until when the command may live, before it starts it and with each renewal. Both kill the command and
+//! all that comes from it in time, each by its own clock: the agent a little before the end, the watchdog at the end. Both are
+//! subreapers, so a process that becomes a daemon is still below them.
+
+mod command;
+mod consul;
+mod gate;
+mod http;
+mod lease;
+mod life;
+mod link;
+mod lock;
+mod place;
+mod processes;
+mod requests;
+mod run;
+mod signals;
+mod watchdog;
+
+pub use command::{CommandLine, TERM_VARIABLE};
+pub use consul::{ConsulLock, ConsulLockSettings};
+pub use gate::pass;
+pub use http::{is_loopback, serve};
+pub use lease::LeaseLock;
+pub use life::{Processes, live};
+pub use lock::{Lock, LockUpdate};
+pub use place::{Held, Name, Place};
+pub use processes::{reap, signal_below};
+pub use requests::{Condition, Handle, Requests, Yielded, requests};
+pub use run::run;
+pub use signals::children;
+pub use watchdog::{GUARD_VARIABLE, Guarded, guard, watch};

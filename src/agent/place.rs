@@ -1,0 +1,144 @@
+//! Where an agent is: one agent by a name at a time in one place, which the kernel keeps.
+//!
+//! A5: an agent uses the session and the name of an earlier process again only if that one is surely gone. The kernel gives a name in
+//! the abstract namespace to one socket of a network namespace, and takes it back when the last process ends that has the socket: the
+//! agent hands its own down to all that comes from its command. A session and a holder are named
+//! by the place, too, so an agent by the same name in another place never has them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use lictor_core::seed_of;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+
+/// How long to wait for an earlier process of the same name that is about to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The number of the socket that a command inherits, at least. Scripts take small numbers for files of their own (`exec 9>lock`).
+const OUT_OF_THE_WAY: i32 = 500;
+
+/// A network namespace of one start of one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place(String);
+
+impl Place {
+    /// Returns where this process is.
+    ///
+    /// # Errors
+    /// If /proc can't be read.
+    pub fn here() -> anyhow::Result<Self> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let namespace = std::fs::read_link("/proc/self/ns/net");
+        let (boot, namespace) = boot
+            .and_then(|boot| Ok((boot, namespace?)))
+            .context("can't read where this process is from /proc, which the agent needs: mount it")?;
+        Ok(Self(format!("{:016x}", seed_of(&format!("{} {}", boot.trim(), namespace.display())))))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The name of an agent for one lock: two agents that have the same one must not run in one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The lock.
+    pub key: String,
+    /// The agent.
+    pub identity: String,
+}
+
+impl Name {
+    /// Takes the name for the part of this process, `watchdog` or `agent`. It is given back when the result is dropped, or the process
+    /// ends.
+    ///
+    /// # Errors
+    /// If another process has it for longer than one needs to end.
+    pub async fn take(&self, part: &str) -> anyhow::Result<Held> {
+        let begun = std::time::Instant::now();
+        let mut told = false;
+        loop {
+            match UnixListener::bind_addr(&self.address(part)?) {
+                Ok(listener) => {
+                    listener.set_nonblocking(true)?;
+                    let listener = tokio::net::UnixListener::from_std(listener)?;
+                    return Ok(Held { name: self.clone(), listener });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::info!(part, "waits for what an earlier agent by this name has left behind");
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
+                    "an agent by the name {} for the lock {} runs here already, or what one has left behind: give this one another \
+                     --identity, or end the other one",
+                    self.identity,
+                    self.key
+                ),
+                Err(error) => return Err(error).context("can't take the agent's name"),
+            }
+        }
+    }
+
+    pub(super) fn address(&self, part: &str) -> io::Result<SocketAddr> {
+        // Such an address has 107 bytes at most.
+        let sum = seed_of(&format!("{}\n{}", self.key, self.identity));
+        SocketAddr::from_abstract_name(format!("lictor-agent/{sum:016x}/{part}"))
+    }
+}
+
+/// A name that this process has.
+#[derive(Debug)]
+pub struct Held {
+    name: Name,
+    listener: tokio::net::UnixListener,
+}
+
+impl Held {
+    pub(super) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Lets each process that is started from now on have the name, too. The name is given back when the last of them ends, also if
+    /// both the agent and its watchdog are killed at one moment. They inherit what this returns, for as long as it is kept.
+    ///
+    /// # Errors
+    /// If the system does not let it.
+    pub(super) fn hand_down(&self) -> io::Result<OwnedFd> {
+        let inherited = fcntl_dupfd_cloexec(&self.listener, OUT_OF_THE_WAY)?;
+        fcntl_setfd(&inherited, FdFlags::empty())?;
+        Ok(inherited)
+    }
+
+    pub(super) fn listener(&self) -> &tokio::net::UnixListener {
+        &self.listener
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(identity: &str) -> Name {
+        Name { key: format!("a test of {}", std::process::id()), identity: identity.into() }
+    }
+
+    /// Shows A5.
+    #[tokio::test]
+    async fn one_process_at_a_time_has_a_name() {
+        let held = name("one").take("agent").await.expect("nobody has it");
+        name("two").take("agent").await.expect("another name is another one's");
+        let again = tokio::time::timeout(Duration::from_millis(100), name("one").take("agent")).await;
+        again.expect_err("it waits");
+        drop(held);
+        name("one").take("agent").await.expect("it was given back");
+    }
+}

@@ -1,0 +1,71 @@
+//! What others ask of an agent while it lives: how it is, and to leave the lock to another one.
+
+use lictor_core::{AgentState, HeldLock};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How an agent is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// What it is doing.
+    pub state: AgentState,
+    /// The lock, while this agent holds it.
+    pub held: Option<HeldLock>,
+    /// Who else was seen to hold it last, for people.
+    pub other: Option<String>,
+}
+
+/// The agent's end.
+pub struct Requests {
+    pub(super) conditions: watch::Sender<Condition>,
+    pub(super) yields: mpsc::Receiver<oneshot::Sender<bool>>,
+}
+
+/// The end of whoever asks.
+#[derive(Clone)]
+pub struct Handle {
+    conditions: watch::Receiver<Condition>,
+    yields: mpsc::Sender<oneshot::Sender<bool>>,
+}
+
+/// What became of a request to yield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yielded {
+    /// The lock is released, and the agent stays away from it for a time.
+    Away,
+    /// The agent does not hold the lock, so nothing has changed.
+    NotHeld,
+    /// The agent ends. It has released the lock, or tried to.
+    Ends,
+}
+
+/// Returns both ends.
+pub fn requests() -> (Requests, Handle) {
+    let (conditions, told) = watch::channel(Condition::default());
+    let (yields, asked) = mpsc::channel(1);
+    (Requests { conditions, yields: asked }, Handle { conditions: told, yields })
+}
+
+impl Handle {
+    /// Returns how the agent is.
+    pub fn condition(&self) -> Condition {
+        self.conditions.borrow().clone()
+    }
+
+    /// Asks the agent to leave the lock to another one. Returns when it has. If nobody waits for that, it goes on all the same.
+    pub async fn give_away(&self) -> Yielded {
+        let (asked, accepted) = oneshot::channel();
+        if self.yields.send(asked).await.is_err() {
+            return Yielded::Ends;
+        }
+        match accepted.await {
+            Ok(true) => {}
+            Ok(false) => return Yielded::NotHeld,
+            Err(_) => return Yielded::Ends,
+        }
+        let mut conditions = self.conditions.clone();
+        match conditions.wait_for(|now| matches!(now.state, AgentState::Away(_) | AgentState::Over)).await {
+            Ok(now) if now.state != AgentState::Over => Yielded::Away,
+            _ => Yielded::Ends,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The agent itself, as a process: its command, its watchdog, and the signals that come in.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use lictor_core::{AgentEvent, AgentTiming, Instant, Term};
+use rustix::process::{Signal, getpid, set_child_subreaper};
+
+use super::command::{CommandLine, Running};
+use super::life::{Processes, live};
+use super::link::ToWatchdog;
+use super::lock::Lock;
+use super::place::Held;
+use super::processes::reap;
+use super::requests::Requests;
+use super::signals::{children, ends, forwarded};
+use crate::process::nap;
+
+/// How often it looks whether all that comes from the command has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Runs the command while the lock is held. Returns the exit code to hand on. `held` is this process's [name](super::Name), and `lock`
+/// begins to take part in the election.
+///
+/// # Errors
+/// If it can't begin.
+pub async fn run(
+    held: Held,
+    timing: AgentTiming,
+    command: CommandLine,
+    lock: impl FnMut() -> Lock + Send,
+    requests: Requests,
+) -> anyhow::Result<u8> {
+    let (signals, children) = (forwarded()?, children()?);
+    set_child_subreaper(Some(getpid())).context("can't become the parent of what the command leaves behind")?;
+    let inherited = held.hand_down().context("can't hand the agent's name down to the command")?;
+    let watchdog = ToWatchdog::connect(held.name()).context("can't reach the agent's watchdog")?;
+    let chain = Chain {
+        command,
+        watchdog,
+        orphaned: false,
+        signals,
+        children,
+        running: None,
+        asked_to_end: None,
+        _inherited: inherited,
+    };
+    Ok(live(timing, chain, lock, requests).await)
+}
+
+/// The processes of an agent on this machine.
+struct Chain {
+    command: CommandLine,
+    watchdog: ToWatchdog,
+    /// The watchdog is gone.
+    orphaned: bool,
+    signals: BoxStream<'static, Signal>,
+    children: BoxStream<'static, Signal>,
+    running: Option<Running>,
+    /// The signal that asked this process to end.
+    asked_to_end: Option<Signal>,
+    _inherited: OwnedFd,
+}
+
+impl Processes for Chain {
+    fn guard(&mut self, until: Option<Instant>) {
+        self.watchdog.tell(until);
+    }
+
+    fn start(&mut self, term: Term, until: Instant) -> io::Result<()> {
+        tracing::info!(%term, key = self.command.key, "holds the lock: starts the command");
+        self.running = Some(self.command.start(term, until)?);
+        Ok(())
+    }
+
+    fn terminate(&mut self) {
+        if let Some(running) = &self.running {
+            running.terminate(self.asked_to_end.unwrap_or(Signal::TERM));
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(running) = &self.running {
+            running.kill();
+        }
+    }
+
+    async fn hear(&mut self) -> Vec<AgentEvent> {
+        let ended = self.running.as_ref().is_some_and(Running::has_ended);
+        let wait = if ended { LOOK_AGAIN } else { Duration::MAX };
+        tokio::select! {
+            biased;
+            _ = self.children.next() => {}
+            () = self.watchdog.closed(), if !self.orphaned => {
+                tracing::error!("the watchdog is gone: the command is killed");
+                self.orphaned = true;
+                return vec![AgentEvent::Orphaned];
+            }
+            Some(signal) = self.signals.next() => {
+                if ends(signal) && self.asked_to_end.is_none() {
+                    self.asked_to_end = Some(signal);
+                    return vec![AgentEvent::Stop];
+                }
+                if let Some(running) = &self.running {
+                    running.signal(signal);
+                }
+            }
+            () = nap(wait) => {}
+        }
+        vec![]
+    }
+
+    fn look(&mut self) -> Vec<AgentEvent> {
+        let (ended, mut events) = (reap(), vec![]);
+        let Some(running) = &mut self.running else { return events };
+        for (_, code) in ended.into_iter().filter(|(pid, _)| running.reaped(*pid)) {
+            tracing::info!(code, "the command has ended");
+            events.push(AgentEvent::Ended(code));
+        }
+        if running.has_ended() && running.is_gone() {
+            self.running = None;
+            events.push(AgentEvent::Gone);
+        }
+        events
+    }
+}

@@ -1,0 +1,38 @@
+//! The signals that come in.
+
+use std::io;
+
+use futures::StreamExt;
+use futures::stream::{BoxStream, poll_fn, select_all};
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The signals that are forwarded. The first two end the agent.
+const FORWARDED: [Signal; 7] =
+    [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
+
+/// Returns whether a signal asks to end.
+pub(super) fn ends(signal: Signal) -> bool {
+    FORWARDED[..2].contains(&signal)
+}
+
+/// Returns the signals that are forwarded, as they come in. From now on they have no other effect.
+///
+/// # Errors
+/// If the system lets nobody wait for them.
+pub(super) fn forwarded() -> io::Result<BoxStream<'static, Signal>> {
+    Ok(select_all(FORWARDED.into_iter().map(of).collect::<io::Result<Vec<_>>>()?).boxed())
+}
+
+/// Returns a stream that says when a child has ended.
+///
+/// # Errors
+/// If the system lets nobody wait for that.
+pub fn children() -> io::Result<BoxStream<'static, Signal>> {
+    of(Signal::CHILD)
+}
+
+fn of(kind: Signal) -> io::Result<BoxStream<'static, Signal>> {
+    let mut heard = signal(SignalKind::from_raw(kind.as_raw()))?;
+    Ok(poll_fn(move |context| heard.poll_recv(context).map(|heard| heard.map(|()| kind))).boxed())
+}

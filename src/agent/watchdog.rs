@@ -1,0 +1,149 @@
+//! The watchdog: the process that the user started. It starts the agent, and outlives it (A3).
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use lictor_core::{Watchdog, WatchdogCommand};
+use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
+
+use super::link::{FromAgent, WATCHDOG};
+use super::place::Name;
+use super::processes::{reap, signal_below};
+use super::signals::{children, forwarded};
+use crate::process::{monotonic, nap};
+
+/// The environment variable by which the agent knows that it has a watchdog.
+pub const GUARD_VARIABLE: &str = "LICTOR_AGENT_WATCHED";
+
+/// From one attempt to kill to the next one.
+const KILL_AGAIN: Duration = Duration::from_millis(5);
+
+/// What a watchdog looks after. A simulation has its own.
+pub trait Guarded: Send {
+    /// Hands on what the agent said last. Returns whether it said anything since the last call. This never waits.
+    fn tell(&mut self, watchdog: &mut Watchdog) -> bool;
+
+    /// Kills all that comes from the agent, and not the agent. Returns how many processes there were.
+    ///
+    /// # Errors
+    /// If they can't be found.
+    fn kill_command(&mut self) -> io::Result<usize>;
+
+    /// The same with all that comes from the watchdog, when the agent has ended.
+    ///
+    /// # Errors
+    /// If they can't be found.
+    fn kill_all(&mut self) -> io::Result<usize>;
+
+    /// Waits until something may have happened. Returns the agent's exit code if it has ended. This can be cancelled at any time.
+    fn hear(&mut self) -> impl Future<Output = Option<u8>> + Send;
+}
+
+/// Looks after an agent and its command until both have ended. Returns the exit code to hand on.
+///
+/// # Errors
+/// If what the agent has started can't be found.
+pub async fn guard(mut guarded: impl Guarded) -> io::Result<u8> {
+    let mut watchdog = Watchdog::default();
+    let (mut code, mut nothing) = (0, 0);
+    loop {
+        // What was told while this process was stopped counts first.
+        if guarded.tell(&mut watchdog) {
+            nothing = 0;
+        }
+        let wait = match watchdog.next(monotonic()) {
+            WatchdogCommand::Wait(until) => until.map_or(Duration::MAX, |until| until.since(monotonic())),
+            WatchdogCommand::KillCommand => {
+                nothing = if guarded.kill_command()? == 0 { nothing + 1 } else { 0 };
+                if nothing > 1 {
+                    watchdog.cleared();
+                }
+                KILL_AGAIN
+            }
+            WatchdogCommand::KillAll => {
+                nothing = if guarded.kill_all()? == 0 { nothing + 1 } else { 0 };
+                if nothing > 1 {
+                    return Ok(code);
+                }
+                KILL_AGAIN
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = guarded.hear() => if let Some(ended) = ended {
+                watchdog.ended();
+                (code, nothing) = (ended, 0);
+            },
+            () = nap(wait) => {}
+        }
+    }
+}
+
+/// Starts this program again as the agent, with the same arguments, and looks after it. Returns the exit code to hand on.
+///
+/// # Errors
+/// If it can't begin. Then nothing runs.
+pub async fn watch(name: &Name) -> anyhow::Result<u8> {
+    let (signals, children) = (forwarded()?, children()?);
+    // What becomes a daemon below this process stays below it. As process 1 of a container, it is so anyway.
+    set_child_subreaper(Some(getpid())).context("can't become the parent of what the command leaves behind")?;
+    let listener = name.take(WATCHDOG).await?;
+    let agent = Command::new("/proc/self/exe")
+        .arg0("lictor")
+        .args(std::env::args_os().skip(1))
+        .env(GUARD_VARIABLE, "1")
+        // A terminal's Ctrl-C comes to this process alone, and is forwarded.
+        .process_group(0)
+        .spawn()
+        .context("can't start the agent: is /proc mounted?")?;
+    let agent = Pid::from_child(&agent);
+    let link = FromAgent::new(listener, agent);
+    Ok(guard(Below { agent, lives: true, link, signals, children }).await?)
+}
+
+/// The processes below a watchdog on this machine.
+struct Below {
+    agent: Pid,
+    lives: bool,
+    link: FromAgent,
+    signals: BoxStream<'static, Signal>,
+    children: BoxStream<'static, Signal>,
+}
+
+impl Guarded for Below {
+    fn tell(&mut self, watchdog: &mut Watchdog) -> bool {
+        self.link.tell(watchdog)
+    }
+
+    fn kill_command(&mut self) -> io::Result<usize> {
+        signal_below(self.agent, Signal::KILL)
+    }
+
+    fn kill_all(&mut self) -> io::Result<usize> {
+        signal_below(getpid(), Signal::KILL)
+    }
+
+    async fn hear(&mut self) -> Option<u8> {
+        tokio::select! {
+            biased;
+            _ = self.children.next() => {
+                let ended = reap().into_iter().find(|(pid, _)| *pid == self.agent);
+                self.lives &= ended.is_none();
+                ended.map(|(_, code)| code)
+            }
+            () = self.link.ready() => None,
+            // Until the agent is reaped, nobody else has its id.
+            Some(signal) = self.signals.next(), if self.lives => {
+                if let Err(error) = kill_process(self.agent, signal) {
+                    eprintln!("lictor: the agent could not be signalled: {error}");
+                }
+                None
+            }
+        }
+    }
+}

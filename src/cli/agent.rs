@@ -1,0 +1,357 @@
+//! `lictor agent`: runs a command only while it holds a lock.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{ArgGroup, Args, Command};
+use lictor_core::{AgentTiming, ClaimParameters};
+use tokio::net::TcpListener;
+
+use super::consul::ConsulAccess;
+use super::support::unique;
+use crate::agent::{
+    CommandLine, ConsulLock, ConsulLockSettings, GUARD_VARIABLE, Handle, LeaseLock, Name, Place, is_loopback, requests,
+    serve,
+};
+use crate::kubernetes::connect;
+use crate::store::Home;
+use crate::telemetry::{LogFormat, init_logs};
+
+/// The TTLs that Consul accepts.
+const CONSUL_TTL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(24 * 3600));
+/// The shortest duration of a Lease.
+const SHORTEST_LEASE: Duration = Duration::from_secs(3);
+/// The longest lock delay that Consul accepts.
+const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
+/// More often than this, renewals are a load for Consul, each of which all its servers write down.
+const SHORTEST_RENEWAL: Duration = Duration::from_millis(500);
+/// The shortest time to stay away: by client-go's defaults, who waits for a Lease looks at it every two or three seconds.
+const SHORTEST_AWAY: Duration = Duration::from_secs(1);
+/// The longest key and identity.
+const LONGEST_NAME: usize = 200;
+
+/// Takes part in an election, and runs a command only while it holds the lock.
+///
+/// The lock is a key in Consul (--key) or a Lease (--lease). While another one holds it, lictor waits. When it holds the lock, it starts the
+/// command, with the fencing token in LICTOR_TERM and the lock's name in LICTOR_KEY. If the lock can't be renewed, the command gets SIGTERM,
+/// and it and all that it has started gets SIGKILL, before anybody else can have the lock. Then lictor waits for the lock again. When the
+/// command ends by itself, lictor releases the lock and exits with its exit code. On SIGTERM, it first ends the command. Only on Linux.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("lock").required(true).args(["key", "lease"]))]
+#[command(
+    after_help = "Examples:\n  lictor agent --key services/report/leader -- ./report --every 1h\n  lictor agent --consul http://10.0.0.5:8500 --key services/report/leader --ttl 10s -- ./report\n  lictor agent --lease shop/report -- ./report"
+)]
+pub(super) struct Agent {
+    /// The key of the lock in Consul, for example services/report/leader.
+    #[arg(long, env = "LICTOR_KEY", value_name = "KEY", value_parser = key)]
+    key: Option<String>,
+
+    /// The Lease that is the lock. Programs with client-go's leader election can share it.
+    #[arg(long, env = "LICTOR_LEASE", value_name = "NAMESPACE/NAME", value_parser = lease, conflicts_with = "consul")]
+    lease: Option<String>,
+
+    /// This agent's name in the lock, for people and for itself after a restart. Two agents in one place (a pod, or a machine) need different
+    /// ones for the same lock. Default: the host's name.
+    #[arg(long, env = "LICTOR_IDENTITY", value_name = "NAME", value_parser = identity)]
+    identity: Option<String>,
+
+    /// How long the lock lasts without a renewal: for Consul 10s to 24h, for a Lease 3s to 300s.
+    #[arg(long, env = "LICTOR_TTL", value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    ttl: Duration,
+
+    /// How long Consul gives the lock to nobody after it was lost: 0s to 60s. A lock that was released is free at once.
+    #[arg(long, env = "LICTOR_LOCK_DELAY", value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    lock_delay: Duration,
+
+    /// How often the session in Consul is renewed, if that is more often than three times in each --ttl: at least 500ms. Then Consul may be
+    /// away for longer before the command is ended.
+    #[arg(long, env = "LICTOR_RENEW_EVERY", value_name = "DURATION", value_parser = duration, conflicts_with = "lease")]
+    renew_every: Option<Duration>,
+
+    /// How long the command has from SIGTERM to SIGKILL if the lock can't be renewed: at most three tenths of --ttl. Default: a tenth.
+    #[arg(long, env = "LICTOR_GRACE", value_name = "DURATION", value_parser = duration)]
+    grace: Option<Duration>,
+
+    /// How long the command has from SIGTERM to SIGKILL if lictor itself was asked to end. The lock is renewed meanwhile.
+    #[arg(long, env = "LICTOR_STOP_TIMEOUT", value_name = "DURATION", default_value = "20s", value_parser = duration)]
+    stop_timeout: Duration,
+
+    /// Where to answer HTTP, for processes of this machine or pod alone: an address of the loopback interface, for example 127.0.0.1:8090.
+    /// GET /state says who leads, POST /yield leaves the lock to another one. Default: nowhere.
+    #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS", value_parser = loopback)]
+    listen: Option<SocketAddr>,
+
+    /// How long lictor leaves the lock to others after POST /yield: at least 1s. If no other one takes it, nobody leads for that time.
+    #[arg(long, env = "LICTOR_STAY_AWAY", value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    stay_away: Duration,
+
+    /// Where followers reach the leader, for the value of the key in Consul: an address, or whatever they understand.
+    #[arg(long, env = "LICTOR_ADVERTISE", value_name = "TEXT")]
+    advertise: Option<String>,
+
+    /// Let the session in Consul depend on the node of Consul's agent and on its health, too. Only with an agent on the same machine.
+    #[arg(long, env = "LICTOR_NODE_CHECKS")]
+    node_checks: bool,
+
+    /// The node in Consul's catalog that the session belongs to, without --node-checks. It is registered if it is missing.
+    #[arg(long, env = "LICTOR_CONSUL_NODE", value_name = "NAME", default_value = "lictor-agents", value_parser = identity)]
+    consul_node: String,
+
+    #[command(flatten)]
+    consul: ConsulAccess,
+
+    /// The kubeconfig file, for --lease. Default: the one that kubectl uses; in a pod, its service account.
+    #[arg(long, env = "LICTOR_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The format of log lines. They go to the standard error.
+    #[arg(long, env = "LICTOR_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+
+    /// The command, and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// What becomes the command.
+#[derive(Debug, Args)]
+pub(super) struct Gate {
+    until: u64,
+    agent: i32,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// What an agent does not take over from the agent whose command it is: it can have neither the same lock nor the same port.
+const OF_EACH_AGENT: [&str; 3] = ["key", "lease", "listen"];
+
+/// Returns the command line as it is for the command of another agent: that one's lock is in its environment, for it to read.
+pub(super) fn nested(agent: Command) -> Command {
+    OF_EACH_AGENT.into_iter().fold(agent, |agent, name| agent.mut_arg(name, |argument| argument.env(None::<&str>)))
+}
+
+impl Gate {
+    pub(super) fn run(self) -> ExitCode {
+        crate::agent::pass(self.until, self.agent, &self.command).into()
+    }
+}
+
+impl Agent {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        self.check()?;
+        let name = self.name();
+        init_logs(self.log_format)?;
+        // One thread: a command is killed when the thread that has started it ends, and each process stays small.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let code = if std::env::var_os(GUARD_VARIABLE).is_none() {
+            runtime.block_on(crate::agent::watch(&name))?
+        } else {
+            runtime.block_on(self.take_part(&name))?
+        };
+        Ok(code.into())
+    }
+
+    /// Refuses what can't be right before anything runs.
+    fn check(&self) -> anyhow::Result<()> {
+        let (shortest, longest) = match &self.lease {
+            Some(_) => (SHORTEST_LEASE, ClaimParameters::LONGEST),
+            None => CONSUL_TTL,
+        };
+        let what = if self.lease.is_some() { "a Lease" } else { "Consul" };
+        if !(shortest..=longest).contains(&self.ttl) {
+            bail!("--ttl {:?} can't be used: for {what} it must be from {shortest:?} to {longest:?}", self.ttl);
+        }
+        if self.lease.is_some() && self.ttl.subsec_nanos() != 0 {
+            bail!("--ttl {:?} can't be used: a Lease has whole seconds", self.ttl);
+        }
+        if self.lock_delay > LONGEST_LOCK_DELAY {
+            bail!("--lock-delay {:?} can't be used: Consul has {LONGEST_LOCK_DELAY:?} at most", self.lock_delay);
+        }
+        if let Some(every) = self.renew_every.filter(|every| *every < SHORTEST_RENEWAL) {
+            bail!("--renew-every {every:?} can't be used: it must be {SHORTEST_RENEWAL:?} at least");
+        }
+        if self.stay_away < SHORTEST_AWAY {
+            bail!(
+                "--stay-away {:?} can't be used: it must be {SHORTEST_AWAY:?} at least, so that others can take the lock",
+                self.stay_away
+            );
+        }
+        let timing = self.timing();
+        if timing.grace > timing.longest_grace() {
+            bail!(
+                "--grace {:?} can't be used with --ttl {:?}: it must be {:?} at most, so that a renewal may fail and still come in time. \
+                 Choose a longer --ttl",
+                timing.grace,
+                timing.ttl,
+                timing.longest_grace()
+            );
+        }
+        Ok(())
+    }
+
+    fn timing(&self) -> AgentTiming {
+        let grace = self.grace.unwrap_or(self.ttl / 10);
+        AgentTiming { ttl: self.ttl, grace, stop_timeout: self.stop_timeout, away: self.stay_away }
+    }
+
+    fn name(&self) -> Name {
+        let key = self.key.as_ref().or(self.lease.as_ref()).cloned().unwrap_or_default();
+        Name { key, identity: self.identity.clone().unwrap_or_else(host) }
+    }
+
+    async fn take_part(self, name: &Name) -> anyhow::Result<u8> {
+        let place = Place::here()?;
+        // Before anything is done in this name: an earlier process by it may still be about to end.
+        let held = name.take("agent").await?;
+        let command = CommandLine { words: self.command.clone(), key: name.key.clone() };
+        let timing = self.timing();
+        let (requests, handle) = requests();
+        self.listen(name, handle).await?;
+        if let Some(lease) = &self.lease {
+            let (namespace, lease) = lease.split_once('/').context("--lease is NAMESPACE/NAME")?;
+            let timeout = ClaimParameters { duration: self.ttl }.margin();
+            let client = connect(self.kubeconfig.as_deref(), timeout).await?;
+            // A5: the place is a part of it, so no agent in another place ever takes it for its own.
+            let identity = format!("{}_{place}", name.identity);
+            let lock = || LeaseLock::start(client.clone(), namespace, lease, identity.clone(), timing.ttl);
+            return crate::agent::run(held, timing, command, lock, requests).await;
+        }
+        // As the operator has it: an answer that is still of use, and time for another attempt.
+        let timeout = Duration::from_secs(5).min(self.ttl / 5);
+        let (client, settings) = (self.consul.client(timeout)?, self.consul_lock(name, &place));
+        let instance = unique(Some(name.identity.clone()));
+        let lock = || ConsulLock::start(client.clone(), settings.clone(), instance.clone());
+        crate::agent::run(held, timing, command, lock, requests).await
+    }
+
+    /// Answers HTTP from now on, if it is to.
+    async fn listen(&self, name: &Name, handle: Handle) -> anyhow::Result<()> {
+        let Some(address) = self.listen else { return Ok(()) };
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("can't listen at {address}: give --listen another address"))?;
+        crate::process::spawn(serve(listener, name.clone(), handle));
+        Ok(())
+    }
+
+    fn consul_lock(&self, name: &Name, place: &Place) -> ConsulLockSettings {
+        ConsulLockSettings {
+            key: name.key.clone(),
+            identity: name.identity.clone(),
+            // A5: as for a Lease.
+            session: format!("lictor-agent/{}/{}/{place}", name.key, name.identity),
+            home: if self.node_checks {
+                Home::Agent
+            } else {
+                Home::Node {
+                    name: self.consul_node.clone(),
+                    address: "127.0.0.1".into(),
+                    meta: BTreeMap::from([("external-source".to_owned(), "lictor".to_owned())]),
+                }
+            },
+            ttl: self.ttl,
+            lock_delay: self.lock_delay,
+            renew_every: self.renew_every.unwrap_or(Duration::MAX),
+            advertise: self.advertise.clone(),
+            node: Some(host()),
+        }
+    }
+}
+
+pub(super) fn host() -> String {
+    let kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    std::env::var("HOSTNAME").unwrap_or_else(|_| kernel()).trim().to_owned()
+}
+
+pub(super) fn key(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
+    if text.len() > LONGEST_NAME || !text.chars().all(is_allowed) {
+        return Err(format!("write a key of letters, digits, and / _ - . with {LONGEST_NAME} characters at most"));
+    }
+    if text.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err("no part between slashes may be empty, '.' or '..'".into());
+    }
+    Ok(text.to_owned())
+}
+
+fn lease(text: &str) -> Result<String, String> {
+    let is_name = |name: &str| {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+        !name.is_empty() && name.len() <= 253 && name.chars().all(is_allowed)
+    };
+    match text.split_once('/') {
+        Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(text.to_owned()),
+        _ => Err("write NAMESPACE/NAME, for example shop/report".into()),
+    }
+}
+
+fn identity(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > LONGEST_NAME || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err(format!("write a name without spaces, with {LONGEST_NAME} characters at most"));
+    }
+    Ok(text.to_owned())
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "write ADDRESS:PORT, for example 127.0.0.1:8090".to_owned())?;
+    if is_loopback(address.ip()) {
+        Ok(address)
+    } else {
+        Err("write an address of the loopback interface, for example 127.0.0.1:8090: whoever reaches it can end the command".into())
+    }
+}
+
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a number and ms, s, m or h, for example 15s".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, milliseconds) in [("15s", 15_000), ("250ms", 250), ("2m", 120_000), ("1h", 3_600_000), ("0s", 0)] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "15", "s", "-1s", "1.5s", "1d", "99999999999999999999s", "9999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn it_listens_at_the_loopback_interface_alone() {
+        for text in ["127.0.0.1:8090", "127.0.0.9:1", "[::1]:8090", "[::ffff:127.0.0.1]:8090"] {
+            assert!(loopback(text).is_ok(), "{text}");
+        }
+        for text in ["", "8090", ":8090", "127.0.0.1", "localhost:8090", "0.0.0.0:8090", "[::]:8090", "10.0.0.1:8090"] {
+            assert!(loopback(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn locks_have_names_that_the_store_takes() {
+        assert!(key("services/report/leader").is_ok() && lease("shop/report").is_ok());
+        for text in ["", "/a", "a//b", "a/../b", "a b", "a/", "ä"] {
+            assert!(key(text).is_err(), "{text}");
+        }
+        for text in ["", "report", "/report", "shop/", "Shop/report", "a/b/c"] {
+            assert!(lease(text).is_err(), "{text}");
+        }
+    }
+}

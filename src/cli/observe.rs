@@ -1,0 +1,295 @@
+//! `lictor observe`: tells a program who leads.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use clap::{ArgGroup, Args};
+use futures::stream::BoxStream;
+use tokio::net::TcpListener;
+
+use super::agent::{duration, host, key};
+use super::consul::ConsulAccess;
+use super::support::{Ended, print, unique};
+use crate::kubernetes::connect;
+use crate::observe::{About, Heard, Hooks, Own, Role, Settings, hear_election, hear_files, hear_key, once, run};
+use crate::telemetry::{LogFormat, init_logs};
+
+/// Where the examples mount the files.
+const USUAL_FILES: &str = "/etc/podinfo";
+/// A shorter time would be over between two questions on a busy machine.
+const SHORTEST_STALE: Duration = Duration::from_secs(3);
+/// How often the source is asked if what it says counts for ever.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+/// How long --once waits if what was heard counts for ever.
+const ONCE: Duration = Duration::from_secs(30);
+/// The limit of one question.
+const LONGEST_QUESTION: Duration = Duration::from_secs(5);
+/// The hooks' shortest and longest time.
+const HOOK_TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
+
+/// Tells a program who leads, over HTTP on this pod's own localhost, in a file, and by hooks.
+///
+/// It takes no part in the election: whoever observes hears late, and later when it is cut off. For a command that must run only while its
+/// lock is held, use `lictor agent`. It hears from the files that kubelet shows in the pod (--files), which takes no rights; from a
+/// LeaderElection at the API server (--election); or from a key in Consul (--key). Without any of them, it takes /etc/podinfo if that is there.
+/// Only on Linux.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").args(["files", "election", "key"]))]
+#[command(
+    after_help = "HTTP:\n  GET /          {\"name\": \"web-1\", \"last_update\": …}, as the leader-elector sidecars answer; /sse sends it at each change\n  GET /leader    200 if this pod leads, else 503: for load balancers, and never for readiness\n  GET /election  all that is known, and how old it is\n  GET /events    each change, as server-sent events\n\nExamples:\n  lictor observe --election web\n  lictor observe --files /etc/podinfo --state-file /run/leader/state.json\n  lictor observe --key services/shop/web/leader --on-leader './start.sh' --on-follower './stop.sh'\n  lictor observe --election shop/web --once    prints what is known; exits with 0 if this pod leads, with 3 if not"
+)]
+pub(super) struct Observe {
+    /// The directory of a downwardAPI volume with the files `role` and `term`. The pod needs no rights for it.
+    #[arg(long, env = "LICTOR_FILES", value_name = "DIRECTORY")]
+    files: Option<PathBuf>,
+
+    /// The LeaderElection, at the API server. Default namespace: the pod's, or the one of the kubeconfig.
+    #[arg(long, env = "LICTOR_ELECTION", value_name = "[NAMESPACE/]NAME", value_parser = election)]
+    election: Option<String>,
+
+    /// The key of the lock in Consul, for example services/shop/web/leader.
+    #[arg(long, env = "LICTOR_KEY", value_name = "KEY", value_parser = key)]
+    key: Option<String>,
+
+    /// Where to answer: localhost:PORT, which is 127.0.0.1 and ::1, or ADDRESS:PORT. Port 0 picks a free port and logs it.
+    #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", default_value = "localhost:4040", value_parser = listen)]
+    listen: Listen,
+
+    /// For how long what was heard counts, 3s or more. After that nobody is told that this pod leads. `never`: it counts for ever. Kubernetes
+    /// takes a node for lost after 40s or more.
+    #[arg(long, env = "LICTOR_STALE_AFTER", value_name = "DURATION", default_value = "30s", value_parser = stale_after)]
+    stale_after: StaleAfter,
+
+    /// This pod's name; for the key of an agent, the agent's. Default: the host's name.
+    #[arg(long, env = "LICTOR_POD", value_name = "NAME")]
+    pod: Option<String>,
+
+    /// This pod's uid. Without it, a pod that had the same name before is taken for this one: set it in a StatefulSet.
+    #[arg(long, env = "LICTOR_POD_UID", value_name = "UID")]
+    pod_uid: Option<String>,
+
+    /// The name of this cluster, where several share the lock. It is needed if the clusters themselves are the candidates.
+    #[arg(long, env = "LICTOR_CLUSTER", value_name = "NAME")]
+    cluster: Option<String>,
+
+    /// The value of the leader's label in the file `role`.
+    #[arg(long, env = "LICTOR_LEADER_VALUE", value_name = "VALUE", default_value = "leader")]
+    leader_value: String,
+
+    /// A file that has what GET /election says. It is replaced atomically, and deleted at the end.
+    #[arg(long, env = "LICTOR_STATE_FILE", value_name = "FILE")]
+    state_file: Option<PathBuf>,
+
+    /// What to run when this pod begins to lead, by `sh -c`. LICTOR_ROLE, LICTOR_TERM, LICTOR_LEADER and LICTOR_ELECTION are in its
+    /// environment.
+    #[arg(long, env = "LICTOR_ON_LEADER", value_name = "COMMAND")]
+    on_leader: Option<String>,
+
+    /// What to run when this pod does not lead: at the start, when it stops to lead, when that is not known any more, and at the end if it led.
+    #[arg(long, env = "LICTOR_ON_FOLLOWER", value_name = "COMMAND")]
+    on_follower: Option<String>,
+
+    /// How long a hook may take. Then it gets SIGTERM, and 2s later SIGKILL. Processes that it leaves behind are killed when it ends.
+    #[arg(long, env = "LICTOR_HOOK_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = hook_timeout)]
+    hook_timeout: Duration,
+
+    /// Prints what is heard first, and ends: with 0 if this pod leads, 3 if not, 4 if nothing is heard within --stale-after.
+    #[arg(long, conflicts_with_all = ["state_file", "on_leader", "on_follower"])]
+    once: bool,
+
+    #[command(flatten)]
+    consul: ConsulAccess,
+
+    /// The kubeconfig file, for --election. Default: the one that kubectl uses; in a pod, its service account.
+    #[arg(long, env = "LICTOR_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The format of log lines. They go to the standard error.
+    #[arg(long, env = "LICTOR_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+/// Where to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listen {
+    /// At both addresses of the loopback interface, of which a pod may lack one.
+    Localhost(u16),
+    At(SocketAddr),
+}
+
+/// For how long what was heard counts. None: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StaleAfter(Option<Duration>);
+
+impl Observe {
+    pub(super) fn run(self) -> anyhow::Result<Ended> {
+        init_logs(self.log_format)?;
+        // One thread, as an agent has: it is small, and it runs beside each pod.
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(self.observe())
+    }
+
+    async fn observe(self) -> anyhow::Result<Ended> {
+        let hooks = self.hooks()?;
+        let (about, source) = self.source().await?;
+        let StaleAfter(stale_after) = self.stale_after;
+        let start = unique(None);
+        let settings = Settings { about, stale_after, state_file: self.state_file.clone(), hooks, start };
+        if self.once {
+            return match once(settings, source, stale_after.unwrap_or(ONCE)).await {
+                Ok((known, role)) => {
+                    print(&format!("{known}\n"))?;
+                    Ok(if role == Role::Leader { Ended::Well } else { Ended::No })
+                }
+                Err(problem) => {
+                    eprintln!(
+                        "lictor: nothing was heard of the election: {}",
+                        problem.as_deref().unwrap_or("no answer came")
+                    );
+                    Ok(Ended::Late)
+                }
+            };
+        }
+        let listeners = self.listen.bind().await?;
+        let address = listeners.first().context("it listens nowhere")?.local_addr()?;
+        tracing::info!(election = settings.about.election, source = settings.about.source, %address, "observes");
+        run(settings, listeners, source).await.map(|()| Ended::Well)
+    }
+
+    fn hooks(&self) -> anyhow::Result<Option<Hooks>> {
+        let (on_leader, on_follower) = (self.on_leader.clone(), self.on_follower.clone());
+        if on_leader.is_none() && on_follower.is_none() {
+            return Ok(None);
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if !std::env::split_paths(&path).any(|directory| directory.join("sh").is_file()) {
+            bail!(
+                "--on-leader and --on-follower need a shell, and there is no sh on the PATH. The image of lictor has none: copy its program \
+                 into your own image"
+            );
+        }
+        Ok(Some(Hooks { on_leader, on_follower, timeout: self.hook_timeout }))
+    }
+
+    /// Begins to hear of the election.
+    async fn source(&self) -> anyhow::Result<(About, BoxStream<'static, Heard>)> {
+        let StaleAfter(stale_after) = self.stale_after;
+        // One question may fail, and the next one still comes in time.
+        let every = stale_after.map_or(ASK_EVERY, |time| time / 3);
+        let limit = LONGEST_QUESTION.min(every);
+        let own = Own {
+            pod: self.pod.clone().unwrap_or_else(host),
+            uid: self.pod_uid.clone(),
+            cluster: self.cluster.clone(),
+        };
+        if let Some(election) = &self.election {
+            let client = connect(self.kubeconfig.as_deref(), limit).await?;
+            let (namespace, name) = match election.split_once('/') {
+                Some((namespace, name)) => (namespace.to_owned(), name),
+                None => (client.default_namespace().to_owned(), election.as_str()),
+            };
+            let about = About { election: format!("{namespace}/{name}"), source: "kubernetes", tells_age: true };
+            return Ok((about, hear_election(&client, &namespace, name, &own, every, limit)));
+        }
+        if let Some(key) = &self.key {
+            let about = About { election: key.clone(), source: "consul", tells_age: true };
+            return Ok((about, hear_key(&self.consul.client(limit)?, key, &own, every)));
+        }
+        let usual = || Some(PathBuf::from(USUAL_FILES)).filter(|path| path.is_dir());
+        let directory = self.files.clone().or_else(usual).ok_or_else(|| {
+            anyhow!("say which election: --election NAME, --key KEY, or --files DIRECTORY; {USUAL_FILES}, the default, is not there")
+        })?;
+        let about = About { election: text(&directory), source: "files", tells_age: false };
+        Ok((about, hear_files(directory, self.leader_value.clone(), own, every)))
+    }
+}
+
+impl Listen {
+    async fn bind(self) -> anyhow::Result<Vec<TcpListener>> {
+        let bind = async |address: SocketAddr| {
+            let bound = TcpListener::bind(address).await;
+            bound.with_context(|| format!("can't listen at {address}: give --listen another port"))
+        };
+        match self {
+            Self::At(address) => Ok(vec![bind(address).await?]),
+            Self::Localhost(port) => {
+                let first = bind((Ipv4Addr::LOCALHOST, port).into()).await?;
+                let port = first.local_addr()?.port();
+                let second = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await;
+                Ok([Some(first), second.ok()].into_iter().flatten().collect())
+            }
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn election(text: &str) -> Result<String, String> {
+    let is_name = |name: &str| {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+        !name.is_empty() && name.len() <= 253 && name.chars().all(is_allowed)
+    };
+    let (namespace, name) = text.split_once('/').map_or((None, text), |(namespace, name)| (Some(namespace), name));
+    if is_name(name) && namespace.is_none_or(is_name) {
+        Ok(text.to_owned())
+    } else {
+        Err("write NAME or NAMESPACE/NAME, for example shop/web".into())
+    }
+}
+
+fn listen(text: &str) -> Result<Listen, String> {
+    let local = text.strip_prefix("localhost:").map(str::parse);
+    match local {
+        Some(Ok(port)) => Ok(Listen::Localhost(port)),
+        Some(Err(_)) => Err("write a port after the colon, for example localhost:4040".into()),
+        None => text
+            .parse()
+            .map(Listen::At)
+            .map_err(|_| "write ADDRESS:PORT, for example localhost:4040 or 0.0.0.0:4040".into()),
+    }
+}
+
+fn stale_after(text: &str) -> Result<StaleAfter, String> {
+    if text == "never" {
+        return Ok(StaleAfter(None));
+    }
+    let time = duration(text).map_err(|why| format!("{why}, or `never`"))?;
+    if time < SHORTEST_STALE {
+        return Err(format!("it must be {SHORTEST_STALE:?} at least, or `never`"));
+    }
+    Ok(StaleAfter(Some(time)))
+}
+
+fn hook_timeout(text: &str) -> Result<Duration, String> {
+    let (time, (shortest, longest)) = (duration(text)?, HOOK_TIMES);
+    if (shortest..=longest).contains(&time) {
+        Ok(time)
+    } else {
+        Err(format!("it must be from {shortest:?} to {longest:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_is_refused() {
+        assert!(election("web").is_ok() && election("shop/web").is_ok());
+        for text in ["", "/web", "shop/", "a/b/c", "Web", "a b"] {
+            assert!(election(text).is_err(), "{text}");
+        }
+        assert_eq!(listen("localhost:0"), Ok(Listen::Localhost(0)));
+        assert!(matches!(listen("[::]:80"), Ok(Listen::At(_))));
+        for text in ["", "4040", "localhost", "localhost:", "localhost:70000", "example.com:80"] {
+            assert!(listen(text).is_err(), "{text}");
+        }
+        assert_eq!(stale_after("never"), Ok(StaleAfter(None)));
+        assert_eq!(stale_after("1m"), Ok(StaleAfter(Some(Duration::from_secs(60)))));
+        assert!(stale_after("2s").is_err() && stale_after("30").is_err());
+        assert!(hook_timeout("10s").is_ok() && hook_timeout("0s").is_err() && hook_timeout("2h").is_err());
+    }
+}

@@ -1,0 +1,137 @@
+//! One election, as the page gets it: what `explain` says, its terms, its Switchovers, and what the user may do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::overview::Row;
+use super::shared::Shared;
+use super::timeline::{changes, spans};
+use crate::api::{ACCEPTED, COMPLETE, FAILED, GROUP, Switchover};
+use crate::cli::user::changes::Changes;
+use crate::cli::user::outlook::Sight;
+use crate::cli::user::reading::{Right, Whose, conditions};
+use crate::cli::user::switchover::said;
+
+/// How long an answer about the user's rights counts.
+const RIGHTS_FOR: Duration = Duration::from_secs(15);
+/// How many Switchovers are shown, the newest first.
+const SWITCHOVERS: usize = 5;
+/// How long a Switchover is shown after it has ended, in seconds.
+const ENDED_FOR: i64 = 600;
+
+/// An election that somebody looks at.
+pub(super) struct Look {
+    shared: Shared,
+    namespace: String,
+    name: String,
+    /// None: it was not looked at yet.
+    changes: Option<Changes>,
+    /// What the user may do, and when that was asked.
+    may: Option<(Instant, Value)>,
+    /// What was told last.
+    told: Option<Arc<str>>,
+}
+
+impl Look {
+    /// Begins to look at it.
+    pub(super) fn at(shared: Shared, namespace: String, name: String) -> Self {
+        Self { shared, namespace, name, changes: None, may: None, told: None }
+    }
+
+    /// Returns its state as JSON, at once or when it has changed.
+    pub(super) async fn next(&mut self) -> Arc<str> {
+        loop {
+            match &mut self.changes {
+                Some(changes) => changes.next().await,
+                // The watches begin before the first look, so nothing is missed between them.
+                None => self.changes = Some(Changes::new(&self.shared.reader, &self.namespace)),
+            }
+            // Boxed, because it has a dozen requests in it.
+            let seen: Arc<str> = Box::pin(self.look()).await.to_string().into();
+            if self.told.as_ref() != Some(&seen) {
+                self.told = Some(seen.clone());
+                return seen;
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Value {
+        let may = self.may().await;
+        let reader = &self.shared.reader;
+        let (sight, switchovers) =
+            tokio::join!(Sight::of(reader, &self.namespace, &self.name), reader.switchovers(Some(&self.namespace)));
+        let sight = match sight {
+            Ok(sight) => sight,
+            Err(error) => return json!({"about": *self.shared.about, "trouble": format!("{error:#}")}),
+        };
+        let outlook = sight.outlook();
+        // Where they can't be seen, the outlook says so.
+        let switchovers = switchovers.unwrap_or_default();
+        let history = sight.election.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
+        let mut told = json!(Row::of(&sight.election));
+        told["outlook"] = json!(outlook);
+        told["conditions"] = json!(conditions(&sight.election).collect::<Vec<_>>());
+        told["spans"] = json!(spans(&history));
+        told["changes"] = json!(changes(&history));
+        told["switchovers"] = json!(shown(switchovers, &self.name));
+        told["may"] = may;
+        json!({"about": *self.shared.about, "trouble": null, "election": told})
+    }
+
+    /// Asks what the user may do: true, or why not.
+    async fn may(&mut self) -> Value {
+        if let Some((asked, may)) = &self.may
+            && asked.elapsed() < RIGHTS_FOR
+        {
+            return may.clone();
+        }
+        let ask = async |verb: &str, resource: &str, what: &str, role: &str| {
+            let namespace = self.namespace.as_str();
+            let right = Right { namespace: Some(namespace), group: GROUP, resource, name: None, verb };
+            match self.shared.reader.is_allowed(&Whose::Own, right).await {
+                Ok(true) => json!(true),
+                Ok(false) => json!(format!(
+                    "You may not {what}: that takes the right to {verb} {resource} in {namespace}, as the ClusterRole {role} has it."
+                )),
+                Err(why) => json!(format!("Whether you may {what} is not known: {why}")),
+            }
+        };
+        let (switchover, pause) = tokio::join!(
+            ask("create", "switchovers", "move the leader", "lictor-switchover"),
+            ask("patch", "leaderelections", "pause it", "lictor-edit")
+        );
+        let may = json!({"switchover": switchover, "pause": pause});
+        self.may = Some((Instant::now(), may.clone()));
+        may
+    }
+}
+
+/// Returns what is shown of the election's Switchovers: those that go on, and those that have ended a short time ago.
+fn shown(mut all: Vec<Switchover>, election: &str) -> Vec<Value> {
+    let now = k8s_openapi::jiff::Timestamp::now();
+    all.retain(|one| {
+        let ended = one.status.as_ref().and_then(|status| status.completion_time.as_ref());
+        let recently = ended.is_none_or(|ended| now.as_second() - ended.0.as_second() < ENDED_FOR);
+        one.spec.election_name == election && recently
+    });
+    all.sort_by_key(|one| std::cmp::Reverse((one.creation_timestamp(), one.name_any())));
+    all.iter().take(SWITCHOVERS).map(told).collect()
+}
+
+fn told(one: &Switchover) -> Value {
+    let holds = |type_| said(one, type_).filter(|condition| condition.status == "True");
+    let (state, condition) = match (holds(COMPLETE), holds(FAILED), said(one, ACCEPTED)) {
+        (Some(complete), ..) => ("Complete", Some(complete)),
+        (_, Some(failed), _) => ("Failed", Some(failed)),
+        (_, _, Some(accepted)) if accepted.status == "True" => ("Begun", Some(accepted)),
+        (_, _, accepted) => ("Waiting", accepted),
+    };
+    let status = one.status.as_ref();
+    let to = status.and_then(|status| status.to.as_ref()).map(|to| &to.pod_name).or(one.spec.to_pod.as_ref());
+    let message = condition.map(|condition| &condition.message).filter(|message| !message.is_empty());
+    json!({"name": one.name_any(), "state": state, "message": message, "to": to})
+}

@@ -1,0 +1,30 @@
+// Times and states in words.
+
+/** Returns how long something lasts, from milliseconds: 72 ms, 4.1 s, 5 m 12 s, 3 h, 12 d. */
+export function lasting(milliseconds) {
+  const all = Math.max(0, milliseconds);
+  if (all < 1000) return `${Math.round(all)} ms`;
+  const seconds = all / 1000;
+  if (seconds < 10) return `${Number.isInteger(seconds) ? seconds : seconds.toFixed(1)} s`;
+  const two = (first, of, second, and) => (second ? `${first} ${of} ${second} ${and}` : `${first} ${of}`);
+  const whole = Math.floor(seconds);
+  if (whole < 120) return `${whole} s`;
+  if (whole < 7200) return two(Math.floor(whole / 60), 'm', whole < 600 ? whole % 60 : 0, 's');
+  if (whole < 172_800) return two(Math.floor(whole / 3600), 'h', whole < 36_000 ? Math.floor((whole % 3600) / 60) : 0, 'm');
+  return two(Math.floor(whole / 86_400), 'd', whole < 864_000 ? Math.floor((whole % 86_400) / 3600) : 0, 'h');
+}
+
+/** Returns the time since a moment. The clocks are those of two machines, so it is never less than nothing. */
+export const since = moment => lasting(Math.max(1000, Math.floor((Date.now() - moment) / 1000) * 1000));
+
+/** Returns a moment in the reader's own time zone. */
+export const at = moment => new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' }).format(moment);
+
+/** What a state is told by: a sign and a word, so that no colour is needed. */
+export const HEALTH = {
+  stalled: { sign: '✖', word: 'needs a change' },
+  unwell: { sign: '▲', word: 'not well' },
+  unknown: { sign: '?', word: 'not known yet' },
+  paused: { sign: '‖', word: 'paused' },
+  well: { sign: '✔', word: 'well' },
+};

@@ -1,0 +1,187 @@
+//! The terms of an election in time, with the gaps without a leader, from `status.history`.
+
+use serde::Serialize;
+
+use crate::api::HistoryEntry;
+use crate::wording::described;
+
+/// A time in which one leads, or nobody. Times are in milliseconds since 1970, by the operator's clock.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Span {
+    /// Who leads; none: nobody, or the leader changes.
+    pub(super) leader: Option<String>,
+    /// The leader's term. Of a gap: that of the change which ends it or makes it.
+    pub(super) term: i64,
+    pub(super) from: i64,
+    /// None: it goes on.
+    pub(super) until: Option<i64>,
+    /// How long a change of leader took, in milliseconds. Times of completion are in whole seconds only.
+    pub(super) took: Option<i64>,
+}
+
+/// A change of leader.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Change {
+    term: i64,
+    /// The new leader; none: nobody could be elected.
+    leader: Option<String>,
+    previous: Option<String>,
+    /// In one word.
+    reason: String,
+    /// As half a sentence; none: the word is unknown to this version.
+    why: Option<&'static str>,
+    /// When it was complete.
+    at: Option<i64>,
+    /// The milliseconds from when the operator saw the cause.
+    took: i64,
+}
+
+/// Returns each change, the newest first as the status has them.
+pub(super) fn changes(history: &[HistoryEntry]) -> Vec<Change> {
+    let change = |entry: &HistoryEntry| Change {
+        term: entry.term,
+        leader: entry.leader_name.clone(),
+        previous: entry.previous_leader_name.clone(),
+        reason: entry.reason.clone(),
+        why: described(&entry.reason),
+        at: completed(entry),
+        took: entry.duration_milliseconds,
+    };
+    history.iter().map(change).collect()
+}
+
+/// Returns what was from the oldest change that is known until now, without holes.
+///
+/// A gap begins when the operator saw the cause, so a leader that was lost earlier, unseen, counts as leading until then. A leader that is
+/// moved while it is well goes on for a part of that gap.
+pub(super) fn spans(history: &[HistoryEntry]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for entry in history.iter().rev() {
+        let Some(done) = completed(entry) else { continue };
+        let took = entry.duration_milliseconds.max(0);
+        // The same leader goes on in a higher term.
+        let stays = entry.reason == "LockRestored" && entry.leader_name == entry.previous_leader_name;
+        let began = if stays { done } else { done - took };
+        let first = spans.is_empty();
+        if let Some(last) = spans.last_mut() {
+            let end = if last.leader.is_none() { done } else { began };
+            last.until = Some(end.max(last.from));
+        }
+        let before = spans.last().and_then(|last| last.until);
+        let after_gap = spans.last().is_some_and(|last| last.leader.is_none());
+        let known = !first || entry.previous_leader_name.is_some();
+        if !stays && !after_gap && known {
+            let from = before.unwrap_or(began);
+            let until = Some(done.max(from));
+            spans.push(Span { leader: None, term: entry.term, from, until, took: Some(took) });
+        }
+        match (&entry.leader_name, spans.last_mut()) {
+            (Some(leader), last) => {
+                let from = last.and_then(|last| last.until).unwrap_or(done);
+                let leader = Some(leader.clone());
+                spans.push(Span { leader, term: entry.term, from, until: None, took: None });
+            }
+            (None, Some(gap)) => (gap.until, gap.took) = (None, None),
+            (None, None) => spans.push(Span { leader: None, term: entry.term, from: done, until: None, took: None }),
+        }
+    }
+    spans
+}
+
+/// Returns when a change was complete.
+fn completed(entry: &HistoryEntry) -> Option<i64> {
+    entry.completion_time.as_ref().map(|time| time.0.as_millisecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    /// A change at a second: term, leader, previous leader, reason, milliseconds.
+    fn entry(second: i64, term: i64, leader: &str, previous: &str, reason: &str, took: i64) -> HistoryEntry {
+        let name = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+        HistoryEntry {
+            term,
+            leader_name: name(leader),
+            previous_leader_name: name(previous),
+            reason: reason.into(),
+            completion_time: Some(Time(Timestamp::from_second(second).unwrap())),
+            duration_milliseconds: took,
+        }
+    }
+
+    /// The spans as text, from the oldest.
+    fn drawn(mut history: Vec<HistoryEntry>) -> Vec<String> {
+        history.reverse();
+        let spans = spans(&history);
+        for pair in spans.windows(2) {
+            assert_eq!(pair[0].until, Some(pair[1].from), "there is no hole: {spans:?}");
+        }
+        let line = |span: &Span| {
+            let until = span.until.map_or_else(|| "now".into(), |until| until.to_string());
+            let took = span.took.map(|took| format!(" ({took} ms)")).unwrap_or_default();
+            format!("{} {}..{until}{took}", span.leader.as_deref().unwrap_or("-"), span.from)
+        };
+        spans.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_failover_has_a_gap_from_its_cause_to_the_new_label() {
+        let history = vec![entry(10, 1, "a", "", "Vacant", 31), entry(60, 2, "b", "a", "LeaderDeleted", 72)];
+        assert_eq!(drawn(history), ["a 10000..59928", "- 59928..60000 (72 ms)", "b 60000..now"]);
+    }
+
+    #[test]
+    fn a_group_without_a_candidate_has_no_leader_until_the_next_one() {
+        let lost = entry(60, 1, "", "a", "LeaderNotReady", 5000);
+        let history = vec![entry(10, 1, "a", "", "Vacant", 0), lost.clone()];
+        assert_eq!(drawn(history.clone()), ["a 10000..55000", "- 55000..now"]);
+        let back = entry(90, 2, "a", "", "Vacant", 20);
+        assert_eq!(drawn([history, vec![back]].concat()), ["a 10000..55000", "- 55000..90000", "a 90000..now"]);
+        assert_eq!(drawn(vec![lost]), ["- 55000..now"]);
+    }
+
+    #[test]
+    fn who_goes_on_in_a_higher_term_leaves_no_gap_and_who_came_back_by_the_same_name_does() {
+        let first = entry(10, 1, "web-0", "", "Vacant", 0);
+        let restored = vec![first.clone(), entry(20, 2, "web-0", "web-0", "LockRestored", 900)];
+        assert_eq!(drawn(restored), ["web-0 10000..20000", "web-0 20000..now"]);
+        let replaced = vec![first, entry(20, 2, "web-0", "web-0", "LeaderGone", 900)];
+        assert_eq!(drawn(replaced), ["web-0 10000..19100", "- 19100..20000 (900 ms)", "web-0 20000..now"]);
+    }
+
+    /// Whole seconds, and clocks of two operators.
+    #[test]
+    fn times_never_go_back() {
+        let history = vec![
+            entry(10, 1, "a", "", "Vacant", 0),
+            entry(10, 2, "b", "a", "SwitchedOver", 30),
+            entry(8, 3, "c", "b", "LeaderGone", 40),
+            entry(12, 4, "d", "c", "LeaderGone", 9000),
+        ];
+        assert_eq!(
+            drawn(history),
+            [
+                "a 10000..10000",
+                "- 10000..10000 (30 ms)",
+                "b 10000..10000",
+                "- 10000..10000 (40 ms)",
+                "c 10000..10000",
+                "- 10000..12000 (9000 ms)",
+                "d 12000..now"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_has_no_time_is_listed_and_not_drawn() {
+        let untimed = HistoryEntry { completion_time: None, ..entry(0, 3, "x", "", "Whatever", 5) };
+        assert!(spans(std::slice::from_ref(&untimed)).is_empty() && spans(&[]).is_empty());
+        let listed = changes(&[untimed, entry(1, 2, "y", "z", "Preempted", 7)]);
+        assert_eq!((listed[0].at, listed[0].why), (None, None));
+        assert_eq!((listed[1].at, listed[1].why), (Some(1000), Some("it has a higher priority")));
+    }
+}

@@ -1,0 +1,73 @@
+//! The elections: those that are not well, and those that are in each other's way.
+
+use std::collections::BTreeSet;
+
+use super::finding::Finding;
+use crate::api::{ACCEPTED, LeaderElection, READY, ROUTED};
+use crate::cli::user::list::{Health, health};
+use crate::cli::user::reading::{Reader, condition, full_name};
+use crate::kubernetes::Namespaces;
+
+/// How many elections are named.
+const MOST: usize = 20;
+/// The refusals because of an older election.
+const CONFLICTS: [&str; 3] = ["KeyTaken", "PodsTaken", "WorkloadTaken"];
+
+/// Lists all elections.
+///
+/// # Errors
+/// What is told if they can't be listed.
+pub(super) async fn list(reader: &Reader, namespaces: &Namespaces) -> Result<Vec<LeaderElection>, Finding> {
+    let mut elections = Vec::new();
+    for scope in namespaces.scopes() {
+        let found = reader.elections(scope.as_deref()).await;
+        let unseen = |why| Finding::unseen(format!("the elections were not checked: {why}"));
+        elections.extend(found.map_err(unseen)?);
+    }
+    Ok(elections)
+}
+
+/// Checks elections. Of those that are `explained`, another finding says what to do.
+pub(super) fn check(elections: &[LeaderElection], explained: &BTreeSet<String>) -> Vec<Finding> {
+    let unwell: Vec<&LeaderElection> = elections.iter().filter(|one| health(one) < Health::Paused).collect();
+    let told = unwell.iter().copied().filter(|one| !is_told(one, explained));
+    let (conflicts, troubles): (Vec<&LeaderElection>, Vec<&LeaderElection>) = told.partition(|one| is_in_conflict(one));
+    let mut findings = Vec::new();
+    findings.extend(conflicts.iter().chain(&troubles).take(MOST).map(|one| trouble(one)));
+    let all = conflicts.len() + troubles.len();
+    if all > MOST {
+        let left = all - MOST;
+        findings
+            .push(Finding::wrong(format!("{left} more elections are not well: `kubectl lictor list -A --problems`")));
+    }
+    let paused = elections.iter().filter(|one| health(one) == Health::Paused);
+    let paused: Vec<String> = paused.map(full_name).collect();
+    if !paused.is_empty() {
+        findings.push(Finding::note(format!("paused, so nobody is promoted or demoted: {}", paused.join(", "))));
+    }
+    let well = elections.len() - unwell.len() - paused.len();
+    findings.push(Finding::ok(format!("{well} of {} elections are well", elections.len())));
+    findings
+}
+
+/// Whether its only trouble is with its Service, and that is told.
+fn is_told(election: &LeaderElection, explained: &BTreeSet<String>) -> bool {
+    let routed = condition(election, ROUTED).map(|routed| &routed.reason);
+    explained.contains(&full_name(election)) && condition(election, READY).map(|ready| &ready.reason) == routed
+}
+
+fn is_in_conflict(election: &LeaderElection) -> bool {
+    condition(election, ACCEPTED).is_some_and(|accepted| CONFLICTS.contains(&accepted.reason.as_str()))
+}
+
+fn trouble(election: &LeaderElection) -> Finding {
+    let name = full_name(election);
+    match condition(election, READY) {
+        Some(ready) if ready.reason != "Pending" => {
+            Finding::wrong(format!("the election {name}: {}: {}", ready.reason, ready.message))
+        }
+        _ => Finding::wrong(format!(
+            "the election {name}: no operator has looked at it: is there one that serves its class and its namespace?"
+        )),
+    }
+}

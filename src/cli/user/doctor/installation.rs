@@ -1,0 +1,189 @@
+//! The installation: versions, CRDs, classes, and whether an operator acts.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::version::Info;
+use kube::ResourceExt;
+use lictor_core::Failure;
+use tokio::time::{Instant, sleep};
+
+use super::finding::Finding;
+use crate::api::{BUILT_IN_CLASS, DEFAULT_CONTROLLER, ElectionClass, READY};
+use crate::cli::installation::Installation;
+use crate::cli::user::reading::{Reader, Seen};
+use crate::kubernetes::Installed;
+
+/// How often to read the operator's Lease.
+const PERIOD: Duration = Duration::from_millis(500);
+/// The oldest Kubernetes that is supported, as docs/install.md says.
+const OLDEST: &str = "1.33";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The label by which the chart's Deployment is found.
+const CHART: &str = "app.kubernetes.io/name=lictor";
+const VERSION_LABEL: &str = "app.kubernetes.io/version";
+
+/// One installation, as the cluster shows it.
+pub(crate) struct Operator {
+    /// Where its Lease is.
+    pub(crate) namespace: String,
+    lease: String,
+    /// The Deployment that runs it; none: nobody can tell from here.
+    pub(crate) deployment: Option<Deployment>,
+}
+
+pub(super) fn server(version: &Info) -> Finding {
+    let minor: String = version.minor.chars().take_while(char::is_ascii_digit).collect();
+    let numbers = |text: &str| text.split('.').map(|part| part.parse().unwrap_or_default()).collect::<Vec<u32>>();
+    if numbers(&format!("{}.{minor}", version.major)) < numbers(OLDEST) {
+        return Finding::wrong(format!(
+            "the API server is of Kubernetes {}, and the oldest that lictor supports is {OLDEST}: upgrade Kubernetes",
+            version.git_version
+        ));
+    }
+    Finding::ok(format!("the API server is of Kubernetes {}", version.git_version))
+}
+
+pub(super) async fn crds(reader: &Reader) -> Finding {
+    let installed = match reader.crds().await {
+        Ok(installed) => installed,
+        // This right alone may be missing. The rights to read the kinds themselves are checked separately.
+        Err(Failure::Refused(text)) => return Finding::unseen(format!("the CRDs were not checked: {text}")),
+        Err(Failure::Unknown(text) | Failure::Rewritten(text)) => return Finding::wrong(text),
+    };
+    for (name, installed) in &installed {
+        match installed {
+            Installed::Current => {}
+            Installed::Missing => {
+                return Finding::wrong(format!("the CRD {name} is missing: run `lictor crd --apply`"));
+            }
+            Installed::Older(old) => {
+                return Finding::wrong(format!(
+                    "the CRD {name} is of lictor {old}, and this is {VERSION}: the API server drops the fields that it does not know. Run \
+                     `lictor crd --apply`"
+                ));
+            }
+        }
+    }
+    Finding::ok(format!("{} CRDs are of lictor {VERSION} or newer", installed.len()))
+}
+
+/// Checks the classes that the operator serves, each with its store.
+pub(super) async fn classes(reader: &Reader, controller: &str) -> Vec<Finding> {
+    let classes = match reader.classes().await {
+        Ok(classes) => classes,
+        Err(why) => {
+            return vec![Finding::unseen(format!(
+                "the classes were not checked, and without this right an operator serves the built-in class {BUILT_IN_CLASS} alone: {why}"
+            ))];
+        }
+    };
+    let own: Vec<&ElectionClass> = classes.values().filter(|class| class.spec.controller == controller).collect();
+    let troubles: Vec<Finding> = own.iter().filter_map(|class| trouble(class)).collect();
+    if !troubles.is_empty() {
+        return troubles;
+    }
+    let built_in = controller == DEFAULT_CONTROLLER && !classes.contains_key(BUILT_IN_CLASS);
+    let built_in = built_in.then(|| format!("{BUILT_IN_CLASS} (built in)"));
+    let names: Vec<String> = own.iter().map(|class| described(class)).chain(built_in).collect();
+    if names.is_empty() {
+        return vec![Finding::wrong(format!(
+            "no class has the spec.controller {controller}, so the operator has no elections to serve. Make such a class"
+        ))];
+    }
+    vec![Finding::ok(format!("served classes: {}", names.join(", ")))]
+}
+
+fn described(class: &ElectionClass) -> String {
+    let store = class.spec.consul.as_ref().map(|consul| format!(" (Consul at {} answers)", consul.address));
+    format!("{}{}", class.name_any(), store.unwrap_or_default())
+}
+
+fn trouble(class: &ElectionClass) -> Option<Finding> {
+    let name = class.name_any();
+    let ready = class.status.iter().flat_map(|status| &status.conditions).find(|condition| condition.type_ == READY);
+    match ready {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) => {
+            Some(Finding::wrong(format!("the class {name} is not ready: {}: {}", ready.reason, ready.message)))
+        }
+        // A class for Leases has no conditions before an operator has seen it.
+        None => class
+            .spec
+            .consul
+            .as_ref()
+            .map(|_| Finding::wrong(format!("the class {name} has no status yet: does an operator act?"))),
+    }
+}
+
+impl Operator {
+    /// Finds the operator's Lease, and the Deployment beside it.
+    pub(crate) async fn find(reader: &Reader, installation: &Installation) -> Self {
+        let lease = installation.lease_name();
+        let own = installation.lease_namespace(reader.client());
+        let namespace = if installation.names_lease() {
+            own
+        } else {
+            let places: Vec<String> = reader.leases(&lease).await.unwrap_or_default();
+            let first = places.first().cloned();
+            if places.contains(&own) { own } else { first.unwrap_or(own) }
+        };
+        let found: Seen<Vec<Deployment>> = reader.deployments(&namespace, CHART).await;
+        Self { deployment: found.ok().and_then(|found| found.into_iter().next()), namespace, lease }
+    }
+
+    /// Compares the version of the operator with that of this program.
+    pub(super) fn version(&self) -> Option<Finding> {
+        let deployment = self.deployment.as_ref()?;
+        let version = deployment.labels().get(VERSION_LABEL)?;
+        let place = format!("{}/{}", self.namespace, deployment.name_any());
+        Some(if version == VERSION {
+            Finding::ok(format!("the Deployment {place} is of lictor {version}, as this program"))
+        } else {
+            Finding::note(format!(
+                "the Deployment {place} is of lictor {version}, and this program of {VERSION}: what they decide may differ"
+            ))
+        })
+    }
+
+    /// Checks that an operator renews the Lease. The times in the Lease come from another machine's clock, so this waits until the
+    /// Lease changes.
+    pub(super) async fn acts(&self, reader: &Reader, timeout: u64) -> Finding {
+        let Self { namespace, lease: name, .. } = self;
+        let deadline = Instant::now() + Duration::from_secs(timeout);
+        let mut first: Option<Lease> = None;
+        let holder =
+            |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
+        loop {
+            let lease = match reader.operator_lease(namespace, name).await {
+                Ok(lease) => lease,
+                Err(why) => return Finding::unseen(format!("whether an operator acts was not checked: {why}")),
+            };
+            match (&first, lease) {
+                (Some(before), Some(now)) if before.resource_version() != now.resource_version() => {
+                    let holder = holder(&now);
+                    if !holder.is_empty() {
+                        return Finding::ok(format!("an operator acts: {holder} renews the Lease {namespace}/{name}"));
+                    }
+                    first = Some(now);
+                }
+                (None, Some(now)) => first = Some(now),
+                _ => {}
+            }
+            if Instant::now() >= deadline {
+                return Finding::wrong(match first {
+                    None => format!(
+                        "no operator acts: there is no Lease {namespace}/{name}. Is --lease-namespace right? See the log of the operator"
+                    ),
+                    Some(lease) => format!(
+                        "no operator acts: the Lease {namespace}/{name}, last held by {:?}, is not renewed within {timeout} s. See the log \
+                         of the operator",
+                        holder(&lease)
+                    ),
+                });
+            }
+            sleep(PERIOD).await;
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The subcommands for people who have elections, with their own rights: `kubectl lictor …`.
+
+mod access;
+mod changes;
+mod complete;
+mod dashboard;
+mod doctor;
+mod explain;
+mod format;
+mod history;
+mod list;
+mod outlook;
+mod paint;
+mod pause;
+mod reading;
+mod report;
+mod status;
+mod switchover;
+mod who;
+
+pub(super) use complete::complete_for;
+pub(super) use dashboard::Dashboard;
+pub(super) use doctor::Doctor;
+pub(super) use explain::Explain;
+pub(super) use history::History;
+pub(super) use list::List;
+pub(super) use pause::{Pause, Resume};
+pub(super) use report::Report;
+pub(super) use status::Status;
+pub(super) use switchover::Switchover;
+pub(super) use who::Who;

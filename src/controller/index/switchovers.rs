@@ -1,0 +1,113 @@
+//! Switchovers, by the election that they are about. That need not exist.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lictor_core::{Uid, Version};
+
+use super::pods::link;
+use super::{Content, Index};
+use crate::api::Switchover;
+use crate::controller::names::{ElectionName, Namespace, SwitchoverId};
+use crate::controller::switchover::KnownSwitchover;
+use crate::kubernetes::Change;
+
+/// Those of one election, by name.
+pub(crate) type OfElection = BTreeMap<String, KnownSwitchover>;
+
+impl Index {
+    pub(crate) fn apply_switchovers(&mut self, change: Change<(Version, Uid, Switchover)>) {
+        match change {
+            Change::Applied((version, uid, switchover)) => self.put_switchover(version, uid, switchover),
+            Change::Deleted((version, uid, switchover)) => {
+                self.remove_switchover(&id_of(&switchover, uid), version);
+            }
+            Change::All(scope, version, switchovers) => {
+                let present: BTreeSet<&Uid> = switchovers.iter().map(|(_, uid, _)| uid).collect();
+                let known = self.covered(scope.into()).flat_map(|(_, content)| content.switchovers.values()).flatten();
+                let gone = known.filter(|(_, known)| known.version() <= version && !present.contains(&known.id().uid));
+                for id in gone.map(|(_, known)| known.id().clone()).collect::<Vec<_>>() {
+                    self.remove_switchover(&id, version);
+                }
+                for (version, uid, switchover) in switchovers {
+                    self.put_switchover(version, uid, switchover);
+                }
+            }
+            Change::Rewound(_) | Change::Broken(..) => {}
+        }
+    }
+
+    /// A Switchover as it is now, from the watch or from the answer to a request: the newer one counts.
+    pub(crate) fn put_switchover(&mut self, version: Version, uid: Uid, switchover: Switchover) {
+        if self.deletions.cover(&uid, version) {
+            return;
+        }
+        let id = id_of(&switchover, uid);
+        let content = self.namespaces.entry(id.election.namespace.clone()).or_default();
+        // One of that name may have been about another election before.
+        let before =
+            content.switched.get(&id.name).into_iter().flatten().filter(|election| **election != id.election.name);
+        for election in before.cloned().collect::<Vec<_>>() {
+            let known = content.switchovers.get(&election).and_then(|known| known.get(&id.name));
+            if known.is_some_and(|known| known.version() < version) {
+                content.drop_switchover(&election, &id.name);
+            }
+        }
+        link(&mut content.switched, &id.name, &id.election.name, true);
+        let known = content.switchovers.entry(id.election.name.clone()).or_default();
+        match known.get_mut(&id.name) {
+            Some(known) if known.version() >= version => return,
+            Some(known) if known.id().uid == id.uid => known.renew(version, switchover),
+            _ => {
+                known.insert(id.name.clone(), KnownSwitchover::new(id.clone(), version, switchover));
+            }
+        }
+        self.mark(&id.election);
+    }
+
+    /// A Switchover is gone as of a version, unless the name belongs to another one by now.
+    pub(crate) fn remove_switchover(&mut self, id: &SwitchoverId, version: Version) {
+        self.deletions.note(&id.uid, version);
+        let Some(content) = self.namespaces.get_mut(&id.election.namespace) else { return };
+        let Some(known) = content.switchovers.get(&id.election.name) else { return };
+        if known.get(&id.name).is_none_or(|known| known.id().uid != id.uid) {
+            return;
+        }
+        content.drop_switchover(&id.election.name, &id.name);
+        self.tidy(&id.election.namespace);
+        self.mark(&id.election);
+    }
+
+    pub(crate) fn switchover(&mut self, id: &SwitchoverId) -> Option<&mut KnownSwitchover> {
+        self.switchovers_of(&id.election)?.get_mut(&id.name).filter(|known| known.id().uid == id.uid)
+    }
+
+    /// Those of one election, whether or not it exists.
+    pub(crate) fn switchovers_of(&mut self, election: &ElectionName) -> Option<&mut OfElection> {
+        self.namespaces.get_mut(&election.namespace)?.switchovers.get_mut(&election.name)
+    }
+
+    /// Another replica may act from now on.
+    pub(super) fn stand_by_switchovers(&mut self) {
+        let all = self.namespaces.values_mut().flat_map(|content| content.switchovers.values_mut());
+        all.flat_map(BTreeMap::values_mut).for_each(KnownSwitchover::stand_by);
+    }
+}
+
+impl Content {
+    /// A Switchover is not about this election any more.
+    fn drop_switchover(&mut self, election: &str, name: &str) {
+        link(&mut self.switched, name, election, false);
+        if let Some(known) = self.switchovers.get_mut(election) {
+            known.remove(name);
+            if known.is_empty() {
+                self.switchovers.remove(election);
+            }
+        }
+    }
+}
+
+fn id_of(switchover: &Switchover, uid: Uid) -> SwitchoverId {
+    let namespace = Namespace::from(switchover.metadata.namespace.clone().unwrap_or_default());
+    let election = namespace.election(switchover.spec.election_name.clone());
+    SwitchoverId { election, name: switchover.metadata.name.clone().unwrap_or_default(), uid }
+}

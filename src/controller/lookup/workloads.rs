@@ -1,0 +1,86 @@
+//! The workloads of a namespace, by name, uid and owner.
+
+use std::collections::{BTreeSet, HashMap};
+
+use lictor_core::{PodCache, Uid, WorkloadId};
+
+use super::labels::{Labels, Place};
+use crate::kubernetes::WorkloadObject;
+
+/// The workloads of a namespace, as they were seen last.
+#[derive(Default)]
+pub(crate) struct WorkloadCache {
+    all: HashMap<WorkloadId, Known>,
+    by_uid: HashMap<Uid, WorkloadId>,
+    owned: HashMap<Uid, BTreeSet<WorkloadId>>,
+}
+
+struct Known {
+    object: WorkloadObject,
+    /// Where the selector of its pods is kept.
+    place: Place,
+}
+
+impl WorkloadCache {
+    /// The workload of a kind and name.
+    pub(crate) fn get(&self, id: &WorkloadId) -> Option<&WorkloadObject> {
+        self.all.get(id).map(|known| &known.object)
+    }
+
+    /// The workload with a uid.
+    pub(crate) fn with_uid(&self, uid: &Uid) -> Option<&WorkloadObject> {
+        self.get(self.by_uid.get(uid)?)
+    }
+
+    /// The workloads that belong to an owner.
+    pub(crate) fn owned_by(&self, owner: &Uid) -> impl Iterator<Item = &WorkloadObject> + Clone {
+        self.owned.get(owner).into_iter().flatten().filter_map(|id| self.get(id))
+    }
+
+    /// All workloads, in the order of their kinds and names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &WorkloadObject> {
+        let mut all: Vec<&WorkloadObject> = self.all.values().map(|known| &known.object).collect();
+        all.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        all.into_iter()
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Takes a workload, in place of the one by its name. Its pods are easy to find from now on.
+    pub(crate) fn put(&mut self, object: WorkloadObject, labels: &mut Labels, pods: &PodCache) {
+        let place = labels.hold(&object.selector, pods);
+        self.remove(&object.id, labels);
+        self.by_uid.insert(object.uid.clone(), object.id.clone());
+        if let Some(owner) = &object.owner {
+            self.owned.entry(owner.clone()).or_default().insert(object.id.clone());
+        }
+        self.all.insert(object.id.clone(), Known { object, place });
+    }
+
+    /// Forgets a workload. Returns it, if it was there.
+    pub(crate) fn remove(&mut self, id: &WorkloadId, labels: &mut Labels) -> Option<WorkloadObject> {
+        let Known { object, place } = self.all.remove(id)?;
+        labels.release(&place);
+        self.by_uid.remove(&object.uid);
+        if let Some(owner) = &object.owner
+            && let Some(owned) = self.owned.get_mut(owner)
+        {
+            owned.remove(id);
+            if owned.is_empty() {
+                self.owned.remove(owner);
+            }
+        }
+        Some(object)
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self, labels: &mut Labels) {
+        for known in self.all.values() {
+            labels.release(&known.place);
+        }
+        *self = Self::default();
+    }
+}

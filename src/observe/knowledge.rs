@@ -1,0 +1,211 @@
+//! What is known of the election, and how old that is. Pure: time comes in from outside.
+
+use std::time::Duration;
+
+use lictor_core::{Instant, Timestamp, Version};
+
+use super::{Fact, Heard, Leader, Role};
+
+/// What is known of the election.
+#[derive(Clone, Debug)]
+pub(super) struct Knowledge {
+    /// For how long it counts without a new confirmation. None: for ever.
+    stale_after: Option<Duration>,
+    fact: Option<Fact>,
+    version: Version,
+    /// When that version was learned.
+    learned: Instant,
+    /// When the last question was sent that was answered.
+    confirmed: Option<Instant>,
+    /// When that answer came, for people.
+    heard: Option<Timestamp>,
+    failure: Option<String>,
+    ended: bool,
+}
+
+/// What is told of the election. Each change of it is an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct State {
+    /// What this pod is.
+    pub(super) role: Role,
+    /// The leader that was heard of last.
+    pub(super) leader: Option<Leader>,
+    pub(super) term: Option<i64>,
+    pub(super) since: Option<Timestamp>,
+    /// Nothing was heard for too long, or nothing ever.
+    pub(super) stale: bool,
+    /// This process ends.
+    pub(super) ended: bool,
+}
+
+impl Knowledge {
+    pub(super) fn new(stale_after: Option<Duration>) -> Self {
+        Self {
+            stale_after,
+            fact: None,
+            version: Version::default(),
+            learned: Instant::default(),
+            confirmed: None,
+            heard: None,
+            failure: None,
+            ended: false,
+        }
+    }
+
+    /// Takes what a source tells.
+    pub(super) fn hear(&mut self, heard: Heard, now: Instant, wall: Timestamp) {
+        match heard {
+            Heard::Confirmed { sent, version, fact } => {
+                // What was asked after a version was known shows that version or a later one, unless the store has gone back.
+                if version >= self.version || sent >= self.learned {
+                    self.learn(version, fact, now);
+                }
+                self.confirmed = self.confirmed.max(Some(sent));
+                self.heard = Some(wall);
+                self.failure = None;
+            }
+            // It does not say until when nothing else has happened: what is known gets no younger by it.
+            Heard::Changed { version, fact } if version >= self.version => self.learn(version, fact, now),
+            Heard::Changed { .. } => {}
+            Heard::Rewound => self.version = Version::default(),
+            Heard::Failed(why) => self.failure = Some(why),
+        }
+    }
+
+    fn learn(&mut self, version: Version, fact: Fact, now: Instant) {
+        (self.version, self.learned, self.fact) = (version, now, Some(fact));
+    }
+
+    /// Notes that this process ends. From now on it knows nothing.
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Returns what is told.
+    pub(super) fn state(&self, now: Instant) -> State {
+        let stale = self.stale_at().is_none_or(|at| at <= now);
+        let Some(fact) = &self.fact else { return State { stale: true, ended: self.ended, ..State::default() } };
+        State {
+            role: if stale || self.ended { Role::Unknown } else { fact.role },
+            leader: fact.leader.clone(),
+            term: fact.term,
+            since: fact.since,
+            stale,
+            ended: self.ended,
+        }
+    }
+
+    /// Returns how old what is known is at most. None: nothing was heard yet.
+    pub(super) fn age(&self, now: Instant) -> Option<Duration> {
+        self.confirmed.map(|confirmed| now.since(confirmed))
+    }
+
+    /// Returns when it counts no more. None: nothing was confirmed yet.
+    pub(super) fn stale_at(&self) -> Option<Instant> {
+        let confirmed = self.confirmed?;
+        Some(confirmed + self.stale_after.unwrap_or(Duration::MAX))
+    }
+
+    pub(super) fn stale_after(&self) -> Option<Duration> {
+        self.stale_after
+    }
+
+    /// Returns when the source answered last, by this machine's wall clock.
+    pub(super) fn heard(&self) -> Option<Timestamp> {
+        self.heard
+    }
+
+    /// Returns why nothing is heard at present, or what is odd about what was heard.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.failure.as_deref().or_else(|| self.fact.as_ref()?.note.as_deref())
+    }
+
+    /// Returns why nothing is heard at present.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEADS: Role = Role::Leader;
+    const FOLLOWS: Role = Role::Follower;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    fn fact(role: Role, term: i64) -> Fact {
+        Fact { role, term: Some(term), ..Fact::default() }
+    }
+
+    fn known(stale_after: Option<u64>) -> Knowledge {
+        Knowledge::new(stale_after.map(Duration::from_secs))
+    }
+
+    fn confirm(known: &mut Knowledge, sent: u64, version: u64, role: Role, now: u64) {
+        let heard = Heard::Confirmed { sent: at(sent), version: Version(version), fact: fact(role, 1) };
+        known.hear(heard, at(now), Timestamp(0));
+    }
+
+    fn change(known: &mut Knowledge, version: u64, role: Role, now: u64) {
+        known.hear(Heard::Changed { version: Version(version), fact: fact(role, 1) }, at(now), Timestamp(0));
+    }
+
+    #[test]
+    fn age_counts_from_when_the_question_was_sent() {
+        let mut known = known(Some(30));
+        assert_eq!((known.age(at(5)), known.state(at(5)).role, known.state(at(5)).stale), (None, Role::Unknown, true));
+        confirm(&mut known, 5, 1, LEADS, 9);
+        assert_eq!(known.age(at(10)), Some(Duration::from_secs(5)));
+        assert_eq!(known.state(at(34)).role, LEADS);
+        let state = known.state(at(35));
+        assert_eq!((state.role, state.stale, state.term), (Role::Unknown, true, Some(1)), "30 s after it was sent");
+        // What was asked before, and is answered later, makes nothing older.
+        confirm(&mut known, 40, 1, LEADS, 41);
+        confirm(&mut known, 38, 1, LEADS, 42);
+        assert_eq!(known.age(at(42)), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_change_is_believed_and_makes_nothing_younger() {
+        let mut known = known(Some(30));
+        change(&mut known, 1, LEADS, 1);
+        assert_eq!(known.state(at(1)).role, Role::Unknown, "nobody knows how old it is");
+        confirm(&mut known, 1, 1, FOLLOWS, 2);
+        change(&mut known, 2, LEADS, 20);
+        assert_eq!((known.state(at(30)).role, known.state(at(31)).role), (LEADS, Role::Unknown));
+    }
+
+    #[test]
+    fn what_is_older_than_what_is_known_is_not_believed_unless_the_store_has_gone_back() {
+        let mut known = known(Some(30));
+        confirm(&mut known, 1, 5, FOLLOWS, 1);
+        change(&mut known, 4, LEADS, 2);
+        assert_eq!(known.state(at(2)).role, FOLLOWS);
+        change(&mut known, 6, LEADS, 3);
+        // It was asked before version 6 was known.
+        confirm(&mut known, 2, 5, FOLLOWS, 4);
+        assert_eq!(known.state(at(4)).role, LEADS);
+        // It was asked after that.
+        confirm(&mut known, 4, 5, FOLLOWS, 5);
+        assert_eq!(known.state(at(5)).role, FOLLOWS);
+        known.hear(Heard::Rewound, at(6), Timestamp(0));
+        change(&mut known, 1, LEADS, 6);
+        assert_eq!(known.state(at(6)).role, LEADS);
+    }
+
+    #[test]
+    fn without_a_limit_it_counts_for_ever_and_at_the_end_nobody_leads() {
+        let mut known = known(None);
+        assert!(known.state(at(1)).stale, "nothing was heard yet");
+        confirm(&mut known, 1, 1, LEADS, 1);
+        known.hear(Heard::Failed("away".into()), at(2), Timestamp(0));
+        assert_eq!((known.state(at(1_000_000)).role, known.problem()), (LEADS, Some("away")));
+        known.end();
+        let state = known.state(at(3));
+        assert_eq!((state.role, state.ended), (Role::Unknown, true));
+    }
+}

@@ -1,0 +1,34 @@
+//! `lictor observe`: tells a program who leads, without taking part in the election.
+//!
+//! ```text
+//! source ─► Knowledge ─► HTTP server, log of events
+//! (files,   who leads,    └─► state file
+//!  cluster, how old       └─► hooks, one at a time
+//!  consul)  that is
+//! ```
+//!
+//! Who observes hears late, and later when it is cut off. So all that is told says how old it is, and [`Knowledge`] stops to say that this
+//! pod leads when nothing was heard for too long. No rule of docs/protocol.md rests on this layer: it writes nothing that an election reads.
+
+mod about;
+mod answers;
+mod cluster;
+mod consul;
+mod events;
+mod files;
+mod heard;
+mod hooks;
+mod knowledge;
+mod metrics;
+mod run;
+mod server;
+mod shared;
+mod state_file;
+
+pub use about::{About, Own};
+pub use cluster::hear_election;
+pub use consul::hear_key;
+pub use files::hear_files;
+pub use heard::{Fact, Heard, Leader, Role};
+pub use hooks::Hooks;
+pub use run::{Settings, once, run};

@@ -1,0 +1,184 @@
+//! A key in Consul that the candidates of an election hold themselves: it is only read.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::{BoxStream, unfold};
+use lictor_consul::{Entry, Error};
+use lictor_core::{FollowedLock, Holder, LONGEST_IDENTITY, LockHolder, NotHeld, Record, Timestamp, Version};
+use tokio::time::sleep;
+
+use super::content::Content;
+use super::failure::failure;
+use super::locks::{ConsulParameters, ConsulStore};
+
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(2);
+
+/// Follows one key.
+pub(super) fn follow(store: &ConsulStore, key: &str) -> BoxStream<'static, FollowedLock> {
+    let (parameters, key) = (store.parameters.clone(), key.to_owned());
+    let follower = Follower { parameters, key, index: 0, retry: None, named: None };
+    unfold(follower, |mut follower| async move { Some((follower.next().await, follower)) }).boxed()
+}
+
+struct Follower {
+    parameters: ConsulParameters,
+    key: String,
+    index: u64,
+    /// How long to wait after the last failure.
+    retry: Option<Duration>,
+    /// The session that was asked for last, and its name.
+    named: Option<(String, String)>,
+}
+
+impl Follower {
+    async fn next(&mut self) -> FollowedLock {
+        if let Some(retry) = self.retry {
+            sleep(retry).await;
+        }
+        match self.ask().await {
+            Ok(lock) => {
+                self.retry = None;
+                lock
+            }
+            Err(error) => {
+                // What comes after a failure is read at once, and not waited for.
+                self.index = 0;
+                self.retry = Some(self.retry.map_or(FIRST_RETRY, |retry| (retry * 2).min(LONGEST_RETRY)));
+                FollowedLock::Unknown(failure(error).text().to_owned())
+            }
+        }
+    }
+
+    async fn ask(&mut self) -> Result<FollowedLock, Error> {
+        let ConsulParameters { client, wait, .. } = self.parameters.clone();
+        let (index, entry) = client.wait_key(&self.key, self.index, wait).await?;
+        self.index = index;
+        let Some(entry) = entry else { return Ok(FollowedLock::Free(NotHeld::Absent)) };
+        let Some(session) = entry.session.clone() else { return Ok(FollowedLock::Free(NotHeld::Released)) };
+        let said = said(&entry);
+        if said.identity.is_empty() && self.named.as_ref().is_none_or(|(known, _)| *known != session) {
+            // `consul lock` writes no value. A session has its name for good.
+            let found = client.session(&session).await?;
+            let name = found.map(|found| found.name).filter(|name| !name.is_empty());
+            self.named = Some((session.clone(), name.unwrap_or_else(|| format!("the session {session}"))));
+        }
+        let of_session = self.named.as_ref().filter(|_| said.identity.is_empty()).map(|(_, name)| name.clone());
+        Ok(FollowedLock::Held(LockHolder {
+            identity: of_session.unwrap_or(said.identity.clone()),
+            tenure: session,
+            version: Version(entry.modify_index),
+            transitions: i64::try_from(entry.lock_index).ok(),
+            ..said
+        }))
+    }
+}
+
+/// What the value of a key says of its holder.
+fn said(entry: &Entry) -> LockHolder {
+    if let Ok(Content { cluster, record, .. }) = serde_json::from_slice(&entry.value) {
+        // An agent's, or that of an election of lictor's own.
+        let Record { holder, since, .. } = record;
+        let Some(Holder { pod, ip, .. }) = holder else {
+            return LockHolder { identity: cluster, ..LockHolder::default() };
+        };
+        let since: Option<Timestamp> = Some(since);
+        return LockHolder { identity: pod.unwrap_or(cluster), address: ip, since, ..LockHolder::default() };
+    }
+    let text = String::from_utf8_lossy(&entry.value);
+    LockHolder { identity: text.trim().chars().take(LONGEST_IDENTITY).collect(), ..LockHolder::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use futures::future::BoxFuture;
+    use lictor_consul::{Broken, Client, Received, Sent, Settings, Transport};
+    use lictor_core::{LockValidity, StoreId};
+    use reqwest::StatusCode;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::store::{Layout, Sessions};
+
+    /// Answers with these, one after the other. What was asked is noted.
+    struct Answers(Mutex<Vec<Value>>, Arc<Mutex<Vec<String>>>);
+
+    impl Transport for Answers {
+        fn send(&self, sent: Sent) -> BoxFuture<'_, Result<Received, Broken>> {
+            self.1.lock().unwrap().push(sent.url.path().to_owned());
+            let answer = self.0.lock().unwrap().remove(0);
+            Box::pin(async move {
+                let status = if answer.is_null() { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
+                Ok(Received { status, index: Some(7), body: answer.to_string().into_bytes() })
+            })
+        }
+    }
+
+    fn key(value: Option<&str>, session: Option<&str>) -> Value {
+        json!([{"LockIndex": 4, "Key": "a/.lock", "Flags": 0, "Value": value, "Session": session, "CreateIndex": 1,
+            "ModifyIndex": 9}])
+    }
+
+    fn session(name: &str) -> Value {
+        json!([{"ID": "s", "Name": name, "Node": "n", "TTL": "10s", "LockDelay": 0, "Behavior": "release",
+            "NodeChecks": [], "ServiceChecks": [], "CreateIndex": 3}])
+    }
+
+    async fn told(answers: Vec<Value>, times: usize) -> (Vec<FollowedLock>, Vec<String>) {
+        let asked = Arc::default();
+        let transport = Arc::new(Answers(Mutex::new(answers), Arc::clone(&asked)));
+        let client = Client::simulated(&Settings::new("http://consul"), transport).unwrap();
+        let parameters = ConsulParameters {
+            id: StoreId("consul/a".into()),
+            client,
+            cluster: "west".into(),
+            prefix: "services/".into(),
+            layout: Layout::Record,
+            wait: Duration::from_secs(10),
+            suspicion: Arc::default(),
+        };
+        let none = Sessions { ids: vec![], validities: vec![], validity: LockValidity::Unknown, failure: None };
+        let (_sender, sessions) = tokio::sync::watch::channel(none);
+        let told = follow(&ConsulStore::new(parameters, sessions), "a/.lock").take(times).collect().await;
+        let asked = asked.lock().unwrap().clone();
+        (told, asked)
+    }
+
+    fn holder(lock: &FollowedLock) -> (&str, Option<&str>) {
+        let FollowedLock::Held(holder) = lock else { panic!("{lock:?}") };
+        assert_eq!((holder.transitions, holder.version, holder.tenure.as_str()), (Some(4), Version(9), "s"));
+        (&holder.identity, holder.address.as_deref())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_is_named_by_the_value_or_by_the_name_of_its_session() {
+        let (value, empty) = (key(Some("d2ViLTEK"), Some("s")), key(None, Some("s")));
+        let (told, asked) = told(vec![value, empty.clone(), session("web-2"), empty], 3).await;
+        let holders: Vec<_> = told.iter().map(holder).collect();
+        assert_eq!(holders, [("web-1", None), ("web-2", None), ("web-2", None)]);
+        assert_eq!(asked.iter().filter(|path| path.contains("session")).count(), 1, "its name never changes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_says_its_name_and_its_address() {
+        let record = json!({"cluster": "web-1", "namespace": "", "name": "a/.lock", "term": 3, "termByVersion": true,
+            "holder": {"pod": "web-1", "uid": "u", "node": "n", "ip": "10.0.0.1:80"}, "operatorId": "x", "since": 5,
+            "election": "", "generation": 0, "scope": {"selector": {}, "leader": {}, "follower": {}}});
+        let encoded = STANDARD.encode(record.to_string());
+        let (told, _) = told(vec![key(Some(&encoded), Some("s"))], 1).await;
+        assert_eq!(holder(&told[0]), ("web-1", Some("10.0.0.1:80")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_nobody_holds_is_free_and_a_failure_says_nothing() {
+        let (told, _) = told(vec![key(Some("eA=="), None), Value::Null, json!([])], 3).await;
+        assert_eq!(told[0], FollowedLock::Free(NotHeld::Released));
+        assert!(matches!(told[1], FollowedLock::Unknown(_)), "{told:?}");
+        assert_eq!(told[2], FollowedLock::Free(NotHeld::Absent));
+    }
+}

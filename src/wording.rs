@@ -1,0 +1,150 @@
+//! What the core decides, in the words that Events, logs, conditions and commands share.
+
+use std::borrow::Cow;
+
+use k8s_openapi::jiff::Timestamp as Wall;
+use lictor_core::{Advantage, Holder, NotEligible, ProbeFailure, Reason, Rival, Timestamp};
+
+/// Kubernetes keeps whole seconds: with more, what is read back would differ from what was written.
+pub fn in_seconds(time: Timestamp) -> Wall {
+    Wall::from_second(time.0.div_euclid(1000)).unwrap_or_default()
+}
+
+/// Why a leader changed, as half a sentence. `previous`: who led before.
+pub fn describe(reason: Reason, previous: Option<&Holder>) -> Cow<'static, str> {
+    Cow::Borrowed(match reason {
+        Reason::Vacant => "the group had none",
+        Reason::LeaderGone => "the leader's pod is gone",
+        Reason::LeaderUnfit(why) => not_eligible(why),
+        Reason::NotLabelled => "the pod that was to lead can't be labelled",
+        Reason::ProbeFailed(ProbeFailure::NoAnswer) => "the leader failed its probe",
+        Reason::ProbeFailed(ProbeFailure::ProcessGone(port)) => {
+            let address = previous.and_then(|previous| previous.ip.as_deref()).unwrap_or("its pod");
+            return format!("the leader's process is gone: {address} refuses connections to port {port}").into();
+        }
+        Reason::Preempted => "it has a higher priority",
+        Reason::NodeCordoned => "the old leader's node is cordoned or about to be removed",
+        Reason::SwitchedOver => "a Switchover asked for it",
+        Reason::CandidatesElected => "it holds the lock of the candidates (spec.candidates)",
+        Reason::CandidatesReleased => {
+            "the leader does not hold the lock of the candidates any more (spec.candidates), and no pod that may lead does"
+        }
+        Reason::SpecChanged => "the election was changed",
+        Reason::LockRestored => "the lock was lost and is made anew",
+        Reason::Resumed => "the labels or the handover were left incomplete",
+        Reason::LockLost => "the lock was lost",
+        Reason::LockTaken => "somebody else holds the lock",
+        Reason::StoreLost => "the lock could not be confirmed in time: the condition Ready of the class says why",
+        Reason::StoreRewound => "the store of the lock was put back to an earlier state",
+        Reason::Leaving => "the operator stops and leaves the lock to others",
+    })
+}
+
+/// Says the same of the word that `status.history` has; none: the word is of another version of lictor.
+pub fn described(word: &str) -> Option<&'static str> {
+    const UNFIT: [NotEligible; 8] = [
+        NotEligible::Finished,
+        NotEligible::Deleting,
+        NotEligible::Disrupted,
+        NotEligible::NeverLeader,
+        NotEligible::NotSelected,
+        NotEligible::NodeLost,
+        NotEligible::NotReady,
+        NotEligible::Unavailable,
+    ];
+    const OTHERS: [Reason; 17] = [
+        Reason::Vacant,
+        Reason::LeaderGone,
+        Reason::NotLabelled,
+        Reason::ProbeFailed(ProbeFailure::NoAnswer),
+        Reason::Preempted,
+        Reason::NodeCordoned,
+        Reason::SwitchedOver,
+        Reason::CandidatesElected,
+        Reason::CandidatesReleased,
+        Reason::SpecChanged,
+        Reason::LockRestored,
+        Reason::Resumed,
+        Reason::LockLost,
+        Reason::LockTaken,
+        Reason::StoreLost,
+        Reason::StoreRewound,
+        Reason::Leaving,
+    ];
+    // The word does not say to which port, or which of several reasons it was.
+    if word == Reason::ProbeFailed(ProbeFailure::ProcessGone(0)).word() {
+        return Some("the leader's process is gone");
+    }
+    if word == Reason::LeaderUnfit(NotEligible::NotScheduled).word() {
+        return Some("the leader is not eligible any more");
+    }
+    let reasons = UNFIT.map(Reason::LeaderUnfit).into_iter().chain(OTHERS);
+    let found = reasons.into_iter().find(|reason| reason.word() == word)?;
+    match describe(found, None) {
+        Cow::Borrowed(text) => Some(text),
+        Cow::Owned(_) => None,
+    }
+}
+
+/// Who holds the lock that this cluster does not, as a sentence.
+pub fn led_elsewhere(rival: &Rival) -> String {
+    let Rival { cluster, holder, session, .. } = rival;
+    match (cluster, holder) {
+        (Some(cluster), Some(Holder { pod: Some(pod), .. })) => format!("the leader is {pod} in the cluster {cluster}"),
+        (Some(cluster), Some(Holder { pod: None, .. })) => format!("the leader is the cluster {cluster}"),
+        (Some(cluster), None) => format!("the cluster {cluster} holds the lock"),
+        (None, _) => format!(
+            "the lock is held by {session}, and lictor did not write what is in it: its turn comes when that lets go"
+        ),
+    }
+}
+
+/// Why a pod can't lead, as half a sentence.
+pub fn not_eligible(why: NotEligible) -> &'static str {
+    match why {
+        NotEligible::Finished => "the pod has finished or was evicted",
+        NotEligible::Deleting => "the pod is being deleted",
+        NotEligible::Disrupted => "the pod is about to be evicted",
+        NotEligible::NeverLeader => "the pod is annotated as never leader",
+        NotEligible::NotSelected => "the pod does not match the selector any more",
+        NotEligible::NodeLost => "the pod's node is not ready or unreachable",
+        NotEligible::NotReady => "the pod is not ready",
+        NotEligible::NotScheduled => "the pod has no node yet",
+        NotEligible::NodeCordoned => "the pod's node is cordoned or about to be removed",
+        NotEligible::ReadyTooShortly(_) => "the pod is not ready for long enough yet",
+        NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeploymentName is not available",
+    }
+}
+
+/// Why the pod of this name goes before another one, as half a sentence.
+pub fn advantage(first: &str, advantage: Advantage) -> String {
+    match advantage {
+        Advantage::Trusted => format!("{first} did not fail its probe, and can be labelled"),
+        Advantage::NotHeldBack => format!("{first} was not replaced by a switchover a short time ago"),
+        Advantage::Priority(own, other) => format!("{first} has the higher priority, {own} against {other}"),
+        Advantage::Weight(own, other) => format!("{first} has more weight by spec.preferences, {own} against {other}"),
+        Advantage::Labelled => format!("{first} carries the leader label already"),
+        Advantage::NewerTemplate => format!("{first} was made from a newer template"),
+        Advantage::ReadyLonger => format!("{first} has been ready for longer"),
+        Advantage::Name => format!("{first} comes first by name, and nothing else tells them apart"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page has exactly the words that there are, as another test checks.
+    #[test]
+    fn each_reason_of_the_history_is_described() {
+        let page = include_str!("../docs/troubleshooting.md");
+        let (_, section) = page.split_once("\n### History\n").unwrap();
+        let section = section.split("\n#").next().unwrap();
+        let words: Vec<_> = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+        assert!(words.len() > 20, "{words:?}");
+        for word in words {
+            assert!(described(word).is_some(), "{word}");
+        }
+        assert_eq!(described("Whatever"), None);
+    }
+}

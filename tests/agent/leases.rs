@@ -1,0 +1,126 @@
+//! Locks in Leases: between agents, and between an agent and a Go program with client-go's leader election.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lictor_testing::kubernetes::{Lab, User, eventually};
+use lictor_testing::{Candidate, signal, tool};
+
+use crate::Bench;
+use crate::bench::{Running, documented, gone};
+
+/// A Go program with client-go's leader election.
+fn elector(lab: &Lab, bench: &Bench, identity: &str, duration: &str) -> Candidate {
+    let mut command = Command::new(tool("elector"));
+    command.arg("--kubeconfig").arg(lab.cluster.kubeconfig());
+    command.args(["--namespace", &lab.namespace, "--name", "report", "--identity", identity, "--duration", duration]);
+    command.arg("--file").arg(bench.directory.join("lock"));
+    Candidate::start(command)
+}
+
+fn agent(lab: &Lab, bench: &Bench, identity: &str, ttl: &str) -> Running {
+    agent_by(lab.cluster.kubeconfig(), lab, bench, identity, ttl)
+}
+
+fn agent_by(kubeconfig: &Path, lab: &Lab, bench: &Bench, identity: &str, ttl: &str) -> Running {
+    let kubeconfig = kubeconfig.to_str().expect("a path is text").to_owned();
+    let lease = format!("{}/report", lab.namespace);
+    let arguments = ["--lease", &lease, "--kubeconfig", &kubeconfig, "--ttl", ttl, "--identity", identity];
+    bench.start(&arguments, &["sh", "-c", &Bench::worker("")], &[])
+}
+
+/// With the rights that docs/agent.md names, and no others.
+#[tokio::test]
+async fn one_of_two_agents_has_the_lease() {
+    let (lab, bench) = (Lab::new("agents").await, Bench::new("lease"));
+    let user = User::new(&lab).await;
+    let role = documented("yaml", "kind: Role").replace("namespace: shop", &format!("namespace: {}", lab.namespace));
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&role)).expect("the role can be applied");
+    let account = format!("--serviceaccount={}:lictor", lab.namespace);
+    lab.try_kubectl(&["create", "rolebinding", "agent", "--role=report-leader", &account], None).expect("it is bound");
+    let agent = |identity: &str, ttl: &str| agent_by(user.kubeconfig(), &lab, &bench, identity, ttl);
+
+    let mut first = agent("one", "3s");
+    let (term, _) = bench.begins(1).await;
+    let second = agent("two", "3s");
+    second.says("waits for the lock leader=\"one_").await;
+    assert_eq!(first.stop().await, Some(143));
+    let (next, command) = bench.begins(2).await;
+    assert!(next > term, "{next} after {term}");
+    let lease = lab.leases_api().get("report").await.expect("it is there").spec.expect("it has a spec");
+    assert_eq!(lease.lease_transitions, Some(1));
+    assert!(lease.holder_identity.is_some_and(|holder| holder.starts_with("two_")));
+
+    // Started again in its place, it leads on: the Lease is not waited for.
+    let agent_pid = second.agent().await;
+    signal("KILL", &[agent_pid]);
+    gone(command).await;
+    let _third = agent("two", "30s");
+    let started = Instant::now();
+    assert!(bench.begins(3).await.0 > next);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+}
+
+/// Waits until the Lease has been renewed for so long, which is longer than it lasts without that.
+async fn renewed_for(lab: &Lab, time: Duration) {
+    let renewed = || async {
+        let lease = lab.leases_api().get("report").await.map_err(|error| error.to_string())?;
+        let renewed = lease.spec.and_then(|spec| spec.renew_time).ok_or_else(|| "it was never renewed".to_owned())?;
+        Ok::<_, String>(renewed.0)
+    };
+    let first = eventually("somebody has renewed the Lease", renewed).await;
+    eventually("it is renewed", || async {
+        let last = renewed().await?;
+        let so_far = last.duration_since(first).unsigned_abs();
+        if so_far >= time { Ok(()) } else { Err(format!("for {so_far:?}")) }
+    })
+    .await;
+}
+
+/// Shows L3.
+#[tokio::test]
+async fn an_agent_waits_for_a_go_program_that_leads_and_takes_over_when_it_dies() {
+    let (lab, bench) = (Lab::new("agent-after-go").await, Bench::new("after-go"));
+    let other = elector(&lab, &bench, "go", "5s");
+    other.says("leads");
+    let agent = agent(&lab, &bench, "agent", "5s");
+    agent.says("waits for the lock leader=\"go\"").await;
+    renewed_for(&lab, Duration::from_secs(6)).await;
+    assert_eq!(bench.begun(), []);
+    other.signal("KILL");
+    let killed = Instant::now();
+    bench.begins(1).await;
+    assert!(killed.elapsed() > Duration::from_secs(3), "its Lease lasts for 5 s: {:?}", killed.elapsed());
+}
+
+#[tokio::test]
+async fn a_go_program_waits_for_an_agent_and_takes_over_when_it_ends_or_dies() {
+    let (lab, bench) = (Lab::new("go-after-agent").await, Bench::new("go-after"));
+    let mut first = agent(&lab, &bench, "agent", "5s");
+    bench.begins(1).await;
+    let other = elector(&lab, &bench, "go", "5s");
+    let identity = eventually("the agent has the Lease", || async {
+        let lease = lab.leases_api().get("report").await.map_err(|error| error.to_string())?;
+        lease.spec.and_then(|spec| spec.holder_identity).ok_or_else(|| "nobody has it".to_owned())
+    })
+    .await;
+    other.says(&format!("leader {identity}"));
+    renewed_for(&lab, Duration::from_secs(6)).await;
+    // It is released, and the program asks each eighth of the duration.
+    let asked = Instant::now();
+    assert_eq!(first.stop().await, Some(143));
+    other.says("leads");
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+
+    // And back: the program releases it, too.
+    let second = agent(&lab, &bench, "agent", "5s");
+    second.says("waits for the lock leader=\"go\"").await;
+    other.signal("TERM");
+    let (_, command) = bench.begins(2).await;
+    // And an agent that dies is waited for by its own duration.
+    let third = elector(&lab, &bench, "go", "5s");
+    signal("STOP", &[second.agent().await]);
+    third.says("leads");
+    gone(command).await;
+}

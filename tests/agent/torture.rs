@@ -1,0 +1,433 @@
+//! Faults of processes, links and servers, one after the other, in several elections side by side: with a real Consul and a real API server.
+//! The commands hold a lock on a file, which shows that two never run at once, and so do the daemons that they start.
+//!
+//!     make agents FAULTS=1000
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::api::{Api, Patch, PatchParams};
+use kube::config::Kubeconfig;
+use lictor_testing::consul::{Consul, Kind, ToxicProxy, Toxiproxy};
+use lictor_testing::kubernetes::{Cluster, Lab};
+use lictor_testing::{Prng, eventually};
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+use crate::Bench;
+use crate::bench::{Running, children, state};
+
+/// How many faults there are, where nobody says so.
+const FAULTS: usize = 80;
+/// Elections with their lock in Consul, and in a Lease.
+const GROUPS: usize = 3;
+const AGENTS: usize = 3;
+/// The shortest TTL of a Lease. That of Consul is `bench::TTL`.
+const LEASE: Duration = Duration::from_secs(3);
+const CONSUL: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    AgentKilled,
+    WatchdogKilled,
+    ContainerKilled,
+    AgentStopped,
+    WatchdogStopped,
+    /// Everything, for so short a time that nobody else can have the lock: a command that is stopped keeps the lock on the file.
+    ContainerFrozen,
+    Ended,
+    CommandEnded,
+    Yielded,
+    LinkCut,
+    LinkDeaf,
+    LinkMute,
+    LinkReset,
+    LinkSlow,
+    LinkLate,
+    /// The session is destroyed, or the Lease given to somebody else, by hand.
+    Robbed,
+    ServerPaused,
+}
+
+const ALL: [What; 17] = [
+    What::AgentKilled,
+    What::WatchdogKilled,
+    What::ContainerKilled,
+    What::AgentStopped,
+    What::WatchdogStopped,
+    What::ContainerFrozen,
+    What::Ended,
+    What::CommandEnded,
+    What::Yielded,
+    What::LinkCut,
+    What::LinkDeaf,
+    What::LinkMute,
+    What::LinkReset,
+    What::LinkSlow,
+    What::LinkLate,
+    What::Robbed,
+    What::ServerPaused,
+];
+
+/// Where the lock of an election is.
+enum Store {
+    Consul(Arc<Consul>),
+    Lease(Lab),
+}
+
+/// The servers that elections share: who pauses one waits for its turn.
+struct Servers {
+    cluster: &'static Cluster,
+    turn: Mutex<()>,
+}
+
+struct Candidate {
+    running: Option<Running>,
+    link: ToxicProxy,
+    listens: SocketAddr,
+    arguments: Vec<String>,
+}
+
+struct Group {
+    store: Store,
+    bench: Bench,
+    candidates: Vec<Candidate>,
+    prng: Prng,
+    servers: Arc<Servers>,
+    done: BTreeMap<What, usize>,
+    kubeconfigs: Vec<PathBuf>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "slow: waits for sessions and Leases to end, after faults of all kinds"]
+async fn no_fault_lets_two_commands_run_at_once() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<usize>().ok());
+    let faults = number("LICTOR_AGENT_FAULTS").unwrap_or(FAULTS);
+    let seed = u64::try_from(number("LICTOR_SEED").unwrap_or(0)).unwrap_or_default();
+    let name = format!("agents-{}", std::process::id());
+    let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start_for_orders(&name)));
+    let servers = Arc::new(Servers { cluster, turn: Mutex::new(()) });
+    let consul = Arc::new(Consul::start(Kind::Dev));
+    let proxies = Toxiproxy::start();
+    let begun = Instant::now();
+    let mut groups = vec![];
+    for number in 0..2 * GROUPS {
+        let store = if number < GROUPS {
+            Store::Consul(consul.clone())
+        } else {
+            Store::Lease(Lab::of(cluster, &format!("agents-{number}")).await)
+        };
+        let prng = Prng::new(seed * 100 + u64::try_from(number).expect("it is small"));
+        groups.push(Group::new(number, store, &proxies, prng, servers.clone()).await);
+    }
+    let each = faults.div_ceil(groups.len());
+    let all = groups.into_iter().map(|mut group| {
+        tokio::spawn(async move {
+            group.leads().await;
+            for _ in 0..each {
+                group.fault().await;
+            }
+            group.leads().await;
+            (group.judge(), std::mem::take(&mut group.done))
+        })
+    });
+    let (mut commands, mut done) = (0, BTreeMap::new());
+    for group in futures::future::join_all(all).await {
+        let (begun, of_group) = group.expect("nothing went wrong");
+        commands += begun;
+        for (what, times) in of_group {
+            *done.entry(what).or_insert(0) += times;
+        }
+    }
+    let total: usize = done.values().sum();
+    println!(
+        "{total} faults of agents in {:.0} s, {commands} commands, never two at once: {done:?}",
+        begun.elapsed().as_secs_f64()
+    );
+    assert!(total >= faults && commands > total / 4, "{commands} commands began");
+    assert!(total < 10 * ALL.len() || done.len() == ALL.len(), "some kinds are missing: {done:?}");
+}
+
+impl Group {
+    async fn new(number: usize, store: Store, proxies: &Toxiproxy, prng: Prng, servers: Arc<Servers>) -> Self {
+        let bench = Bench::new(&format!("torture-{number}"));
+        let mut group =
+            Self { store, bench, candidates: vec![], prng, servers, done: BTreeMap::new(), kubeconfigs: vec![] };
+        for candidate in 0..AGENTS {
+            let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+            let listens = free.local_addr().expect("it has an address");
+            let (link, lock) = group.link(candidate, proxies).await;
+            let own = [
+                "--identity",
+                &format!("a{candidate}"),
+                "--listen",
+                &listens.to_string(),
+                "--stay-away",
+                "1s",
+                "--stop-timeout",
+                "2s",
+            ];
+            let arguments = lock.into_iter().chain(own.map(str::to_owned)).collect();
+            group.candidates.push(Candidate { running: None, link, listens, arguments });
+            drop(free);
+            group.start(candidate);
+        }
+        group
+    }
+
+    /// Returns a candidate's way to its store, and the arguments that name its lock.
+    async fn link(&mut self, candidate: usize, proxies: &Toxiproxy) -> (ToxicProxy, Vec<String>) {
+        let (link, lock) = match &self.store {
+            Store::Consul(consul) => {
+                let link = proxies.proxy(consul.server(1).socket()).await;
+                let address = format!("http://{}", link.address());
+                let lock = ["--consul", &address, "--key", &self.bench.key, "--ttl", crate::bench::TTL];
+                (link, lock.map(str::to_owned))
+            }
+            Store::Lease(lab) => {
+                let mut config = Kubeconfig::read_from(lab.cluster.kubeconfig()).expect("it can be read");
+                let cluster = config.clusters[0].cluster.as_mut().expect("it has one");
+                let server = cluster.server.clone().expect("it has an address");
+                let link = proxies.proxy(server.trim_start_matches("https://")).await;
+                cluster.server = Some(format!("https://{}", link.address()));
+                let path = self.bench.directory.join(format!("kubeconfig-{candidate}"));
+                std::fs::write(&path, serde_json::to_string(&config).expect("it is JSON")).expect("it can be written");
+                let lease = format!("{}/report", lab.namespace);
+                let ttl = format!("{}s", LEASE.as_secs());
+                let kubeconfig = path.to_str().expect("a path is text").to_owned();
+                self.kubeconfigs.push(path);
+                (link, [String::from("--lease"), lease, "--kubeconfig".into(), kubeconfig, "--ttl".into(), ttl])
+            }
+        };
+        (link, lock.to_vec())
+    }
+
+    fn ttl(&self) -> Duration {
+        if matches!(self.store, Store::Consul(_)) { CONSUL } else { LEASE }
+    }
+
+    fn start(&mut self, candidate: usize) {
+        let candidate = &mut self.candidates[candidate];
+        // Each third one does not care for SIGTERM, and each one leaves a daemon behind. They all inherit the file with the lock.
+        let script = "exec 9>lock; flock -n 9 || { echo TWO >>log; exit 9; }\n\
+                      [ $(($$ % 3)) != 0 ] || trap '' TERM\n\
+                      setsid sleep 100000 &\n\
+                      echo \"begin $LICTOR_TERM $$\" >>log; exec sleep 100000";
+        let arguments: Vec<&str> = candidate.arguments.iter().map(String::as_str).collect();
+        candidate.running = Some(self.bench.start(&arguments, &["sh", "-c", script], &[]));
+    }
+
+    /// The command that began last, if it lives.
+    fn command(&self) -> Option<i32> {
+        let (_, pid) = *self.bench.begun().last()?;
+        state(pid).is_some_and(|(state, _)| state != 'Z').then_some(pid)
+    }
+
+    /// Waits until a command lives.
+    async fn leads(&mut self) {
+        self.revive();
+        eventually("a command lives", || async {
+            self.command().ok_or_else(|| {
+                let said = |candidate: &Candidate| candidate.running.as_ref().map(Running::errors).unwrap_or_default();
+                self.candidates.iter().map(said).collect::<Vec<_>>().join("\n---\n")
+            })
+        })
+        .await;
+    }
+
+    /// Starts again whoever has ended: each one is started again, as a kubelet or systemd does it.
+    fn revive(&mut self) {
+        for number in 0..AGENTS {
+            if self.candidates[number].running.as_mut().is_none_or(Running::has_ended) {
+                self.start(number);
+            }
+        }
+    }
+
+    /// Returns the watchdog and the agent of a candidate, if they run.
+    fn chain(&self, candidate: usize) -> Option<(i32, i32)> {
+        let watchdog = self.candidates[candidate].running.as_ref()?.watchdog();
+        Some((watchdog, *children(watchdog).first()?))
+    }
+
+    /// Whose command lives, or else anybody.
+    fn target(&mut self) -> usize {
+        let led = self.command().and_then(state).map(|(_, agent)| agent).filter(|_| self.prng.percent(75));
+        let leads = |number: &usize| led.is_some() && self.chain(*number).map(|(_, agent)| agent) == led;
+        (0..AGENTS).find(leads).unwrap_or_else(|| self.prng.below(AGENTS))
+    }
+
+    fn milliseconds(&mut self, from: usize, to: usize) -> Duration {
+        Duration::from_millis(u64::try_from(from + self.prng.below(to - from)).expect("it is small"))
+    }
+
+    async fn fault(&mut self) {
+        let what = *self.prng.pick(&ALL).expect("there are some");
+        self.revive();
+        let target = self.target();
+        // Seldom longer than others wait for the lock.
+        let ttl = usize::try_from(self.ttl().as_millis()).expect("it is small");
+        let longest = if self.prng.percent(70) { 3_000 } else { 5 * ttl / 2 };
+        let lasts = self.milliseconds(100, longest);
+        *self.done.entry(what).or_insert(0) += 1;
+        match what {
+            What::LinkCut | What::LinkDeaf | What::LinkMute | What::LinkReset | What::LinkSlow | What::LinkLate => {
+                self.disturb(what, target, lasts).await;
+            }
+            What::Robbed => self.rob().await,
+            What::ServerPaused => self.pause(lasts.min(Duration::from_secs(12))).await,
+            What::Yielded => self.give_away(target),
+            _ => self.harm(what, target, lasts).await,
+        }
+        let rest = self.milliseconds(0, 1_500);
+        sleep(rest).await;
+        if self.prng.percent(60) {
+            self.leads().await;
+        }
+    }
+
+    /// Does something to processes. What has ended by it is started again before the next fault.
+    async fn harm(&mut self, what: What, target: usize, lasts: Duration) {
+        let freeze = self.ttl().mul_f64(0.45).min(lasts);
+        let Some((watchdog, agent)) = self.chain(target) else { return };
+        match what {
+            What::AgentStopped | What::WatchdogStopped => {
+                let pid = if what == What::AgentStopped { agent } else { watchdog };
+                send("STOP", &[pid]);
+                sleep(lasts).await;
+                send("CONT", &[pid]);
+                return;
+            }
+            What::ContainerFrozen => {
+                let all = [&[watchdog][..], &below(watchdog)].concat();
+                send("STOP", &all);
+                sleep(freeze).await;
+                send("CONT", &all);
+                return;
+            }
+            What::AgentKilled => send("KILL", &[agent]),
+            What::WatchdogKilled => send("KILL", &[watchdog]),
+            What::ContainerKilled => {
+                let all = [&[watchdog][..], &below(watchdog)].concat();
+                send("KILL", &all);
+                // What was started meanwhile, the end of a container ends, too.
+                for pid in all.iter().flat_map(|pid| below(*pid)) {
+                    send("KILL", &[pid]);
+                }
+            }
+            What::CommandEnded => {
+                if let Some(command) = self.command() {
+                    send("KILL", &[command]);
+                }
+                // Whose it was, ends.
+                return sleep(lasts.min(Duration::from_secs(3))).await;
+            }
+            _ => send("TERM", &[watchdog]),
+        }
+        let running = self.candidates[target].running.as_mut().expect("it runs");
+        running.ended().await;
+        sleep(lasts.min(Duration::from_secs(3))).await;
+    }
+
+    async fn disturb(&self, what: What, target: usize, lasts: Duration) {
+        let link = &self.candidates[target].link;
+        let (up, down) = ("upstream", "downstream");
+        let toxic = |kind: &str, stream: &str, attributes: serde_json::Value| {
+            link.toxic(json!({"type": kind, "stream": stream, "attributes": attributes}))
+        };
+        match what {
+            What::LinkCut => link.disable().await,
+            What::LinkDeaf => toxic("timeout", up, json!({"timeout": 0})).await,
+            What::LinkMute => toxic("timeout", down, json!({"timeout": 0})).await,
+            What::LinkReset => toxic("reset_peer", down, json!({"timeout": 300})).await,
+            What::LinkLate => toxic("latency", up, json!({"latency": 3000, "jitter": 3000})).await,
+            _ => {
+                for stream in [up, down] {
+                    toxic("latency", stream, json!({"latency": 200, "jitter": 150})).await;
+                }
+            }
+        }
+        sleep(lasts).await;
+        link.clear().await;
+        link.enable().await;
+    }
+
+    async fn rob(&self) {
+        match &self.store {
+            Store::Consul(consul) => {
+                let key = consul.api().get(&format!("/v1/kv/{}", self.bench.key)).await;
+                let Some(session) = key.ok().and_then(|key| Some(key.json()[0]["Session"].as_str()?.to_owned())) else {
+                    return;
+                };
+                let _ = consul.api().put(&format!("/v1/session/destroy/{session}"), "").await;
+            }
+            Store::Lease(lab) => {
+                let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
+                    Api::namespaced(lab.client.clone(), &lab.namespace);
+                let patch = Patch::Merge(json!({"spec": {"holderIdentity": "somebody"}}));
+                let _ = leases.patch("report", &PatchParams::default(), &patch).await;
+            }
+        }
+    }
+
+    async fn pause(&self, lasts: Duration) {
+        let _turn = self.servers.turn.lock().await;
+        match &self.store {
+            Store::Consul(consul) => {
+                consul.server(1).pause();
+                sleep(lasts).await;
+                consul.server(1).resume();
+            }
+            Store::Lease(_) => {
+                let cluster = self.servers.cluster;
+                let order =
+                    |order: &'static str| tokio::task::spawn_blocking(move || cluster.order(order, "kube-apiserver"));
+                order("pause").await.expect("it is paused");
+                sleep(lasts).await;
+                order("resume").await.expect("it goes on");
+            }
+        }
+    }
+
+    /// Asks an agent to yield. What it answers is another test's subject.
+    fn give_away(&self, target: usize) {
+        let Ok(mut stream) = TcpStream::connect(self.candidates[target].listens) else { return };
+        let asked =
+            write!(stream, "POST /yield HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+        let _ = asked.and_then(|()| stream.read(&mut [0; 64]));
+    }
+
+    /// Looks at all that commands wrote. Returns how many there were.
+    fn judge(&self) -> usize {
+        let begun = self.bench.begun();
+        let rises = begun.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        assert!(rises, "terms do not rise: {begun:?}");
+        begun.len()
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.bench.key)
+    }
+}
+
+/// All processes below one, at any depth.
+fn below(root: i32) -> Vec<i32> {
+    let direct = children(root);
+    direct.iter().copied().chain(direct.iter().flat_map(|pid| below(*pid))).collect()
+}
+
+/// Sends a signal to those of these processes that are still there.
+fn send(name: &str, pids: &[i32]) {
+    let mut kill = std::process::Command::new("kill");
+    kill.arg(format!("-{name}")).args(pids.iter().map(i32::to_string)).stderr(std::process::Stdio::null());
+    let _ = kill.status();
+}

@@ -1,0 +1,101 @@
+//! `list`: in what order, in which formats, and how soon.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use kube::api::{Patch, PatchParams};
+use lictor_testing::kubernetes::{Lab, PodSpec};
+use serde_json::{Value, json};
+
+use super::{compare, run, session, told};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn problems_come_first_in_every_format() {
+    let lab = Lab::new("cmd-list").await;
+    let _operator = lab.operator(&[]);
+    lab.pod("web-0", PodSpec::default()).await;
+    lab.wait_ready("web-0", true).await;
+    lab.elect(json!({})).await;
+    lab.wait_leader("web-0").await;
+    lab.wait_condition("web", "Ready", "True", "Led").await;
+    lab.apply_election("nobody", json!({"selector": {"matchLabels": {"app": "none"}}})).await;
+    lab.apply_election("lost", json!({})).await;
+    lab.apply_election("still", json!({"selector": {"matchLabels": {"app": "y"}}, "paused": true})).await;
+    lab.wait_condition("nobody", "Ready", "False", "NoEligiblePod").await;
+    lab.wait_condition("lost", "Ready", "False", "NoCandidates").await;
+    lab.wait_condition("still", "Ready", "True", "Paused").await;
+
+    let printed = session(
+        &lab,
+        &[
+            &["list"],
+            &["list", "-o", "wide"],
+            &["list", "-o", "name"],
+            &["list", "--problems"],
+            &["list", "-n", "default"],
+            &["list", "-n", "default", "--problems"],
+        ],
+    );
+    compare(&lab, "list", &printed);
+    let json: Value = serde_json::from_slice(&run(&lab, &["list", "-ojson"]).stdout).expect("it is JSON");
+    let names: Vec<_> = json["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+    assert_eq!(
+        (&json["kind"], names),
+        (&json!("List"), ["lost", "nobody", "still", "web"].map(Value::from).iter().collect())
+    );
+    let yaml = run(&lab, &["list", "-oyaml"]);
+    assert!(String::from_utf8_lossy(&yaml.stdout).contains("  kind: LeaderElection\n"), "{}", told(&["list"], &yaml));
+    // Other tests have theirs in the same control plane.
+    let all = String::from_utf8(run(&lab, &["list", "-A"]).stdout).expect("it is text");
+    assert!(all.starts_with("NAMESPACE ") && all.lines().any(|line| line.starts_with(&lab.namespace)), "{all}");
+}
+
+/// The number of elections, and within what time they are listed.
+pub const MANY: usize = 1000;
+const SOON: Duration = Duration::from_secs(1);
+const TRIES: usize = 30;
+
+/// Makes that many elections, with what an operator has told of each.
+pub async fn many(lab: &Lab) {
+    let condition = |type_: &str, reason: &str| {
+        let time = "2026-01-01T00:00:00Z";
+        json!({"type": type_, "status": "True", "reason": reason, "message": "web-0 is the leader", "lastTransitionTime": time})
+    };
+    let entry =
+        |term: i64| json!({"term": term, "leaderName": "web-0", "reason": "LeaderDeleted", "durationMilliseconds": 70});
+    let status = json!({"status": {
+        "observedGeneration": 1, "className": "lease", "term": 12, "candidates": {"total": 3, "eligible": 3, "summary": "3/3"},
+        "leader": {"name": "web-0", "podName": "web-0", "nodeName": "n1", "podIP": "10.0.0.1"},
+        "conditions": [condition("Ready", "Led"), condition("Accepted", "Accepted"), condition("Elected", "Elected"),
+            condition("StoreReachable", "Answers")],
+        "history": (3..13).rev().map(entry).collect::<Vec<_>>(),
+    }});
+    let status = &status;
+    let made = stream::iter(0..MANY).map(|number| async move {
+        let name = format!("web-{number:03}");
+        lab.elect_as(&name, json!({})).await;
+        let patch = Patch::Merge(status);
+        lab.elections_api().patch_status(&name, &PatchParams::default(), &patch).await.expect("it can be written");
+    });
+    made.buffer_unordered(16).collect::<Vec<()>>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for 1,000 elections to be made"]
+async fn a_thousand_elections_are_listed_below_a_second() {
+    let lab = Lab::new("cmd-many").await;
+    many(&lab).await;
+    let mut fastest = Duration::MAX;
+    // What else runs on this machine takes its time, too.
+    for _ in 0..TRIES {
+        if fastest < SOON {
+            break;
+        }
+        let begun = Instant::now();
+        let output = run(&lab, &["list"]);
+        fastest = fastest.min(begun.elapsed());
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), MANY + 1);
+    }
+    eprintln!("measured: {MANY} elections are listed within {fastest:?}, by a program that is not optimised");
+    assert!(fastest < SOON, "{fastest:?}");
+}

@@ -1,0 +1,180 @@
+//! The commands about one election.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use kube::api::{Patch, PatchParams};
+use lictor_testing::consul::Consul;
+use lictor_testing::kubernetes::{Lab, User, eventually};
+use serde_json::{Value, json};
+
+use super::{compare, group, plugin, run, session, told};
+use crate::consul::member::Member;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_election_is_shown_with_why_each_candidate_would_or_would_not_lead() {
+    let lab = Lab::new("cmd-one").await;
+    let _operator = group(&lab).await;
+    let printed = session(
+        &lab,
+        &[
+            &["status", "web"],
+            &["status", "web", "-o", "wide"],
+            &["status", "web", "-o", "name"],
+            &["explain", "web"],
+            &["explain", "web", "-o", "yaml"],
+            &["who", "web"],
+            &["who", "web", "-o", "name"],
+            &["who", "web", "-o", "yaml"],
+            &["history", "web"],
+            &["history", "web", "-o", "yaml"],
+            &["status", "nothing"],
+        ],
+    );
+    compare(&lab, "one", &printed);
+    let status: Value = serde_json::from_slice(&run(&lab, &["status", "web", "-ojson"]).stdout).expect("it is JSON");
+    assert_eq!((&status["winner"], &status["next"]), (&json!("web-1"), &json!("web-0")), "{status}");
+    assert_eq!(status["record"]["holder"]["pod"], json!("web-1"), "{status}");
+    // What is printed for `kubectl` is what it takes.
+    let leader = String::from_utf8(run(&lab, &["who", "web", "-oname"]).stdout).expect("it is text");
+    assert_eq!(lab.try_kubectl(&["get", leader.trim(), "-oname"], None), Ok(leader));
+    lab.wait_event("LeaderElection", "web", "Elected").await;
+    let events = String::from_utf8(run(&lab, &["history", "web", "--events"]).stdout).expect("it is text");
+    assert!(events.contains("web-1 is the leader in term 1"), "{events}");
+}
+
+/// What is foretold comes true: by the same order.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_foretold_is_elected_when_the_leader_goes() {
+    let lab = Lab::new("cmd-next").await;
+    let _operator = group(&lab).await;
+    lab.patch_pod(
+        "web-2",
+        json!({"metadata": {"annotations": {"lictor.dev/never-leader": null, "lictor.dev/priority": "9"}}}),
+    )
+    .await;
+    lab.wait_candidates(3, 4).await;
+    let mut printed = session(&lab, &[&["explain", "web"]]);
+    lab.kill_pod("web-1").await;
+    lab.wait_leader("web-2").await;
+    lab.wait_condition("web", "Ready", "True", "Led").await;
+    lab.wait_candidates(2, 3).await;
+    printed += &session(&lab, &[&["explain", "web"]]);
+    for pod in ["web-0", "web-2"] {
+        lab.patch_pod(pod, json!({"metadata": {"annotations": {"lictor.dev/never-leader": "true"}}})).await;
+    }
+    lab.wait_condition("web", "Ready", "False", "NoEligiblePod").await;
+    printed += &session(&lab, &[&["explain", "web"], &["who", "web"], &["who", "web", "-o", "name"]]);
+    compare(&lab, "next", &printed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_election_says_so_and_a_refused_one_says_why() {
+    let lab = Lab::new("cmd-pause").await;
+    let _operator = group(&lab).await;
+    let mut printed = session(&lab, &[&["pause", "web"], &["pause", "web"]]);
+    lab.wait_condition("web", "Ready", "True", "Paused").await;
+    printed += &session(&lab, &[&["explain", "web"], &["resume", "web"]]);
+    lab.wait_condition("web", "Ready", "True", "Led").await;
+    printed += &session(&lab, &[&["resume", "web"], &["pause", "nothing"]]);
+    lab.elect_as("younger", json!({})).await;
+    lab.wait_condition("younger", "Ready", "False", "PodsTaken").await;
+    printed += &session(&lab, &[&["status", "younger"], &["explain", "younger"]]);
+    compare(&lab, "paused", &printed);
+    // Who applied the field is named, for they may apply it again.
+    let applied = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "paused": false},
+    });
+    let applied = lab.elections_api().patch("web", &PatchParams::apply("git").force(), &Patch::Apply(applied)).await;
+    applied.expect("it can be applied");
+    let told = told(&["pause", "web"], &run(&lab, &["pause", "web"]));
+    assert!(told.contains("spec.paused was last applied by git, which may set it back"), "{told}");
+}
+
+/// Of what a user may not see, one line says so, and the rest is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_user_may_not_see_is_named() {
+    let lab = Lab::new("cmd-rights").await;
+    let _operator = group(&lab).await;
+    let user = User::new(&lab).await;
+    let mut printed = String::new();
+    for resources in [&["leaderelections", "pods", "leases"][..], &["leaderelections"], &[]] {
+        user.may(|verb, resource| verb != "patch" && resources.contains(&resource)).await;
+        let reads = |resource| {
+            lab.try_kubectl(
+                &[
+                    "auth",
+                    "can-i",
+                    "list",
+                    resource,
+                    "--as",
+                    &format!("system:serviceaccount:{}:lictor", lab.namespace),
+                ],
+                None,
+            )
+        };
+        eventually("the rights are in force", || {
+            let wrong: Vec<_> = ["leaderelections.lictor.dev", "pods", "leases.coordination.k8s.io"]
+                .into_iter()
+                .filter(|resource| reads(resource).is_ok() != resources.contains(&resource.split('.').next().unwrap()))
+                .collect();
+            async move { if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:?}")) } }
+        })
+        .await;
+        for arguments in [&["status", "web"][..], &["explain", "web"], &["pause", "web"]] {
+            printed += &told(arguments, &plugin(&lab, user.kubeconfig(), arguments).output().expect("lictor starts"));
+        }
+    }
+    compare(&lab, "rights", &printed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_election_in_consul_says_what_can_not_be_seen_from_here() {
+    let member = Member::new("cmd-consul", "west", Consul::shared().address(), json!({})).await;
+    let _operator = member.operator(&[]);
+    member.lab.ready_pods(&["a"]).await;
+    member.elect(json!({})).await;
+    member.lab.wait_leader("a").await;
+    member.lab.wait_condition("web", "Ready", "True", "Led").await;
+    member.wait_class("True", "Answers").await;
+    compare(&member.lab, "consul", &session(&member.lab, &[&["status", "web"], &["explain", "web"], &["who", "web"]]));
+}
+
+/// A command that is killed when its test ends.
+struct Watch(Child);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// --watch shows each change, until Ctrl-C.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_shows_each_change_and_ends_with_ctrl_c() {
+    let lab = Lab::new("cmd-watch").await;
+    let _operator = group(&lab).await;
+    let mut command = plugin(&lab, lab.cluster.kubeconfig(), &["status", "web", "--watch"]);
+    let mut watch = Watch(command.stdout(Stdio::piped()).spawn().expect("lictor starts"));
+    let (sender, lines) = std::sync::mpsc::channel();
+    let output = BufReader::new(watch.0.stdout.take().expect("it is piped"));
+    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let mut seen = Vec::new();
+    let mut shows = async |what: &str| {
+        eventually(what, || {
+            seen.extend(lines.try_iter());
+            let found = seen.iter().any(|line: &String| line.contains(what));
+            let seen = seen.join("\n");
+            async move { if found { Ok(()) } else { Err(seen) } }
+        })
+        .await;
+    };
+    shows("web-1   leader").await;
+    lab.kill_pod("web-1").await;
+    shows("web-0   leader").await;
+    let pid = watch.0.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+    assert_eq!(watch.0.wait().expect("it ends").code(), Some(130));
+}
