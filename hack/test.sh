@@ -28,6 +28,7 @@ logs=target/test
 columns=()
 rm -rf "$logs"
 mkdir -p "$logs"
+: >"$logs/failed"
 
 # The number of tests at a time, more than there are cores, because they wait. With eight on two cores, some that judge time failed.
 quick=5 slow=4
@@ -66,6 +67,7 @@ part() {
   else
     # In one piece, although the other column prints, too.
     { printf '%5d s  %-14s FAILED\n' $((SECONDS - start)) "$name"; cat "$log"; } | flock "$logs" cat
+    echo "$name" >>"$logs/failed"
   fi
   return "$status"
 }
@@ -103,6 +105,17 @@ slowest() {
   sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$logs"/*.log | sort -rn | awk 'NR <= 10 { printf "%7.1f s  %s\n", $1, $2 }'
 }
 
+# Says once more, at the end of a long output, which tests failed and why.
+failed() {
+  local name
+  while read -r name; do
+    echo "$name:"
+    grep -E '^test .*FAILED' "$logs/$name.log" || true
+    grep -A 3 'panicked at' "$logs/$name.log" | tail -n 60 || true
+  done <"$logs/failed"
+  echo 'hack/test.sh: some tests failed: see above'
+}
+
 compile() {
   dev --no-run
   optimised --no-run --test model --test simulation
@@ -130,5 +143,5 @@ if [ "$tier" = all ] && [ "$status" = 0 ]; then
   LICTOR_TORTURE_MINUTES=3 part torture dev --test torture -- --nocapture || status=1
 fi
 slowest
-[ "$status" = 0 ] || echo 'hack/test.sh: some tests failed: see above' >&2
+[ "$status" = 0 ] || failed >&2
 exit "$status"

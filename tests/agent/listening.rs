@@ -5,16 +5,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use lictor_testing::consul::{Consul, Kind, eventually};
+use lictor_testing::free_address;
 use lictor_testing::kubernetes::Lab;
 use serde_json::{Value, json};
 
 use crate::bench::{documented, gone, state};
 use crate::{Bench, Running};
-
-/// An address of the loopback interface that is free.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free")
-}
 
 /// Asks an agent. Returns the code of the answer, and the body.
 fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> (u16, String) {
@@ -48,7 +44,7 @@ fn yields(address: SocketAddr) -> (u16, Value) {
 #[tokio::test]
 async fn whoever_yields_leaves_the_lock_to_another_one() {
     let (consul, bench) = (Consul::shared(), Bench::new("yield"));
-    let addresses = [free(), free()];
+    let addresses = [free_address(), free_address()];
     let agent = |identity: &str, listen: SocketAddr| {
         let listen = listen.to_string();
         bench.agent(consul, identity, &["--listen", &listen, "--stay-away", "2s"], &Bench::worker(""))
@@ -97,7 +93,7 @@ async fn whoever_yields_leaves_the_lock_to_another_one() {
 /// Shows A7.
 #[tokio::test]
 async fn a_lone_candidate_that_yields_leads_again_after_that_time() {
-    let (consul, bench, address) = (Consul::shared(), Bench::new("yield-alone"), free());
+    let (consul, bench, address) = (Consul::shared(), Bench::new("yield-alone"), free_address());
     let listen = address.to_string();
     let _agent = bench.agent(consul, "one", &["--listen", &listen, "--stay-away", "2s"], &Bench::worker(""));
     let (term, _) = bench.begins(1).await;
@@ -113,7 +109,7 @@ async fn a_lone_candidate_that_yields_leads_again_after_that_time() {
 #[tokio::test]
 async fn a_lease_can_be_left_to_another_one_too() {
     let (lab, bench) = (Lab::new("yield").await, Bench::new("yield-lease"));
-    let addresses = [free(), free()];
+    let addresses = [free_address(), free_address()];
     let agent = |identity: &str, listen: SocketAddr| -> Running {
         let (listen, lease) = (listen.to_string(), format!("{}/report", lab.namespace));
         let kubeconfig = lab.cluster.kubeconfig().to_str().expect("a path is text");
@@ -145,7 +141,7 @@ async fn an_address_that_is_taken_is_said_before_anything_runs() {
 /// A command that is an agent itself has a lock of its own, though the outer one is all in its environment.
 #[tokio::test]
 async fn the_command_of_an_agent_may_be_an_agent() {
-    let (consul, bench, address) = (Consul::shared(), Bench::new("nested"), free());
+    let (consul, bench, address) = (Consul::shared(), Bench::new("nested"), free_address());
     let inner = format!("{}-inner", bench.key);
     let program = lictor_testing::program();
     let program = program.to_str().expect("a path is text");

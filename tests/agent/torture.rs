@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::config::Kubeconfig;
 use lictor_testing::consul::{Consul, Kind, ToxicProxy, Toxiproxy};
 use lictor_testing::kubernetes::{Cluster, Lab};
-use lictor_testing::{Prng, eventually};
+use lictor_testing::{Prng, eventually, free_address};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
@@ -160,8 +160,7 @@ impl Group {
         let mut group =
             Self { store, bench, candidates: vec![], prng, servers, done: BTreeMap::new(), kubeconfigs: vec![] };
         for candidate in 0..AGENTS {
-            let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-            let listens = free.local_addr().expect("it has an address");
+            let listens = free_address();
             let (link, lock) = group.link(candidate, proxies).await;
             let own = [
                 "--identity",
@@ -175,7 +174,6 @@ impl Group {
             ];
             let arguments = lock.into_iter().chain(own.map(str::to_owned)).collect();
             group.candidates.push(Candidate { running: None, link, listens, arguments });
-            drop(free);
             group.start(candidate);
         }
         group

@@ -1,10 +1,10 @@
 //! Two API servers on one etcd. One of them is stopped for a while, and shows the past when it continues.
 
-use std::net::TcpListener as StdListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lictor_testing::free_address;
 use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::json;
 use tokio::io::copy_bidirectional;
@@ -23,7 +23,7 @@ struct Second {
 
 impl Second {
     fn start(cluster: &Cluster) -> Self {
-        let port = StdListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("an address").port();
+        let port = free_address().port();
         let (command, directory) = cluster.command("kube-apiserver");
         let arguments = command[1..].iter().filter(|word| !word.starts_with("--secure-port"));
         let child = Command::new(&command[0])

@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use lictor_testing::free_address;
 use lictor_testing::kubernetes::{Lab, Operator, PodSpec, eventually};
 use serde_json::json;
 
@@ -169,9 +170,7 @@ async fn an_operator_whose_end_a_standby_sees_is_replaced_at_once() {
 #[ignore = "slow: waits for Leases to expire"]
 async fn an_operator_that_is_started_again_in_its_pod_continues_at_once_and_no_other_one_does() {
     let lab = Lab::new("own-pod").await;
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("an address").port();
-    let port = port.to_string();
+    let port = free_address().port().to_string();
     let of = |uid: &'static str, lease: &'static str| {
         let own = ["--peer-address", "127.0.0.1", "--peer-port", &port, "--pod-uid", uid, "--lease-duration", lease];
         lab.operator(&own)

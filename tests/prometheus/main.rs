@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use lictor_testing::kubernetes::{Lab, eventually};
-use lictor_testing::tool;
+use lictor_testing::{free_address, tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -82,8 +82,7 @@ impl Prometheus {
             }],
         });
         files.write("prometheus.yaml", &configuration.to_string());
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-        let address = free.expect("there is a free port").to_string();
+        let address = free_address().to_string();
         let log = std::fs::File::create(files.path("log")).unwrap();
         let child = Command::new(tool("prometheus"))
             .arg(format!("--config.file={}", files.path("prometheus.yaml")))

@@ -49,14 +49,14 @@ impl Report {
         }
     }
 
-    /// Judges the record so far, and shows the violations that were not shown before. Returns the number of all.
-    pub fn judge(&self, book: &Book, shown: usize) -> usize {
+    /// Judges the record so far, and shows the violations that were not shown before.
+    pub fn judge(&self, book: &Book, shown: usize) -> Verdict {
         book.flush();
         let lines = read(&self.record());
         let verdict = check(&lines);
         eprintln!("torture: so far {}", summary(&verdict));
         self.show(&lines, verdict.violations.get(shown..).unwrap_or_default());
-        verdict.violations.len()
+        verdict
     }
 
     /// Judges an existing record. Panics if a promise was broken.

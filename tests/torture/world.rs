@@ -13,7 +13,7 @@ use kube::core::GroupVersionKind;
 use kube::{Client, Config};
 use lictor_core::{Marking, Markings};
 use lictor_testing::consul::{Consul, Held, Kind as Servers, ToxicProxy, Toxiproxy};
-use lictor_testing::eventually;
+use lictor_testing::{eventually, free_address};
 use serde_json::{Value, json};
 
 use super::faults::CLUSTERS;
@@ -73,9 +73,9 @@ impl World {
         for (at, cluster) in CLUSTERS.into_iter().enumerate() {
             consul_links.push(toxiproxy.proxy(consul.servers()[at].socket()).await);
             let (mut processes, mut links, mut peers) = (Vec::new(), Vec::new(), Vec::new());
-            let ports = free_ports();
-            for port in ports {
-                peers.push(toxiproxy.proxy(&format!("127.0.0.1:{port}")).await);
+            let addresses = [(); REPLICAS].map(|()| free_address());
+            for address in addresses {
+                peers.push(toxiproxy.proxy(&address.to_string()).await);
             }
             for number in 0..REPLICAS {
                 let link = toxiproxy.proxy(&socket).await;
@@ -84,7 +84,7 @@ impl World {
                 let by_link = direct.replace(&server, &format!("https://{}", link.address()));
                 assert_ne!(by_link, direct, "the kubeconfig names {server}");
                 std::fs::write(&own, by_link).expect("a kubeconfig can be written");
-                let peer = (ports[number], peers[(number + 1) % REPLICAS].address());
+                let peer = (addresses[number].port(), peers[(number + 1) % REPLICAS].address());
                 processes.push(Replica::new(cluster, number, &own, peer, directory));
                 links.push(link);
             }
@@ -377,12 +377,6 @@ impl World {
         let said = || String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() { Ok(()) } else { Err(said()) }
     }
-}
-
-/// Ports that are free now, one for each replica.
-fn free_ports() -> [u16; REPLICAS] {
-    let listeners = [(); REPLICAS].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free"));
-    listeners.map(|listener| listener.local_addr().expect("it has an address").port())
 }
 
 /// The longest time that an election waits for a leader to recover.

@@ -17,6 +17,7 @@ pub mod contract;
 mod exchanges;
 pub mod kubernetes;
 mod prng;
+mod ports;
 mod programs;
 mod skip;
 mod volume;
@@ -26,6 +27,7 @@ use std::path::PathBuf;
 
 pub use browser::Browser;
 pub use exchanges::{Answer, Request, Server, play};
+pub use ports::free_address;
 pub use prng::Prng;
 pub use programs::{Candidate, signal, tool};
 pub use skip::skip;
