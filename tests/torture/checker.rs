@@ -110,8 +110,8 @@ pub fn check(lines: &[Line]) -> Verdict {
             What::Workload { name, .. } => vec![name],
             What::Lock { key, cluster, .. } => {
                 let name = key.rsplit('/').next().unwrap_or_default();
-                if let (Some(judged), Some(cluster)) = (groups.get_mut(name), cluster) {
-                    judged.lock_held(cluster, line.at);
+                if let Some(judged) = groups.get_mut(name) {
+                    judged.lock_held(cluster.as_deref(), line.at);
                 }
                 vec![]
             }
@@ -308,9 +308,11 @@ impl Judged {
         }
     }
 
-    fn lock_held(&mut self, cluster: &str, at: Millis) {
-        if self.granted.as_ref().is_none_or(|(holder, _)| holder != cluster) {
-            (self.granted, self.told_late) = (Some((cluster.to_owned(), at)), false);
+    /// Notes who has the lock from now on. While it is nobody's, nobody has to stop for another: its next holder may lead before the
+    /// record shows that it has the lock, for two recorders write it.
+    fn lock_held(&mut self, cluster: Option<&str>, at: Millis) {
+        if self.granted.as_ref().map(|(holder, _)| holder.as_str()) != cluster {
+            (self.granted, self.told_late) = (cluster.map(|cluster| (cluster.to_owned(), at)), false);
         }
     }
 

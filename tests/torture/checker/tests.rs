@@ -110,11 +110,12 @@ impl Story {
     }
 
     fn lock(&mut self, seconds: f64, cluster: &str) -> &mut Self {
-        let key = "torture/shared".to_owned();
-        self.at(
-            seconds,
-            What::Lock { version: 0, key, cluster: Some(cluster.into()), holder: None, term: None, switchover: None },
-        )
+        self.lock_of(seconds, Some(cluster))
+    }
+
+    fn lock_of(&mut self, seconds: f64, cluster: Option<&str>) -> &mut Self {
+        let (key, cluster) = ("torture/shared".to_owned(), cluster.map(str::to_owned));
+        self.at(seconds, What::Lock { version: 0, key, cluster, holder: None, term: None, switchover: None })
     }
 
     /// A record of the Lease of `web`: its term, and the Switchover that it carries out.
@@ -359,6 +360,16 @@ fn a_holder_stops_before_another_has_the_lock() {
     assert_eq!(broken(&story.end(4.0)), [""; 0]);
     let verdict = story.end(4.1);
     assert!(broken(&verdict)[0].contains("still leads"), "{verdict:?}");
+}
+
+#[test]
+fn whoever_leads_before_the_record_shows_its_lock_had_not_to_stop_for_a_lock_that_was_nobodys() {
+    let mut story = Story::new();
+    story.pod(1.0, "east", "shared-c", "leader", "1").lock(1.0, "east").pod(5.0, "east", "shared-c", "follower", "1");
+    story.lock_of(6.0, None).pod(9.0, "west", "shared-a", "leader", "2");
+    assert_eq!(broken(&story.end(9.2)), [""; 0]);
+    story.lock(9.3, "west").lock_of(12.0, None).lock(12.1, "east");
+    assert!(broken(&story.end(15.0))[0].contains("still leads"), "the one before still has to stop");
 }
 
 /// Makes a verdict with much more than is needed, except for what `change` changes.
