@@ -3,9 +3,9 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// What is logged without `RUST_LOG`. The client of the API server calls each request that fails an error; what comes of it, this program
-/// says itself.
-const DEFAULT: &str = "info,kube_runtime=error,kube_client::client::builder=off";
+/// What is logged without `RUST_LOG`. The client of the API server calls each request that fails an error, and warns of each watch that
+/// is cut; what comes of it, this program says itself.
+const DEFAULT: &str = "info,kube_runtime=error,kube_client::client=error,kube_client::client::builder=off";
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
