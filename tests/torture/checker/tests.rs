@@ -404,17 +404,13 @@ fn a_run_that_shows_too_little_says_of_what() {
         few(|verdict| verdict.faults = [("OperatorKilled".to_owned(), 59)].into()),
         "faults: 59, and 60 are needed for 3 minutes"
     );
-    let all: [(fn(&mut Verdict), &str); 6] = [
-        (|verdict| verdict.leaderships = 44, "leaderships"),
-        (|verdict| verdict.switches = 23, "switches of a Service"),
-        (|verdict| verdict.planned_switches = 0, "leaders that were moved although they were well"),
-        (|verdict| verdict.switchovers = 0, "Switchovers that moved a leader"),
-        (|verdict| verdict.failovers = 0, "replicas of an operator that took over from another one"),
-        (|verdict| verdict.judged = 59_499, "seconds in which the clusters were judged"),
-    ];
-    for (change, what) in all {
-        assert!(few(change).starts_with(what), "{what}");
-    }
+    let lacks = |what: &str, change: fn(&mut Verdict)| assert!(few(change).starts_with(what), "{what}");
+    lacks("leaderships", |verdict| verdict.leaderships = 44);
+    lacks("switches of a Service", |verdict| verdict.switches = 23);
+    lacks("leaders that were moved although they were well", |verdict| verdict.planned_switches = 0);
+    lacks("Switchovers that moved a leader", |verdict| verdict.switchovers = 0);
+    lacks("replicas of an operator that took over from another one", |verdict| verdict.failovers = 0);
+    lacks("seconds in which the clusters were judged", |verdict| verdict.judged = 59_499);
 }
 
 #[test]
