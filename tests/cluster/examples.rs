@@ -224,7 +224,8 @@ async fn candidates(cluster: &'static Cluster) {
             .unwrap_or_else(|error| panic!("{error}"));
         lab.wait_leader(&name).await;
         reaches(&lab, "web-leader", &name).await;
-        terms.push(follows(&lab, "web").await.status.and_then(|status| status.term).expect("it has a term"));
+        lab.wait_condition("web", "Elected", "True", "Elected").await;
+        terms.push(lab.election("web").await.status.and_then(|status| status.term).expect("it has a term"));
     }
     assert!(terms[0] < terms[1], "{terms:?}");
     // The election keeps its own record in another Lease.
