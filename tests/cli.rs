@@ -264,6 +264,9 @@ fn an_observer_that_can_not_be_is_refused_before_anything_runs() {
     ] {
         is_misused(&mut lictor(&[&["observe"], arguments].concat()), &says);
     }
+    // Where to listen is in the environment of an agent's command, and meant for the agent.
+    let mut nested = lictor(&["observe"]);
+    refuses(nested.env("LICTOR_TERM", "7").env("LICTOR_LISTEN", "4040"), &["--election NAME"]);
     let config = ["observe", "--election", "web", "--kubeconfig", "/nowhere/config"];
     refuses(&mut lictor(&config), &["/nowhere/config", "--kubeconfig"]);
     refuses(&mut lictor(&["observe", "--election", "web"]), &["there is no cluster"]);
