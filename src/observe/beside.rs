@@ -37,7 +37,7 @@ pub async fn run_hooks(hooks: Hooks, election: String, agent: UnixStream) -> any
             states.send_replace(state);
         }
         states.send_modify(|state: &mut State| (state.role, state.ended) = (Role::Unknown, true));
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let tells = async {
         while let Some(done) = ended.recv().await {
