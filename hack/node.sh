@@ -8,7 +8,7 @@
 #   KUBECONFIG=/path       for this machine, which can reach the API server, Services and pods
 #   HOST=172.31.0.254      the address of this machine for pods
 #
-#   hack/node.sh pack IMAGE.tar NAME:TAG PROGRAM  packs one static program as an image; busybox gets a link for each of its names.
+#   hack/node.sh pack IMAGE.tar NAME:TAG PROGRAM… packs static programs as an image; busybox gets a link for each of its names.
 #                                                 Pods name it with `imagePullPolicy: Never`. busybox:node exists already
 #
 #   hack/node.sh try                              prints in one line why this machine can't have nodes, and exits with 77
@@ -176,16 +176,17 @@ sweep() {
 
 # Makes an image like `docker save`.
 pack() {
-  local tar=$1 name=$2 program=$3 base layer applet
-  base=$(basename "$program")
+  local tar=$1 name=$2 programs=("${@:3}") program base layer applet
   (
     work=$(mktemp -d "${TMPDIR:-/tmp}/lictor-pack.XXXXXX")
     trap 'rm -rf "$work"' EXIT
     mkdir -p "$work/root/"{bin,tmp,etc}
-    install "$program" "$work/root/bin/$base"
-    if [ "$base" = busybox ]; then
+    for program in "${programs[@]}"; do
+      install "$program" "$work/root/bin/$(basename "$program")"
+      [ "$(basename "$program")" = busybox ] || continue
       for applet in $("$program" --list); do [ -e "$work/root/bin/$applet" ] || ln -s busybox "$work/root/bin/$applet"; done
-    fi
+    done
+    base=$(basename "${programs[0]}")
     tar -C "$work/root" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf "$work/layer.tar" .
     layer=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
     cat >"$work/config.json" <<END

@@ -159,6 +159,7 @@ fn what_people_run_is_built_on_every_system() {
             "cli::consul",
             "cli::observe",
             "cli::operator::linux",
+            "cli::tell",
             "controller",
             "observe",
             "peers",

@@ -222,7 +222,7 @@ fn an_agent_that_can_not_be_is_refused_before_anything_runs() {
     for address in ["0.0.0.0:8090", "8090"] {
         is_misused(
             &mut lictor(&["agent", "--key", "a", "--listen", address, "--", "true"]),
-            &["--listen", "127.0.0.1:8090"],
+            &["--listen", "127.0.0.1:"],
         );
     }
     // The lock in the environment is that of the agent whose command this is.
@@ -233,11 +233,12 @@ fn an_agent_that_can_not_be_is_refused_before_anything_runs() {
     for (arguments, says) in [
         (["--key", "a", "--ttl", "5s"].as_slice(), ["--ttl 5s", "from 10s to 86400s"]),
         (&["--lease", "a/b", "--ttl", "400s"], ["--ttl 400s", "from 3s to 300s"]),
-        (&["--lease", "a/b", "--ttl", "3500ms"], ["--ttl 3.5s", "whole seconds"]),
+        (&["--lease", "a/b", "--ttl", "3500ms"], ["--ttl 3500ms", "whole seconds"]),
         (&["--key", "a", "--lock-delay", "2m"], ["--lock-delay 120s", "60s at most"]),
         (&["--key", "a", "--ttl", "10s", "--grace", "4s"], ["--grace 4s", "3s at most"]),
         (&["--key", "a", "--renew-every", "1ms"], ["--renew-every 1ms", "500ms at least"]),
         (&["--key", "a", "--stay-away", "500ms"], ["--stay-away 500ms", "1s at least"]),
+        (&["--key", "a", "--stay-away", "0s"], ["--stay-away 0s", "1s at least"]),
         (&["--key", "a", "--consul", "unix:///run/consul"], ["unix:///run/consul", "http://HOST:PORT"]),
         (&["--key", "a", "--consul-token-file", "/nowhere/token"], ["/nowhere/token", "No such file"]),
         (&["--lease", "a/b", "--kubeconfig", "/nowhere/config"], ["/nowhere/config", "--kubeconfig"]),
@@ -263,6 +264,9 @@ fn an_observer_that_can_not_be_is_refused_before_anything_runs() {
     ] {
         is_misused(&mut lictor(&[&["observe"], arguments].concat()), &says);
     }
+    // Where to listen is in the environment of an agent's command, and meant for the agent.
+    let mut nested = lictor(&["observe"]);
+    refuses(nested.env("LICTOR_TERM", "7").env("LICTOR_LISTEN", "4040"), &["--election NAME"]);
     let config = ["observe", "--election", "web", "--kubeconfig", "/nowhere/config"];
     refuses(&mut lictor(&config), &["/nowhere/config", "--kubeconfig"]);
     refuses(&mut lictor(&["observe", "--election", "web"]), &["there is no cluster"]);
@@ -270,7 +274,7 @@ fn an_observer_that_can_not_be_is_refused_before_anything_runs() {
     refuses(&mut lictor(&["observe", "--files", "/", "--on-leader", "true"]), &["no sh on the PATH"]);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = taken.local_addr().expect("it has one").to_string();
-    refuses(&mut lictor(&["observe", "--files", "/", "--listen", &address]), &[&address, "another port"]);
+    refuses(&mut lictor(&["observe", "--files", "/", "--listen", &address]), &[&address, "another address or port"]);
 }
 
 #[cfg(target_os = "linux")]

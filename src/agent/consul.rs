@@ -12,7 +12,7 @@ use lictor_core::{
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
-use super::lock::{Lock, LockUpdate};
+use super::lock::{Lock, LockUpdate, Other};
 use crate::process::{monotonic, nap, spawn, wall};
 use crate::store::{Content, Home, Role, SessionKeeper, SessionSettings, Sessions};
 
@@ -39,6 +39,13 @@ pub struct ConsulLockSettings {
     pub node: Option<String>,
 }
 
+impl ConsulLockSettings {
+    /// Returns for how long what was heard of another holder counts: one blocking query may fail.
+    pub fn stale_after(ttl: Duration) -> Duration {
+        wait(ttl) * 3
+    }
+}
+
 /// A lock at a key in Consul.
 pub struct ConsulLock {
     client: Client,
@@ -52,15 +59,20 @@ pub struct ConsulLock {
     /// The term of the lock that is held, and before that the highest one that was seen in the key.
     term: Term,
     /// Who holds the lock, by its value.
-    leader: Option<String>,
+    leader: Option<Other>,
+    /// When the last question about the key was sent that was answered.
+    heard: Option<Instant>,
     updates: watch::Sender<LockUpdate>,
+    /// Whether a request to acquire the lock may still be carried out.
+    in_doubt: bool,
     /// The problem that was logged last.
     problem: Option<String>,
 }
 
 /// What a blocking query says.
 enum Watched {
-    Seen(Version, Option<Entry>),
+    /// When the question was sent, the index of the answer, and the key.
+    Seen(Instant, Version, Option<Entry>),
     /// Consul's indexes have gone back.
     Rewound,
 }
@@ -77,6 +89,7 @@ impl ConsulLock {
         };
         let (keeper, sessions) = SessionKeeper::new(client.clone(), sessions, monotonic);
         let keeper = keeper.renewing_every(settings.renew_every).making_at_once();
+        let keeper = keeper.finding_the_holder_of(settings.key.clone());
         let (role, roles) = watch::channel(Role::Acting);
         let (updates, receiver) = watch::channel(LockUpdate::default());
         let (stop, stopping) = watch::channel(false);
@@ -92,29 +105,28 @@ impl ConsulLock {
             lock,
             term: Term::default(),
             leader: None,
+            heard: None,
             updates,
+            in_doubt: false,
             problem: None,
         };
         let kept = async move {
             let keeper = keeper.run(roles);
             let lock = async move {
-                lock.keep(stopping).await;
-                role.send_replace(Role::Leave);
+                // A5: a session that may hold the lock may be used by the next process in this place, so it ends by its TTL.
+                if lock.keep(stopping).await {
+                    role.send_replace(Role::Leave);
+                }
             };
             join(keeper, lock).await;
         };
         Lock { updates: receiver, again, stop, task: spawn(kept) }
     }
 
-    /// Keeps the lock until `stop` is set. Then releases it.
-    async fn keep(mut self, mut stop: watch::Receiver<bool>) {
+    /// Keeps the lock until `stop` is set. Then releases it. Returns whether its session surely does not hold it.
+    async fn keep(mut self, mut stop: watch::Receiver<bool>) -> bool {
         let (seen, mut watched) = mpsc::channel(1);
-        let watching = spawn(watch_key(
-            self.client.clone(),
-            self.settings.key.clone(),
-            self.settings.ttl.min(Duration::from_secs(60)),
-            seen,
-        ));
+        let watching = spawn(watch_key(self.client.clone(), self.settings.key.clone(), wait(self.settings.ttl), seen));
         let mut heard = false;
         while !*stop.borrow() {
             let session = self.session();
@@ -148,7 +160,7 @@ impl ConsulLock {
                 Some(seen) = watched.recv() => {
                     heard = true;
                     match seen {
-                        Watched::Seen(index, entry) => self.see(index, entry),
+                        Watched::Seen(sent, index, entry) => self.see(sent, index, entry),
                         Watched::Rewound => self.lock.forget(),
                     }
                 }
@@ -156,7 +168,7 @@ impl ConsulLock {
             }
         }
         watching.abort();
-        self.release().await;
+        self.release().await
     }
 
     fn validity(&self) -> LockValidity {
@@ -177,7 +189,7 @@ impl ConsulLock {
             _ => None,
         };
         let other = self.leader.clone().filter(|_| held.is_none() && self.lock.holder().is_some());
-        let new = LockUpdate { held, other };
+        let new = LockUpdate { held, other, heard: self.heard };
         self.updates.send_if_modified(|update| {
             let differs = *update != new;
             *update = new;
@@ -185,30 +197,38 @@ impl ConsulLock {
         });
     }
 
-    fn see(&mut self, index: Version, entry: Option<Entry>) {
+    fn see(&mut self, sent: Instant, index: Version, entry: Option<Entry>) {
+        self.heard = self.heard.max(Some(sent));
         let content: Option<Content> = entry.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
-        if let (Some(content), Some(entry)) = (&content, &entry)
-            && self.lock.held().is_none()
-        {
-            let term = content.record.clone().at(Version(entry.modify_index)).term;
-            self.term = self.term.max(Some(term).filter(|term| term.is_credible(true)).unwrap_or_default());
+        let content = content.zip(entry.as_ref()).map(|(content, entry)| {
+            let record = content.record.at(Version(entry.modify_index));
+            Content { record, ..content }
+        });
+        let term = content.as_ref().map(|content| content.record.term).filter(|term| term.is_credible(true));
+        if self.lock.held().is_none() {
+            self.term = self.term.max(term.unwrap_or_default());
         }
         self.leader = entry.as_ref().and_then(|entry| entry.session.clone()).map(|session| match content {
-            Some(content) => content.cluster,
-            None => format!("the session {session}"),
+            Some(Content { cluster, record, .. }) => {
+                let since = record.holder.is_some().then_some(record.since);
+                let (node, address) = record.holder.map(|holder| (holder.node, holder.ip)).unwrap_or_default();
+                Other { name: cluster, node, address, term, since }
+            }
+            None => Other::named(format!("the session {session}")),
         });
         let key = entry.map(|entry| SeenKey { version: Version(entry.modify_index), session: entry.session });
         self.lock.observe(index, key, monotonic());
     }
 
     async fn read(&mut self) {
+        let sent = monotonic();
         match self.client.read_key(&self.settings.key).await {
             Ok(Some(entry)) => {
                 self.problem = None;
-                self.see(Version(entry.modify_index), Some(entry));
+                self.see(sent, Version(entry.modify_index), Some(entry));
             }
             Ok(None) => {
-                (self.problem, self.leader) = (None, None);
+                (self.problem, self.leader, self.heard) = (None, None, Some(sent));
                 self.lock.absent(monotonic());
             }
             Err(error) => {
@@ -234,15 +254,16 @@ impl ConsulLock {
                 session: session.to_owned(),
             },
         ];
+        let sent = monotonic();
         match self.client.transact(&operations).await {
             Transaction::Applied(applied) => {
                 let Some(version) = applied.entry(&key).map(|entry| Version(entry.modify_index)) else {
                     return self.lock.failed(true, monotonic());
                 };
-                self.problem = None;
+                (self.problem, self.in_doubt) = (None, false);
                 self.lock.locked(session, version);
                 self.term = record.at(version).term;
-                self.leader = Some(self.settings.identity.clone());
+                (self.leader, self.heard) = (Some(Other::named(self.settings.identity.clone())), Some(sent));
             }
             Transaction::RolledBack(errors) => {
                 let any = |of: fn(&OpError) -> bool| errors.iter().any(of);
@@ -259,15 +280,15 @@ impl ConsulLock {
                 }
             }
             Transaction::Failed(error) => {
+                self.in_doubt |= error.may_be_done();
                 self.lock.failed(error.may_be_done(), monotonic());
                 self.note(error.to_string());
             }
         }
     }
 
-    /// Releases the lock, if it is this session's: also one that a request without an answer may have acquired. After that, the session is
-    /// destroyed, which nobody has to wait for.
-    async fn release(&mut self) {
+    /// Releases the lock, if it is this session's: also one that a request without an answer may have acquired. Returns whether that is sure.
+    async fn release(&mut self) -> bool {
         let released = timeout(self.settings.ttl / 2, async {
             loop {
                 let session = self.sessions.borrow().ids.first().cloned().flatten();
@@ -280,14 +301,16 @@ impl ConsulLock {
                 nap(Duration::from_millis(100)).await;
             }
         });
-        if released.await.is_err() {
+        let released = released.await.is_ok();
+        if !released {
             tracing::warn!(key = self.settings.key, "the lock could not be released: it ends with its session");
         }
         self.updates.send_replace(LockUpdate::default());
+        released && !self.in_doubt
     }
 
     /// Returns whether the session does not hold the lock any more.
-    async fn unlock(&self, session: &str) -> Result<bool, Error> {
+    async fn unlock(&mut self, session: &str) -> Result<bool, Error> {
         let key = self.settings.key.clone();
         let Some(entry) = self.client.read_key(&key).await? else { return Ok(true) };
         if entry.session.as_deref() != Some(session) {
@@ -299,7 +322,11 @@ impl ConsulLock {
             TxnOp::KvUnlock { key, value, flags: LOCK_FLAGS, session: session.to_owned() },
         ];
         match self.client.transact(&operations).await {
-            Transaction::Applied(_) => Ok(true),
+            Transaction::Applied(_) => {
+                // Whatever is still under way names an earlier version of the key.
+                self.in_doubt = false;
+                Ok(true)
+            }
             Transaction::RolledBack(_) => Ok(false),
             Transaction::Failed(error) => Err(error),
         }
@@ -349,15 +376,21 @@ impl ConsulLock {
     }
 }
 
+/// Returns how long a blocking query waits.
+fn wait(ttl: Duration) -> Duration {
+    ttl.min(Duration::from_secs(60))
+}
+
 /// Tells what becomes of a key, by blocking queries.
 async fn watch_key(client: Client, key: String, wait: Duration, seen: mpsc::Sender<Watched>) {
     let (mut index, mut pause) = (0, Duration::ZERO);
     loop {
+        let sent = monotonic();
         match client.wait(&key, index, wait).await {
             Ok((next, entries)) => {
                 pause = Duration::ZERO;
                 let entry = entries.into_iter().find(|entry| entry.key == key);
-                let watched = if next < index { Watched::Rewound } else { Watched::Seen(Version(next), entry) };
+                let watched = if next < index { Watched::Rewound } else { Watched::Seen(sent, Version(next), entry) };
                 index = next;
                 if seen.send(watched).await.is_err() {
                     return;

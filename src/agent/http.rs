@@ -1,4 +1,5 @@
-//! The agent's server: how it is, and a request to leave the lock to another one. For processes of this machine, or of this pod, alone.
+//! What is asked of an agent over HTTP: how it is, and to leave the lock to another one. For processes of this machine, or of this pod, alone.
+//! Who leads is told by the server of `lictor observe`, which has these paths, too.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use lictor_core::AgentState;
 use serde::Serialize;
-use tokio::net::TcpListener;
 
 use super::place::Name;
 use super::requests::{Handle, Yielded};
@@ -44,22 +44,11 @@ struct Agent {
     handle: Handle,
 }
 
-/// Serves until the process ends. `name` is the agent's.
-///
-/// # Errors
-/// If the listener fails.
-pub async fn serve(listener: TcpListener, name: Name, handle: Handle) -> std::io::Result<()> {
-    let router = router(Arc::new(Agent { name, handle }));
-    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await
-}
-
-fn router(agent: Arc<Agent>) -> Router {
-    Router::new()
-        .route("/state", get(state))
-        .route("/yield", post(give_away))
-        .fallback(|| std::future::ready((StatusCode::NOT_FOUND, "there is GET /state and POST /yield\n")))
-        .with_state(agent)
-        .layer(from_fn(guarded))
+/// Adds the agent's own paths to a router, and answers processes of this machine alone at all paths. `name` is the agent's. The server has to
+/// know the address of who asks ([`ConnectInfo`]).
+pub fn with_requests(router: Router, name: Name, handle: Handle) -> Router {
+    let own = Router::new().route("/state", get(state)).route("/yield", post(give_away));
+    router.merge(own.with_state(Arc::new(Agent { name, handle }))).layer(from_fn(guarded))
 }
 
 async fn state(State(agent): State<Arc<Agent>>) -> Response {
@@ -77,7 +66,7 @@ async fn give_away(State(agent): State<Arc<Agent>>) -> Response {
 impl Agent {
     fn answer(&self, code: StatusCode) -> Response {
         let (now, condition) = (monotonic(), self.handle.condition());
-        let held = condition.held.filter(|held| now < held.until);
+        let held = condition.lock.held.filter(|held| now < held.until);
         let own = || held.map(|_| self.name.identity.clone());
         let shown = Shown {
             identity: self.name.identity.clone(),
@@ -90,7 +79,7 @@ impl Agent {
                 AgentState::Away(_) => "away",
                 AgentState::Over => "over",
             },
-            leader: own().or(condition.other),
+            leader: own().or(condition.lock.other.map(|other| other.name)),
             term: held.map(|held| held.term.0),
             valid_milliseconds: held.map(|held| held.until.since(now).as_millis()),
             away_milliseconds: match condition.state {
@@ -154,6 +143,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
+    use crate::agent::lock::Other;
     use crate::agent::requests::{Requests, requests};
 
     const HERE: [u8; 4] = [127, 0, 0, 1];
@@ -161,7 +151,7 @@ mod tests {
     fn served() -> (Requests, Router) {
         let (requests, handle) = requests();
         let name = Name { key: "services/report/leader".into(), identity: "one".into() };
-        (requests, router(Arc::new(Agent { name, handle })))
+        (requests, with_requests(Router::new().route("/", get(|| std::future::ready(""))), name, handle))
     }
 
     async fn ask(router: &Router, method: &str, path: &str, peer: [u8; 4], headers: &[(&str, &str)]) -> (u16, String) {
@@ -204,7 +194,12 @@ mod tests {
             ("PUT", "/yield", HERE, &[host], 405),
             ("DELETE", "/yield", HERE, &[host], 405),
             ("POST", "/state", HERE, &[host], 405),
-            ("GET", "/", HERE, &[host], 404),
+            // Paths that the server has besides.
+            ("GET", "/", HERE, &[host], 200),
+            ("GET", "/", [10, 0, 0, 7], &[host], 403),
+            ("GET", "/", HERE, &[host, ("origin", "null")], 403),
+            ("GET", "/nothing", HERE, &[host], 404),
+            ("GET", "/nothing", HERE, &[("host", "attacker.example")], 403),
         ] {
             let (answered, said) = ask(&router, method, path, peer, headers).await;
             assert_eq!(answered, code, "{method} {path} from {peer:?} with {headers:?}: {said}");
@@ -225,12 +220,12 @@ mod tests {
             all
         };
         assert_eq!(state().await, own(json!({"state": "waiting"})));
-        requests.conditions.send_modify(|condition| condition.other = Some("two".into()));
+        requests.conditions.send_modify(|condition| condition.lock.other = Some(Other::named("two".into())));
         assert_eq!(state().await, own(json!({"state": "waiting", "leader": "two"})));
         let until = monotonic() + Duration::from_secs(8);
         requests.conditions.send_modify(|condition| {
             condition.state = AgentState::Leading;
-            condition.held = Some(HeldLock { term: Term(7), from: monotonic(), until });
+            condition.lock.held = Some(HeldLock { term: Term(7), from: monotonic(), until });
         });
         let mut leading = state().await;
         let valid = leading.as_object_mut().unwrap().remove("validMilliseconds").unwrap().as_u64().unwrap();
@@ -238,7 +233,7 @@ mod tests {
         assert_eq!(leading, own(json!({"state": "leading", "leader": "one", "term": 7})));
         // A lock that is over is not held, although nobody has noticed yet.
         requests.conditions.send_modify(|condition| {
-            condition.held = Some(HeldLock { term: Term(7), from: monotonic(), until: monotonic() });
+            condition.lock.held = Some(HeldLock { term: Term(7), from: monotonic(), until: monotonic() });
         });
         assert_eq!(state().await["term"], Value::Null);
     }

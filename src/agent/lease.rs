@@ -8,7 +8,7 @@ use kube::Client;
 use lictor_core::{ClaimParameters, ClaimState, HeldLock, Term, Version};
 use tokio::sync::{Notify, watch};
 
-use super::lock::{Lock, LockUpdate};
+use super::lock::{Lock, LockUpdate, Other};
 use crate::kubernetes::{ClaimUpdate, Holder, LeaseClaim};
 use crate::process::{monotonic, spawn};
 
@@ -68,14 +68,17 @@ impl Terms {
             }
             _ => None,
         };
-        LockUpdate { held, other: claim.leader.clone().filter(|_| claim.others) }
+        let other = claim.leader.clone().filter(|_| claim.others).map(Other::named);
+        LockUpdate { held, other, heard: None }
     }
 }
 
 async fn follow(mut claims: watch::Receiver<ClaimUpdate>, again: Arc<Notify>, updates: watch::Sender<LockUpdate>) {
     let mut terms = Terms::default();
     loop {
-        let new = terms.update(&claims.borrow_and_update());
+        let claim = claims.borrow_and_update().clone();
+        let heard = claim.installation.is_some().then(monotonic);
+        let new = LockUpdate { heard, ..terms.update(&claim) };
         updates.send_if_modified(|update| {
             let differs = *update != new;
             *update = new;

@@ -156,7 +156,7 @@ impl<P: Processes, L: FnMut() -> Lock + Send> Life<P, L> {
 
     /// Tells who asks how the agent is.
     fn publish(&self, agent: &Agent) {
-        let new = Condition { state: agent.state(), held: self.told.held, other: self.told.other.clone() };
+        let new = Condition { state: agent.state(), lock: self.told.clone() };
         self.requests.conditions.send_if_modified(|condition| {
             let differs = *condition != new;
             *condition = new;
@@ -178,9 +178,10 @@ fn report(before: &LockUpdate, now: &LockUpdate) {
     if had.is_some() && has.is_none() {
         tracing::warn!("the lock is lost");
     }
-    if now.other != before.other {
+    let name = |update: &LockUpdate| update.other.as_ref().map(|other| other.name.clone());
+    if name(now) != name(before) {
         match &now.other {
-            Some(other) => tracing::info!(leader = other, "waits for the lock"),
+            Some(other) => tracing::info!(leader = other.name, "waits for the lock"),
             None if has.is_none() => tracing::info!("nobody holds the lock"),
             None => {}
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lictor_core::HeldLock;
+use lictor_core::{HeldLock, Instant, Term, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -11,8 +11,32 @@ use tokio::task::JoinHandle;
 pub struct LockUpdate {
     /// The lock, while this agent holds it.
     pub held: Option<HeldLock>,
-    /// Who else was seen to hold it last, for people.
-    pub other: Option<String>,
+    /// Who else was seen to hold it last.
+    pub other: Option<Other>,
+    /// When the last question about it was sent that was answered; of a Lease: when news of it came last. None: nothing was heard yet.
+    pub heard: Option<Instant>,
+}
+
+/// Another one that holds the lock, as it says of itself. For people, and for whoever wants to reach it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Other {
+    /// Its name.
+    pub name: String,
+    /// Its node.
+    pub node: Option<String>,
+    /// Where it is reached.
+    pub address: Option<String>,
+    /// Its term.
+    pub term: Option<Term>,
+    /// Since when it leads, by its own clock.
+    pub since: Option<Timestamp>,
+}
+
+impl Other {
+    /// Returns one that says no more than its name.
+    pub fn named(name: String) -> Self {
+        Self { name, ..Self::default() }
+    }
 }
 
 /// A lock that is being kept: acquired as soon as it is free, and renewed.

@@ -4,14 +4,16 @@
 //!
 //! ```text
 //! watchdog    what the user started. Forwards signals, hands on the exit code, reaps
-//! └─ agent    keeps the lock. Decides by lictor_core::Agent
-//!    └─ command, and all that comes from it
+//! ├─ agent    keeps the lock. Decides by lictor_core::Agent
+//! │  └─ command, and all that comes from it
+//! └─ hooks    only if there are hooks: tells others who leads (src/observe)
 //! ```
 //!
 //! The agent tells the watchdog until when the command may live, before it starts it and with each renewal. Both kill the command and
 //! all that comes from it in time, each by its own clock: the agent a little before the end, the watchdog at the end. Both are
 //! subreapers, so a process that becomes a daemon is still below them.
 
+mod beside;
 mod command;
 mod consul;
 mod gate;
@@ -27,16 +29,17 @@ mod run;
 mod signals;
 mod watchdog;
 
+pub use beside::{HOOKS, accept, connect};
 pub use command::{CommandLine, TERM_VARIABLE};
 pub use consul::{ConsulLock, ConsulLockSettings};
 pub use gate::pass;
-pub use http::{is_loopback, serve};
+pub use http::{is_loopback, with_requests};
 pub use lease::LeaseLock;
 pub use life::{Processes, live};
-pub use lock::{Lock, LockUpdate};
+pub use lock::{Lock, LockUpdate, Other};
 pub use place::{Held, Name, Place};
 pub use processes::{reap, signal_below};
 pub use requests::{Condition, Handle, Requests, Yielded, requests};
 pub use run::run;
 pub use signals::children;
-pub use watchdog::{GUARD_VARIABLE, Guarded, guard, watch};
+pub use watchdog::{GUARD_VARIABLE, Guarded, Part, guard, watch};

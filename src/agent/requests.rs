@@ -1,17 +1,17 @@
 //! What others ask of an agent while it lives: how it is, and to leave the lock to another one.
 
-use lictor_core::{AgentState, HeldLock};
+use lictor_core::AgentState;
 use tokio::sync::{mpsc, oneshot, watch};
+
+use super::lock::LockUpdate;
 
 /// How an agent is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// What it is doing.
     pub state: AgentState,
-    /// The lock, while this agent holds it.
-    pub held: Option<HeldLock>,
-    /// Who else was seen to hold it last, for people.
-    pub other: Option<String>,
+    /// What is known of the lock.
+    pub lock: LockUpdate,
 }
 
 /// The agent's end.
@@ -49,6 +49,11 @@ impl Handle {
     /// Returns how the agent is.
     pub fn condition(&self) -> Condition {
         self.conditions.borrow().clone()
+    }
+
+    /// Returns how the agent is, now and at each change. The sender ends with the agent.
+    pub fn conditions(&self) -> watch::Receiver<Condition> {
+        self.conditions.clone()
     }
 
     /// Asks the agent to leave the lock to another one. Returns when it has. If nobody waits for that, it goes on all the same.

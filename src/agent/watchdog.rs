@@ -17,8 +17,48 @@ use super::processes::{reap, signal_below};
 use super::signals::{children, forwarded};
 use crate::process::{monotonic, nap};
 
-/// The environment variable by which the agent knows that it has a watchdog.
+/// The environment variable by which a process knows that it has a watchdog, and what it is: see [`Part`].
 pub const GUARD_VARIABLE: &str = "LICTOR_AGENT_WATCHED";
+
+/// What a process of `lictor agent` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What the user started.
+    Watchdog,
+    /// The agent itself.
+    Agent,
+    /// What runs the hooks of the agent with this id.
+    Hooks(Pid),
+}
+
+impl Part {
+    /// Returns what this process is.
+    pub fn of_this_process() -> Self {
+        let Some(said) = std::env::var_os(GUARD_VARIABLE) else { return Self::Watchdog };
+        let agent = said.to_str().and_then(|said| said.strip_prefix("hooks of ")?.parse().ok());
+        agent.and_then(Pid::from_raw).map_or(Self::Agent, Self::Hooks)
+    }
+
+    fn variable(self) -> String {
+        match self {
+            Self::Hooks(agent) => format!("hooks of {}", agent.as_raw_nonzero()),
+            Self::Watchdog | Self::Agent => "1".into(),
+        }
+    }
+
+    /// Starts this program again, with the same arguments, as that.
+    fn start(self) -> anyhow::Result<Pid> {
+        let child = Command::new("/proc/self/exe")
+            .arg0("lictor")
+            .args(std::env::args_os().skip(1))
+            .env(GUARD_VARIABLE, self.variable())
+            // A terminal's Ctrl-C comes to the watchdog alone, and is forwarded.
+            .process_group(0)
+            .spawn()
+            .context("can't start the agent: is /proc mounted?")?;
+        Ok(Pid::from_child(&child))
+    }
+}
 
 /// From one attempt to kill to the next one.
 const KILL_AGAIN: Duration = Duration::from_millis(5);
@@ -84,24 +124,19 @@ pub async fn guard(mut guarded: impl Guarded) -> io::Result<u8> {
     }
 }
 
-/// Starts this program again as the agent, with the same arguments, and looks after it. Returns the exit code to hand on.
+/// Starts this program again as the agent, and if there are hooks once more to run them. Looks after both. Returns the exit code to hand on.
 ///
 /// # Errors
 /// If it can't begin. Then nothing runs.
-pub async fn watch(name: &Name) -> anyhow::Result<u8> {
+pub async fn watch(name: &Name, hooks: bool) -> anyhow::Result<u8> {
     let (signals, children) = (forwarded()?, children()?);
     // What becomes a daemon below this process stays below it. As process 1 of a container, it is so anyway.
     set_child_subreaper(Some(getpid())).context("can't become the parent of what the command leaves behind")?;
     let listener = name.take(WATCHDOG).await?;
-    let agent = Command::new("/proc/self/exe")
-        .arg0("lictor")
-        .args(std::env::args_os().skip(1))
-        .env(GUARD_VARIABLE, "1")
-        // A terminal's Ctrl-C comes to this process alone, and is forwarded.
-        .process_group(0)
-        .spawn()
-        .context("can't start the agent: is /proc mounted?")?;
-    let agent = Pid::from_child(&agent);
+    let agent = Part::Agent.start()?;
+    if hooks {
+        Part::Hooks(agent).start()?;
+    }
     let link = FromAgent::new(listener, agent);
     Ok(guard(Below { agent, lives: true, link, signals, children }).await?)
 }

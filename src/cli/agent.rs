@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args, Command};
+use futures::StreamExt;
 use lictor_core::{AgentTiming, ClaimParameters};
-use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use super::consul::ConsulAccess;
 use super::support::unique;
+use super::tell::{Listen, Tell};
 use crate::agent::{
-    CommandLine, ConsulLock, ConsulLockSettings, GUARD_VARIABLE, Handle, LeaseLock, Name, Place, is_loopback, requests,
-    serve,
+    CommandLine, ConsulLock, ConsulLockSettings, Handle, Held, LeaseLock, Name, Part, Place, Requests, is_loopback,
+    requests,
 };
 use crate::kubernetes::connect;
+use crate::observe::{About, Hooks, HooksAt, Leader, Settings, Telling, hear_agent, run_hooks, with_agent};
 use crate::store::Home;
 use crate::telemetry::{LogFormat, init_logs};
 
@@ -81,10 +83,13 @@ pub(super) struct Agent {
     #[arg(long, env = "LICTOR_STOP_TIMEOUT", value_name = "DURATION", default_value = "20s", value_parser = duration)]
     stop_timeout: Duration,
 
-    /// Where to answer HTTP, for processes of this machine or pod alone: an address of the loopback interface, for example 127.0.0.1:8090.
-    /// GET /state says who leads, POST /yield leaves the lock to another one. Default: nowhere.
-    #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS", value_parser = loopback)]
-    listen: Option<SocketAddr>,
+    /// Where to answer HTTP, for processes of this machine or pod alone: localhost:PORT, which is 127.0.0.1 and ::1, or another address of the
+    /// loopback interface. It has the paths of `lictor observe`, GET /state, and POST /yield, which leaves the lock to another one. Default: nowhere.
+    #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", value_parser = loopback)]
+    listen: Option<Listen>,
+
+    #[command(flatten)]
+    tell: Tell,
 
     /// How long lictor leaves the lock to others after POST /yield: at least 1s. If no other one takes it, nobody leads for that time.
     #[arg(long, env = "LICTOR_STAY_AWAY", value_name = "DURATION", default_value = "5s", value_parser = duration)]
@@ -127,11 +132,12 @@ pub(super) struct Gate {
     command: Vec<OsString>,
 }
 
-/// What an agent does not take over from the agent whose command it is: it can have neither the same lock nor the same port.
-const OF_EACH_AGENT: [&str; 3] = ["key", "lease", "listen"];
+/// What an agent does not take over from the agent whose command it is: it can't have the same lock.
+const OF_EACH_AGENT: [&str; 2] = ["key", "lease"];
 
 /// Returns the command line as it is for the command of another agent: that one's lock is in its environment, for it to read.
 pub(super) fn nested(agent: Command) -> Command {
+    let agent = super::tell::nested(agent);
     OF_EACH_AGENT.into_iter().fold(agent, |agent, name| agent.mut_arg(name, |argument| argument.env(None::<&str>)))
 }
 
@@ -148,10 +154,15 @@ impl Agent {
         init_logs(self.log_format)?;
         // One thread: a command is killed when the thread that has started it ends, and each process stays small.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let code = if std::env::var_os(GUARD_VARIABLE).is_none() {
-            runtime.block_on(crate::agent::watch(&name))?
-        } else {
-            runtime.block_on(self.take_part(&name))?
+        let hooks = self.tell.hooks()?;
+        let code = match Part::of_this_process() {
+            Part::Watchdog => runtime.block_on(crate::agent::watch(&name, hooks.is_some()))?,
+            Part::Agent => runtime.block_on(self.take_part(&name, hooks))?,
+            Part::Hooks(agent) => runtime.block_on(async {
+                let hooks = hooks.context("there are no hooks")?;
+                let agent = crate::agent::accept(&name, agent).await?;
+                run_hooks(hooks, name.key.clone(), agent).await.map(|()| 0)
+            })?,
         };
         Ok(code.into())
     }
@@ -164,31 +175,36 @@ impl Agent {
         };
         let what = if self.lease.is_some() { "a Lease" } else { "Consul" };
         if !(shortest..=longest).contains(&self.ttl) {
-            bail!("--ttl {:?} can't be used: for {what} it must be from {shortest:?} to {longest:?}", self.ttl);
+            bail!(
+                "--ttl {} can't be used: for {what} it must be from {} to {}",
+                said(self.ttl),
+                said(shortest),
+                said(longest)
+            );
         }
         if self.lease.is_some() && self.ttl.subsec_nanos() != 0 {
-            bail!("--ttl {:?} can't be used: a Lease has whole seconds", self.ttl);
+            bail!("--ttl {} can't be used: a Lease has whole seconds", said(self.ttl));
         }
         if self.lock_delay > LONGEST_LOCK_DELAY {
-            bail!("--lock-delay {:?} can't be used: Consul has {LONGEST_LOCK_DELAY:?} at most", self.lock_delay);
+            bail!("--lock-delay {} can't be used: Consul has {LONGEST_LOCK_DELAY:?} at most", said(self.lock_delay));
         }
         if let Some(every) = self.renew_every.filter(|every| *every < SHORTEST_RENEWAL) {
-            bail!("--renew-every {every:?} can't be used: it must be {SHORTEST_RENEWAL:?} at least");
+            bail!("--renew-every {} can't be used: it must be {SHORTEST_RENEWAL:?} at least", said(every));
         }
         if self.stay_away < SHORTEST_AWAY {
             bail!(
-                "--stay-away {:?} can't be used: it must be {SHORTEST_AWAY:?} at least, so that others can take the lock",
-                self.stay_away
+                "--stay-away {} can't be used: it must be {SHORTEST_AWAY:?} at least, so that others can take the lock",
+                said(self.stay_away)
             );
         }
         let timing = self.timing();
         if timing.grace > timing.longest_grace() {
             bail!(
-                "--grace {:?} can't be used with --ttl {:?}: it must be {:?} at most, so that a renewal may fail and still come in time. \
+                "--grace {} can't be used with --ttl {}: it must be {} at most, so that a renewal may fail and still come in time. \
                  Choose a longer --ttl",
-                timing.grace,
-                timing.ttl,
-                timing.longest_grace()
+                said(timing.grace),
+                said(timing.ttl),
+                said(timing.longest_grace())
             );
         }
         Ok(())
@@ -204,14 +220,23 @@ impl Agent {
         Name { key, identity: self.identity.clone().unwrap_or_else(host) }
     }
 
-    async fn take_part(self, name: &Name) -> anyhow::Result<u8> {
-        let place = Place::here()?;
+    async fn take_part(self, name: &Name, hooks: Option<Hooks>) -> anyhow::Result<u8> {
         // Before anything is done in this name: an earlier process by it may still be about to end.
         let held = name.take("agent").await?;
+        let (requests, handle) = requests();
+        let told = self.tell(name, handle, hooks).await?;
+        let code = self.lead(name, held, requests).await;
+        // Who asks, listens or reads the file hears of the end, and hooks run.
+        if let Some(told) = told {
+            told.await?;
+        }
+        code
+    }
+
+    async fn lead(&self, name: &Name, held: Held, requests: Requests) -> anyhow::Result<u8> {
+        let place = Place::here()?;
         let command = CommandLine { words: self.command.clone(), key: name.key.clone() };
         let timing = self.timing();
-        let (requests, handle) = requests();
-        self.listen(name, handle).await?;
         if let Some(lease) = &self.lease {
             let (namespace, lease) = lease.split_once('/').context("--lease is NAMESPACE/NAME")?;
             let timeout = ClaimParameters { duration: self.ttl }.margin();
@@ -229,13 +254,50 @@ impl Agent {
         crate::agent::run(held, timing, command, lock, requests).await
     }
 
-    /// Answers HTTP from now on, if it is to.
-    async fn listen(&self, name: &Name, handle: Handle) -> anyhow::Result<()> {
-        let Some(address) = self.listen else { return Ok(()) };
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("can't listen at {address}: give --listen another address"))?;
-        crate::process::spawn(serve(listener, name.clone(), handle));
-        Ok(())
+    /// Tells who leads from now on, if anybody is to be told. The task ends after the agent.
+    async fn tell(&self, name: &Name, handle: Handle, hooks: Option<Hooks>) -> anyhow::Result<Option<JoinHandle<()>>> {
+        if self.listen.is_none() && self.tell.state_file.is_none() && hooks.is_none() {
+            return Ok(None);
+        }
+        let listeners = match self.listen {
+            Some(listen) => listen.bind().await?,
+            None => vec![],
+        };
+        for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+            tracing::info!(%address, "listens");
+        }
+        let hooks = match hooks {
+            Some(hooks) => Some(HooksAt::Beside(crate::agent::connect(name).await?, hooks.timeout)),
+            None => None,
+        };
+        let telling = Telling::begin(Settings {
+            about: About {
+                election: name.key.clone(),
+                source: "agent",
+                observer: "this agent",
+                // News of a Lease are not asked for.
+                tells_age: self.lease.is_none(),
+            },
+            // The holder of a Lease that is not renewed is not waited for any longer than that.
+            stale_after: self.lease.is_none().then(|| ConsulLockSettings::stale_after(self.ttl)),
+            state_file: self.tell.state_file.clone(),
+            hooks,
+            start: unique(Some(name.identity.clone())),
+        })?;
+        let own = Leader {
+            name: name.identity.clone(),
+            node: Some(host()),
+            address: self.advertise.clone(),
+            ..Leader::default()
+        };
+        let (source, name) = (hear_agent(&handle, own), name.clone());
+        Ok(Some(crate::process::spawn(async move {
+            let asked = futures::stream::pending().boxed();
+            let told = telling.run(listeners, |router| with_agent(router, name, handle), source, asked).await;
+            if let Err(error) = told {
+                tracing::error!(error = format!("{error:#}"), "nobody is told any more who leads");
+            }
+        })))
     }
 
     fn consul_lock(&self, name: &Name, place: &Place) -> ConsulLockSettings {
@@ -296,10 +358,10 @@ fn identity(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| "write ADDRESS:PORT, for example 127.0.0.1:8090".to_owned())?;
-    if is_loopback(address.ip()) {
-        Ok(address)
+fn loopback(text: &str) -> Result<Listen, String> {
+    let listen = Listen::parse(text)?;
+    if listen.address().is_none_or(is_loopback) {
+        Ok(listen)
     } else {
         Err("write an address of the loopback interface, for example 127.0.0.1:8090: whoever reaches it can end the command".into())
     }
@@ -320,6 +382,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(wrong)
 }
 
+/// Returns a duration as [`duration`] reads it.
+fn said(time: Duration) -> String {
+    match (time.as_millis(), time.as_secs()) {
+        (milliseconds, _) if milliseconds % 1000 != 0 => format!("{milliseconds}ms"),
+        (_, seconds) => format!("{seconds}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,10 +406,10 @@ mod tests {
 
     #[test]
     fn it_listens_at_the_loopback_interface_alone() {
-        for text in ["127.0.0.1:8090", "127.0.0.9:1", "[::1]:8090", "[::ffff:127.0.0.1]:8090"] {
+        for text in ["127.0.0.1:8090", "127.0.0.9:1", "[::1]:8090", "[::ffff:127.0.0.1]:8090", "localhost:8090"] {
             assert!(loopback(text).is_ok(), "{text}");
         }
-        for text in ["", "8090", ":8090", "127.0.0.1", "localhost:8090", "0.0.0.0:8090", "[::]:8090", "10.0.0.1:8090"] {
+        for text in ["", "8090", ":8090", "127.0.0.1", "localhost", "0.0.0.0:8090", "[::]:8090", "10.0.0.1:8090"] {
             assert!(loopback(text).is_err(), "{text}");
         }
     }

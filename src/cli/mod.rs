@@ -11,6 +11,8 @@ mod installation;
 mod observe;
 mod operator;
 mod support;
+#[cfg(target_os = "linux")]
+mod tell;
 mod user;
 
 use std::path::PathBuf;
@@ -72,7 +74,7 @@ impl Cli {
         let command = if name == Some("kubectl-lictor") { command.bin_name("kubectl lictor") } else { command };
         #[cfg(target_os = "linux")]
         let command = match std::env::var_os(crate::agent::TERM_VARIABLE) {
-            Some(_) => command.mut_subcommand("agent", agent::nested),
+            Some(_) => command.mut_subcommand("agent", agent::nested).mut_subcommand("observe", tell::nested),
             None => command,
         };
         Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())

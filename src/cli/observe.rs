@@ -1,19 +1,18 @@
 //! `lictor observe`: tells a program who leads.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args};
 use futures::stream::BoxStream;
-use tokio::net::TcpListener;
 
 use super::agent::{duration, host, key};
 use super::consul::ConsulAccess;
 use super::support::{Ended, print, unique};
+use super::tell::{Listen, Tell};
 use crate::kubernetes::connect;
-use crate::observe::{About, Heard, Hooks, Own, Role, Settings, hear_election, hear_files, hear_key, once, run};
+use crate::observe::{About, Heard, HooksAt, Own, Role, Settings, hear_election, hear_files, hear_key, once, run};
 use crate::telemetry::{LogFormat, init_logs};
 
 /// Where the examples mount the files.
@@ -26,9 +25,6 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 const ONCE: Duration = Duration::from_secs(30);
 /// The limit of one question.
 const LONGEST_QUESTION: Duration = Duration::from_secs(5);
-/// The hooks' shortest and longest time.
-const HOOK_TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
-
 /// Tells a program who leads, over HTTP on this pod's own localhost, in a file, and by hooks.
 ///
 /// It takes no part in the election: whoever observes hears late, and later when it is cut off. For a command that must run only while its
@@ -54,7 +50,7 @@ pub(super) struct Observe {
     key: Option<String>,
 
     /// Where to answer: localhost:PORT, which is 127.0.0.1 and ::1, or ADDRESS:PORT. Port 0 picks a free port and logs it.
-    #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", default_value = "localhost:4040", value_parser = listen)]
+    #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", default_value = "localhost:4040", value_parser = Listen::parse)]
     listen: Listen,
 
     /// For how long what was heard counts, 3s or more. After that nobody is told that this pod leads. `never`: it counts for ever. Kubernetes
@@ -78,22 +74,8 @@ pub(super) struct Observe {
     #[arg(long, env = "LICTOR_LEADER_VALUE", value_name = "VALUE", default_value = "leader")]
     leader_value: String,
 
-    /// A file that has what GET /election says. It is replaced atomically, and deleted at the end.
-    #[arg(long, env = "LICTOR_STATE_FILE", value_name = "FILE")]
-    state_file: Option<PathBuf>,
-
-    /// What to run when this pod begins to lead, by `sh -c`. LICTOR_ROLE, LICTOR_TERM, LICTOR_LEADER and LICTOR_ELECTION are in its
-    /// environment.
-    #[arg(long, env = "LICTOR_ON_LEADER", value_name = "COMMAND")]
-    on_leader: Option<String>,
-
-    /// What to run when this pod does not lead: at the start, when it stops to lead, when that is not known any more, and at the end if it led.
-    #[arg(long, env = "LICTOR_ON_FOLLOWER", value_name = "COMMAND")]
-    on_follower: Option<String>,
-
-    /// How long a hook may take. Then it gets SIGTERM, and 2s later SIGKILL. Processes that it leaves behind are killed when it ends.
-    #[arg(long, env = "LICTOR_HOOK_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = hook_timeout)]
-    hook_timeout: Duration,
+    #[command(flatten)]
+    tell: Tell,
 
     /// Prints what is heard first, and ends: with 0 if this pod leads, 3 if not, 4 if nothing is heard within --stale-after.
     #[arg(long, conflicts_with_all = ["state_file", "on_leader", "on_follower"])]
@@ -111,14 +93,6 @@ pub(super) struct Observe {
     log_format: LogFormat,
 }
 
-/// Where to answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listen {
-    /// At both addresses of the loopback interface, of which a pod may lack one.
-    Localhost(u16),
-    At(SocketAddr),
-}
-
 /// For how long what was heard counts. None: for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StaleAfter(Option<Duration>);
@@ -131,11 +105,11 @@ impl Observe {
     }
 
     async fn observe(self) -> anyhow::Result<Ended> {
-        let hooks = self.hooks()?;
+        let hooks = self.tell.hooks()?.map(HooksAt::Here);
         let (about, source) = self.source().await?;
         let StaleAfter(stale_after) = self.stale_after;
         let start = unique(None);
-        let settings = Settings { about, stale_after, state_file: self.state_file.clone(), hooks, start };
+        let settings = Settings { about, stale_after, state_file: self.tell.state_file.clone(), hooks, start };
         if self.once {
             return match once(settings, source, stale_after.unwrap_or(ONCE)).await {
                 Ok((known, role)) => {
@@ -157,21 +131,6 @@ impl Observe {
         run(settings, listeners, source).await.map(|()| Ended::Well)
     }
 
-    fn hooks(&self) -> anyhow::Result<Option<Hooks>> {
-        let (on_leader, on_follower) = (self.on_leader.clone(), self.on_follower.clone());
-        if on_leader.is_none() && on_follower.is_none() {
-            return Ok(None);
-        }
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        if !std::env::split_paths(&path).any(|directory| directory.join("sh").is_file()) {
-            bail!(
-                "--on-leader and --on-follower need a shell, and there is no sh on the PATH. The image of lictor has none: copy its program \
-                 into your own image"
-            );
-        }
-        Ok(Some(Hooks { on_leader, on_follower, timeout: self.hook_timeout }))
-    }
-
     /// Begins to hear of the election.
     async fn source(&self) -> anyhow::Result<(About, BoxStream<'static, Heard>)> {
         let StaleAfter(stale_after) = self.stale_after;
@@ -189,38 +148,24 @@ impl Observe {
                 Some((namespace, name)) => (namespace.to_owned(), name),
                 None => (client.default_namespace().to_owned(), election.as_str()),
             };
-            let about = About { election: format!("{namespace}/{name}"), source: "kubernetes", tells_age: true };
+            let about = about(format!("{namespace}/{name}"), "kubernetes");
             return Ok((about, hear_election(&client, &namespace, name, &own, every, limit)));
         }
         if let Some(key) = &self.key {
-            let about = About { election: key.clone(), source: "consul", tells_age: true };
+            let about = about(key.clone(), "consul");
             return Ok((about, hear_key(&self.consul.client(limit)?, key, &own, every)));
         }
         let usual = || Some(PathBuf::from(USUAL_FILES)).filter(|path| path.is_dir());
         let directory = self.files.clone().or_else(usual).ok_or_else(|| {
             anyhow!("say which election: --election NAME, --key KEY, or --files DIRECTORY; {USUAL_FILES}, the default, is not there")
         })?;
-        let about = About { election: text(&directory), source: "files", tells_age: false };
+        let about = About { tells_age: false, ..about(text(&directory), "files") };
         Ok((about, hear_files(directory, self.leader_value.clone(), own, every)))
     }
 }
 
-impl Listen {
-    async fn bind(self) -> anyhow::Result<Vec<TcpListener>> {
-        let bind = async |address: SocketAddr| {
-            let bound = TcpListener::bind(address).await;
-            bound.with_context(|| format!("can't listen at {address}: give --listen another port"))
-        };
-        match self {
-            Self::At(address) => Ok(vec![bind(address).await?]),
-            Self::Localhost(port) => {
-                let first = bind((Ipv4Addr::LOCALHOST, port).into()).await?;
-                let port = first.local_addr()?.port();
-                let second = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await;
-                Ok([Some(first), second.ok()].into_iter().flatten().collect())
-            }
-        }
-    }
+fn about(election: String, source: &'static str) -> About {
+    About { election, source, observer: "this pod", tells_age: true }
 }
 
 fn text(path: &Path) -> String {
@@ -240,18 +185,6 @@ fn election(text: &str) -> Result<String, String> {
     }
 }
 
-fn listen(text: &str) -> Result<Listen, String> {
-    let local = text.strip_prefix("localhost:").map(str::parse);
-    match local {
-        Some(Ok(port)) => Ok(Listen::Localhost(port)),
-        Some(Err(_)) => Err("write a port after the colon, for example localhost:4040".into()),
-        None => text
-            .parse()
-            .map(Listen::At)
-            .map_err(|_| "write ADDRESS:PORT, for example localhost:4040 or 0.0.0.0:4040".into()),
-    }
-}
-
 fn stale_after(text: &str) -> Result<StaleAfter, String> {
     if text == "never" {
         return Ok(StaleAfter(None));
@@ -261,15 +194,6 @@ fn stale_after(text: &str) -> Result<StaleAfter, String> {
         return Err(format!("it must be {SHORTEST_STALE:?} at least, or `never`"));
     }
     Ok(StaleAfter(Some(time)))
-}
-
-fn hook_timeout(text: &str) -> Result<Duration, String> {
-    let (time, (shortest, longest)) = (duration(text)?, HOOK_TIMES);
-    if (shortest..=longest).contains(&time) {
-        Ok(time)
-    } else {
-        Err(format!("it must be from {shortest:?} to {longest:?}"))
-    }
 }
 
 #[cfg(test)]
@@ -282,14 +206,8 @@ mod tests {
         for text in ["", "/web", "shop/", "a/b/c", "Web", "a b"] {
             assert!(election(text).is_err(), "{text}");
         }
-        assert_eq!(listen("localhost:0"), Ok(Listen::Localhost(0)));
-        assert!(matches!(listen("[::]:80"), Ok(Listen::At(_))));
-        for text in ["", "4040", "localhost", "localhost:", "localhost:70000", "example.com:80"] {
-            assert!(listen(text).is_err(), "{text}");
-        }
         assert_eq!(stale_after("never"), Ok(StaleAfter(None)));
         assert_eq!(stale_after("1m"), Ok(StaleAfter(Some(Duration::from_secs(60)))));
         assert!(stale_after("2s").is_err() && stale_after("30").is_err());
-        assert!(hook_timeout("10s").is_ok() && hook_timeout("0s").is_err() && hook_timeout("2h").is_err());
     }
 }

@@ -7,8 +7,10 @@ use super::{Leader, Role};
 pub struct About {
     /// The election: NAMESPACE/NAME, the key, or the directory of the files.
     pub election: String,
-    /// Where it is heard of: `files`, `kubernetes` or `consul`.
+    /// Where it is heard of: `files`, `kubernetes`, `consul`, or `agent`.
     pub source: &'static str,
+    /// For whom, as people call it.
+    pub observer: &'static str,
     /// Whether the source says how old its knowledge is. Kubelet's files don't: they look the same when kubelet is cut off.
     pub tells_age: bool,
 }

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_is_too_old_names_nobody() {
-        let about = About { election: "shop/web".into(), source: "kubernetes", tells_age: true };
+        let about = About { election: "shop/web".into(), source: "kubernetes", observer: "this pod", tells_age: true };
         let at = |seconds| Instant::after_origin(Duration::from_secs(seconds));
         let mut known = Knowledge::new(Some(Duration::from_secs(30)));
         assert_eq!(elector(&known, at(0)), json!({"name": ""}));

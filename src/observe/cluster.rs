@@ -114,7 +114,7 @@ fn fact(election: &LeaderElection, own: &Own) -> Fact {
         leader,
         term: status.term,
         since: since.map(|time| Timestamp(time.0.as_millisecond())),
-        note: None,
+        ..Fact::default()
     }
 }
 

@@ -95,7 +95,7 @@ fn fact(key: &str, own: &Own, entries: &[Entry]) -> Fact {
         }
         None => (Some(Leader { name: name(lock).unwrap_or_else(|| session.clone()), ..Leader::default() }), None),
     };
-    Fact { role: own.role(leader.as_ref()), leader, term, since, note: None }
+    Fact { role: own.role(leader.as_ref()), leader, term, since, ..Fact::default() }
 }
 
 /// Returns the name that another program has written into its lock, if that looks like one.

@@ -1,10 +1,10 @@
 //! What a source tells.
 
 use lictor_core::{Instant, Timestamp, Version};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a pod, or a cluster, is in the election.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Nothing was heard yet, or not for too long.
@@ -17,7 +17,7 @@ pub enum Role {
 }
 
 /// The leader, as far as the source knows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
     /// The name of the pod; of the cluster, if that itself leads; of another program, as it calls itself.
     pub name: String,
@@ -46,6 +46,8 @@ pub struct Fact {
     pub since: Option<Timestamp>,
     /// What is odd about it, for people.
     pub note: Option<String>,
+    /// Until when the source answers for the role itself, however long ago it was heard: who holds a lock knows that. None: it does not.
+    pub until: Option<Instant>,
 }
 
 /// What comes from a source.

@@ -9,16 +9,17 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use lictor_core::Instant;
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
-use tokio::sync::watch;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, watch};
 
+use super::Role;
 use super::knowledge::State;
-use super::metrics::{HookResult, Metrics};
-use super::{About, Role};
-use crate::agent::{children, reap, signal_below};
+use super::metrics::HookResult;
+use crate::agent::{GUARD_VARIABLE, children, reap, signal_below};
 use crate::process::{monotonic, nap};
 
 /// How long a hook has from SIGTERM to SIGKILL, when its time is over.
-const GRACE: Duration = Duration::from_secs(2);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// How often it looks whether all that comes from a hook has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long it looks at most. What is left then can't be killed.
@@ -70,22 +71,29 @@ impl Order {
     }
 }
 
+/// A hook that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Done {
+    pub(super) hook: String,
+    pub(super) result: HookResult,
+}
+
 /// What runs the hooks.
 pub(super) struct Runner {
     hooks: Hooks,
     election: String,
-    metrics: Metrics,
+    done: mpsc::UnboundedSender<Done>,
     children: BoxStream<'static, Signal>,
 }
 
 impl Runner {
-    /// Makes this process the parent of all that hooks leave behind.
+    /// Makes this process the parent of all that hooks leave behind. `done` hears of each hook that has ended.
     ///
     /// # Errors
     /// If the system refuses that.
-    pub(super) fn new(hooks: Hooks, about: &About, metrics: Metrics) -> io::Result<Self> {
+    pub(super) fn new(hooks: Hooks, election: String, done: mpsc::UnboundedSender<Done>) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
-        Ok(Self { hooks, election: about.election.clone(), metrics, children: children()? })
+        Ok(Self { hooks, election, done, children: children()? })
     }
 
     /// Runs the hooks that are due, until a state says that this process ends.
@@ -120,7 +128,7 @@ impl Runner {
             }
         };
         kill_the_rest().await;
-        self.metrics.count_hook(name.trim_start_matches("--"), result);
+        let _ = self.done.send(Done { hook: name.trim_start_matches("--").into(), result });
     }
 
     fn start(&self, command: &str, hook: Hook, state: &State) -> io::Result<Pid> {
@@ -136,6 +144,7 @@ impl Runner {
             .env("LICTOR_TERM", state.term.map(|term| term.to_string()).unwrap_or_default())
             .env("LICTOR_LEADER", leader.unwrap_or_default())
             .env("LICTOR_ELECTION", &self.election)
+            .env_remove(GUARD_VARIABLE)
             .stdin(Stdio::null())
             .process_group(0)
             .spawn()?;

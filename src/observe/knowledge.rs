@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lictor_core::{Instant, Timestamp, Version};
+use serde::{Deserialize, Serialize};
 
 use super::{Fact, Heard, Leader, Role};
 
@@ -24,7 +25,7 @@ pub(super) struct Knowledge {
 }
 
 /// What is told of the election. Each change of it is an event.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
     /// What this pod is.
     pub(super) role: Role,
@@ -83,10 +84,19 @@ impl Knowledge {
 
     /// Returns what is told.
     pub(super) fn state(&self, now: Instant) -> State {
-        let stale = self.stale_at().is_none_or(|at| at <= now);
-        let Some(fact) = &self.fact else { return State { stale: true, ended: self.ended, ..State::default() } };
+        let nothing = Fact { role: Role::Follower, ..Fact::default() };
+        let (fact, certain) = match &self.fact {
+            None => return State { stale: true, ended: self.ended, ..State::default() },
+            Some(fact) => match fact.until {
+                None => (fact, false),
+                Some(until) if now < until => (fact, true),
+                // It leads no more, whoever does.
+                Some(_) => (&nothing, true),
+            },
+        };
+        let stale = self.stale_at().is_none_or(|at| at <= now) && !(certain && fact.role == Role::Leader);
         State {
-            role: if stale || self.ended { Role::Unknown } else { fact.role },
+            role: if self.ended || stale && !certain { Role::Unknown } else { fact.role },
             leader: fact.leader.clone(),
             term: fact.term,
             since: fact.since,
@@ -95,13 +105,19 @@ impl Knowledge {
         }
     }
 
+    /// Returns when what is told changes, if nothing is heard until then. None: not at all.
+    pub(super) fn next_change(&self, now: Instant) -> Option<Instant> {
+        let until = self.fact.as_ref().and_then(|fact| fact.until);
+        [self.stale_at(), until].into_iter().flatten().filter(|at| now < *at).min()
+    }
+
     /// Returns how old what is known is at most. None: nothing was heard yet.
     pub(super) fn age(&self, now: Instant) -> Option<Duration> {
         self.confirmed.map(|confirmed| now.since(confirmed))
     }
 
     /// Returns when it counts no more. None: nothing was confirmed yet.
-    pub(super) fn stale_at(&self) -> Option<Instant> {
+    fn stale_at(&self) -> Option<Instant> {
         let confirmed = self.confirmed?;
         Some(confirmed + self.stale_after.unwrap_or(Duration::MAX))
     }
@@ -195,6 +211,28 @@ mod tests {
         known.hear(Heard::Rewound, at(6), Timestamp(0));
         change(&mut known, 1, LEADS, 6);
         assert_eq!(known.state(at(6)).role, LEADS);
+    }
+
+    /// As of an agent: it holds its lock until a moment that it knows, and no longer.
+    #[test]
+    fn who_holds_a_lock_leads_until_that_is_over_and_not_a_moment_longer() {
+        let mut known = known(Some(30));
+        let hear = |known: &mut Knowledge, sent, until, role| {
+            let fact = Fact { until: Some(at(until)), ..fact(role, 1) };
+            known.hear(Heard::Confirmed { sent: at(sent), version: Version(1), fact }, at(sent), Timestamp(0));
+        };
+        hear(&mut known, 0, 100, LEADS);
+        assert_eq!((known.state(at(99)).role, known.state(at(99)).stale), (LEADS, false), "it needs no confirmation");
+        assert_eq!(known.next_change(at(40)), Some(at(100)));
+        let over = known.state(at(100));
+        assert_eq!((over.role, over.leader, over.term, over.stale), (FOLLOWS, None, None, true));
+        // Who does not hold it knows that, too; who else does was heard.
+        hear(&mut known, 200, 1_000_000, FOLLOWS);
+        assert_eq!((known.state(at(229)).role, known.state(at(229)).stale), (FOLLOWS, false));
+        assert_eq!(known.next_change(at(229)), Some(at(230)));
+        assert_eq!((known.state(at(230)).role, known.state(at(230)).stale), (FOLLOWS, true));
+        known.end();
+        assert_eq!(known.state(at(229)).role, Role::Unknown);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use serde::{Deserialize, Serialize};
 
 use super::Role;
 use super::knowledge::State;
@@ -27,7 +28,7 @@ pub(super) struct Metrics {
 }
 
 /// How a hook has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum HookResult {
     /// With the exit code 0.
     Succeeded,
@@ -47,7 +48,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("lictor_observer");
         let (leader, stale, term) = (Gauge::default(), Gauge::default(), Gauge::default());
-        registry.register("leader", "1 if this pod leads, by what was heard last", leader.clone());
+        registry.register("leader", "1 if this pod, or this agent, leads, by what was heard last", leader.clone());
         registry.register("stale", "1 if nothing was heard for --stale-after, or nothing ever", stale.clone());
         registry.register("term", "The term that was heard of last", term.clone());
         let age = Gauge::<f64, AtomicU64>::default();

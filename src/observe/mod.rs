@@ -1,17 +1,20 @@
-//! `lictor observe`: tells a program who leads, without taking part in the election.
+//! `lictor observe`: tells a program who leads, without taking part in the election. `lictor agent` tells the same of its own lock.
 //!
 //! ```text
 //! source ─► Knowledge ─► HTTP server, log of events
 //! (files,   who leads,    └─► state file
 //!  cluster, how old       └─► hooks, one at a time
-//!  consul)  that is
+//!  consul,  that is
+//!  agent)
 //! ```
 //!
 //! Who observes hears late, and later when it is cut off. So all that is told says how old it is, and [`Knowledge`] stops to say that this
 //! pod leads when nothing was heard for too long. No rule of docs/protocol.md rests on this layer: it writes nothing that an election reads.
 
 mod about;
+mod agent;
 mod answers;
+mod beside;
 mod cluster;
 mod consul;
 mod events;
@@ -23,12 +26,15 @@ mod metrics;
 mod run;
 mod server;
 mod shared;
+mod signals;
 mod state_file;
 
 pub use about::{About, Own};
+pub use agent::{hear_agent, with_agent};
+pub use beside::run_hooks;
 pub use cluster::hear_election;
 pub use consul::hear_key;
 pub use files::hear_files;
 pub use heard::{Fact, Heard, Leader, Role};
 pub use hooks::Hooks;
-pub use run::{Settings, once, run};
+pub use run::{HooksAt, Settings, Telling, once, run};

@@ -6,22 +6,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use axum::Router;
 use futures::StreamExt;
+use futures::future::join;
 use futures::stream::BoxStream;
 use lictor_core::Instant;
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::answers;
+use super::beside::hand_on;
 use super::heard::Heard;
-use super::hooks::{Hooks, Runner, kill_the_rest};
+use super::hooks::{Done, Hooks, Runner, kill_the_rest};
 use super::knowledge::{Knowledge, State};
-use super::server::serve;
+use super::server::{router, serve};
 use super::shared::Shared;
+use super::signals::ends;
 use super::state_file;
 use super::{About, Role};
 use crate::process::{monotonic, nap, spawn, wall};
@@ -39,58 +42,99 @@ pub struct Settings {
     /// The file to keep up.
     pub state_file: Option<PathBuf>,
     /// What to run.
-    pub hooks: Option<Hooks>,
+    pub hooks: Option<HooksAt>,
     /// A name for this start of this process.
     pub start: String,
 }
 
-/// Observes until SIGTERM or Ctrl-C.
+/// Where hooks run.
+#[derive(Debug)]
+pub enum HooksAt {
+    /// In this process.
+    Here(Hooks),
+    /// In the process at the other end, by [`run_hooks`](super::run_hooks). Each may take so long.
+    Beside(UnixStream, Duration),
+}
+
+/// Observes until SIGTERM or Ctrl-C. A second signal does not wait for hooks.
 ///
 /// # Errors
 /// If it can't begin, or a listener fails.
 pub async fn run(
     settings: Settings,
     listeners: Vec<TcpListener>,
-    mut source: BoxStream<'static, Heard>,
+    source: BoxStream<'static, Heard>,
 ) -> anyhow::Result<()> {
-    let mut signals = Signals::new().context("can't wait for signals")?;
-    let shared = Arc::new(Shared::new(settings.about, settings.stale_after, settings.start));
-    let mut teller = Teller::new(shared.clone(), settings.state_file, settings.hooks)?;
-    let mut served = pin!(serve(listeners, shared.clone()));
-    loop {
-        let now = monotonic();
-        let stale = shared.known(|known| known.stale_at()).map_or(Duration::MAX, |at| at.since(now));
-        // It is stale already: there is nothing to wait for but the source.
-        let wait = if stale.is_zero() { Duration::MAX } else { stale };
-        tokio::select! {
-            heard = source.next() => match heard {
-                Some(heard) => teller.hear(heard),
-                None => bail!("the source has ended"),
-            },
-            () = nap(wait) => teller.tell(),
-            result = &mut served => {
-                return result.context("a listener has failed").and_then(|()| bail!("the HTTP server has ended"));
+    let signals = ends().context("can't wait for signals")?;
+    Telling::begin(settings)?.run(listeners, |router| router, source, signals).await
+}
+
+/// What is told, before anything was heard.
+pub struct Telling {
+    shared: Arc<Shared>,
+    teller: Teller,
+}
+
+impl Telling {
+    /// Begins to tell that nothing is known.
+    ///
+    /// # Errors
+    /// If the state file can't be written, or hooks can't be run.
+    pub fn begin(settings: Settings) -> anyhow::Result<Self> {
+        let shared = Arc::new(Shared::new(settings.about, settings.stale_after, settings.start));
+        let teller = Teller::new(shared.clone(), settings.state_file, settings.hooks)?;
+        Ok(Self { shared, teller })
+    }
+
+    /// Tells what the source tells, until the source ends or somebody asks to end. Whoever asks again does not wait for hooks. `wrap`
+    /// gives the server more to answer.
+    ///
+    /// # Errors
+    /// If a listener fails.
+    pub async fn run(
+        self,
+        listeners: Vec<TcpListener>,
+        wrap: impl FnOnce(Router) -> Router,
+        mut source: BoxStream<'static, Heard>,
+        mut asked: BoxStream<'static, ()>,
+    ) -> anyhow::Result<()> {
+        let Self { shared, mut teller } = self;
+        let mut served = pin!(serve(listeners, wrap(router(shared.clone())), shared.clone()));
+        loop {
+            let now = monotonic();
+            let change = shared.known(|known| known.next_change(now)).map_or(Duration::MAX, |at| at.since(now));
+            tokio::select! {
+                heard = source.next() => match heard {
+                    Some(heard) => teller.hear(heard),
+                    None => break,
+                },
+                () = nap(change) => teller.tell(),
+                result = &mut served => {
+                    return result.context("a listener has failed").and_then(|()| bail!("the HTTP server has ended"));
+                }
+                Some(()) = asked.next() => break,
             }
-            () = signals.next() => break,
         }
-    }
-    tracing::info!("ends");
-    teller.end();
-    // While a hook still runs, whoever asks is told that nobody leads.
-    let hooks = async {
+        tracing::info!("ends");
+        teller.end();
+        // While a hook still runs, whoever asks is told that nobody leads.
+        let hooks = async {
+            tokio::select! {
+                () = teller.finish() => {}
+                Some(()) = asked.next() => tracing::warn!("does not wait for hooks, because it was asked to end again"),
+            }
+        };
         tokio::select! {
-            () = teller.finish() => {}
-            () = signals.next() => tracing::warn!("does not wait for hooks, because it was asked to end again"),
+            () = hooks => {}
+            _ = &mut served => {}
         }
-    };
-    tokio::select! {
-        () = hooks => {}
-        _ = &mut served => {}
+        if teller.has_own_hooks {
+            kill_the_rest().await;
+        }
+        shared.closing.send_replace(true);
+        let _ = timeout(CLOSING, served).await;
+        Ok(())
     }
-    kill_the_rest().await;
-    shared.closing.send_replace(true);
-    let _ = timeout(CLOSING, served).await;
-    Ok(())
 }
 
 /// Returns what is heard first, as `GET /election` has it, and what this pod is.
@@ -126,13 +170,15 @@ struct Teller {
     told: State,
     states: watch::Sender<State>,
     hooks: Option<JoinHandle<()>>,
+    /// Whether hooks run in this process.
+    has_own_hooks: bool,
     file: Option<(watch::Sender<String>, JoinHandle<()>)>,
     /// Whether the log says that nothing is heard.
     failing: bool,
 }
 
 impl Teller {
-    fn new(shared: Arc<Shared>, file: Option<PathBuf>, hooks: Option<Hooks>) -> anyhow::Result<Self> {
+    fn new(shared: Arc<Shared>, file: Option<PathBuf>, hooks: Option<HooksAt>) -> anyhow::Result<Self> {
         let now = monotonic();
         let told = shared.known(|known| known.state(now));
         shared.events.push(answers::told(&shared.about, &told).to_string());
@@ -147,14 +193,9 @@ impl Teller {
             }
             None => None,
         };
-        let hooks = match hooks {
-            Some(hooks) => {
-                let runner = Runner::new(hooks, &shared.about, shared.metrics.clone());
-                Some(spawn(runner.context("can't begin to run hooks")?.run(heard)))
-            }
-            None => None,
-        };
-        Ok(Self { shared, told, states, hooks, file, failing: false })
+        let has_own_hooks = matches!(hooks, Some(HooksAt::Here(_)));
+        let hooks = hooks.map(|hooks| start(hooks, &shared, heard)).transpose()?;
+        Ok(Self { shared, told, states, hooks, has_own_hooks, file, failing: false })
     }
 
     fn hear(&mut self, heard: Heard) {
@@ -221,25 +262,26 @@ impl Teller {
     }
 }
 
+/// Starts what runs hooks, and counts those that have ended.
+fn start(hooks: HooksAt, shared: &Arc<Shared>, states: watch::Receiver<State>) -> anyhow::Result<JoinHandle<()>> {
+    let (done, mut ended) = mpsc::unbounded_channel();
+    let counts = shared.metrics.clone();
+    let counts = async move {
+        while let Some(Done { hook, result }) = ended.recv().await {
+            counts.count_hook(&hook, result);
+        }
+    };
+    Ok(match hooks {
+        HooksAt::Here(hooks) => {
+            let runner = Runner::new(hooks, shared.about.election.clone(), done).context("can't begin to run hooks")?;
+            spawn(async { ((), ()) = join(runner.run(states), counts).await })
+        }
+        HooksAt::Beside(stream, longest) => {
+            spawn(async move { ((), ()) = join(hand_on(stream, longest, states, done), counts).await })
+        }
+    })
+}
+
 fn content(shared: &Shared, now: Instant) -> String {
     shared.known(|known| answers::election(&shared.about, known, now)).to_string() + "\n"
-}
-
-/// The signals that end this process.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! What is told over HTTP.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,16 +29,14 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// After what time a client is to connect again.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-const PATHS: &str = "there is no such path. GET / (the leader's name), /sse (the same, at each change), /leader (200 if this pod leads, \
-                     else 503), /election (all that is known), /events (each change), /metrics, /healthz, /readyz\n";
+/// What there is.
+pub(super) const PATHS: &str = "there is no such path. GET / (the leader's name), /sse (the same, at each change), /leader (200 if this pod leads, \
+                     else 503), /election (all that is known), /events (each change), /metrics, /healthz, /readyz";
 const NO_METHOD: &str = "only GET and HEAD are answered\n";
 
-/// Answers at these addresses until [`Shared::closing`] says so.
-///
-/// # Errors
-/// If a listener fails.
-pub(super) async fn serve(listeners: Vec<TcpListener>, shared: Arc<Shared>) -> std::io::Result<()> {
-    let router = Router::new()
+/// Returns what answers.
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
         .route("/", get(elector))
         .route("/sse", get(elector_events))
         .route("/leader", get(leader))
@@ -46,15 +45,26 @@ pub(super) async fn serve(listeners: Vec<TcpListener>, shared: Arc<Shared>) -> s
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| ready_now("ok\n")))
         .route("/readyz", get(ready))
-        .fallback(|| ready_now((StatusCode::NOT_FOUND, PATHS)))
+        .fallback(|| ready_now((StatusCode::NOT_FOUND, format!("{PATHS}\n"))))
         .method_not_allowed_fallback(|| ready_now((StatusCode::METHOD_NOT_ALLOWED, NO_METHOD)))
-        .with_state(shared.clone());
+        .with_state(shared)
+}
+
+/// Answers at these addresses until [`Shared::closing`] says so.
+///
+/// # Errors
+/// If a listener fails.
+pub(super) async fn serve(listeners: Vec<TcpListener>, router: Router, shared: Arc<Shared>) -> std::io::Result<()> {
     let served = listeners.into_iter().map(|listener| {
         let mut closing = shared.closing.subscribe();
         let closed = async move { drop(closing.wait_for(|closing| *closing).await) };
-        axum::serve(listener, router.clone()).with_graceful_shutdown(closed).into_future()
+        let service = router.clone().into_make_service_with_connect_info::<SocketAddr>();
+        axum::serve(listener, service).with_graceful_shutdown(closed).into_future()
     });
-    futures::future::try_join_all(served).await.map(drop)
+    futures::future::try_join_all(served).await?;
+    // Where nobody listens, there is only this to wait for.
+    let _ = shared.closing.subscribe().wait_for(|closing| *closing).await;
+    Ok(())
 }
 
 /// Returns the answer of the sidecars that this replaces.
@@ -70,20 +80,19 @@ async fn election(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn leader(State(shared): State<Arc<Shared>>) -> Response {
     let state = shared.known(|known| known.state(monotonic()));
-    let leader = state.leader.map(|leader| leader.name);
-    let (status, text) = match (state.role, leader) {
-        (Role::Leader, _) => (StatusCode::OK, "this pod leads\n".to_owned()),
-        (Role::Follower, Some(other)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("this pod does not lead: {other} does\n"))
-        }
-        (Role::Follower, None) => (StatusCode::SERVICE_UNAVAILABLE, "this pod does not lead\n".to_owned()),
-        (Role::Unknown, _) if state.ended => (StatusCode::SERVICE_UNAVAILABLE, "lictor observe ends\n".to_owned()),
+    let leader = state.leader.filter(|_| !state.stale).map(|leader| leader.name);
+    let this = shared.about.observer;
+    let text = match (state.role, leader) {
+        (Role::Leader, _) => format!("{this} leads\n"),
+        (Role::Follower, Some(other)) => format!("{this} does not lead: {other} does\n"),
+        (Role::Follower, None) => format!("{this} does not lead\n"),
+        (Role::Unknown, _) if state.ended => "lictor ends\n".to_owned(),
         (Role::Unknown, _) => {
             let problem = shared.known(|known| known.problem().map(|problem| format!(": {problem}")));
-            let text = format!("it is not known whether this pod leads{}\n", problem.unwrap_or_default());
-            (StatusCode::SERVICE_UNAVAILABLE, text)
+            format!("it is not known whether {this} leads{}\n", problem.unwrap_or_default())
         }
     };
+    let status = if state.role == Role::Leader { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     told(&shared, status, "text/plain; charset=utf-8", text)
 }
 

@@ -87,6 +87,35 @@ async fn consuls_own_lock_command_and_an_agent_keep_each_other_out() {
     assert!(refused.contains("timeout during lock acquisition"), "{refused}");
 }
 
+/// Shows A5. An agent that has released its lock destroys its session. That request may be late, and the next process by its name is there.
+#[tokio::test]
+async fn a_session_that_holds_nothing_is_not_used_again() {
+    let (consul, bench) = (Consul::shared(), Bench::new("late-destroy"));
+    let mut first = bench.agent(consul, "same", &[], &Bench::worker(""));
+    bench.begins(1).await;
+    let session = entry(consul, &bench.key).await["Session"].clone();
+    let path = |id: &Value| format!("/v1/session/info/{}", id.as_str().expect("it is text"));
+    let session = consul.api().get(&path(&session)).await.expect("Consul answers").json()[0].clone();
+    assert_eq!(first.stop().await, Some(143));
+    let left = consul.api().get(&path(&session["ID"])).await.expect("Consul answers").json();
+    assert_eq!(left, json!([]), "it is destroyed");
+
+    // As if it was not destroyed yet.
+    let new = json!({"Name": session["Name"], "Node": session["Node"], "TTL": "10s", "LockDelay": "1s", "Behavior": "release", "NodeChecks": []});
+    let made = consul.api().put("/v1/session/create", new).await.expect("Consul answers").ok();
+    let _second = bench.agent(consul, "same", &[], &Bench::worker(""));
+    let (term, command) = bench.begins(2).await;
+    let used = entry(consul, &bench.key).await["Session"].clone();
+    assert_ne!(used, made["ID"]);
+    let destroy = format!("/v1/session/destroy/{}", made["ID"].as_str().expect("it is text"));
+    consul.api().put(&destroy, json!({})).await.expect("Consul answers").ok();
+    // The next renewal has succeeded, and nothing has changed.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let now = entry(consul, &bench.key).await;
+    assert_eq!((&now["Session"], now["ModifyIndex"].as_u64()), (&used, Some(term)));
+    assert!(lives(command) && bench.begun().len() == 2);
+}
+
 /// Shows A5.
 #[tokio::test]
 async fn an_agent_that_was_killed_leads_on_when_it_is_started_again() {

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use kube::ResourceExt;
-use lictor_testing::consul::Consul;
+use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::kubernetes::{Lab, PodSpec};
 use lictor_testing::{Candidate, program, tool};
 use serde_json::{Value, json};
@@ -22,16 +22,16 @@ fn client_go(lab: &Lab, identity: &str) -> Candidate {
 }
 
 /// A Go program with api.Lock of Consul's library.
-fn consul_api(key: &str, value: &str) -> Candidate {
-    let address = Consul::shared().address().trim_start_matches("http://").to_owned();
+fn consul_api(consul: &Consul, key: &str, value: &str) -> Candidate {
+    let address = consul.address().trim_start_matches("http://").to_owned();
     let mut command = Command::new(tool("locker"));
     command.args(["--address", &address, "--key", key, "--value", value]);
     Candidate::start(command)
 }
 
 /// `consul lock`. It ends when its input is closed.
-fn consul_lock(prefix: &str, name: &str) -> Candidate {
-    let mut command = Consul::shared().command();
+fn consul_lock(consul: &Consul, prefix: &str, name: &str) -> Candidate {
+    let mut command = consul.command();
     let name = format!("-name={name}");
     command.args(["lock", "-pass-stdin", &name, prefix, "echo leads; cat"]);
     Candidate::start(command)
@@ -181,7 +181,17 @@ async fn an_operator_that_was_paused_does_no_harm_while_the_lock_moves() {
 /// Shows F1.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_label_follows_a_key_in_consul_whoever_holds_it() {
-    let member = Member::new("candidates-consul", "west", Consul::shared().address(), json!({})).await;
+    follow_a_key(Consul::shared(), "candidates-consul").await;
+}
+
+/// Shows F1.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_label_follows_a_key_in_an_old_consul_too() {
+    follow_a_key(&Consul::start(Kind::Old), "candidates-old").await;
+}
+
+async fn follow_a_key(consul: &Consul, test: &str) {
+    let member = Member::new(test, "west", consul.address(), json!({})).await;
     let (lab, _operator) = (&member.lab, member.operator(&[]));
     lab.ready_pods(&["a", "b", "c"]).await;
     let recorder = lab.record().await;
@@ -190,16 +200,16 @@ async fn the_label_follows_a_key_in_consul_whoever_holds_it() {
     member.elect(json!({"electedBy": "Candidates", "candidates": {"consulKey": key}})).await;
     wait_free(lab, &key).await;
 
-    let mut by_command = consul_lock(&prefix, "a");
+    let mut by_command = consul_lock(consul, &prefix, "a");
     by_command.says("leads");
     lab.wait_leader("a").await;
     assert_eq!(wait_holder(lab, "a", Some("a")).await, Some(1));
-    let mut by_library = consul_api(&key, "b");
+    let mut by_library = consul_api(consul, &key, "b");
     by_command.end().await;
     by_library.says("leads");
     lab.wait_leader("b").await;
     wait_holder(lab, "b", Some("b")).await;
-    let agent = agent(&["--consul", Consul::shared().address(), "--key", &key, "--ttl", "10s"], "c");
+    let agent = agent(&["--consul", consul.address(), "--key", &key, "--ttl", "10s"], "c");
     by_library.end().await;
     agent.says("leads");
     lab.wait_leader("c").await;
@@ -214,7 +224,7 @@ async fn the_label_follows_a_key_in_consul_whoever_holds_it() {
     let ip = lab.pods_api().get("b").await.expect("it is there").status.and_then(|status| status.pod_ip);
     let by_ip = json!({"consulKey": key, "identity": {"from": "PodIP"}});
     member.elect(json!({"electedBy": "Candidates", "candidates": by_ip})).await;
-    let by_library = consul_api(&key, &format!("{}:8080", ip.expect("it has an address")));
+    let by_library = consul_api(consul, &key, &format!("{}:8080", ip.expect("it has an address")));
     by_library.says("leads");
     lab.wait_leader("b").await;
     recorder.catch_up().await;

@@ -16,7 +16,7 @@ use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
 /// The examples that a test below is about.
-const TESTED: [&str; 11] = [
+const TESTED: [&str; 12] = [
     "service",
     "switchover",
     "routing",
@@ -28,6 +28,7 @@ const TESTED: [&str; 11] = [
     "migration",
     "know",
     "observe",
+    "candidates",
 ];
 /// Those that have no operator: tests/agent/examples.rs.
 const ELSEWHERE: [&str; 1] = ["agent"];
@@ -95,7 +96,8 @@ async fn each_example_does_what_it_says() {
         job(cluster),
         migration::all(cluster),
         know(cluster),
-        observe(cluster)
+        observe(cluster),
+        candidates(cluster)
     );
 }
 
@@ -201,6 +203,33 @@ async fn routing(cluster: &'static Cluster) {
     let slice =
         lab.try_kubectl(&["get", "endpointslice", "web-leader-lictor-ipv4", "-ojsonpath={.ports[0].port}"], None);
     assert_eq!(slice.as_deref(), Ok("8080"));
+}
+
+/// Nothing runs in these pods: the lock is held in their names, by the account that they have. tests/node runs an agent with such a manifest.
+async fn candidates(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "candidates").await;
+    apply_example(&lab, "candidates");
+    lab.wait_candidates(3, 3).await;
+    let message = lab.wait_condition("web", "Elected", "False", "FollowedLockFree").await;
+    assert!(message.contains("web-lock"), "{message}");
+    let pods = lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed");
+    let mut terms = vec![];
+    for pod in pods.iter().take(2) {
+        let (name, account) = (pod.name_any(), format!("--as=system:serviceaccount:{}:web", lab.namespace));
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "web-lock"},
+            "spec": {"holderIdentity": format!("{name}_5f2c"), "leaseDurationSeconds": 300},
+        });
+        lab.try_kubectl(&["apply", &account, "-f", "-"], Some(&lease.to_string()))
+            .unwrap_or_else(|error| panic!("{error}"));
+        lab.wait_leader(&name).await;
+        reaches(&lab, "web-leader", &name).await;
+        lab.wait_condition("web", "Elected", "True", "Elected").await;
+        terms.push(lab.election("web").await.status.and_then(|status| status.term).expect("it has a term"));
+    }
+    assert!(terms[0] < terms[1], "{terms:?}");
+    // The election keeps its own record in another Lease.
+    assert!(lab.leases_api().get("web").await.is_ok());
 }
 
 /// What the pods read is tested in tests/examples.rs, and on real nodes.

@@ -21,7 +21,7 @@ pub struct Consul {
 impl Consul {
     /// Packs the image.
     pub fn pack(image: &Path) -> Self {
-        pack(image, "consul:node", &tool("consul"));
+        pack(image, "consul:node", &[&tool("consul")]);
         Self { agent: OnceLock::new() }
     }
 

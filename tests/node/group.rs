@@ -25,6 +25,8 @@ pub const KEEPS: &str = "web:node";
 pub const LETS_GO: &str = "lets-go:node";
 /// The Service that reaches the leader.
 const SERVICE: &str = "leader";
+/// How many calls may be answered late where none may be lost. A tenth of a second has 20 calls.
+const MOST_LATE: usize = 5;
 /// On a pod that may not lead.
 const NEVER: &str = "lictor.dev/never-leader";
 
@@ -211,12 +213,25 @@ impl<'a> Group<'a> {
         seen(&self.caller, began, &next.pod, next.since).await
     }
 
-    /// Panics if one of the calls since then was lost.
+    /// Panics if one of the calls since then was lost, or more than a few were late.
     pub async fn assert_none_lost(&self, since: Instant, what: &str) {
         settled(&self.caller, Instant::now()).await;
         let calls = self.caller.since(since);
-        let lost: Vec<_> = calls.iter().filter(|call| call.answer.is_err()).collect();
+        let (mut lost, mut late) = (vec![], 0);
+        for call in calls.iter().filter(|call| call.answer.is_err()) {
+            if self.caller.was_late(call).await {
+                late += 1;
+            } else {
+                lost.push(call);
+            }
+        }
         assert!(lost.is_empty(), "{what}: {} of {} calls were lost, first {:?}", lost.len(), calls.len(), lost.first());
+        // A machine under load drops a packet now and then. A Service that is away for a moment delays many calls.
+        assert!(
+            late <= MOST_LATE,
+            "{what}: {late} of {} calls were answered after more than half a second",
+            calls.len()
+        );
     }
 
     /// Sends a signal to a pod's program.

@@ -16,6 +16,7 @@ mod ends;
 mod figures;
 mod files;
 mod group;
+mod inside;
 mod keeper;
 mod nodes;
 mod noise;
@@ -50,11 +51,14 @@ fn is_ready(pod: &Pod) -> bool {
 async fn an_installation_on_real_nodes() {
     let plan = Plan::from_environment();
     let images = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let [web, lets_go, agent] = ["web.tar", "lets-go.tar", "consul.tar"].map(|image| images.join(image));
+    let [web, lets_go, agent, report] =
+        ["web.tar", "lets-go.tar", "consul.tar", "report.tar"].map(|image| images.join(image));
+    let operator = nodes::operator_image();
     nodes::go_image(&web, group::KEEPS, "tests/node/web/main.go");
     nodes::go_image(&lets_go, group::LETS_GO, "examples/know/connections/server.go");
     let consul = Consul::pack(&agent);
-    let Some(nodes) = Nodes::start(2, &[&nodes::operator_image(), &web, &lets_go, &agent]) else {
+    nodes::image_with_lictor(&report, inside::REPORT, &operator);
+    let Some(nodes) = Nodes::start(2, &[&operator, &web, &lets_go, &agent, &report]) else {
         lictor_testing::skip("there are no real nodes on this machine");
         return;
     };
@@ -71,6 +75,10 @@ async fn an_installation_on_real_nodes() {
     if plan.has(Part::Files) {
         files::follow_the_label(&web, &mut figures).await;
         files::stay_in_a_pod_that_is_deleted(&deep, &mut figures).await;
+    }
+    if plan.has(Part::Inside) {
+        inside::programs_hear_who_leads(&nodes, &mut figures).await;
+        inside::a_command_runs_in_one_pod_only(&nodes, &mut figures).await;
     }
     if plan.has(Part::Pods) {
         pods_fail(&web, &mut figures).await;

@@ -75,6 +75,14 @@ impl Nodes {
         self.run(&tool("kubectl"), arguments, "")
     }
 
+    /// Returns what kubectl prints, or why it fails.
+    pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = Command::new(tool("kubectl")).args(arguments).env("KUBECONFIG", &self.kubeconfig).output();
+        let output = output.expect("kubectl starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
     /// Applies a manifest.
     pub fn apply(&self, manifest: &serde_json::Value) {
         self.run(&tool("kubectl"), &["apply", "-f", "-"], &manifest.to_string());
@@ -114,10 +122,10 @@ impl Nodes {
     }
 }
 
-/// Packs a static program as an image.
-pub fn pack(tar: &Path, name: &str, program: &Path) {
+/// Packs static programs as an image, which runs the first one.
+pub fn pack(tar: &Path, name: &str, programs: &[&Path]) {
     let status =
-        Command::new(script("node.sh")).arg("pack").arg(tar).arg(name).arg(program).status().expect("it starts");
+        Command::new(script("node.sh")).arg("pack").arg(tar).arg(name).args(programs).status().expect("it starts");
     assert!(status.success(), "{name} can be packed");
 }
 
@@ -134,7 +142,7 @@ pub fn go_image(tar: &Path, name: &str, source: &str) {
         .status()
         .expect("Go is there");
     assert!(status.success(), "{source} can be built");
-    pack(tar, name, &program);
+    pack(tar, name, &[&program]);
     let _ = std::fs::remove_dir_all(directory);
 }
 
@@ -146,6 +154,24 @@ pub fn operator_image() -> PathBuf {
     let output = Command::new(script("image.sh")).stderr(Stdio::inherit()).output().expect("hack/image.sh starts");
     let line = text(&output, "hack/image.sh");
     line.split_whitespace().next().expect("it names the archive").into()
+}
+
+/// Packs an image with busybox and the program of the operator's image, as examples/agent/Dockerfile copies it into an image of one's own.
+pub fn image_with_lictor(tar: &Path, name: &str, operator: &Path) {
+    let directory = tar.with_extension("unpacked");
+    std::fs::create_dir_all(&directory).expect("a directory can be made");
+    let unpack = |archive: &Path, files: &[&str]| {
+        let status = Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&directory).args(files).status();
+        status.expect("tar starts").success()
+    };
+    assert!(unpack(operator, &[]), "the operator's image is an archive");
+    let manifest = std::fs::read_to_string(directory.join("manifest.json")).expect("an image has a manifest");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("it is JSON");
+    let layers = manifest[0]["Layers"].as_array().expect("it has layers");
+    let found = layers.iter().any(|layer| unpack(&directory.join(layer.as_str().expect("a name")), &["lictor"]));
+    assert!(found, "the operator's image has /lictor");
+    pack(tar, name, &[&tool("node-root").join("usr/bin/busybox"), &directory.join("lictor")]);
+    let _ = std::fs::remove_dir_all(directory);
 }
 
 fn script(name: &str) -> PathBuf {

@@ -8,6 +8,7 @@ use std::fmt::Display;
 pub enum Part {
     KubeProxy,
     Files,
+    Inside,
     Pods,
     Switches,
     Ends,
@@ -24,9 +25,10 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order in which they run, with their names.
-    const ALL: [(Self, &'static str); 14] = [
+    const ALL: [(Self, &'static str); 15] = [
         (Self::KubeProxy, "kube-proxy"),
         (Self::Files, "files"),
+        (Self::Inside, "inside"),
         (Self::Pods, "pods"),
         (Self::Switches, "switches"),
         (Self::Ends, "ends"),

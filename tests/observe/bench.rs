@@ -6,9 +6,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lictor_testing::{PATIENCE, Volume, eventually, program, signal};
+use lictor_testing::{Events, Volume, client, eventually, program, signal};
 use reqwest::header::HeaderMap;
-use reqwest::{Client, Method, Response};
+use reqwest::{Client, Method};
 use serde_json::Value;
 
 /// Where an observer and its hooks work.
@@ -30,20 +30,6 @@ pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
     pub text: String,
-}
-
-/// A stream of events.
-pub struct Events {
-    response: Response,
-    text: String,
-}
-
-/// An event of a stream.
-#[derive(Debug)]
-pub struct Event {
-    pub id: Option<String>,
-    pub name: Option<String>,
-    pub data: Value,
 }
 
 impl Bench {
@@ -71,9 +57,7 @@ impl Bench {
             .stderr(File::create(&errors).expect("a file can be made"))
             .spawn()
             .expect("it starts");
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = Client::builder().tls_certs_only([]).no_proxy().build().expect("a client can be made");
-        Observer { child, errors, http }
+        Observer { child, errors, http: client() }
     }
 
     /// Returns a command line of `lictor observe`.
@@ -164,13 +148,7 @@ impl Observer {
 
     /// Opens a stream of events. `last` is what was heard last.
     pub async fn events(&self, path: &str, last: Option<&str>) -> Events {
-        let request = self.http.get(format!("http://{}{path}", self.address().await));
-        let request = last.into_iter().fold(request, |request, id| request.header("Last-Event-ID", id));
-        let response = request.send().await.expect("it answers");
-        assert_eq!(response.status().as_u16(), 200);
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        assert_eq!(response.headers()["cache-control"], "no-cache");
-        Events { response, text: String::new() }
+        Events::open(&self.http, &format!("http://{}{path}", self.address().await), last).await
     }
 
     /// Waits until it has ended.
@@ -205,33 +183,5 @@ impl Answer {
 
     pub fn header(&self, name: &str) -> &str {
         self.headers[name].to_str().expect("it is text")
-    }
-}
-
-impl Events {
-    /// Returns the next event. None: the stream has ended.
-    pub async fn next(&mut self) -> Option<Event> {
-        // What only says that the stream is there does not count.
-        tokio::time::timeout(PATIENCE, self.read()).await.expect("the stream says something")
-    }
-
-    async fn read(&mut self) -> Option<Event> {
-        loop {
-            if let Some(end) = self.text.find("\n\n") {
-                let event: String = self.text.drain(..end + 2).collect();
-                let field = |name: &str| {
-                    let value = event.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-                    value.map(|value| value.trim_start().to_owned())
-                };
-                let data = field("data").map(|data| serde_json::from_str(&data).expect("data is JSON"));
-                let event = data.map(|data| Event { id: field("id"), name: field("event"), data });
-                if event.is_some() {
-                    return event;
-                }
-                continue;
-            }
-            let chunk = self.response.chunk().await.expect("the stream can be read")?;
-            self.text += std::str::from_utf8(&chunk).expect("it is text");
-        }
     }
 }

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::controllers::PERIOD;
 use crate::excuse::Loss;
-use crate::judge::{SHARED, WORKLOAD};
+use crate::judge::{Group, SHARED, WORKLOAD};
 use crate::process::EPOCH;
 use crate::servers::link::{Link, Weather};
-use crate::users::{LEASES, SCOPES};
+use crate::users::{LEASES, SCOPES, followed_lease};
 use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World, sessions_of};
 
 /// Something that goes wrong at a moment, and is over some time later. All times are in milliseconds.
@@ -89,6 +89,8 @@ pub enum What {
     Unheard,
     /// A user asks for a switchover, and may delete it some time later.
     Switchover,
+    /// The pods of an app elect their leader themselves: this one takes their lock, and another one, or nobody, has it some time later.
+    Followed,
 }
 
 /// The resources whose watches fall silent together.
@@ -233,6 +235,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             faults.extend(taken_for_gone(prng, until));
             faults.extend(of_programs(prng, until));
             faults.extend(switchovers(prng, until));
+            faults.extend(followed(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -312,6 +315,21 @@ fn switchovers(prng: &mut Prng, until: u64) -> Vec<Fault> {
     };
     let all: Vec<Fault> = (0..times).map(&mut one).collect();
     all.into_iter().filter(|fault| fault.at + fault.lasts < until).collect()
+}
+
+/// Beside all others, in some of the seeds: a lock that the pods hold themselves.
+fn followed(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = if prng.percent(40) { [3, 10, 30][prng.below(3)] } else { 0 };
+    let one = |_| Fault {
+        at: 10_000 + draw(prng, until - 10_000),
+        lasts: draw(prng, [1_500, 8_000, 30_000][prng.below(3)]),
+        what: What::Followed,
+        cluster: prng.below(CLUSTERS.len()),
+        replica: 0,
+        pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
+        number: prng.below(1_000),
+    };
+    (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
 }
 
 /// Faults that seldom meet by chance: a cluster gives the workloads away when a tick is due that its operators do not hear of; or
@@ -400,6 +418,7 @@ impl Fault {
             What::SocketAnew => world.clusters[cluster].programs.kill(&self.pod),
             What::Unheard => world.clusters[cluster].programs.hear(&self.pod, false),
             What::Switchover => self.ask_to_switch(world),
+            What::Followed => self.take_lock(world),
             _ => self.touch(world, true),
         }
     }
@@ -425,6 +444,7 @@ impl Fault {
             | What::SliceByHand
             | What::Withdrawn
             | What::Switchover => {}
+            What::Followed => self.leave_lock(world),
             What::Silence => self.silence(world, &[]),
             What::Scope | What::Key | What::Rules | What::Paused | What::Routing => self.respecify(world, false),
             What::Unavailable => world.clusters[cluster].set_available(true),
@@ -488,6 +508,43 @@ impl Fault {
             spec["ttlSecondsAfterFinished"] = json!(seconds);
         }
         cluster.api.edit("switchovers", NAMESPACE, &self.switchover(), |switchover| switchover["spec"] = spec);
+    }
+
+    /// The pod takes the lock of its app, and the election follows it. Nobody renews it, so it is over after that many seconds.
+    fn take_lock(&self, world: &World) {
+        let cluster = &world.clusters[self.cluster];
+        cluster.users.change(self.app(), |spec| spec.followed = true);
+        self.hold(world, &[self.pod.clone(), format!("{}_5f2c", self.pod)][self.number % 2]);
+    }
+
+    /// Another one has the lock, or nobody, or none of the group. The election still follows it, or the operators elect again.
+    fn leave_lock(&self, world: &World) {
+        let group = if self.app() == SHARED { None } else { Some(self.cluster) };
+        let leaders = world.judge.lock().unwrap().leaders(&Group { app: self.app().into(), cluster: group });
+        let led = world.clusters[self.cluster].users.spec(self.app()).followed
+            && leaders.contains(&format!("{}/{}", self.cluster, self.pod));
+        world.judge.lock().unwrap().figures.followed += u64::from(led);
+        let other = format!("{}-{}", self.app(), self.number % PODS);
+        match self.number / 3 % 4 {
+            0 => self.hold(world, ""),
+            1 => self.hold(world, "elsewhere"),
+            2 => world.clusters[self.cluster].api.remove("leases", NAMESPACE, &followed_lease(self.app())),
+            _ => self.hold(world, &other),
+        }
+        if self.number.is_multiple_of(3) {
+            world.clusters[self.cluster].users.change(self.app(), |spec| spec.followed = false);
+        }
+    }
+
+    fn hold(&self, world: &World, holder: &str) {
+        let seconds = [3, 15, 300][self.number % 3];
+        world.log.note(|| format!("{holder:?} holds the lock of the pods of {}", self.app()));
+        world.clusters[self.cluster].api.edit("leases", NAMESPACE, &followed_lease(self.app()), |lease| {
+            lease["spec"] = json!({
+                "holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": self.at,
+                "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+            });
+        });
     }
 
     fn take_for_gone(&self, world: &mut World) {

@@ -144,6 +144,8 @@ pub struct Figures {
     pub not_switched_over: u64,
     /// How many of those that are complete moved a leadership to the other cluster.
     pub handed_over: u64,
+    /// Pods that led when they had held a lock of the pods' own for a while.
+    pub followed: u64,
 }
 
 impl Judge {

@@ -51,6 +51,7 @@ impl Totals {
             switched_over,
             not_switched_over,
             handed_over,
+            followed,
         } = report.figures;
         self.faults += report.faults;
         self.figures.revisions += revisions;
@@ -70,6 +71,7 @@ impl Totals {
         self.figures.switched_over += switched_over;
         self.figures.not_switched_over += not_switched_over;
         self.figures.handed_over += handed_over;
+        self.figures.followed += followed;
         self.recovery = self.recovery.max(report.recovery);
     }
 
@@ -97,6 +99,7 @@ impl Totals {
             (ticks, "ticks"),
             (10 * ticks_handed_on, "ticks handed on, times ten"),
             (2 * gone, "leaders whose process was gone, times two"),
+            (self.figures.followed, "leaders by a lock of the pods' own"),
             (2 * self.figures.handed_over, "switchovers to the other cluster that are complete, times two"),
         ];
         for (count, what) in rare {
@@ -122,14 +125,14 @@ impl fmt::Display for Totals {
         let Figures { ended, gone, .. } = self.figures;
         let Figures { ticks, ticks_handed_on, switches, deletions, taken_for_gone, both_acted, two_led_for, .. } =
             self.figures;
-        let Figures { switched_over, not_switched_over, handed_over, .. } = self.figures;
+        let Figures { switched_over, not_switched_over, handed_over, followed, .. } = self.figures;
         let share = self.excused_share();
         write!(
             f,
             "{} faults, {revisions} revisions of pods, {leaderships} leaderships, {switches} switches of a Service, {deletions} elections deleted, {ticks} ticks, \
              {ticks_handed_on} of them after one in the other cluster; {ended} times a program ended, and {gone} times a leader was replaced \
              because its process was gone; {taken_for_gone} times the replica that acted was taken for gone, \
-             and two acted at once for {:.2} hours; {switched_over} switchovers were complete, {handed_over} of them to the other cluster, and {not_switched_over} failed; judged between clusters for {:.1} simulated hours, of \
+             and two acted at once for {:.2} hours; {switched_over} switchovers were complete, {handed_over} of them to the other cluster, and {not_switched_over} failed; {followed} times a pod led that held a lock of the pods' own; judged between clusters for {:.1} simulated hours, of \
              which a cluster was excused for {:.1} ({}.{} %); {excused} times two led and were excused, for {:.1} s; longest recovery {:.1} s",
             self.faults,
             hours(both_acted),
@@ -173,6 +176,7 @@ mod tests {
             switched_over: 100,
             not_switched_over: 100,
             handed_over: 50,
+            followed: 60,
         };
         Totals { faults: 3_000, figures, recovery: 0 }
     }
@@ -223,6 +227,12 @@ mod tests {
     #[should_panic(expected = "48 leaders whose process was gone, times two")]
     fn few_processes_that_are_gone_show_nothing() {
         Totals { figures: Figures { gone: 24, ..totals().figures }, ..totals() }.assert_enough(100);
+    }
+
+    #[test]
+    #[should_panic(expected = "49 leaders by a lock of the pods' own")]
+    fn few_locks_of_the_pods_own_show_nothing() {
+        Totals { figures: Figures { followed: 49, ..totals().figures }, ..totals() }.assert_enough(100);
     }
 
     #[test]

@@ -32,11 +32,18 @@ pub struct Spec {
     pub paused: bool,
     /// Through which Service the leader is reached: see [`services`].
     pub routing: usize,
+    /// The pods elect their leader themselves, by a Lease: see [`followed_lease`].
+    pub followed: bool,
 }
 
 /// The Services of an app, of which its election names one, or none.
 pub fn services(app: &str) -> [String; 2] {
     [format!("{app}-leader"), format!("{app}-other")]
+}
+
+/// The Lease that the pods of an app hold themselves.
+pub fn followed_lease(app: &str) -> String {
+    format!("held-{app}")
 }
 
 impl Spec {
@@ -54,8 +61,13 @@ impl Spec {
         if let Some(service) = services(app).get(self.routing) {
             spec["routing"] = json!({"endpointSlice": {"serviceName": service}});
         }
-        // Beside the kubelet, which shows what happened to a program later.
-        spec["probe"] = json!({"connection": {"port": 8080}});
+        if self.followed {
+            spec["electedBy"] = json!("Candidates");
+            spec["candidates"] = json!({"lease": {"name": followed_lease(app)}});
+        } else {
+            // Beside the kubelet, which shows what happened to a program later.
+            spec["probe"] = json!({"connection": {"port": 8080}});
+        }
         let selected_by = if self.scope == 2 { "tier" } else { "app" };
         spec["selector"] = json!({"matchLabels": {selected_by: app}});
         if self.scope == 1 {
@@ -66,7 +78,8 @@ impl Spec {
             spec["key"] = json!(LEASES[1]);
         }
         if self.rules > 0 {
-            spec["preemption"] = json!(["Never", "HigherPriority"][self.rules % 2]);
+            let preemption = if self.followed { 0 } else { self.rules % 2 };
+            spec["preemption"] = json!(["Never", "HigherPriority"][preemption]);
             spec["eligibility"] = json!({"minReadySeconds": self.rules});
             spec["handover"] = json!({"failoverDelaySeconds": self.rules});
         }
@@ -119,11 +132,12 @@ impl Users {
         self.api.delete("leaderelections", NAMESPACE, app);
     }
 
-    /// Nothing is paused, and nothing stays deleted.
+    /// Nothing is paused, nothing stays deleted, and operators elect.
     pub fn settle(&self) {
         for app in [WORKLOAD].into_iter().chain(APPS) {
-            if self.spec(app).paused {
-                self.change(app, |spec| spec.paused = false);
+            let Spec { paused, followed, .. } = self.spec(app);
+            if paused || followed {
+                self.change(app, |spec| (spec.paused, spec.followed) = (false, false));
             }
         }
         self.wanted.lock().unwrap().values_mut().for_each(|wanted| wanted.absent_until = 0);

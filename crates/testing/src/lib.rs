@@ -14,6 +14,7 @@ pub mod acts;
 mod browser;
 pub mod consul;
 pub mod contract;
+mod events;
 mod exchanges;
 pub mod kubernetes;
 mod ports;
@@ -26,6 +27,7 @@ mod wait;
 use std::path::PathBuf;
 
 pub use browser::Browser;
+pub use events::{Event, Events, client};
 pub use exchanges::{Answer, Request, Server, play};
 pub use ports::free_address;
 pub use prng::Prng;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::{BoxFuture, join};
+use futures::future::{BoxFuture, join, try_join};
 use futures::stream::FuturesUnordered;
 use lictor_consul::{Bound, Client, Error, NewSession, Renewal, Session};
 use lictor_core::{Failure, FoundSession, Instant, LockValidity, SessionCommand, SessionLife, SessionParameters};
@@ -87,6 +87,8 @@ pub struct SessionKeeper {
     acts: bool,
     /// Whether the first session is made without a look before it.
     at_once: bool,
+    /// The key without which a session is not found again.
+    key: Option<String>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     suspicion: Arc<Notify>,
     updates: watch::Sender<Sessions>,
@@ -149,6 +151,7 @@ impl SessionKeeper {
                 each,
                 acts: false,
                 at_once: false,
+                key: None,
                 under_way: FuturesUnordered::new(),
                 suspicion: Arc::default(),
                 updates,
@@ -172,6 +175,14 @@ impl SessionKeeper {
         if self.at_once {
             self.each.iter_mut().for_each(|kept| kept.life.make_at_once());
         }
+        self
+    }
+
+    /// A5: finds a session of its name again only if it holds this key. Then whoever has released the key may destroy its session, though that
+    /// request may arrive when somebody else has begun to keep sessions by this name.
+    #[must_use]
+    pub fn finding_the_holder_of(mut self, key: String) -> Self {
+        self.key = Some(key);
         self
     }
 
@@ -243,17 +254,18 @@ impl SessionKeeper {
             }
         }
         if !lookers.is_empty() {
-            let (client, home) = (self.client.clone(), self.settings.home.clone());
-            self.under_way.push(Box::pin(async move { Done::LookedUp(lookers, look_up(&client, &home).await) }));
+            let (client, home, key) = (self.client.clone(), self.settings.home.clone(), self.key.clone());
+            self.under_way
+                .push(Box::pin(async move { Done::LookedUp(lookers, look_up(&client, &home, key.as_deref()).await) }));
         }
         again
     }
 
     fn create(&mut self, index: usize) {
         let (client, settings, clock) = (self.client.clone(), self.settings.clone(), self.clock);
-        let at_once = std::mem::take(&mut self.at_once);
+        let (at_once, key) = (std::mem::take(&mut self.at_once), self.key.clone());
         self.under_way.push(Box::pin(async move {
-            let (sent, result) = create(&client, &settings, index, clock, at_once).await;
+            let (sent, result) = create(&client, &settings, index, clock, at_once, key.as_deref()).await;
             Done::Created(index, sent, result)
         }));
     }
@@ -438,9 +450,9 @@ impl SessionKeeper {
         })
         .await;
         let mut ids: Vec<_> = self.each.iter().filter_map(|kept| Some(kept.life.id()?.to_owned())).collect();
-        if ids.len() < self.each.len() {
+        if ids.len() < self.each.len() && self.key.is_none() {
             let names: Vec<_> = (0..self.each.len()).map(|index| self.settings.name(index)).collect();
-            let found = look_up(&self.client, &self.settings.home).await.unwrap_or_default();
+            let found = look_up(&self.client, &self.settings.home, None).await.unwrap_or_default();
             let found = found.into_iter().filter(|session| names.contains(&session.name)).map(|session| session.id);
             ids.extend(found.filter(|id| !ids.contains(id)).collect::<Vec<_>>());
         }
@@ -496,7 +508,15 @@ fn is_usable(session: &Session) -> bool {
     !session.ttl.is_zero() && session.behavior == "release"
 }
 
-async fn look_up(client: &Client, home: &Home) -> Result<Vec<Session>, Error> {
+/// Returns the sessions of a home; with a key, only the one that holds it.
+async fn look_up(client: &Client, home: &Home, key: Option<&str>) -> Result<Vec<Session>, Error> {
+    let Some(key) = key else { return sessions_of(client, home).await };
+    let (sessions, entry) = try_join(sessions_of(client, home), client.read_key(key)).await?;
+    let holder = entry.and_then(|entry| entry.session);
+    Ok(sessions.into_iter().filter(|session| Some(&session.id) == holder.as_ref()).collect())
+}
+
+async fn sessions_of(client: &Client, home: &Home) -> Result<Vec<Session>, Error> {
     match home {
         Home::Node { name, .. } => client.sessions_of_node(name).await,
         Home::Agent => {
@@ -520,6 +540,7 @@ async fn create(
     index: usize,
     clock: fn() -> Instant,
     at_once: bool,
+    key: Option<&str>,
 ) -> (Instant, Result<Made, NotMade>) {
     let SessionSettings { home, ttl, lock_delay, .. } = settings;
     let bound = match home {
@@ -529,7 +550,7 @@ async fn create(
     let new = NewSession { name: settings.name(index), bound, ttl: *ttl, lock_delay: *lock_delay };
     let mut sent = clock();
     let (mut created, others) = if at_once {
-        let (created, found) = join(client.create_session(&new), look_up(client, home)).await;
+        let (created, found) = join(client.create_session(&new), look_up(client, home, key)).await;
         (created, found.ok())
     } else {
         (client.create_session(&new).await, None)
@@ -544,7 +565,10 @@ async fn create(
     }
     let result = match (created, others) {
         (Ok(id), Some(others)) => Ok(unread(new, id, others)),
-        (Ok(id), None) => read_back(client, &new, &id).await,
+        (Ok(id), None) => read_back(client, &new, &id).await.map(|mut made| {
+            made.found.retain(|session| key.is_none() || session.id == id);
+            made
+        }),
         (Err(error), _) => Err(NotMade::new(error)),
     };
     (sent, result)

@@ -1,0 +1,100 @@
+//! Hooks of an agent. They run in a process beside it, because what lives below an agent is killed with its command: the agent sends what
+//! is told, a line of JSON for each change, and hears of each hook that has ended.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::Role;
+use super::hooks::{Done, GRACE, Hooks, Runner, kill_the_rest};
+use super::knowledge::State;
+use super::signals::ends;
+
+/// How much longer than two hooks may take the agent waits for the end of this process.
+const SLACK: Duration = Duration::from_secs(12);
+
+/// Runs the hooks of the agent at the other end, until that says that it ends, or is gone.
+///
+/// # Errors
+/// If it can't begin.
+pub async fn run_hooks(hooks: Hooks, election: String, agent: UnixStream) -> anyhow::Result<()> {
+    // Whoever ends all processes of a service at once ends this one, too: the agent says when.
+    let _signals = ends().context("can't wait for signals")?;
+    let (read, mut write) = agent.into_split();
+    let (states, told) = watch::channel(State::default());
+    let (done, mut ended) = mpsc::unbounded_channel();
+    let runner = Runner::new(hooks, election, done).context("can't begin to run hooks")?;
+    let listens = async {
+        let mut lines = BufReader::new(read).lines();
+        while let Some(state) = next(&mut lines).await {
+            states.send_replace(state);
+        }
+        states.send_modify(|state: &mut State| (state.role, state.ended) = (Role::Unknown, true));
+        std::future::pending::<()>().await;
+    };
+    let tells = async {
+        while let Some(done) = ended.recv().await {
+            let _: std::io::Result<()> = send::<Done>(&mut write, &done).await;
+        }
+    };
+    tokio::select! {
+        ((), ()) = futures::future::join(runner.run(told), tells) => {}
+        () = listens => {}
+    }
+    kill_the_rest().await;
+    Ok(())
+}
+
+/// Tells that process what is to be told, and `done` what it has done, until both have ended.
+pub(super) async fn hand_on(
+    beside: UnixStream,
+    longest: Duration,
+    mut states: watch::Receiver<State>,
+    done: mpsc::UnboundedSender<Done>,
+) {
+    let (read, mut write) = beside.into_split();
+    let mut lines = BufReader::new(read).lines();
+    let listens = async {
+        while let Some(ended) = next(&mut lines).await {
+            let _ = done.send(ended);
+        }
+    };
+    let tells = async {
+        loop {
+            let state = states.borrow_and_update().clone();
+            if send(&mut write, &state).await.is_err() {
+                return tracing::error!("the process that runs the hooks is gone: none runs any more");
+            }
+            if state.ended || states.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    let mut listens = std::pin::pin!(listens);
+    tokio::select! {
+        biased;
+        () = &mut listens => return tracing::error!("the process that runs the hooks has ended: none runs any more"),
+        () = tells => {}
+    }
+    if timeout((longest + GRACE) * 2 + SLACK, listens).await.is_err() {
+        tracing::warn!("does not wait for hooks any longer");
+    }
+}
+
+async fn send<T: Serialize + Sync>(stream: &mut OwnedWriteHalf, message: &T) -> std::io::Result<()> {
+    let line = serde_json::to_string(message)? + "\n";
+    stream.write_all(line.as_bytes()).await
+}
+
+/// Returns the next message. None: the other process is gone.
+async fn next<T: DeserializeOwned>(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<T> {
+    let line = lines.next_line().await.ok()??;
+    serde_json::from_str(&line).ok()
+}
