@@ -27,7 +27,7 @@ const APP: &str = "web";
 const CLASS: &str = "consul";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+pub enum Cause {
     /// The leader's pod is deleted, and terminates slowly.
     Deletion,
     /// The leader's condition Ready becomes false.
@@ -35,11 +35,11 @@ enum Cause {
 }
 
 /// The times at which each change was seen.
-struct Seen {
-    cause: Instant,
+pub struct Seen {
+    pub cause: Instant,
     record: Instant,
     demotion: Instant,
-    promotion: Instant,
+    pub promotion: Instant,
     /// The operator's own measurement.
     own: f64,
 }
@@ -72,28 +72,9 @@ pub async fn measure(runs: u32, wait: Duration, consul: Option<&Consul>, report:
     let lock = format!("services/{NAMESPACE}/{APP}/leader");
     let key = consul.map(|consul| (consul.api(), lock.clone()));
     let observer = Observer::with_key(&world.another_client().await, true, key).await?;
-    world.namespace(NAMESPACE).await?;
-    for number in 0..3 {
-        world.pod(NAMESPACE, &format!("{APP}-{number}"), APP, number).await?;
-    }
-    world.elect(NAMESPACE, APP, consul.map(|_| CLASS)).await?;
-    let mut group = Group { pods: Api::namespaced(world.client.clone(), NAMESPACE), world: &world, observer, made: 3 };
-    group.settle().await?;
-    world.namespace("floor").await?;
-    let client = world.operators_client().await?;
-    let record = if let Some(consul) = consul {
-        Record::key(consul.client()?, &lock).await?
-    } else {
-        let lease = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE).get(APP).await?;
-        Record::lease(&world, &client, "floor", &lease).await?
-    };
-    let mut floor = Floor::new(&world, &client, "floor", record).await?;
-    let ready = |observer: &Observer| {
-        let pods = observer.pods.iter().filter(|((namespace, _), _)| namespace == "floor");
-        pods.filter(|(_, pod)| pod.ready).count() == 3
-    };
-    group.observer.until("the pods of the floor are ready", PATIENCE, ready).await?;
-    floor.settle().await?;
+    let mut group = Group::new(&world, observer, consul.map(|_| CLASS)).await?;
+    let key = if let Some(consul) = consul { Some(Record::key(consul.client()?, &lock).await?) } else { None };
+    let mut floor = group.floor(key).await?;
 
     let mut figures = [(Cause::Deletion, Figures::default()), (Cause::Unready, Figures::default())];
     let mut loads = Vec::new();
@@ -124,14 +105,48 @@ pub async fn measure(runs: u32, wait: Duration, consul: Option<&Consul>, report:
     Ok(json!({"runs": runs, "loads": loads, "deletion": deletion.to_json(), "unready": unready.to_json()}))
 }
 
-struct Group<'a> {
+/// Three pods and their election, in a namespace of their own.
+pub struct Group<'a> {
     world: &'a World,
     pods: Api<Pod>,
-    observer: Observer,
+    pub observer: Observer,
     made: usize,
 }
 
-impl Group<'_> {
+impl<'a> Group<'a> {
+    /// Makes it, and waits until it is led. Without a class, its lock is a Lease.
+    pub async fn new(world: &'a World, observer: Observer, class: Option<&str>) -> anyhow::Result<Self> {
+        world.namespace(NAMESPACE).await?;
+        for number in 0..3 {
+            world.pod(NAMESPACE, &format!("{APP}-{number}"), APP, number).await?;
+        }
+        world.elect(NAMESPACE, APP, class).await?;
+        let mut group = Self { pods: Api::namespaced(world.client.clone(), NAMESPACE), world, observer, made: 3 };
+        group.settle().await?;
+        Ok(group)
+    }
+
+    /// Makes the floor for it. Without a key, its record is a Lease.
+    pub async fn floor(&mut self, key: Option<Record>) -> anyhow::Result<Floor> {
+        let world = self.world;
+        world.namespace("floor").await?;
+        let client = world.operators_client().await?;
+        let record = if let Some(key) = key {
+            key
+        } else {
+            let lease = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE).get(APP).await?;
+            Record::lease(world, &client, "floor", &lease).await?
+        };
+        let mut floor = Floor::new(world, &client, "floor", record).await?;
+        let ready = |observer: &Observer| {
+            let pods = observer.pods.iter().filter(|((namespace, _), _)| namespace == "floor");
+            pods.filter(|(_, pod)| pod.ready).count() == 3
+        };
+        self.observer.until("the pods of the floor are ready", PATIENCE, ready).await?;
+        floor.settle().await?;
+        Ok(floor)
+    }
+
     /// Waits until everything is labelled and reported. Returns the leader.
     async fn settle(&mut self) -> anyhow::Result<String> {
         let settled = |observer: &Observer| settled(observer).is_some();
@@ -140,7 +155,7 @@ impl Group<'_> {
     }
 
     /// Makes one failover, and waits until the group has settled again.
-    async fn fail(&mut self, cause: Cause) -> anyhow::Result<Seen> {
+    pub async fn fail(&mut self, cause: Cause) -> anyhow::Result<Seen> {
         let leader = settled_leader(&self.observer)?;
         let (pods, observer) = (self.pods.clone(), &mut self.observer);
         let (asked, seen) = tokio::join!(bring_about(&pods, &leader, cause), watch(observer, &leader, cause));

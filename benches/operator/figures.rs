@@ -43,6 +43,12 @@ impl Sample {
     }
 }
 
+impl Extend<f64> for Sample {
+    fn extend<T: IntoIterator<Item = f64>>(&mut self, values: T) {
+        values.into_iter().for_each(|value| self.push(value));
+    }
+}
+
 impl FromIterator<f64> for Sample {
     fn from_iter<T: IntoIterator<Item = f64>>(values: T) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().collect();

@@ -6,8 +6,10 @@
 
 mod consul;
 mod failover;
+mod fair;
 mod figures;
 mod floor;
+mod large;
 mod machine;
 mod observer;
 mod peers;
@@ -47,6 +49,10 @@ struct Options {
     /// The number of failovers of each kind, and of moves of a CronJob to another cluster. Of fewer than 100, the p99 has no target.
     #[arg(long, default_value_t = 200, default_value_if("quick", "true", "40"), value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+
+    /// The number of first handovers in each group of the part large.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    first_runs: u32,
 
     /// How many seconds each run waits for busy neighbours to end. A run that then begins beside one is counted as such.
     #[arg(long, default_value_t = 45, default_value_if("quick", "true", "1"))]
@@ -110,6 +116,10 @@ struct Options {
 enum Part {
     /// From the loss of a leader to the next one's label.
     Failover,
+    /// Failovers in one namespace, while in another one a webhook hangs, or pods flap.
+    Fair,
+    /// The first handover of an operator in a group of 500 pods and in one of 3, reached by a slice and by label.
+    Large,
     /// What happens when one of two replicas of the operator ends.
     Replicas,
     /// From nothing until all elections have a leader, then a minute in which nothing happens.
@@ -176,6 +186,18 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
             failover::measure(options.runs, options.wait(), None, &mut report).await.context("failover")?;
         figures["load"] = json!([before, machine::load()?]);
         all.insert("failover".into(), figures);
+    }
+    if asked(Part::Fair) {
+        let before = machine::load()?;
+        let mut figures = fair::measure(options.runs, &mut report).await.context("fair")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("fair".into(), figures);
+    }
+    if asked(Part::Large) {
+        let before = machine::load()?;
+        let mut figures = large::measure(options.first_runs, &mut report).await.context("large")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("large".into(), figures);
     }
     if asked(Part::Replicas) {
         let before = machine::load()?;

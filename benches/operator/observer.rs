@@ -12,6 +12,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -53,14 +54,16 @@ pub enum Sight {
     Pod(Id, Option<PodSight>),
     /// The holder of a Lease.
     Lease(Id, Option<String>),
-    /// The lock's key in Consul: the session that holds it, and the pod that its record names.
-    Key { session: Option<String>, holder: Option<String> },
+    /// The lock's key in Consul: the session that holds it, the pod that its record names, and whether that says that all has ended.
+    Key { session: Option<String>, holder: Option<String>, ended: bool },
     /// The status of an election.
     Election(Id, Box<LeaderElectionStatus>),
     /// Whether a CronJob is suspended.
     CronJob(Id, bool),
     /// Whether a Deployment has the condition Available.
     Deployment(Id, bool),
+    /// The pod that an EndpointSlice names.
+    Slice(Id, Option<String>),
     /// Another write.
     Other,
 }
@@ -112,16 +115,7 @@ impl Observer {
     pub async fn with_key(client: &Client, events: bool, key: Option<(Consul, String)>) -> anyhow::Result<Self> {
         let (sender, sights) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
-        follow(&mut watches, &sender, Api::all(client.clone()), |pod: &SlimPod, gone| {
-            let holds = |condition: &SlimCondition| condition.type_ == "Ready" && condition.status == "True";
-            let sight = PodSight {
-                role: pod.labels().get("role").cloned(),
-                ready: pod.status.conditions.iter().any(holds),
-                deleting: pod.metadata.deletion_timestamp.is_some(),
-            };
-            Some(Sight::Pod(id(pod), (!gone).then_some(sight)))
-        })
-        .await?;
+        follow(&mut watches, &sender, Api::all(client.clone()), see_pod).await?;
         follow(&mut watches, &sender, Api::all(client.clone()), |lease: &Lease, _| {
             // The heartbeats of nodes do not matter here.
             (lease.namespace().as_deref() != Some("kube-node-lease")).then(|| {
@@ -134,6 +128,19 @@ impl Observer {
             follow(&mut watches, &sender, Api::all(client.clone()), |_: &Event, _| Some(Sight::Other)).await?;
         }
         Self::with_elections(client, key, sender, sights, watches).await
+    }
+
+    /// Watches pods, elections and slices.
+    pub async fn of_slices(client: &Client) -> anyhow::Result<Self> {
+        let (sender, sights) = mpsc::unbounded_channel();
+        let mut watches = JoinSet::new();
+        follow(&mut watches, &sender, Api::all(client.clone()), see_pod).await?;
+        follow(&mut watches, &sender, Api::all(client.clone()), |slice: &EndpointSlice, _| {
+            let named = slice.endpoints.first().and_then(|endpoint| endpoint.target_ref.as_ref()?.name.clone());
+            Some(Sight::Slice(id(slice), named))
+        })
+        .await?;
+        Self::with_elections(client, None, sender, sights, watches).await
     }
 
     /// Watches elections, CronJobs and Deployments, and a key in Consul.
@@ -190,7 +197,7 @@ impl Observer {
             Sight::Lease(id, holder) => _ = self.leases.insert(id.clone(), holder.clone()),
             Sight::CronJob(id, suspended) => _ = self.cron_jobs.insert(id.clone(), *suspended),
             Sight::Deployment(id, available) => _ = self.deployments.insert(id.clone(), *available),
-            Sight::Key { .. } | Sight::Other => {}
+            Sight::Key { .. } | Sight::Slice(..) | Sight::Other => {}
         }
         Ok((at, sight))
     }
@@ -238,6 +245,15 @@ impl Observer {
         }
     }
 
+    /// Looks on for this long, whatever is seen.
+    pub async fn pass(&mut self, period: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + period;
+        while let Ok(seen) = tokio::time::timeout_at(end.into(), self.next()).await {
+            seen?;
+        }
+        Ok(())
+    }
+
     /// Waits until nothing was seen for this long.
     pub async fn quiet(&mut self, period: Duration) -> anyhow::Result<()> {
         while let Ok(seen) = timeout(period, self.next()).await {
@@ -263,15 +279,26 @@ async fn follow_key(sender: mpsc::UnboundedSender<(Instant, Sight)>, consul: Con
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let record = entry["Value"].as_str().and_then(|value| STANDARD.decode(value).ok());
         let record: Value = record.and_then(|record| serde_json::from_slice(&record).ok()).unwrap_or_default();
-        let seen = (text(&entry["Session"]), text(&record["holder"]["pod"]));
+        let ended = record["drainObligation"]["ended"] == true;
+        let seen = (text(&entry["Session"]), text(&record["holder"]["pod"]), ended);
         if last.as_ref() != Some(&seen) {
             last = Some(seen.clone());
-            let (session, holder) = seen;
-            if sender.send((at, Sight::Key { session, holder })).is_err() {
+            let (session, holder, ended) = seen;
+            if sender.send((at, Sight::Key { session, holder, ended })).is_err() {
                 return;
             }
         }
     }
+}
+
+fn see_pod(pod: &SlimPod, gone: bool) -> Option<Sight> {
+    let holds = |condition: &SlimCondition| condition.type_ == "Ready" && condition.status == "True";
+    let sight = PodSight {
+        role: pod.labels().get("role").cloned(),
+        ready: pod.status.conditions.iter().any(holds),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+    };
+    Some(Sight::Pod(id(pod), (!gone).then_some(sight)))
 }
 
 fn id(object: &impl ResourceExt) -> Id {

@@ -67,6 +67,7 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
                 Sight::Key { .. } => "keys",
                 Sight::Election(..) => "elections",
                 Sight::CronJob(..) | Sight::Deployment(..) => "workloads",
+                Sight::Slice(..) => "slices",
                 Sight::Other => "events",
             };
             *seen.entry(what).or_default() += 1;

@@ -254,6 +254,11 @@ impl World {
         self.kubectl(&["apply", "-f", "-"], Some(&object.to_string())).map(drop)
     }
 
+    /// Deletes an object: its kind and its name.
+    pub fn delete(&self, object: &[&str; 2]) -> anyhow::Result<()> {
+        self.kubectl(&["delete", object[0], object[1]], None).map(drop)
+    }
+
     /// Returns what the API server has counted of the operator's requests.
     pub async fn requests(&self) -> anyhow::Result<Requests> {
         let text = self.client.request_text(http_get("/metrics")?).await?;

@@ -15,6 +15,7 @@ mod consul;
 mod elections;
 mod examples;
 mod exchanges;
+mod fair;
 mod health;
 mod installation;
 mod kept;

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use k8s_openapi::api::batch::v1::CronJob;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lictor_consul::{self, Bound, LOCK_FLAGS, NewSession, Transaction, TxnOp};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ const KEY: &str = "by-hand/nightly";
 pub struct ByHand {
     consul: lictor_consul::Client,
     cron_jobs: Api<CronJob>,
+    jobs: Api<Job>,
     sides: [Side; 2],
     content: Value,
     index: u64,
@@ -40,6 +41,8 @@ pub struct Took {
     pub free: Duration,
     /// The other side has the lock, and its CronJob has the last tick and is resumed.
     pub enabled: Duration,
+    /// Not among those writes: what would have to be read to know that nothing runs any more, the CronJob and the Jobs.
+    pub reads: Duration,
 }
 
 impl Took {
@@ -64,7 +67,8 @@ impl ByHand {
         let second = Side::new(&consul, &cron_jobs, "east").await?;
         let lock = TxnOp::KvLock { key: KEY.into(), value: vec![], flags: LOCK_FLAGS, session: first.session.clone() };
         let index = applied(consul.transact(&[lock]).await)?;
-        Ok(Self { consul, cron_jobs, sides: [first, second], content, index, turn: 0, writes: 0 })
+        let jobs = Api::namespaced(client.clone(), namespace);
+        Ok(Self { consul, cron_jobs, jobs, sides: [first, second], content, index, turn: 0, writes: 0 })
     }
 
     /// Moves the CronJob to the other side.
@@ -84,7 +88,11 @@ impl ByHand {
         let told = self.cron_jobs.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
         self.sides[to].version = told.resource_version().context("a CronJob has a version")?;
         self.suspend(to, false).await?;
-        Ok(Took { disabled: disabled - start, free: free - disabled, enabled: free.elapsed() })
+        let enabled = free.elapsed();
+        let before = Instant::now();
+        self.cron_jobs.get(self.sides[from].name).await?;
+        self.jobs.list(&ListParams::default()).await?;
+        Ok(Took { disabled: disabled - start, free: free - disabled, enabled, reads: before.elapsed() })
     }
 
     /// Writes the record. Each is a new one, because the same again would change nothing, not even the index.

@@ -30,6 +30,10 @@ const TICK: Duration = Duration::from_secs(2);
 /// The latest second of a minute in which a run may begin: that time begins 1 s before the minute, and a run takes less than
 /// another second.
 const LAST: Duration = Duration::from_secs(58);
+/// How many times longer than by hand it may take, without what goes until the record says that all has ended.
+const TARGET: f64 = 2.5;
+/// How long a CronJob was let run before the lock is released sooner than that: its controller may still make what it missed.
+const SETTLES: Duration = Duration::from_secs(3);
 /// The number of runs before those that count.
 const WARM_UP: u32 = 2;
 
@@ -45,6 +49,7 @@ enum Cause {
 struct Seen {
     cause: Instant,
     suspended: Instant,
+    ended: Instant,
     free: Instant,
     resumed: Instant,
 }
@@ -53,8 +58,12 @@ struct Seen {
 struct Figures {
     total: Sample,
     to_suspended: Sample,
+    to_ended: Sample,
     to_free: Sample,
     to_resumed: Sample,
+    /// All but what goes until the record says that all has ended.
+    without_reads: Sample,
+    reads: Sample,
     floor: Sample,
     floor_disabled: Sample,
     floor_free: Sample,
@@ -100,6 +109,7 @@ pub async fn measure(
             let mut calm = observer.calm(wait).await?;
             let bottom = floor.write().await.context("the floor")?;
             calm &= observer.calm(wait).await?;
+            observer.pass(SETTLES).await?;
             away_from_the_minute(&mut observer).await?;
             let seen = fail(&world.client, &mut observer, &mut operators[from], from, cause).await;
             let seen = seen.with_context(|| format!("run {run}, {cause:?}"))?;
@@ -205,11 +215,7 @@ async fn away_from_the_minute(observer: &mut Observer) -> anyhow::Result<()> {
     let into = Duration::from_millis(u64::try_from(Timestamp::now().as_millisecond())? % 60_000);
     // From now to the end of the next span in which a run would fall on it, if that is now.
     let until = if into < LAST { TICK } else { minute + TICK };
-    let end = Instant::now() + until.saturating_sub(into);
-    while let Ok(seen) = tokio::time::timeout_at(end.into(), observer.next()).await {
-        seen?;
-    }
-    Ok(())
+    observer.pass(until.saturating_sub(into)).await
 }
 
 /// Makes one move. Afterwards, the cluster that was left could lead again as soon as its operator runs.
@@ -237,7 +243,7 @@ async fn fail(
 /// Watches a move. Without a `start`, it counts from when the Deployment is seen to be unavailable.
 async fn watch(observer: &mut Observer, from: usize, start: Option<Instant>) -> anyhow::Result<Seen> {
     let (gate, here, there) = (id(from, GATE), id(from, NAME), id(1 - from, NAME));
-    let (mut cause, mut suspended, mut free, mut resumed) = (start, None, None, None);
+    let (mut cause, mut suspended, mut ended, mut free, mut resumed) = (start, None, None, None, None);
     // The events come over several connections, so their order is not certain.
     let all = |at: Instant, sight: &Sight| {
         match sight {
@@ -245,11 +251,13 @@ async fn watch(observer: &mut Observer, from: usize, start: Option<Instant>) -> 
             Sight::CronJob(which, true) if *which == here => _ = suspended.get_or_insert(at),
             Sight::CronJob(which, false) if *which == there => _ = resumed.get_or_insert(at),
             Sight::Key { session: None, .. } => _ = free.get_or_insert(at),
+            Sight::Key { holder: None, ended: true, .. } if suspended.is_some() => _ = ended.get_or_insert(at),
             _ => {}
         }
         let resumed = resumed?;
         // A query for a key shows only its last state.
-        Some(Seen { cause: cause?, suspended: suspended?, free: free.unwrap_or(resumed), resumed })
+        let free = free.unwrap_or(resumed);
+        Some(Seen { cause: cause?, suspended: suspended?, ended: ended.unwrap_or(free).min(free), free, resumed })
     };
     observer.find("the CronJob resumed in the other cluster", PATIENCE, all).await
 }
@@ -261,7 +269,11 @@ impl Figures {
         let (total, least) = (between(seen.cause, seen.resumed), took(floor.total()));
         self.total.push(total);
         self.to_suspended.push(between(seen.cause, seen.suspended));
-        self.to_free.push(between(seen.suspended, seen.free));
+        let ended = between(seen.suspended, seen.ended);
+        self.to_ended.push(ended);
+        self.without_reads.push(total - ended);
+        self.reads.push(took(floor.reads));
+        self.to_free.push(between(seen.ended, seen.free));
         self.to_resumed.push(between(seen.free, seen.resumed));
         self.floor.push(least);
         self.floor_disabled.push(took(floor.disabled));
@@ -282,7 +294,12 @@ impl Figures {
             report.figure(format!("CronJob resumed elsewhere / by hand, {what}: p{percent}"), total / floor, "");
         }
         report.figure(format!("CronJob suspended, {what}: p50"), self.to_suspended.median(), "ms");
-        report.figure(format!("from suspended to the free lock, {what}: p50"), self.to_free.median(), "ms");
+        let apart = self.without_reads.median();
+        let ratio = format!("the same without what goes from suspended to ended / by hand, {what}: p50");
+        report.target(ratio, apart / self.floor.median(), "", TARGET);
+        report.figure(format!("from suspended to ended, {what}: p50"), self.to_ended.median(), "ms");
+        report.figure(format!("the reads before that by hand, {what}: p50"), self.reads.median(), "ms");
+        report.figure(format!("from ended to the free lock, {what}: p50"), self.to_free.median(), "ms");
         report.figure(format!("from the free lock to resumed, {what}: p50"), self.to_resumed.median(), "ms");
         report.figure(format!("runs beside a busy neighbour, {what}"), self.disturbed.into(), "");
     }
@@ -291,7 +308,8 @@ impl Figures {
         json!({
             "total": self.total.to_json(), "floor": self.floor.to_json(), "disturbed": self.disturbed,
             "stages": {
-                "causeToSuspended": self.to_suspended.to_json(), "suspendedToFree": self.to_free.to_json(),
+                "causeToSuspended": self.to_suspended.to_json(), "suspendedToEnded": self.to_ended.to_json(),
+                "endedToFree": self.to_free.to_json(), "readsByHand": self.reads.to_json(),
                 "freeToResumed": self.to_resumed.to_json(),
             },
             "floorStages": {

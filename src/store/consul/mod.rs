@@ -6,6 +6,7 @@ mod failure;
 mod followed;
 mod listing;
 mod locks;
+mod pace;
 mod service;
 mod sessions;
 mod watch;
