@@ -115,7 +115,7 @@ impl Observer {
     pub async fn with_key(client: &Client, events: bool, key: Option<(Consul, String)>) -> anyhow::Result<Self> {
         let (sender, sights) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
-        follow(&mut watches, &sender, Api::all(client.clone()), see_pod).await?;
+        follow(&mut watches, &sender, Api::all(client.clone()), |pod, gone| Some(see_pod(pod, gone))).await?;
         follow(&mut watches, &sender, Api::all(client.clone()), |lease: &Lease, _| {
             // The heartbeats of nodes do not matter here.
             (lease.namespace().as_deref() != Some("kube-node-lease")).then(|| {
@@ -134,7 +134,7 @@ impl Observer {
     pub async fn of_slices(client: &Client) -> anyhow::Result<Self> {
         let (sender, sights) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
-        follow(&mut watches, &sender, Api::all(client.clone()), see_pod).await?;
+        follow(&mut watches, &sender, Api::all(client.clone()), |pod, gone| Some(see_pod(pod, gone))).await?;
         follow(&mut watches, &sender, Api::all(client.clone()), |slice: &EndpointSlice, _| {
             let named = slice.endpoints.first().and_then(|endpoint| endpoint.target_ref.as_ref()?.name.clone());
             Some(Sight::Slice(id(slice), named))
@@ -291,14 +291,14 @@ async fn follow_key(sender: mpsc::UnboundedSender<(Instant, Sight)>, consul: Con
     }
 }
 
-fn see_pod(pod: &SlimPod, gone: bool) -> Option<Sight> {
+fn see_pod(pod: &SlimPod, gone: bool) -> Sight {
     let holds = |condition: &SlimCondition| condition.type_ == "Ready" && condition.status == "True";
     let sight = PodSight {
         role: pod.labels().get("role").cloned(),
         ready: pod.status.conditions.iter().any(holds),
         deleting: pod.metadata.deletion_timestamp.is_some(),
     };
-    Some(Sight::Pod(id(pod), (!gone).then_some(sight)))
+    Sight::Pod(id(pod), (!gone).then_some(sight))
 }
 
 fn id(object: &impl ResourceExt) -> Id {
