@@ -7,10 +7,10 @@ use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args};
 use futures::stream::BoxStream;
 
-use super::agent::{duration, host, key};
+use super::agent::{host, key};
 use super::consul::ConsulAccess;
 use super::support::{Ended, print, unique};
-use super::tell::{Listen, Tell};
+use super::tell::{Listen, Tell, duration};
 use crate::kubernetes::connect;
 use crate::observe::{About, Heard, HooksAt, Own, Role, Settings, hear_election, hear_files, hear_key, once, run};
 use crate::telemetry::{LogFormat, init_logs};

@@ -8,7 +8,6 @@ use anyhow::{Context, bail};
 use clap::{Args, Command};
 use tokio::net::TcpListener;
 
-use super::agent::duration;
 use crate::observe::Hooks;
 
 /// The hooks' shortest and longest time.
@@ -106,6 +105,22 @@ impl Listen {
     }
 }
 
+/// Reads a duration, which has a unit.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a number and ms, s, m or h, for example 15s".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(wrong)
+}
+
 fn hook_timeout(text: &str) -> Result<Duration, String> {
     let (time, (shortest, longest)) = (duration(text)?, HOOK_TIMES);
     if (shortest..=longest).contains(&time) {
@@ -118,6 +133,16 @@ fn hook_timeout(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, milliseconds) in [("15s", 15_000), ("250ms", 250), ("2m", 120_000), ("1h", 3_600_000), ("0s", 0)] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "15", "s", "-1s", "1.5s", "1d", "99999999999999999999s", "9999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn what_can_not_be_is_refused() {

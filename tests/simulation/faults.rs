@@ -320,14 +320,17 @@ fn switchovers(prng: &mut Prng, until: u64) -> Vec<Fault> {
 /// Beside all others, in some of the seeds: a lock that the pods hold themselves.
 fn followed(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = if prng.percent(40) { [3, 10, 30][prng.below(3)] } else { 0 };
-    let one = |_| Fault {
-        at: 10_000 + draw(prng, until - 10_000),
-        lasts: draw(prng, [1_500, 8_000, 30_000][prng.below(3)]),
-        what: What::Followed,
-        cluster: prng.below(CLUSTERS.len()),
-        replica: 0,
-        pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
-        number: prng.below(1_000),
+    let one = |_| {
+        let longest = [1_500, 8_000, 30_000][prng.below(3)];
+        Fault {
+            at: 10_000 + draw(prng, until - 10_000),
+            lasts: draw(prng, longest),
+            what: What::Followed,
+            cluster: prng.below(CLUSTERS.len()),
+            replica: 0,
+            pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
+            number: prng.below(1_000),
+        }
     };
     (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
 }
