@@ -58,7 +58,7 @@ impl Group<'_> {
         let markings = &self.scope.markings;
         let own =
             markings.leader.labels.iter().filter(|(key, value)| markings.follower.labels.get(*key) != Some(value));
-        own.map(|(key, value)| (key.clone(), value.clone())).collect()
+        own.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
     fn candidates<'p>(&self, pods: &'p [Pod]) -> Vec<&'p Pod> {
@@ -220,7 +220,7 @@ fn follows_nobody(group: &Group, service: &ServiceSelector, around: &Surrounding
     if others.is_empty() || named(SliceWriter::Lictor).next().is_some() {
         return None;
     }
-    let mut selector = group.scope.selector.match_labels.clone();
+    let mut selector = Labels::from(&group.scope.selector.match_labels);
     if selector.is_empty() || !group.scope.selector.match_expressions.is_empty() {
         return None;
     }
