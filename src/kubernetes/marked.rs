@@ -93,7 +93,10 @@ mod tests {
                 assert!(request.headers()["accept"].to_str().unwrap().contains("PartialObjectMetadataList"));
                 let last = request.uri().query().unwrap().contains("continue=more");
                 let pod = |name: &str, by: &str| json!({"metadata": {"name": name, "annotations": {"a": "b", "lictor.dev/election": by}, "managedFields": []}});
-                let page = if last {
+                // So the API server answers where nothing matches.
+                let page = if request.uri().path().contains("/empty/") {
+                    json!({"metadata": {}, "items": null})
+                } else if last {
                     json!({"metadata": {}, "items": [pod("p2", "web"), {"metadata": {"name": "p3"}}]})
                 } else {
                     json!({"metadata": {"continue": "more"}, "items": [pod("p0", "web"), pod("p1", "db")]})
@@ -123,5 +126,8 @@ mod tests {
         }
         assert_eq!(requests.load(Ordering::SeqCst), 4, "two listings of two pages");
         assert!(pods.asked().is_empty(), "nothing is left behind");
+
+        answers.add_permits(1);
+        assert!(pods.ask("empty", &leaders).await.unwrap().is_empty());
     }
 }
