@@ -55,9 +55,7 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     report.figure(format!("start, {elections} elections: all statuses written"), told, "s");
     let writes = requests.writes() - requests.of("own-lease-write");
     report.target("start: writes for each election", writes / each, "", 6.0);
-    report.figure("start: writes in a second", writes / told, "");
-    report.figure("the same by a bare client: writes in a second", bare, "");
-    report.figure("start: share of the bare client's rate", writes / told / bare, "");
+    report_rate(writes / told, bare, report);
     report.figure("start: reads for each election", (requests.but_watches() - requests.writes()) / each, "");
     report.figure("start: resident memory, peak", peak.peak, "MiB");
 
@@ -129,6 +127,12 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
             "residentMiB": using.resident, "processorPercent": processor,
         },
     }))
+}
+
+fn report_rate(rate: f64, bare: f64, report: &mut Report) {
+    report.figure("start: writes in a second", rate, "");
+    report.figure("the same by a bare client: writes in a second", bare, "");
+    report.figure("start: share of the bare client's rate", rate / bare, "");
 }
 
 /// Creates the namespaces of [`populate`].

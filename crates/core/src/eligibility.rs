@@ -229,7 +229,7 @@ pub fn annotation_defect(pod: &Pod) -> Option<String> {
             "the annotation {PRIORITY_ANNOTATION} is {text:?}, which is no whole number, and 0 is used: write for example \"10\""
         ));
     }
-    match pod.annotations.get(NEVER_LEADER_ANNOTATION).map(|text| text.trim()) {
+    match pod.annotations.get(NEVER_LEADER_ANNOTATION).map(str::trim) {
         None | Some("true" | "false") => None,
         Some(text) => Some(format!(
             "the annotation {NEVER_LEADER_ANNOTATION} is {text:?} and is taken for \"true\": write \"true\" or take it off"

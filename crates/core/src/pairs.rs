@@ -86,7 +86,7 @@ impl<'a> Iter<'a> {
     fn text(&mut self) -> Option<&'a str> {
         let mut length = 0;
         for (at, byte) in self.0.bytes().enumerate() {
-            length = length << DIGIT | usize::from(byte & MOST);
+            length = (length << DIGIT) | usize::from(byte & MOST);
             if byte & MORE == 0 {
                 let (text, rest) = self.0[at + 1..].split_at(length);
                 self.0 = rest;
@@ -98,16 +98,16 @@ impl<'a> Iter<'a> {
 }
 
 /// Lengths are written in digits of so many bits, the highest first, each a character of ASCII.
-const DIGIT: usize = 6;
+const DIGIT: u32 = 6;
 const MOST: u8 = (1 << DIGIT) - 1;
 /// Another digit follows.
 const MORE: u8 = 1 << DIGIT;
 
 fn push(packed: &mut String, text: &str) {
-    let digits = (usize::BITS - text.len().leading_zeros()).div_ceil(6).max(1);
+    let digits = (usize::BITS - text.len().leading_zeros()).div_ceil(DIGIT).max(1);
     for digit in (0..digits).rev() {
         let more = if digit > 0 { MORE } else { 0 };
-        let bits = (text.len() >> (digit as usize * DIGIT)) & usize::from(MOST);
+        let bits = (text.len() >> (digit * DIGIT)) & usize::from(MOST);
         packed.push(char::from(u8::try_from(bits).unwrap_or(MOST) | more));
     }
     packed.push_str(text);

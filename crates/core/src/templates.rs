@@ -38,7 +38,7 @@ impl<'a> Templates<'a> {
 
 /// What made a pod, and the template that it was made from.
 fn of(pod: &Pod) -> Option<(&str, &str)> {
-    let template = TEMPLATE_LABELS.iter().find_map(|label| pod.labels.get(*label))?;
+    let template = TEMPLATE_LABELS.iter().find_map(|label| pod.labels.get(label))?;
     Some((pod.owner.as_deref()?, template))
 }
 

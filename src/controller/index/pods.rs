@@ -186,7 +186,7 @@ pub(super) fn link(sets: &mut HashMap<String, Names>, key: &str, name: &str, is:
                 sets.remove(key);
             }
         }
-        None if is => _ = sets.insert(key.into(), Names::from_iter([name.into()])),
+        None if is => _ = sets.insert(key.into(), [name.into()].into_iter().collect()),
         None => {}
     }
 }

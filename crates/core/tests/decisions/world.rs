@@ -314,7 +314,7 @@ impl World {
         }
         let set: Vec<(&String, &String)> =
             write.patch.labels.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
-        let writes = |scope: &Scope| set.iter().all(|(key, v)| scope.markings.follower.labels.get(*key) == Some(*v));
+        let writes = |scope: &Scope| set.iter().all(|(key, v)| scope.markings.follower.labels.get(key) == Some(*v));
         let mut recorded = self.records.values().filter_map(Stored::record);
         let of_no_record = !recorded.any(|record| record.former.iter().chain([&record.scope]).any(writes));
         let of_the_past = self.election.as_ref().is_none_or(|object| !writes(&object.spec.scope));

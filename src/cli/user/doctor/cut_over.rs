@@ -56,8 +56,7 @@ impl Group<'_> {
     /// The labels by which the leader is told from the others.
     fn labels(&self) -> Labels {
         let markings = &self.scope.markings;
-        let own =
-            markings.leader.labels.iter().filter(|(key, value)| markings.follower.labels.get(*key) != Some(value));
+        let own = markings.leader.labels.iter().filter(|(key, value)| markings.follower.labels.get(key) != Some(value));
         own.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
