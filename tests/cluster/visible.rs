@@ -385,7 +385,7 @@ async fn a_quiet_group_costs_no_request_but_watches_and_the_operators_own_lease(
     lab.elect(json!({})).await;
     let leader = lab.wait_any_leader().await;
     status_of(&lab, &leader).await;
-    lab.wait_event("Pod", &leader, "Elected").await;
+    lab.wait_event("LeaderElection", "web", "Elected").await;
     let renewals = || {
         let renews = |asked: &&Asked| asked.method == "PATCH" && asked.name() == "lictor.dev-operator";
         proxy.asked().iter().filter(renews).count()
