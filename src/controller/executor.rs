@@ -122,7 +122,7 @@ impl Executor {
         let (this, failed) = (self.clone(), self.failed(&requester.id, &request));
         self.requests.submit(queue, &share, class, gate, failed, move |gate| async move {
             match this.request(&requester, &gate, &request.command).await {
-                Outcome::PodsListed(Ok(pods)) => this.look_for_leaders(requester, request, gate, pods),
+                Outcome::PodsListed(Ok(pods)) => this.look_for_leaders(requester, &request, gate, pods),
                 outcome => Some(this.outcome(requester.id, &request, outcome)),
             }
         });

@@ -15,18 +15,18 @@ impl Executor {
     pub(super) fn look_for_leaders(
         &self,
         requester: Requester,
-        request: Arc<Request>,
+        request: &Arc<Request>,
         gate: Gate,
         pods: Vec<Pod>,
     ) -> Option<Input> {
         let leaders = match &request.command {
             Command::ListPods { leaders, .. } if !leaders.is_empty() => leaders,
-            _ => return Some(self.outcome(requester.id, &request, Outcome::PodsListed(Ok(pods)))),
+            _ => return Some(self.outcome(requester.id, request, Outcome::PodsListed(Ok(pods)))),
         };
         let asked: Vec<MarkedListing> =
             leaders.iter().map(|selector| self.marked.ask(&requester.id.election.namespace, selector)).collect();
         let (queue, share) = self.way_of(&requester, &request.command);
-        let (class, failed) = (class_of(&requester, &request), self.failed(&requester.id, &request));
+        let (class, failed) = (class_of(&requester, request), self.failed(&requester.id, request));
         let (this, of) = (self.clone(), request.clone());
         self.requests.submit(queue, &share, class, gate, failed, move |_| async move {
             let listed = this.with_leaders(&requester, asked, pods).await;
