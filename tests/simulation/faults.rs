@@ -516,6 +516,7 @@ impl Fault {
     /// The pod takes the lock of its app, and the election follows it. Nobody renews it, so it is over after that many seconds.
     fn take_lock(&self, world: &World) {
         let cluster = &world.clusters[self.cluster];
+        world.judge.lock().unwrap().see_followed(self.app());
         cluster.users.change(self.app(), |spec| spec.followed = true);
         self.hold(world, &[self.pod.clone(), format!("{}_5f2c", self.pod)][self.number % 2]);
     }

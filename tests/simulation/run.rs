@@ -111,10 +111,7 @@ async fn wait_until(world: &World, at: u64) {
     while world.log.now() < at && world.judge.lock().unwrap().verdict.is_none() {
         let step = (at - world.log.now()).min(100);
         sleep(Duration::from_millis(step)).await;
-        let both = u64::try_from(world.both_act()).unwrap_or_default();
-        if both > 0 {
-            world.judge.lock().unwrap().see_both_act(both, step);
-        }
+        world.judge.lock().unwrap().see_both_act(&world.both_act(), step);
     }
 }
 

@@ -168,10 +168,11 @@ impl World {
         Some(number)
     }
 
-    /// In how many clusters more than one replica acts, by its own clock, and runs.
-    pub fn both_act(&self) -> usize {
-        let all = |cluster: &&Cluster| cluster.replicas.iter().filter(|replica| replica.acts()).count() > 1;
-        self.clusters.iter().filter(all).count()
+    /// The clusters in which more than one replica acts, by its own clock, and runs.
+    pub fn both_act(&self) -> Vec<usize> {
+        let both =
+            |cluster: &usize| self.clusters[*cluster].replicas.iter().filter(|replica| replica.acts()).count() > 1;
+        (0..self.clusters.len()).filter(both).collect()
     }
 
     /// Starts a replica, unless it runs.

@@ -1,6 +1,5 @@
 //! The true state of a cluster: an API server with pods, and the record of one group. It judges every write to a pod.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use lictor_core::{
@@ -91,9 +90,9 @@ impl World {
         };
         for slot in 0..pods - absent {
             let mut pod = world.make(slot);
-            pod.labels.extend(map("role", "follower"));
-            pod.annotations.extend(map(ELECTION_ANNOTATION, ELECTION));
-            pod.annotations.extend(map(TERM_ANNOTATION, "0"));
+            pod.labels.extend(&map("role", "follower"));
+            pod.annotations.extend(&map(ELECTION_ANNOTATION, ELECTION));
+            pod.annotations.extend(&map(TERM_ANNOTATION, "0"));
             world.put(slot, pod);
         }
         world
