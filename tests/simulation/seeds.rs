@@ -50,6 +50,9 @@ impl<F: Clone + Display + Sync, R: Outcome> Simulation<F, R> {
         }
         let (seeds, failed, begun) = (seeds(), AtomicU64::new(u64::MAX), Instant::now());
         self.all(seeds, |seed, report| {
+            if let Some(failure) = report.failure() {
+                eprintln!("LICTOR_SEED={seed}: {failure}");
+            }
             let failure = report.failure().is_some();
             if failure {
                 failed.fetch_min(seed, Ordering::Relaxed);
