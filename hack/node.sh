@@ -412,7 +412,7 @@ case ${1:-} in
     "$@"
     exit ;;
   try) reason=$(hindrance) || { echo "hack/node.sh: no real node on this machine: $reason" >&2; exit 77; } ;;
-  pack) [ $# = 4 ] || usage; "$@" ;;
+  pack) [ $# -ge 4 ] || usage; "$@" ;;
   plane | node) declare -A members=(); "$@" ;; # by keep, and by plane
   *) usage ;;
 esac
