@@ -78,7 +78,8 @@ pinned() {
     kwok) module=sigs.k8s.io/kwok ;;
     debian) echo v1.8.7; return ;;
     debian-libfaketime) echo v0.9.8; return ;;
-    debian-node | debian-browser) codename; return ;;
+    debian-node) codename; return ;;
+    debian-browser) echo "$(codename)-2"; return ;; # the number changes with the script in it
     npm-page) sha256sum "$here/tools/page/package-lock.json" | cut -c1-16; return ;;
     python-*) sed -nE 's/^[a-z-]+==([^ ]+).*/v\1/p' "$here/tools/${directory#python-}/requirements.txt"; return ;;
     formats) echo "of this repository"; return ;;
@@ -228,7 +229,7 @@ unpack_browser() {
     cat >unpacked/chromedriver <<'END'
 #!/bin/sh
 root=$(cd "$(dirname "$0")" && pwd)
-LD_LIBRARY_PATH=$(find "$root/lib" "$root/usr/lib" -maxdepth 2 -name '*.so*' -printf '%h\n' 2>/dev/null | sort -u | tr '\n' ':')
+LD_LIBRARY_PATH=$(find "$root/lib" "$root/usr/lib" -maxdepth 3 -name '*.so*' -printf '%h\n' 2>/dev/null | sort -u | tr '\n' ':')
 FONTCONFIG_FILE=$root/fonts.conf
 export LD_LIBRARY_PATH FONTCONFIG_FILE
 exec "$root/usr/bin/chromedriver" "$@"
