@@ -6,7 +6,6 @@ mod failure;
 mod followed;
 mod listing;
 mod locks;
-mod pace;
 mod service;
 mod sessions;
 mod watch;

@@ -18,15 +18,18 @@ use tokio::time::Instant;
 use super::content::{bids, find, key};
 use super::failure::failure;
 use super::locks::ConsulStore;
-use super::pace::Pace;
 use super::sessions::Sessions;
 use crate::process::spawn;
-use crate::store::{ConsulParameters, Elsewhere, StoreEvent};
+use crate::store::{Elsewhere, StoreEvent};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
-/// How many locks at most are looked at one by one during a pause.
-const AWAITED: usize = 8;
+/// The shortest time between two queries, because each answer has all locks.
+const PACE: Duration = Duration::from_millis(50);
+/// The number of queries without a pause after a quiet time, because a handover between clusters is several changes in a row.
+const BURST: u32 = 8;
+/// How long nothing must have changed for a quiet time.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Follows the store for as long as somebody listens.
 pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
@@ -40,18 +43,6 @@ pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send
         Watch { store, told, sessions, unheard, index: 0, entries, elsewhere, bids, listed, broken, own, reported };
     spawn(watch.run());
     events
-}
-
-/// Ends when one of these keys has changed after its index. If that can't be seen, it does not end: the pause does.
-async fn change_of(store: &ConsulParameters, keys: &[(String, u64)]) {
-    let changes = keys.iter().map(|(key, index)| {
-        Box::pin(async move {
-            if store.client.wait_key(key, *index, store.wait).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        })
-    });
-    futures::future::select_all(changes).await;
 }
 
 struct Watch {
@@ -80,18 +71,17 @@ struct Watch {
 impl Watch {
     async fn run(mut self) {
         let mut retry = FIRST_RETRY;
-        let (mut pause, mut pace) = (Duration::ZERO, Pace::new(Instant::now()));
+        let (mut pause, mut burst) = (Duration::ZERO, BURST);
         loop {
             self.take_sessions().await;
             let (store, index) = (self.store.parameters.clone(), if self.broken { 0 } else { self.index });
-            let awaited = if pause.is_zero() || self.broken { Vec::new() } else { self.awaited() };
+            let asked = Instant::now() + pause;
             let (renewed, broken) = (Arc::new(Notify::new()), self.broken);
             let answers_again = renewed.clone();
             let query = async move {
                 tokio::select! {
                     biased;
                     () = answers_again.notified(), if broken => {}
-                    () = change_of(&store, &awaited), if !awaited.is_empty() => {}
                     () = tokio::time::sleep(pause) => {}
                 }
                 store.client.wait(&store.prefix, index, store.wait).await
@@ -120,7 +110,9 @@ impl Watch {
             }
             match answer {
                 Ok((index, entries)) => {
-                    (retry, pause) = (FIRST_RETRY, pace.next(Instant::now()));
+                    burst = if asked.elapsed() >= QUIET { BURST } else { burst.saturating_sub(1) };
+                    (retry, pause) =
+                        (FIRST_RETRY, if burst > 0 { Duration::ZERO } else { PACE.saturating_sub(asked.elapsed()) });
                     self.take(index, entries).await;
                 }
                 Err(error) => {
@@ -130,17 +122,6 @@ impl Watch {
                 }
             }
         }
-    }
-
-    /// Returns the keys of the locks that another cluster is about to release, with their indexes: their records name nobody any more,
-    /// and all has ended there. Whoever waits for one of them waits for no pause. Where there are many, asking for each costs more
-    /// than the pause.
-    fn awaited(&self) -> Vec<(String, u64)> {
-        let ended = |rival: &Rival| rival.drain_obligation.as_ref().is_none_or(|obligation| obligation.ended);
-        let released = self.elsewhere.iter().filter(|(_, rival)| rival.holder.is_none() && ended(rival));
-        let keys = released.filter_map(|(name, _)| Some((name.clone(), self.version(name)?.0)));
-        let keys: Vec<_> = keys.take(AWAITED + 1).collect();
-        if keys.len() > AWAITED { Vec::new() } else { keys }
     }
 
     fn tell(&self, event: StoreEvent) {
@@ -353,18 +334,16 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-    use base64::Engine;
     use futures::StreamExt;
     use futures::future::BoxFuture;
     use reqwest::StatusCode;
-    use serde_json::json;
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::store::Layout;
-    use lictor_consul::{Broken, Client, LOCK_FLAGS, Received, Sent, Settings, Transport};
+    use crate::store::{ConsulParameters, Layout};
+    use lictor_consul::{Broken, Client, Received, Sent, Settings, Transport};
     use lictor_core::{Instant, StoreId};
 
     /// A Consul with one lock that another cluster's session holds. It answers about that session as often as the test allows.
@@ -494,72 +473,5 @@ mod tests {
         sessions.send(kept(20)).unwrap();
         while !matches!(events.next().await, Some(StoreEvent::All(..))) {}
         assert!(since.elapsed() < Duration::from_millis(50), "the pause is 2 s by now: {:?}", since.elapsed());
-    }
-    /// A Consul in which something changes all the time, and a lock that another cluster holds, but is about to release.
-    struct Busy {
-        index: AtomicU64,
-        released: Notify,
-        is_released: AtomicBool,
-    }
-
-    impl Busy {
-        fn lock(&self) -> serde_json::Value {
-            let record = json!({
-                "cluster": "east", "namespace": "n", "name": "a", "term": 3, "operatorId": "o", "since": 0, "election": "e",
-                "generation": 1, "scope": {"selector": {}, "leader": {}, "follower": {}},
-            });
-            let value = base64::engine::general_purpose::STANDARD.encode(record.to_string());
-            let mut entry =
-                json!({"Key": "p/a", "Value": value, "Flags": LOCK_FLAGS, "LockIndex": 1, "CreateIndex": 5});
-            let is_released = self.is_released.load(Ordering::SeqCst);
-            entry["ModifyIndex"] = json!(if is_released { 1_000_000 } else { 7 });
-            if !is_released {
-                entry["Session"] = json!("far");
-            }
-            entry
-        }
-    }
-
-    impl Transport for Busy {
-        fn send(&self, request: Sent) -> BoxFuture<'_, Result<Received, Broken>> {
-            Box::pin(async move {
-                if request.url.path().starts_with("/v1/session/info/") {
-                    return Ok(Received { status: StatusCode::OK, index: Some(3), body: "[]".into() });
-                }
-                let lists = request.url.query().is_some_and(|query| query.contains("recurse"));
-                if !lists && !self.is_released.load(Ordering::SeqCst) {
-                    self.released.notified().await;
-                }
-                let index = self.index.fetch_add(1, Ordering::SeqCst);
-                let other = json!({
-                    "Key": "p/b", "Value": "", "Flags": 0, "LockIndex": 0, "CreateIndex": 6, "ModifyIndex": index,
-                });
-                let body = json!(if lists { vec![self.lock(), other] } else { vec![self.lock()] }).to_string();
-                Ok(Received { status: StatusCode::OK, index: Some(index.max(7)), body: body.into() })
-            })
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_release_of_a_lock_that_another_cluster_is_about_to_release_waits_for_no_pause() {
-        let busy =
-            Arc::new(Busy { index: AtomicU64::new(8), released: Notify::new(), is_released: AtomicBool::new(false) });
-        let (_sessions, receiver) = tokio::sync::watch::channel(kept(10));
-        let client = Client::simulated(&Settings::new("http://consul"), busy.clone()).unwrap();
-        let mut events = std::pin::pin!(watch(ConsulStore::new(
-            ConsulParameters { client, ..of(&Arc::new(Semaphore::new(0))) },
-            receiver,
-        )));
-        // The burst is over, so there are pauses.
-        for _ in 0..20 {
-            while !matches!(events.next().await, Some(StoreEvent::Changed(key, ..)) if key.name == "p/b") {}
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        let since = tokio::time::Instant::now();
-        busy.is_released.store(true, Ordering::SeqCst);
-        busy.released.notify_waiters();
-        while !matches!(events.next().await, Some(StoreEvent::Changed(key, _, Stored::Free(..))) if key.name == "p/a") {
-        }
-        assert!(since.elapsed() < Duration::from_millis(5), "{:?}", since.elapsed());
     }
 }
