@@ -4,7 +4,6 @@
 //!
 //! Each part has its own control plane, so that no part sees what another left behind.
 
-mod bare;
 mod consul;
 mod failover;
 mod fair;
@@ -12,7 +11,6 @@ mod figures;
 mod floor;
 mod large;
 mod machine;
-mod many;
 mod observer;
 mod peers;
 mod record;

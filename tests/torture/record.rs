@@ -189,7 +189,7 @@ impl PodSeen {
             name: self.name.clone(),
             uid: Uid(self.uid.clone()),
             version: Version(self.version),
-            labels: self.labels.clone().into(),
+            labels: self.labels.clone(),
             ..lictor_core::Pod::default()
         }
     }

@@ -1,6 +1,8 @@
 //! What an election knows of a pod.
 
-use super::{Instant, Pairs, Timestamp, Uid, Version};
+use std::collections::BTreeMap;
+
+use super::{Instant, Timestamp, Uid, Version};
 
 /// Annotation by which users order pods: an integer, the highest is elected first. Default 0.
 pub const PRIORITY_ANNOTATION: &str = "lictor.dev/priority";
@@ -19,9 +21,9 @@ pub struct Pod {
     /// The version that was observed.
     pub version: Version,
     /// All labels.
-    pub labels: Pairs,
+    pub labels: BTreeMap<String, String>,
     /// The annotations, except those that are too long to be of use here.
-    pub annotations: Pairs,
+    pub annotations: BTreeMap<String, String>,
     /// What made it from one of several templates: all pods of a Deployment have the same one.
     pub owner: Option<String>,
     /// When it was created, by the API server's clock: tells which template is newer, and nothing else.

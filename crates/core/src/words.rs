@@ -249,7 +249,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::Pairs;
     use crate::{
         DrainObligation, Key, OpId, PodPatch, Reason, Scope, Term, Timestamp, Transition, Uid, WorkloadClaim,
         WorkloadId, WorkloadKind,
@@ -278,7 +277,7 @@ mod tests {
     }
 
     fn pod() -> Pod {
-        let labels = Pairs::from([("app".into(), "web".into()), ("role".into(), "leader".into())]);
+        let labels = BTreeMap::from([("app".into(), "web".into()), ("role".into(), "leader".into())]);
         Pod { uid: Uid("uid-a".into()), version: Version(5), labels, ..Pod::default() }
     }
 
