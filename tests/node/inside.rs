@@ -208,5 +208,8 @@ pub async fn a_command_runs_in_one_pod_only(nodes: &Nodes, figures: &mut Figures
     }
     assert_eq!(count.end(), 1, "the command ran in two pods at once, or was not seen");
     println!("examples/agent: the command ran in one pod at a time, and moved with its term to {last}");
-    nodes.kubectl(&["delete", "deployments", "-n", NAMESPACE, "--all"]);
+    // Agents leave their Lease, for its term goes on. When they are gone, so that none makes it again, it is deleted:
+    // later in this test only the operator's own Leases may be left.
+    nodes.kubectl(&["delete", "deployments", "-n", NAMESPACE, "--all", "--cascade=foreground"]);
+    nodes.kubectl(&["delete", "leases", "-n", NAMESPACE, "--all"]);
 }
