@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lictor_testing::consul::{Consul, eventually};
-use lictor_testing::{file, program, signal};
+use lictor_testing::{ended, file, program, signal};
 
 /// The shortest TTL that Consul accepts.
 pub const TTL: &str = "10s";
@@ -166,11 +166,7 @@ impl Running {
 
     /// Waits until it has ended.
     pub async fn ended(&mut self) -> ExitStatus {
-        eventually("it ends", || {
-            let ended = self.child.try_wait().expect("it can be waited for");
-            async move { ended.ok_or_else(|| "still running".to_owned()) }
-        })
-        .await
+        ended(&mut self.child).await
     }
 
     /// Ends it by SIGTERM, and returns its exit code.

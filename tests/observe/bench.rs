@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lictor_testing::{Events, Volume, client, eventually, program, signal};
+use lictor_testing::{Events, Volume, client, ended, eventually, program, signal};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method};
 use serde_json::Value;
@@ -153,11 +153,7 @@ impl Observer {
 
     /// Waits until it has ended.
     pub async fn ended(&mut self) -> ExitStatus {
-        eventually("it ends", || {
-            let ended = self.child.try_wait().expect("it can be waited for");
-            async move { ended.ok_or_else(|| "still running".to_owned()) }
-        })
-        .await
+        ended(&mut self.child).await
     }
 
     /// Ends it by SIGTERM, and returns its exit code.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
@@ -21,6 +21,15 @@ pub fn signal(name: &str, pids: &[impl ToString]) {
     let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
     let sent = Command::new("kill").arg(format!("-{name}")).args(&pids).status();
     assert!(sent.expect("kill runs").success(), "{name} to {pids:?}");
+}
+
+/// Waits until a program has ended.
+pub async fn ended(child: &mut Child) -> ExitStatus {
+    eventually("it ends", || {
+        let ended = child.try_wait().expect("it can be waited for");
+        async move { ended.ok_or_else(|| "it runs".to_owned()) }
+    })
+    .await
 }
 
 /// A program that takes part in an election, and says what becomes of it, a line each. Dropping it kills it.
@@ -60,15 +69,10 @@ impl Candidate {
     /// Lets it release the lock. One that reads its input ends with that, all others by SIGTERM.
     pub async fn end(&mut self) {
         drop(self.child.stdin.take());
-        let ended = self.child.try_wait().expect("it can be waited for").is_some();
-        if !ended {
+        if self.child.try_wait().expect("it can be waited for").is_none() {
             self.signal("TERM");
         }
-        eventually("it ends", || {
-            let ended = self.child.try_wait().expect("it can be waited for");
-            async move { ended.map(drop).ok_or_else(|| "it runs".to_owned()) }
-        })
-        .await;
+        ended(&mut self.child).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use k8s_openapi::jiff::Timestamp;
 
 use super::eventually;
-use crate::{program, signal};
+use crate::{ended, program, signal};
 
 /// A running operator. Dropping this kills it, and shows its log if the test has failed.
 pub struct Operator {
@@ -126,11 +126,7 @@ impl Operator {
 
     /// Waits until it has ended.
     pub async fn ended(&mut self) -> ExitStatus {
-        eventually("the operator ends", || {
-            let ended = self.child.try_wait().expect("it can be waited for");
-            async move { ended.ok_or_else(|| "still running".to_owned()) }
-        })
-        .await
+        ended(&mut self.child).await
     }
 }
 
