@@ -1,6 +1,6 @@
 //! When a cluster may show a leader beside a newer one in the other cluster. docs/consul.md excepts two cases, and nothing else is
-//! excused here: nobody can act in the cluster, and its lock is lost; or a person took the lock away while the cluster could not
-//! hear of it. All times are in milliseconds.
+//! excused here: nobody can act in the cluster, and its lock is lost; or a person took the lock away, by its session or by its key,
+//! while the cluster could not hear of it. All times are in milliseconds.
 
 mod tests;
 
@@ -85,8 +85,10 @@ pub struct Excuse {
     idle: Option<u64>,
     /// When it last lost a lock, and how.
     lost: Option<(u64, Loss)>,
-    /// Until when it need not know of that.
+    /// Until when it need not know that its session was destroyed.
     deaf: u64,
+    /// When its key was deleted, if whoever acts has not had the time to hear of it since.
+    unheard: Option<u64>,
     /// When it was last excused.
     last: Option<u64>,
 }
@@ -117,8 +119,11 @@ impl Excuse {
 
     /// A lock of this cluster is lost. Returns what is wrong with that.
     pub fn lose(&mut self, how: Loss, now: u64) -> Option<String> {
-        let keeps = self.acting().and_then(|replica| Some(replica.hears?.max(self.holder.as_ref()?.1)));
+        let keeps = self.hears_since();
         self.lost = Some((now, how));
+        if how == Loss::Deleted {
+            self.unheard = Some(now);
+        }
         self.pass(now);
         let renews = how == Loss::Expired && keeps.is_some_and(|since| since + RENEWS + TTL <= now);
         renews.then(|| "a session has ended whose operator runs and reaches Consul".into())
@@ -140,6 +145,8 @@ impl Excuse {
             // It may have had several sessions, of which the one that it knows to hold its lock was renewed last.
             self.deaf = self.deaf.max(lost + TTL.saturating_sub(renewed));
         }
+        let hears = self.hears_since();
+        self.unheard = self.unheard.filter(|lost| hears.is_none_or(|since| since.max(*lost) + STEPS_ASIDE > now));
         if self.is_excused(now) {
             self.last = Some(now);
         }
@@ -151,9 +158,17 @@ impl Excuse {
         self.replicas.iter().find(|replica| replica.condition.identity.as_ref() == Some(holder))
     }
 
+    /// Since when, or from when on, whoever acts hears of what happens in Consul.
+    fn hears_since(&self) -> Option<u64> {
+        let (_, acts_since) = self.holder.as_ref()?;
+        Some(self.acting()?.hears?.max(*acts_since))
+    }
+
     /// Whether it may show a leader beside a newer one.
     pub fn is_excused(&self, now: u64) -> bool {
-        now < self.deaf || self.is_helpless(now)
+        // The others wait for a TTL when a key has vanished, so nothing else needs an excuse before.
+        let unheard = self.unheard.is_some_and(|lost| lost + TTL <= now);
+        now < self.deaf || unheard || self.is_helpless(now)
     }
 
     /// Whether its lock was lost while nobody acted, and nobody had the time to begin to act since.
