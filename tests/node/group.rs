@@ -169,7 +169,10 @@ impl<'a> Group<'a> {
             let other = calls.iter().find(|call| call.answer.as_ref() != Ok(&leader.pod));
             let quiet =
                 leader.since.elapsed().min(self.timeline.quiet_for()) >= CALM && calls.len() > 20 && other.is_none();
-            if ready == pods && quiet { Ok(leader) } else { Err(format!("{ready} are ready, {leader:?}, {other:?}")) }
+            let lost = calls.iter().filter(|call| call.answer.is_err()).count();
+            let calls = calls.len();
+            let why = || format!("{ready} are ready, {leader:?}, {lost} of {calls} calls lost, {other:?}");
+            if ready == pods && quiet { Ok(leader) } else { Err(why()) }
         })
         .await
     }
