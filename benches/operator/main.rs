@@ -4,6 +4,7 @@
 //!
 //! Each part has its own control plane, so that no part sees what another left behind.
 
+mod bare;
 mod consul;
 mod failover;
 mod fair;
@@ -11,6 +12,7 @@ mod figures;
 mod floor;
 mod large;
 mod machine;
+mod many;
 mod observer;
 mod peers;
 mod record;

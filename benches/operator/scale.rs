@@ -9,9 +9,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::figures::Report;
-use crate::machine;
 use crate::observer::{Observer, Sight};
 use crate::world::World;
+use crate::{bare, machine, many};
 
 const PATIENCE: Duration = Duration::from_secs(900);
 const NAMESPACES: u32 = 4;
@@ -19,12 +19,15 @@ const NAMESPACES: u32 = 4;
 const SETTLED: Duration = Duration::from_secs(3);
 /// The number of elections that the target for memory is for.
 const LARGEST_WITH_MEMORY_TARGET: u32 = 1000;
+/// The number of groups at most that the bare client writes for.
+const BARE: u32 = 300;
 /// The number of pods of each election.
 const PODS: usize = 3;
 
 /// Measures with this many elections.
 pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> anyhow::Result<Value> {
     let world = World::start("scale").await?;
+    let bare = bare::rate(&world, elections.min(BARE)).await.context("the bare client")?;
     namespaces(&world).await?;
     populate(&world, 0..elections, None).await?;
     let mut observer = Observer::start(&world.another_client().await, true).await?;
@@ -51,7 +54,8 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     report.figure(format!("start, {elections} elections: all labelled"), labelled, "s");
     report.figure(format!("start, {elections} elections: all statuses written"), told, "s");
     let writes = requests.writes() - requests.of("own-lease-write");
-    report.figure("start: writes for each election", writes / each, "");
+    report.target("start: writes for each election", writes / each, "", 6.0);
+    report_rate(writes / told, bare, report);
     report.figure("start: reads for each election", (requests.but_watches() - requests.writes()) / each, "");
     report.figure("start: resident memory, peak", peak.peak, "MiB");
 
@@ -106,7 +110,9 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
     report.figure("start again, all in place: until it acts", acts, "s");
     report.target("start again, all in place: writes", writes, "", 0.0);
     report.figure("start again, all in place: resident memory", resident.resident, "MiB");
+    let many = many::measure(&world, &mut observer, elections, report).await?;
     Ok(json!({
+        "failovers": many, "bareWritesPerSecond": bare,
         "startAgain": {
             "actsSeconds": acts, "requests": again.to_json(), "residentMiB": resident.resident,
             "residentPeakMiB": resident.peak, "processorSeconds": resident.processor,
@@ -121,6 +127,12 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
             "residentMiB": using.resident, "processorPercent": processor,
         },
     }))
+}
+
+fn report_rate(rate: f64, bare: f64, report: &mut Report) {
+    report.figure("start: writes in a second", rate, "");
+    report.figure("the same by a bare client: writes in a second", bare, "");
+    report.figure("start: share of the bare client's rate", rate / bare, "");
 }
 
 /// Creates the namespaces of [`populate`].
@@ -147,7 +159,8 @@ pub async fn populate(world: &World, elections: Range<u32>, class: Option<&str>)
         .context("the elections and their pods are made")
 }
 
-fn namespace(number: u32) -> String {
+/// Returns the namespace of an election.
+pub fn namespace(number: u32) -> String {
     format!("scale-{}", number % NAMESPACES)
 }
 

@@ -383,7 +383,7 @@ fn resolve_selector(selector: &api::PodSelector) -> lictor_core::Selector {
         values: requirement.values.clone(),
     };
     lictor_core::Selector {
-        match_labels: selector.match_labels.clone(),
+        match_labels: selector.match_labels.clone().into(),
         match_expressions: selector.match_expressions.iter().map(requirement).collect(),
     }
 }
@@ -392,7 +392,10 @@ fn resolve_selector(selector: &api::PodSelector) -> lictor_core::Selector {
 fn resolve_marking(marking: Option<&api::Marking>, role: &str) -> lictor_core::Marking {
     let marking = marking.cloned().unwrap_or_default();
     let default = || BTreeMap::from([("role".to_owned(), role.to_owned())]);
-    lictor_core::Marking { labels: marking.labels.unwrap_or_else(default), annotations: marking.annotations }
+    lictor_core::Marking {
+        labels: marking.labels.unwrap_or_else(default).into(),
+        annotations: marking.annotations.into(),
+    }
 }
 
 fn resolve_workload(workload: &api::Workload) -> (lictor_core::WorkloadId, WorkloadRule) {

@@ -147,7 +147,8 @@ fn tell_transition(
         let name = told_holder(&entry.object, leader);
         let note = format!("{name} is the leader{instead} in {term}, after {milliseconds} ms: {why}");
         tell(entry, pod.clone(), false, "Elected", "Promote", note, executor);
-        if let Some(regarding) = pod {
+        // A group's first leader is told once: ten thousand groups may be new at a time.
+        if let Some(regarding) = pod.filter(|_| previous.is_some()) {
             executor.tell(
                 entry.object.id(),
                 Event {

@@ -1,6 +1,7 @@
 //! Does in the world what elections ask for.
 
 mod lanes;
+mod leaders;
 mod repeats;
 mod requests;
 
@@ -24,8 +25,8 @@ use super::object::ElectionObject;
 use super::permit::{Grant, Permit};
 use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved, Switchover, SwitchoverStatus};
 use crate::kubernetes::{
-    Answer, Change, ClaimUpdate, Elections, Event, Events, Pods, Slices, Switchovers, WorkloadObject, Workloads,
-    version_of,
+    Answer, Change, ClaimUpdate, Elections, Event, Events, MarkedPods, Pods, Slices, Switchovers, WorkloadObject,
+    Workloads, version_of,
 };
 use crate::process::monotonic;
 use crate::store::{Owner, Registration, StoreEvent, Stores};
@@ -61,6 +62,7 @@ pub(super) struct Requester {
 pub(super) struct Executor {
     stores: Stores,
     pods: Pods,
+    marked: MarkedPods,
     workloads: Workloads,
     slices: Slices,
     elections: Elections,
@@ -84,10 +86,12 @@ impl Executor {
         inputs: mpsc::UnboundedSender<Input>,
         claim: watch::Receiver<ClaimUpdate>,
     ) -> Self {
+        let pods = Pods::new(client.clone(), request_timeout);
         let [cluster, outside, courteous] = [CLUSTER, OUTSIDE, COURTEOUS].map(Queue::new);
         Self {
             stores,
-            pods: Pods::new(client.clone(), request_timeout),
+            marked: MarkedPods::new(pods.clone()),
+            pods,
             workloads: Workloads::new(client.clone(), request_timeout),
             slices: Slices::new(client.clone(), request_timeout),
             elections: Elections::new(client.clone(), request_timeout),
@@ -110,27 +114,36 @@ impl Executor {
     /// Carries out a request; its outcome comes back as an input. What makes a pod or a workload lead is not sent when it must not be
     /// any more, or when the grant that is returned was dropped.
     pub(super) fn perform(&self, requester: Requester, request: Request) -> Option<Grant> {
-        let (queue, group) = self.way_of(&requester, &request.command);
-        let share = Share { group, member: requester.id.election.to_string() };
+        let (queue, share) = self.way_of(&requester, &request.command);
         let class = class_of(&requester, &request);
         let (grant, permit) = request.command.promotes().then(Grant::new).unzip();
         let request = Arc::new(request);
         let gate = Gate { request: Some(request.clone()), permit };
-        let (this, id, unsent) = (self.clone(), requester.id.clone(), request.clone());
-        let failed = move |failure| {
-            let outcome = unsent.command.failed(failure);
-            Some(this.outcome(id, &unsent, outcome))
-        };
-        let this = self.clone();
+        let (this, failed) = (self.clone(), self.failed(&requester.id, &request));
         self.requests.submit(queue, &share, class, gate, failed, move |gate| async move {
-            let outcome = this.request(&requester, &gate, &request.command).await;
-            Some(this.outcome(requester.id, &request, outcome))
+            match this.request(&requester, &gate, &request.command).await {
+                Outcome::PodsListed(Ok(pods)) => this.look_for_leaders(requester, &request, gate, pods),
+                outcome => Some(this.outcome(requester.id, &request, outcome)),
+            }
         });
         grant
     }
 
-    /// By which queue a command goes out, and in which group of it.
-    fn way_of(&self, requester: &Requester, command: &Command) -> (&Queue, String) {
+    /// What is told of a request that is not sent.
+    fn failed(
+        &self,
+        id: &ElectionId,
+        request: &Arc<Request>,
+    ) -> impl FnOnce(Failure) -> Option<Input> + Send + 'static {
+        let (this, id, unsent) = (self.clone(), id.clone(), request.clone());
+        move |failure| {
+            let outcome = unsent.command.failed(failure);
+            Some(this.outcome(id, &unsent, outcome))
+        }
+    }
+
+    /// By which queue a command goes out, and in which share of it.
+    fn way_of(&self, requester: &Requester, command: &Command) -> (&Queue, Share) {
         let shared = |store: &&StoreId| **store != StoreId::leases();
         let store = match command {
             Command::ReadRecord { key, .. }
@@ -143,10 +156,11 @@ impl Executor {
             Command::ListLocks => requester.stores.iter().find(shared),
             _ => None,
         };
-        match store {
+        let (queue, group) = match store {
             Some(store) => (&self.outside, store.0.clone()),
             None => (&self.cluster, requester.id.election.namespace.to_string()),
-        }
+        };
+        (queue, Share { group, member: requester.id.election.to_string() })
     }
 
     fn outcome(&self, id: ElectionId, request: &Request, outcome: Outcome) -> Input {
@@ -344,7 +358,7 @@ impl Executor {
             Command::DeleteRecord { key, version } => written(self.delete_record(key, *version).await),
             Command::ReadElection => Outcome::ElectionRead(self.elections.read(namespace, name).await),
             Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores).await),
-            Command::ListPods { selectors } => Outcome::PodsListed(self.pods.list(namespace, selectors).await),
+            Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(namespace, selectors).await),
             Command::ReadPod { name } => Outcome::PodRead(self.pods.read(namespace, name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(namespace, write).await),
             Command::ReadSlice { name } => Outcome::SliceRead(self.read_slice(namespace, name).await),

@@ -17,7 +17,9 @@ mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lictor_core::{Deletions, Election, Instant, Key, Locks, Node, PodCache, Rival, Slice, StoreId, Uid, Version};
+use lictor_core::{
+    Deletions, Election, Instant, Key, Locks, Names, Node, PodCache, Rival, Slice, StoreId, Uid, Version,
+};
 
 use self::dirty::Dirty;
 pub(super) use self::elections::name_of;
@@ -69,8 +71,8 @@ struct Content {
     pods: PodCache,
     labels: Labels,
     /// Pods by the election that has marked them.
-    marked: HashMap<String, BTreeSet<String>>,
-    elections: HashMap<String, Entry>,
+    marked: HashMap<String, Names>,
+    elections: HashMap<String, Box<Entry>>,
     mentions: Mentions,
     workloads: WorkloadCache,
     services: BTreeMap<String, ServiceObject>,
@@ -79,11 +81,11 @@ struct Content {
     /// Switchovers, by the election that they are about.
     switchovers: BTreeMap<String, OfElection>,
     /// The elections that each Switchover is about: one, but for a name that was given again.
-    switched: HashMap<String, BTreeSet<String>>,
+    switched: HashMap<String, Names>,
     /// Elections by names that belong to others, which are gone, until what those left behind is removed.
     waiting: BTreeMap<String, (Version, Uid, LeaderElection)>,
     /// Which elections have to do with a pod.
-    concerned: HashMap<String, BTreeSet<String>>,
+    concerned: HashMap<String, Names>,
 }
 
 /// One election, with what is known around it.
@@ -200,7 +202,7 @@ impl Index {
 
     /// All elections, in no order.
     pub(super) fn entries(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.namespaces.values_mut().flat_map(|namespace| namespace.elections.values_mut())
+        self.namespaces.values_mut().flat_map(|namespace| namespace.elections.values_mut().map(AsMut::as_mut))
     }
 
     /// Forgets what versions tell: the API server's store was put back to an earlier state, and all is listed anew. Elections are
@@ -269,11 +271,11 @@ impl Index {
     }
 
     fn named(&self, election: &ElectionName) -> Option<&Entry> {
-        self.namespaces.get(&election.namespace)?.elections.get(&election.name)
+        self.namespaces.get(&election.namespace)?.elections.get(&election.name).map(AsRef::as_ref)
     }
 
     fn named_mut(&mut self, election: &ElectionName) -> Option<&mut Entry> {
-        self.namespaces.get_mut(&election.namespace)?.elections.get_mut(&election.name)
+        self.namespaces.get_mut(&election.namespace)?.elections.get_mut(&election.name).map(AsMut::as_mut)
     }
 
     /// A namespace of which nothing is known is none.

@@ -9,6 +9,7 @@ mod failure;
 mod followed_lease;
 mod lease_claim;
 mod list_watch;
+mod marked;
 mod nodes;
 mod pods;
 mod rival;
@@ -28,6 +29,7 @@ pub use failure::{GRANT_TO_OPERATOR, WatchFailure, failure, watch_failure, withi
 pub use followed_lease::follow_lease;
 pub use lease_claim::{ClaimUpdate, Holder, LeaseClaim};
 pub use list_watch::{Change, changes};
+pub use marked::{Listing as MarkedListing, MarkedPods};
 pub use nodes::read_nodes;
 pub use pods::Pods;
 pub use rival::rival;

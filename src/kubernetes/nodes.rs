@@ -84,7 +84,7 @@ impl From<SlimNode> for Node {
         Self {
             lost: tainted(&LOST_TAINTS) || not_ready,
             cordoned: spec.unschedulable || tainted(&LEAVING_TAINTS),
-            labels: metadata.labels.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default().into(),
         }
     }
 }

@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, Log, LogParams, Patch, PatchParams};
 use kube::{Api, Client, Resource};
-use lictor_core::{Failure, NamedPort, Operator, Pod, PodOutcome, Selector, TEMPLATE_LABELS, Timestamp, Uid, WritePod};
+use lictor_core::{
+    ELECTION_ANNOTATION, Failure, NamedPort, Operator, Pod, PodOutcome, Selector, TEMPLATE_LABELS, Timestamp, Uid,
+    WritePod,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -102,7 +105,7 @@ impl From<SlimPod> for Pod {
             name: metadata.name.unwrap_or_default(),
             uid: Uid(metadata.uid.unwrap_or_default()),
             version,
-            labels: metadata.labels.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default().into(),
             annotations: annotations.into_iter().filter(|(_, value)| is_kept(value)).collect(),
             owner,
             created: created.unwrap_or_default(),
@@ -138,6 +141,12 @@ fn is_kept(value: &str) -> bool {
 }
 
 impl Log for SlimPod {}
+
+/// Elections, each with the name of a pod that it has marked.
+pub type Marked = Vec<(String, String)>;
+
+/// How many pods are listed at a time.
+const PAGE: u32 = 500;
 
 /// The pods of one cluster.
 #[derive(Clone)]
@@ -198,6 +207,26 @@ impl Pods {
         Ok(pods.into_values().collect())
     }
 
+    /// Lists the pods that a selector in the form of a query matches, by the election that has marked them. This is a consistent read,
+    /// of the pods' metadata alone.
+    pub(super) async fn list_marked(&self, namespace: &str, selector: &str) -> Result<Marked, Failure> {
+        let api = self.api(namespace);
+        let mut page = ListParams::default().labels(selector).limit(PAGE);
+        let mut marked = Marked::new();
+        loop {
+            let listed = within(self.timeout, api.list_metadata(&page)).await;
+            let listed = listed.map_err(|error| failure("list", "pods", &error))?;
+            for ObjectMeta { name, annotations, .. } in listed.items.into_iter().map(|pod| pod.metadata) {
+                let election = annotations.and_then(|mut all| all.remove(ELECTION_ANNOTATION));
+                marked.extend(election.zip(name));
+            }
+            page.continue_token = listed.metadata.continue_.filter(|token| !token.is_empty());
+            if page.continue_token.is_none() {
+                return Ok(marked);
+            }
+        }
+    }
+
     /// Reads the last lines of the logs of the pods with these labels, each with its pod's name.
     ///
     /// # Errors
@@ -226,7 +255,7 @@ impl Pods {
 }
 
 /// Returns a selector in the form of a query to the API server.
-fn as_text(selector: &Selector) -> String {
+pub(super) fn as_text(selector: &Selector) -> String {
     let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
     let expressions = selector.match_expressions.iter().map(|requirement| {
         let (key, values) = (&requirement.key, requirement.values.join(","));

@@ -247,12 +247,17 @@ async fn events_tell_the_story_on_the_election_and_on_its_pods() {
     let second = if first == "a" { "b" } else { "a" };
     let note = lab.wait_event("LeaderElection", "web", "Elected").await;
     assert!(note.contains(&first) && note.contains("term 1"), "{note}");
-    let note = lab.wait_event("Pod", &first, "Elected").await;
-    assert!(note.contains("web"), "{note}");
     prefer(&lab, second, 1).await;
     let note = lab.wait_event("Pod", &first, "Demoted").await;
     assert!(note.contains("web") && note.contains("higher priority"), "{note}");
-    lab.wait_event("Pod", second, "Elected").await;
+    let note = lab.wait_event("Pod", second, "Elected").await;
+    assert!(note.contains("web"), "{note}");
+    let columns = "-ojsonpath={range .items[*]}{.reason} {.regarding.name} {end}";
+    let told = lab.try_kubectl(&["get", "events.events.k8s.io", columns], None).expect("Events can be read");
+    assert!(
+        !told.contains(&format!("Elected {first}")),
+        "a group's first leader is told by its election alone: {told}"
+    );
 
     lab.patch_pod(&first, json!({"metadata": {"labels": {"role": "leader"}}})).await;
     lab.wait_leader(second).await;
@@ -380,7 +385,7 @@ async fn a_quiet_group_costs_no_request_but_watches_and_the_operators_own_lease(
     lab.elect(json!({})).await;
     let leader = lab.wait_any_leader().await;
     status_of(&lab, &leader).await;
-    lab.wait_event("Pod", &leader, "Elected").await;
+    lab.wait_event("LeaderElection", "web", "Elected").await;
     let renewals = || {
         let renews = |asked: &&Asked| asked.method == "PATCH" && asked.name() == "lictor.dev-operator";
         proxy.asked().iter().filter(renews).count()

@@ -189,7 +189,7 @@ impl PodSeen {
             name: self.name.clone(),
             uid: Uid(self.uid.clone()),
             version: Version(self.version),
-            labels: self.labels.clone(),
+            labels: self.labels.clone().into(),
             ..lictor_core::Pod::default()
         }
     }

@@ -386,7 +386,7 @@ pub const FAILOVER_DELAY: Millis = 2_000;
 fn variant(number: usize) -> (Value, Markings) {
     let marking = |key: &str, value: &str| Marking {
         labels: [(key.to_owned(), value.to_owned())].into(),
-        annotations: std::collections::BTreeMap::new(),
+        annotations: lictor_core::Pairs::default(),
     };
     let roles = Markings { leader: marking("role", "leader"), follower: marking("role", "follower") };
     match number % 4 {

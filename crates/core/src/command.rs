@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Bid, Holder, Key, NotEligible, OpId, PlacedBid, Pod, PodPatch, ProbeFailure, Record, Rival, Selector, Slice,
-    SliceContent, Stored, Term, Uid, Version, WorkloadClaim, WorkloadId, WriteWorkload,
+    Bid, ELECTION_ANNOTATION, Holder, Key, NotEligible, OpId, PlacedBid, Pod, PodPatch, ProbeFailure, Record, Rival,
+    Selector, Slice, SliceContent, Stored, Term, Uid, Version, WorkloadClaim, WorkloadId, WriteWorkload,
 };
 
 /// Something to be done in the world.
@@ -72,10 +72,13 @@ pub enum Command {
     ReadElection,
     /// List the locks of the election, under whatever keys, past every cache.
     ListLocks,
-    /// List the pods that any of the selectors matches, past every cache.
+    /// List pods, past every cache.
     ListPods {
-        /// Which pods.
+        /// Those that any of these matches.
         selectors: Vec<Selector>,
+        /// Afterwards those that any of these matches and that carry the mark of the election: pods that lead, though they may have been
+        /// taken out of the group.
+        leaders: Vec<Selector>,
     },
     /// Read one pod, past every cache.
     ReadPod {
@@ -140,6 +143,14 @@ impl Command {
             Self::CreateJob { .. } => true,
             _ => false,
         }
+    }
+
+    /// Whether it lists a pod, as a command of the election of this name.
+    pub fn lists(&self, pod: &Pod, election: &str) -> bool {
+        let Self::ListPods { selectors, leaders } = self else { return false };
+        let is_marked = pod.annotations.get(ELECTION_ANNOTATION) == Some(election);
+        let matches = |all: &[Selector]| all.iter().any(|selector| selector.matches(&pod.labels));
+        matches(selectors) || (is_marked && matches(leaders))
     }
 
     /// Its outcome where it came to no result.

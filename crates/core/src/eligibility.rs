@@ -1,10 +1,9 @@
 //! Which pod may lead, and which of several is preferred.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Instant, NEVER_LEADER_ANNOTATION, Node, PRIORITY_ANNOTATION, Pod, Timestamp};
+use super::{Instant, NEVER_LEADER_ANNOTATION, Node, PRIORITY_ANNOTATION, Pairs, Pod, Timestamp};
 
 /// What an election asks of its candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub struct Preference {
     /// Added to the weight of a pod that fits.
     pub weight: u32,
     /// The labels of the node.
-    pub node_labels: BTreeMap<String, String>,
+    pub node_labels: Pairs,
 }
 
 /// Why a pod can't lead. The first seven end a leadership, the rest only prevent a new one.
@@ -230,7 +229,7 @@ pub fn annotation_defect(pod: &Pod) -> Option<String> {
             "the annotation {PRIORITY_ANNOTATION} is {text:?}, which is no whole number, and 0 is used: write for example \"10\""
         ));
     }
-    match pod.annotations.get(NEVER_LEADER_ANNOTATION).map(|text| text.trim()) {
+    match pod.annotations.get(NEVER_LEADER_ANNOTATION).map(str::trim) {
         None | Some("true" | "false") => None,
         Some(text) => Some(format!(
             "the annotation {NEVER_LEADER_ANNOTATION} is {text:?} and is taken for \"true\": write \"true\" or take it off"
@@ -245,7 +244,7 @@ fn never_leader(pod: &Pod) -> bool {
 
 fn weight(node: Option<&Node>, rules: &Rules) -> u64 {
     let Some(node) = node else { return 0 };
-    let fits = |wanted: &BTreeMap<String, String>| wanted.iter().all(|(k, v)| node.labels.get(k) == Some(v));
+    let fits = |wanted: &Pairs| wanted.iter().all(|(k, v)| node.labels.get(k) == Some(v));
     rules.preference.iter().filter(|p| fits(&p.node_labels)).map(|p| u64::from(p.weight)).sum()
 }
 
@@ -269,7 +268,7 @@ mod tests {
     }
 
     fn annotated(name: &str, key: &str, value: &str) -> Pod {
-        Pod { annotations: BTreeMap::from([(key.into(), value.into())]), ..ready(name) }
+        Pod { annotations: Pairs::from([(key.into(), value.into())]), ..ready(name) }
     }
 
     const NOW: Instant = Instant::after_origin(Duration::from_secs(10));
@@ -332,10 +331,10 @@ mod tests {
     #[test]
     fn the_order_of_candidates() {
         let rules = Rules {
-            preference: vec![Preference { weight: 5, node_labels: BTreeMap::from([("zone".into(), "a".into())]) }],
+            preference: vec![Preference { weight: 5, node_labels: Pairs::from([("zone".into(), "a".into())]) }],
             ..rules()
         };
-        let near = Node { labels: BTreeMap::from([("zone".into(), "a".into())]), ..Node::default() };
+        let near = Node { labels: Pairs::from([("zone".into(), "a".into())]), ..Node::default() };
         let far = Node::default();
         let elder = Pod { ready_since: Some(Timestamp(50)), ..ready("z") };
         let outdated = rank(&elder, Some(&far), &rules, Standing { outdated: true, ..Standing::default() });

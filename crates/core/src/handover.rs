@@ -200,12 +200,12 @@ impl Handover {
         }
         if let Listing::Due = self.listing {
             // Also those that lead although they were taken out of the group: a record that was vacated since does not name them.
-            let mut selectors = self.record.scope.selectors_with(Some(&self.record));
-            selectors.extend(self.leaders().filter(|selector| !selector.match_labels.is_empty()));
-            if selectors.is_empty() {
+            let selectors = self.record.scope.selectors_with(Some(&self.record));
+            let leaders: Vec<Selector> = self.leaders().filter(|leader| !leader.match_labels.is_empty()).collect();
+            if selectors.is_empty() && leaders.is_empty() {
                 self.listing = Listing::Done(Vec::new());
             } else {
-                let op = step.request(Command::ListPods { selectors });
+                let op = step.request(Command::ListPods { selectors, leaders });
                 self.listing = Listing::Sent(op);
             }
         }
@@ -371,7 +371,7 @@ impl Handover {
         shows(&self.record.scope) || self.record.former.iter().any(shows)
     }
 
-    /// What selects the leaders of this record's scopes, and of other groups that use the same labels.
+    /// What selects the leaders of this record's scopes.
     fn leaders(&self) -> impl Iterator<Item = Selector> {
         let scopes = [&self.record.scope].into_iter().chain(&self.record.former);
         scopes.map(|scope| Selector { match_labels: scope.markings.leader.labels.clone(), ..Selector::default() })

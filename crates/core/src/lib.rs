@@ -21,8 +21,10 @@ mod lock_validity;
 mod locks;
 mod marking;
 mod members;
+mod names;
 mod node;
 mod overtaken;
+mod pairs;
 mod pod;
 mod probe;
 #[cfg(test)]
@@ -69,8 +71,10 @@ pub use marking::{
     WRITTEN_COST_ANNOTATION,
 };
 pub use members::{Concern, Members, Membership, PodCache};
+pub use names::Names;
 pub use node::{Node, ZONE_LABEL};
 pub use overtaken::HeldElsewhere;
+pub use pairs::Pairs;
 pub use pod::{NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeFailure, ProbeRules, ProbeState};
 pub use record::{Holder, Offer, Record, Rival, Scope, Stored, SwitchoverMark};

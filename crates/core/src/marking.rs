@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pod, Term};
+use super::{Pairs, Pod, Term};
 
 /// On every pod that lictor has labelled: the term under which it was written last, for the leader its fencing token.
 pub const TERM_ANNOTATION: &str = "lictor.dev/term";
@@ -53,19 +53,17 @@ impl DeletionCost {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marking {
     /// Labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Pairs::is_empty")]
+    pub labels: Pairs,
     /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Pairs::is_empty")]
+    pub annotations: Pairs,
 }
 
 impl Marking {
     /// Whether a pod carries every label and annotation.
     fn is_on(&self, pod: &Pod) -> bool {
-        let contains = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
-            want.iter().all(|(key, value)| have.get(key) == Some(value))
-        };
+        let contains = |have: &Pairs, want: &Pairs| want.iter().all(|(key, value)| have.get(key) == Some(value));
         contains(&pod.labels, &self.labels) && contains(&pod.annotations, &self.annotations)
     }
 }
@@ -135,8 +133,8 @@ impl Markings {
     pub fn removal(all: &[&Self], pod: &Pod) -> PodPatch {
         let mut patch = PodPatch::default();
         for marking in all.iter().flat_map(|markings| [&markings.leader, &markings.follower]) {
-            let ours = |have: &BTreeMap<String, String>, written: &BTreeMap<String, String>| -> Vec<String> {
-                written.iter().filter(|(k, v)| have.get(*k) == Some(v)).map(|(k, _)| k.clone()).collect()
+            let ours = |have: &Pairs, written: &Pairs| -> Vec<String> {
+                written.iter().filter(|(k, v)| have.get(k) == Some(*v)).map(|(k, _)| k.into()).collect()
             };
             patch.labels.extend(ours(&pod.labels, &marking.labels).into_iter().map(|key| (key, None)));
             patch.annotations.extend(ours(&pod.annotations, &marking.annotations).into_iter().map(|key| (key, None)));
@@ -152,7 +150,7 @@ impl Markings {
 
     /// Whether a pod still carries something of these markings that `present` would not write.
     pub fn has_leftover(&self, pod: &Pod, present: &Self) -> bool {
-        let stale = |have: &BTreeMap<String, String>, written: &BTreeMap<String, String>, kept: BTreeSet<&String>| {
+        let stale = |have: &Pairs, written: &Pairs, kept: BTreeSet<&str>| {
             written.iter().any(|(key, value)| !kept.contains(key) && have.get(key) == Some(value))
         };
         [&self.leader, &self.follower].iter().any(|marking| {
@@ -162,12 +160,12 @@ impl Markings {
     }
 
     /// The names of all labels written here.
-    pub fn label_keys(&self) -> impl Iterator<Item = &String> {
+    pub fn label_keys(&self) -> impl Iterator<Item = &str> {
         self.leader.labels.keys().chain(self.follower.labels.keys())
     }
 
     /// The names of all annotations written here.
-    fn annotation_keys(&self) -> impl Iterator<Item = &String> {
+    fn annotation_keys(&self) -> impl Iterator<Item = &str> {
         self.leader.annotations.keys().chain(self.follower.annotations.keys())
     }
 
@@ -183,11 +181,11 @@ impl Markings {
         cost.take_off(&mut patch);
         let former = former.iter().flat_map(|markings| [&markings.leader, &markings.follower]);
         for marking in former.chain([other]) {
-            patch.labels.extend(marking.labels.keys().map(|key| (key.clone(), None)));
-            patch.annotations.extend(marking.annotations.keys().map(|key| (key.clone(), None)));
+            patch.labels.extend(marking.labels.keys().map(|key| (key.into(), None)));
+            patch.annotations.extend(marking.annotations.keys().map(|key| (key.into(), None)));
         }
-        let set = |pairs: &BTreeMap<String, String>| -> Vec<(String, Option<String>)> {
-            pairs.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
+        let set = |pairs: &Pairs| -> Vec<(String, Option<String>)> {
+            pairs.iter().map(|(key, value)| (key.into(), Some(value.into()))).collect()
         };
         patch.labels.extend(set(&role.labels));
         patch.annotations.extend(set(&role.annotations));
@@ -205,8 +203,8 @@ impl PodPatch {
 
     /// The first thing that a pod lacks of this patch, as a sentence; `None`: the pod is as the patch wants it.
     pub(super) fn lacks(&self, pod: &Pod) -> Option<String> {
-        let lacking = |have: &BTreeMap<String, String>, wanted: &BTreeMap<String, Option<String>>, what: &str| {
-            let (key, wanted) = wanted.iter().find(|(key, value)| have.get(*key) != value.as_ref())?;
+        let lacking = |have: &Pairs, wanted: &BTreeMap<String, Option<String>>, what: &str| {
+            let (key, wanted) = wanted.iter().find(|(key, value)| have.get(key) != value.as_deref())?;
             let have = have.get(key).map_or("none".into(), |value| format!("{value:?}"));
             let wanted = wanted.as_ref().map_or("none".into(), |value| format!("{value:?}"));
             Some(format!(
@@ -226,23 +224,23 @@ pub(super) fn term_of(pod: &Pod) -> Option<Term> {
 }
 
 enum Name<'a> {
-    Label(&'a String),
-    Annotation(&'a String),
+    Label(&'a str),
+    Annotation(&'a str),
 }
 
 impl Name<'_> {
     fn is_off(&self, pod: &Pod) -> bool {
         match self {
-            Self::Label(key) => !pod.labels.contains_key(*key),
-            Self::Annotation(key) => !pod.annotations.contains_key(*key),
+            Self::Label(key) => !pod.labels.contains_key(key),
+            Self::Annotation(key) => !pod.annotations.contains_key(key),
         }
     }
 }
 
 /// What one role writes and the other does not.
 fn superfluous<'a>(of: &'a Marking, than: &'a Marking) -> impl Iterator<Item = Name<'a>> {
-    let labels = of.labels.keys().filter(|key| !than.labels.contains_key(*key)).map(Name::Label);
-    labels.chain(of.annotations.keys().filter(|key| !than.annotations.contains_key(*key)).map(Name::Annotation))
+    let labels = of.labels.keys().filter(|key| !than.labels.contains_key(key)).map(Name::Label);
+    labels.chain(of.annotations.keys().filter(|key| !than.annotations.contains_key(key)).map(Name::Annotation))
 }
 
 #[cfg(test)]
@@ -250,12 +248,12 @@ mod tests {
     use super::*;
 
     fn markings(leader: &[(&str, &str)], follower: &[(&str, &str)]) -> Markings {
-        let marking = |pairs: &[(&str, &str)]| Marking { labels: map(pairs), annotations: BTreeMap::new() };
+        let marking = |pairs: &[(&str, &str)]| Marking { labels: map(pairs), annotations: Pairs::default() };
         Markings { leader: marking(leader), follower: marking(follower) }
     }
 
-    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
+    fn map(pairs: &[(&str, &str)]) -> Pairs {
+        pairs.iter().copied().collect()
     }
 
     fn pod(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> Pod {
@@ -369,7 +367,7 @@ mod tests {
     }
 
     fn costs(pod: &Pod) -> [Option<&str>; 2] {
-        [COST, WRITTEN].map(|key| pod.annotations.get(key).map(String::as_str))
+        [COST, WRITTEN].map(|key| pod.annotations.get(key))
     }
 
     #[test]

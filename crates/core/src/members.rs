@@ -3,10 +3,10 @@
 //! A group's candidates are the pods that its selector matches. It may have to write to more: to pods of its earlier selectors, to
 //! those that carry its annotation, and to the leader that the lock's record names.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
 
-use crate::{Deletions, ELECTION_ANNOTATION, Instant, Pod, Record, Selector, Uid};
+use crate::{Deletions, ELECTION_ANNOTATION, Instant, Names, Pod, Record, Selector, Uid};
 
 /// The pods of a namespace by name, as they were seen last.
 #[derive(Clone, Debug, Default)]
@@ -91,8 +91,8 @@ impl Concern<'_> {
 /// The names of the pods that a group has to do with.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
-    all: BTreeSet<String>,
-    candidates: BTreeSet<String>,
+    all: Names,
+    candidates: Names,
     /// The selectors of records, under which pods may have been written to.
     earlier: Vec<Selector>,
 }
@@ -168,8 +168,9 @@ impl Members {
         self.all = names(&mut pods.clone().filter(|pod| concern.includes(pod, &self.earlier)));
         let candidates = names(&mut pods.filter(|pod| concern.selects(pod)));
         let before = std::mem::replace(&mut self.candidates, candidates);
-        let switched = before.symmetric_difference(&self.candidates);
-        switched.map(|pod| (pod.clone(), self.candidates.contains(pod))).collect()
+        let left = before.iter().filter(|pod| !self.candidates.contains(pod)).map(|pod| (pod.clone(), false));
+        let joined = self.candidates.iter().filter(|pod| !before.contains(pod)).map(|pod| (pod.clone(), true));
+        left.chain(joined).collect()
     }
 
     /// Whether all selectors of a record are taken into account.
@@ -185,8 +186,8 @@ impl Members {
 }
 
 /// Puts a name into a set or takes it out. Returns whether it was in it.
-fn enter(names: &mut BTreeSet<String>, name: &str, is: bool) -> bool {
-    if is { !names.insert(name.into()) } else { names.remove(name) }
+fn enter(names: &mut Names, name: &str, is: bool) -> bool {
+    if is { !names.insert(name) } else { names.remove(name) }
 }
 
 /// The selectors under which pods were written to.
@@ -196,10 +197,10 @@ fn selectors(record: &Record) -> impl Iterator<Item = &Selector> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use super::*;
+    use crate::Pairs;
     use crate::{Holder, Scope, Term, Timestamp, Version};
 
     fn at(seconds: u64) -> Instant {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     fn pod(name: &str, uid: &str, version: u64, labels: &[(&str, &str)]) -> Pod {
-        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let labels = labels.iter().copied().collect();
         Pod {
             name: name.into(),
             uid: Uid(uid.into()),
@@ -219,7 +220,7 @@ mod tests {
     }
 
     fn selector(app: &str) -> Selector {
-        Selector { match_labels: BTreeMap::from([("app".into(), app.into())]), ..Selector::default() }
+        Selector { match_labels: Pairs::from([("app".into(), app.into())]), ..Selector::default() }
     }
 
     fn record(holder: &str, app: &str, former: &[&str]) -> Record {

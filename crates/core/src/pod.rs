@@ -1,8 +1,6 @@
 //! What an election knows of a pod.
 
-use std::collections::BTreeMap;
-
-use super::{Instant, Timestamp, Uid, Version};
+use super::{Instant, Pairs, Timestamp, Uid, Version};
 
 /// Annotation by which users order pods: an integer, the highest is elected first. Default 0.
 pub const PRIORITY_ANNOTATION: &str = "lictor.dev/priority";
@@ -21,9 +19,9 @@ pub struct Pod {
     /// The version that was observed.
     pub version: Version,
     /// All labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Pairs,
     /// The annotations, except those that are too long to be of use here.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Pairs,
     /// What made it from one of several templates: all pods of a Deployment have the same one.
     pub owner: Option<String>,
     /// When it was created, by the API server's clock: tells which template is newer, and nothing else.

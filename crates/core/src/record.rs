@@ -250,12 +250,11 @@ impl Stored {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
+    use crate::Pairs;
 
     fn scope(app: &str) -> Scope {
-        let match_labels = BTreeMap::from([("app".to_owned(), app.to_owned())]);
+        let match_labels = Pairs::from([("app".to_owned(), app.to_owned())]);
         Scope { selector: Selector { match_labels, ..Selector::default() }, ..Scope::default() }
     }
 

@@ -1,16 +1,16 @@
 //! Which pods a group has.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
+
+use super::Pairs;
 
 /// A label selector, as Kubernetes defines it: all that is given must hold. It is kept in the lock's record, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selector {
     /// Labels that must have exactly these values.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub match_labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Pairs::is_empty")]
+    pub match_labels: Pairs,
     /// Further requirements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<Requirement>,
@@ -41,7 +41,7 @@ pub enum Operator {
 impl Selector {
     /// Whether a pod with these labels belongs to the group. An empty selector matches nothing here: a group of all pods of
     /// a namespace is refused before.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn matches(&self, labels: &Pairs) -> bool {
         !(self.match_labels.is_empty() && self.match_expressions.is_empty())
             && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|requirement| requirement.holds(labels.get(&requirement.key)))
@@ -49,10 +49,10 @@ impl Selector {
 }
 
 impl Requirement {
-    fn holds(&self, value: Option<&String>) -> bool {
+    fn holds(&self, value: Option<&str>) -> bool {
         match self.operator {
-            Operator::In => value.is_some_and(|value| self.values.contains(value)),
-            Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            Operator::In => value.is_some_and(|value| self.values.iter().any(|one| one == value)),
+            Operator::NotIn => value.is_none_or(|value| !self.values.iter().any(|one| one == value)),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
         }
@@ -71,7 +71,7 @@ mod tests {
                 {"key":"zone","operator":"NotIn","values":["x"]},{"key":"owner","operator":"Exists"}]}"#,
         )
         .unwrap();
-        let labels = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let labels = |pairs: &[(&str, &str)]| pairs.iter().copied().collect();
         assert!(selector.matches(&labels(&[("app", "web"), ("tier", "b"), ("owner", "me")])));
         for wrong in [
             &[("app", "other"), ("tier", "b"), ("owner", "me")][..],
@@ -86,6 +86,6 @@ mod tests {
 
     #[test]
     fn an_empty_selector_matches_nothing() {
-        assert!(!Selector::default().matches(&BTreeMap::new()));
+        assert!(!Selector::default().matches(&Pairs::default()));
     }
 }

@@ -186,7 +186,7 @@ impl SliceContent {
             pod: pod.name.clone(),
             uid: pod.uid.clone(),
             node: pod.node.clone(),
-            zone: node.and_then(|node| node.labels.get(ZONE_LABEL)).cloned(),
+            zone: node.and_then(|node| node.labels.get(ZONE_LABEL)).map(str::to_owned),
             ready: service.publish_not_ready || (serving && !pod.deleting),
             serving,
             terminating: pod.deleting,
@@ -236,6 +236,7 @@ impl fmt::Display for SliceContent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pairs;
 
     fn service() -> Service {
         let port =
@@ -264,7 +265,7 @@ mod tests {
     }
 
     fn content(pod: &Pod, family: Family) -> SliceContent {
-        let labels = BTreeMap::from([(ZONE_LABEL.to_owned(), "z1".to_owned())]);
+        let labels = Pairs::from([(ZONE_LABEL.to_owned(), "z1".to_owned())]);
         let node = Node { labels, ..Node::default() };
         SliceContent::of(&Uid("e".into()), &service(), family, Term(7), pod, Some(&node))
     }

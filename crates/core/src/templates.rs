@@ -38,18 +38,19 @@ impl<'a> Templates<'a> {
 
 /// What made a pod, and the template that it was made from.
 fn of(pod: &Pod) -> Option<(&str, &str)> {
-    let template = TEMPLATE_LABELS.iter().find_map(|label| pod.labels.get(*label))?;
+    let template = TEMPLATE_LABELS.iter().find_map(|label| pod.labels.get(label))?;
     Some((pod.owner.as_deref()?, template))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pairs;
 
     fn pod(owner: &str, template: &str, created: i64) -> Pod {
         Pod {
             owner: Some(owner.into()),
-            labels: BTreeMap::from([("pod-template-hash".into(), template.into())]),
+            labels: Pairs::from([("pod-template-hash".into(), template.into())]),
             created: Timestamp(created),
             ..Pod::default()
         }
@@ -83,10 +84,10 @@ mod tests {
         assert_eq!(outdated(&[pod("web", "a", 1), pod("canary", "b", 9)]), [false, false]);
         let plain = Pod { created: Timestamp(9), ..Pod::default() };
         let labelled = Pod { owner: None, ..pod("", "b", 9) };
-        let unlabelled = Pod { labels: BTreeMap::new(), ..pod("web", "b", 9) };
+        let unlabelled = Pod { labels: Pairs::default(), ..pod("web", "b", 9) };
         assert_eq!(outdated(&[pod("web", "a", 1), plain, labelled, unlabelled]), [false; 4]);
         let revision = |hash: &str, created| Pod {
-            labels: BTreeMap::from([("controller-revision-hash".into(), hash.into())]),
+            labels: Pairs::from([("controller-revision-hash".into(), hash.into())]),
             ..pod("StatefulSet/web", "", created)
         };
         assert_eq!(outdated(&[revision("web-1", 1), revision("web-2", 2)]), [true, false]);

@@ -249,6 +249,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::Pairs;
     use crate::{
         DrainObligation, Key, OpId, PodPatch, Reason, Scope, Term, Timestamp, Transition, Uid, WorkloadClaim,
         WorkloadId, WorkloadKind,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     fn pod() -> Pod {
-        let labels = BTreeMap::from([("app".into(), "web".into()), ("role".into(), "leader".into())]);
+        let labels = Pairs::from([("app".into(), "web".into()), ("role".into(), "leader".into())]);
         Pod { uid: Uid("uid-a".into()), version: Version(5), labels, ..Pod::default() }
     }
 

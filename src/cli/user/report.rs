@@ -139,7 +139,7 @@ async fn pods(reader: &Reader, namespace: &str, selector: &Selector) -> Value {
             .annotations
             .iter()
             .filter(|(key, _)| is_ours(key))
-            .map(|(key, value)| (key.clone(), json!(value)))
+            .map(|(key, value)| (key.to_owned(), json!(value)))
             .collect();
         let node = nodes.as_ref().ok().and_then(|nodes| nodes.get(pod.node.as_ref()?));
         json!({

@@ -66,7 +66,7 @@ impl Index {
         let entry = content.elections.get(&election.name)?;
         let wins = |other: &&Entry| other.object.conflict().is_none() && other.object.is_older_than(&entry.object);
         let others = content.mentions.rivals_of(&election.name, |mention| matches!(mention, Mention::Service(_)));
-        let mut others = others.into_iter().filter_map(|other| content.elections.get(other));
+        let mut others = others.into_iter().filter_map(|other| content.elections.get(other)).map(AsRef::as_ref);
         others.find(wins).map(|other| other.object.election().clone())
     }
 

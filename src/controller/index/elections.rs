@@ -135,7 +135,7 @@ impl Index {
     pub(super) fn put_in(&mut self, entry: Entry) {
         let id = entry.object.id().clone();
         let content = self.namespaces.entry(id.election.namespace.clone()).or_default();
-        content.elections.insert(id.election.name.clone(), entry);
+        content.elections.insert(id.election.name.clone(), Box::new(entry));
         self.uids.insert(id.uid, id.election);
     }
 
@@ -161,7 +161,7 @@ impl Index {
         self.naming.rename(election, key.as_ref(), None);
         self.uids.remove(&entry.object.id().uid);
         self.note_decided(election);
-        Some(entry)
+        Some(*entry)
     }
 
     /// What an election names may have changed.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lictor_core::{ELECTION_ANNOTATION, Instant, Membership, Pod, Selector, Uid, Version};
+use lictor_core::{ELECTION_ANNOTATION, Instant, Membership, Names, Pod, Selector, Uid, Version};
 
 use super::{Content, Index};
 use crate::controller::names::{ElectionName, Namespace};
@@ -42,7 +42,7 @@ impl Index {
 
         // Whom it may concern. Nobody else is asked.
         let mut concerned: BTreeSet<String> = content.labels.elections_of(pod).cloned().collect();
-        concerned.extend(pod.annotations.get(ELECTION_ANNOTATION).cloned());
+        concerned.extend(pod.annotations.get(ELECTION_ANNOTATION).map(str::to_owned));
         concerned.extend(content.concerned.get(&pod.name).into_iter().flatten().cloned());
         let led = self.locks.naming(&pod.uid).flat_map(|key| self.naming.of(key));
         let led: BTreeSet<&String> = led.filter(|led| led.namespace == namespace).map(|led| &led.name).collect();
@@ -129,8 +129,8 @@ impl Index {
 }
 
 /// Notes which election a pod is marked by, according to the pod.
-fn mark(marked: &mut HashMap<String, BTreeSet<String>>, before: Option<&Pod>, now: Option<&Pod>) {
-    let by = |pod: Option<&Pod>| pod.and_then(|pod| pod.annotations.get(ELECTION_ANNOTATION)).cloned();
+fn mark(marked: &mut HashMap<String, Names>, before: Option<&Pod>, now: Option<&Pod>) {
+    let by = |pod: Option<&Pod>| pod.and_then(|pod| pod.annotations.get(ELECTION_ANNOTATION)).map(str::to_owned);
     let (was, is) = (by(before), by(now));
     if was == is && before.is_some() == now.is_some() {
         return;
@@ -177,16 +177,16 @@ fn winding_down<'a>(
 }
 
 /// Puts a name into the set under a key, or takes it out. No set is empty.
-pub(super) fn link(sets: &mut HashMap<String, BTreeSet<String>>, key: &str, name: &str, is: bool) {
+pub(super) fn link(sets: &mut HashMap<String, Names>, key: &str, name: &str, is: bool) {
     match sets.get_mut(key) {
-        Some(names) if is => drop(names.insert(name.into())),
+        Some(names) if is => _ = names.insert(name),
         Some(names) => {
             names.remove(name);
             if names.is_empty() {
                 sets.remove(key);
             }
         }
-        None if is => drop(sets.insert(key.into(), BTreeSet::from([name.into()]))),
+        None if is => _ = sets.insert(key.into(), [name.into()].into_iter().collect()),
         None => {}
     }
 }

@@ -1,8 +1,8 @@
 //! What is known after a watch has listed anew, and answers have brought something meanwhile.
 
 use lictor_core::{
-    Family, Holder, Instant, Key, Known, Pod, Record, Selector, Setting, SliceContent, Stored, Term, Timestamp, Uid,
-    Version, WorkloadId, WorkloadKind,
+    Family, Holder, Instant, Key, Known, Pairs, Pod, Record, Selector, Setting, SliceContent, Stored, Term, Timestamp,
+    Uid, Version, WorkloadId, WorkloadKind,
 };
 use serde_json::json;
 
@@ -444,7 +444,7 @@ fn whatever_happens_each_election_knows_the_pods_that_a_walk_over_all_would_find
             let name = format!("e-{}", random(3));
             match random(6) {
                 0 | 1 => {
-                    let labels = BTreeMap::from([("app".into(), app), ("tier".into(), format!("t-{}", random(2)))]);
+                    let labels = Pairs::from([("app".into(), app), ("tier".into(), format!("t-{}", random(2)))]);
                     let marked = (random(3) == 0).then(|| (lictor_core::ELECTION_ANNOTATION.to_owned(), name));
                     let uid = format!("pod-{number}-{}", random(2));
                     index.put_pod(
@@ -490,8 +490,7 @@ fn whatever_happens_each_election_knows_the_pods_that_a_walk_over_all_would_find
                     index.apply_switchovers(change);
                 }
                 _ => {
-                    let selector =
-                        Selector { match_labels: BTreeMap::from([("app".into(), app)]), ..Selector::default() };
+                    let selector = Selector { match_labels: [("app".into(), app)].into(), ..Selector::default() };
                     let scope = lictor_core::Scope { selector, ..lictor_core::Scope::default() };
                     let record = Record { election: Uid(format!("uid-{name}-{}", random(2))), scope, ..record() };
                     let key = Key::lease("n", ["one", "two", "three"][usize::try_from(random(3)).unwrap()]);

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lictor_core::{Operator, Pod, PodCache, Selector};
+use lictor_core::{Names, Operator, Pod, PodCache, Selector};
 
 /// The pods of a namespace by label, and the elections whose selectors may match a pod.
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct OfKey {
 
 #[derive(Default)]
 struct OfValue {
-    pods: BTreeSet<String>,
+    pods: Names,
     elections: Elections,
 }
 
@@ -108,8 +108,8 @@ impl Labels {
 
     /// A pod is new, has changed, or is gone.
     pub(crate) fn replace(&mut self, before: Option<&Pod>, now: Option<&Pod>) {
-        let value = |pod: Option<&Pod>, key: &str| pod.and_then(|pod| pod.labels.get(key)).cloned();
-        let keys = before.into_iter().chain(now).flat_map(|pod| pod.labels.keys()).collect::<BTreeSet<&String>>();
+        let value = |pod: Option<&Pod>, key: &str| pod.and_then(|pod| pod.labels.get(key)).map(str::to_owned);
+        let keys = before.into_iter().chain(now).flat_map(|pod| pod.labels.keys()).collect::<BTreeSet<&str>>();
         for key in keys {
             let Some(of_key) = self.keys.get_mut(key) else { continue };
             let (was, is) = (value(before, key), value(now, key));
@@ -123,7 +123,7 @@ impl Labels {
                 of_key.tidy(&was);
             }
             if let (Some(is), Some(pod)) = (is, now) {
-                of_key.values.entry(is).or_default().pods.insert(pod.name.clone());
+                of_key.values.entry(is).or_default().pods.insert(&pod.name);
             }
         }
     }
@@ -191,7 +191,7 @@ impl Labels {
     /// The requirement that tells the selector apart best: the one under which the fewest other elections are kept. A label under which
     /// nothing is kept yet comes after one whose value nobody else requires, for all pods have to be looked through for it.
     fn place_for(&self, selector: &Selector) -> Place {
-        let crowd = |(key, values): &(&String, Option<Vec<&String>>)| match (self.keys.get(*key), values) {
+        let crowd = |(key, values): &(&str, Option<Vec<&str>>)| match (self.keys.get(*key), values) {
             (None, Some(_)) => (1, 0),
             (None, None) => (3, 0),
             (Some(of_key), Some(values)) => {
@@ -202,8 +202,8 @@ impl Labels {
             (Some(of_key), None) => (3, of_key.elections.len()),
         };
         match requirements(selector).min_by_key(crowd) {
-            Some((key, Some(values))) => Place::Values(key.clone(), values.into_iter().cloned().collect()),
-            Some((key, None)) => Place::Key(key.clone()),
+            Some((key, Some(values))) => Place::Values(key.into(), values.into_iter().map(Into::into).collect()),
+            Some((key, None)) => Place::Key(key.into()),
             None => Place::Anywhere,
         }
     }
@@ -214,7 +214,7 @@ impl OfKey {
         let mut of_key = Self::default();
         for pod in pods.iter() {
             if let Some(value) = pod.labels.get(key) {
-                of_key.values.entry(value.clone()).or_default().pods.insert(pod.name.clone());
+                of_key.values.entry(value.into()).or_default().pods.insert(&pod.name);
             }
         }
         of_key
@@ -229,14 +229,14 @@ impl OfKey {
 }
 
 /// What a selector requires of a label: one of these values, or that it is there.
-fn requirements(selector: &Selector) -> impl Iterator<Item = (&String, Option<Vec<&String>>)> {
+fn requirements(selector: &Selector) -> impl Iterator<Item = (&str, Option<Vec<&str>>)> {
     let equal = selector.match_labels.iter().map(|(key, value)| (key, Some(vec![value])));
     let others = selector.match_expressions.iter().filter_map(|requirement| match requirement.operator {
         Operator::In => {
-            let values: BTreeSet<&String> = requirement.values.iter().collect();
-            Some((&requirement.key, Some(values.into_iter().collect())))
+            let values: BTreeSet<&str> = requirement.values.iter().map(String::as_str).collect();
+            Some((requirement.key.as_str(), Some(values.into_iter().collect())))
         }
-        Operator::Exists => Some((&requirement.key, None)),
+        Operator::Exists => Some((requirement.key.as_str(), None)),
         Operator::NotIn | Operator::DoesNotExist => None,
     });
     equal.chain(others)
@@ -267,7 +267,7 @@ mod tests {
             values,
         });
         (btree_map(key(), "[xyz]", 0..2), vec(requirement, 0..2))
-            .prop_map(|(match_labels, match_expressions)| Selector { match_labels, match_expressions })
+            .prop_map(|(labels, match_expressions)| Selector { match_labels: labels.into(), match_expressions })
     }
 
     #[derive(Clone, Debug)]
@@ -300,7 +300,7 @@ mod tests {
                 match change {
                     Change::Pod(name, Some(labelled)) => {
                         let (version, uid) = (Version(version), Uid(name.clone()));
-                        let pod = Pod { name, uid, version, labels: labelled, ..Pod::default() };
+                        let pod = Pod { name, uid, version, labels: labelled.into(), ..Pod::default() };
                         let (before, now) = pods.put(pod, &mut deletions, Instant::default()).unwrap();
                         labels.replace(before.as_ref(), Some(now));
                     }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     fn selects(pairs: &[(&str, &str)]) -> Selector {
-        let match_labels = pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let match_labels = pairs.iter().copied().collect();
         Selector { match_labels, ..Selector::default() }
     }
 

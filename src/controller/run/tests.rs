@@ -13,8 +13,8 @@ use std::time::Duration;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use lictor_core::{
-    ELECTION_ANNOTATION, Holder, Key, Node, Pod, Record, Selector, Setting, Stored, TERM_ANNOTATION, Term, Timestamp,
-    WorkloadId, WorkloadKind,
+    ELECTION_ANNOTATION, Holder, Key, Node, Pairs, Pod, Record, Selector, Setting, Stored, TERM_ANNOTATION, Term,
+    Timestamp, WorkloadId, WorkloadKind,
 };
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
@@ -140,8 +140,8 @@ fn counted_until_here(what: &str) {
     println!("counted: {}", std::hint::black_box(what));
 }
 
-fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+fn labels(pairs: &[(&str, &str)]) -> Pairs {
+    pairs.iter().copied().collect()
 }
 
 /// An election that selects the pods of an app. `rich`: it also has a workload, and a Service that it alone names.
@@ -183,7 +183,7 @@ fn pod_json(app: &str, number: usize) -> Value {
 
 fn read_pod(object: &Value) -> Pod {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let map = |value: &Value| -> BTreeMap<String, String> { serde_json::from_value(value.clone()).unwrap_or_default() };
+    let map = |value: &Value| -> Pairs { serde_json::from_value(value.clone()).unwrap_or_default() };
     let metadata = &object["metadata"];
     Pod {
         name: text(&metadata["name"]),

@@ -105,7 +105,7 @@ impl Course<'_> {
         self.begins(&format!("{}/{}", pod.cluster, pod.name));
         let labels = group.markings.leader.labels.iter();
         let labels: Value =
-            labels.map(|(key, value)| (key.clone(), if adds { json!(value) } else { Value::Null })).collect();
+            labels.map(|(key, value)| (key.to_owned(), if adds { json!(value) } else { Value::Null })).collect();
         let (pods, began) = (self.world.pods(&pod.cluster), Instant::now());
         for attempt in 0.. {
             let mark = format!("{}.{attempt}", self.number);

@@ -150,7 +150,7 @@ impl Election {
                 self.lock.verify(version);
                 return true;
             }
-            let op = step.request(Command::ListPods { selectors });
+            let op = step.request(Command::ListPods { selectors, leaders: Vec::new() });
             self.phase = Phase::Verifying(op, Some(version));
             return false;
         }

@@ -34,7 +34,7 @@ use crate::switchover::{Asked, Hold, Switchovers, Verdict};
 use crate::view::LockPolicy;
 use crate::{
     ELECTION_ANNOTATION, ElectionRead, FollowedLock, Following, HandoverOrder, IdentityRule, IdentitySource, JobPlan,
-    Key, LockValidity, Marking, Markings, Node, NotEligible, Outcome, PRIORITY_ANNOTATION, PlacedBid, PodChange,
+    Key, LockValidity, Marking, Markings, Node, NotEligible, Outcome, PRIORITY_ANNOTATION, Pairs, PlacedBid, PodChange,
     PodOutcome, ProbeFailure, RecordOutcome, Rival, Routing, Rules, Scope, Selector, Service, SessionLife,
     SessionParameters, Slice, TERM_ANNOTATION, WhenLost, Workload, WorkloadOutcome, WriteSlice,
 };
@@ -122,11 +122,11 @@ struct Lab {
 
 fn scope(key: &str) -> Scope {
     let marking = |value: &str| Marking {
-        labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
-        annotations: BTreeMap::new(),
+        labels: Pairs::from([(key.to_owned(), value.to_owned())]),
+        annotations: Pairs::default(),
     };
     let markings = Markings { leader: marking("leader"), follower: marking("follower") };
-    let match_labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+    let match_labels = Pairs::from([("app".to_owned(), "web".to_owned())]);
     Scope { selector: Selector { match_labels, match_expressions: Vec::new() }, markings }
 }
 
@@ -185,7 +185,7 @@ impl Lab {
             let name = format!("p{number}");
             let pod = Pod {
                 uid: uid(&name),
-                labels: BTreeMap::from([("app".into(), "web".into())]),
+                labels: Pairs::from([("app".into(), "web".into())]),
                 node: Some("n".into()),
                 ready: true,
                 ready_observed: Some(Instant::default()),
@@ -376,9 +376,9 @@ impl Lab {
             }
             Command::ReadElection => Outcome::ElectionRead(Ok(self.present.clone())),
             Command::ListLocks => Outcome::LocksListed(Ok(self.locks.clone())),
-            Command::ListPods { selectors } => {
+            Command::ListPods { selectors, .. } => {
                 assert!(!selectors.is_empty() && !selectors.contains(&Selector::default()), "all pods: {selectors:?}");
-                let listed = self.pods.values().filter(|pod| selectors.iter().any(|s| s.matches(&pod.labels)));
+                let listed = self.pods.values().filter(|pod| command.lists(pod, "web"));
                 Outcome::PodsListed(Ok(listed.cloned().collect()))
             }
             Command::ReadPod { name } => Outcome::PodRead(Ok(self.pods.get(name).cloned())),
@@ -387,8 +387,8 @@ impl Lab {
                 if pod.version != write.version {
                     return Outcome::PodWritten(PodOutcome::Conflict);
                 }
-                patch(&mut pod.labels, &write.patch.labels);
-                patch(&mut pod.annotations, &write.patch.annotations);
+                pod.labels.patch(&write.patch.labels);
+                pod.annotations.patch(&write.patch.annotations);
                 Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod))))
             }
             Command::ReadSlice { name } => Outcome::SliceRead(Ok(self.slices.get(name).cloned())),
@@ -417,15 +417,6 @@ impl Lab {
                 Outcome::WorkloadWritten(WorkloadOutcome::Done)
             }
         }
-    }
-}
-
-fn patch(to: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>) {
-    for (key, value) in patch {
-        match value {
-            Some(value) => to.insert(key.clone(), value.clone()),
-            None => to.remove(key),
-        };
     }
 }
 

@@ -114,7 +114,7 @@ impl Election {
             self.withdrawal = Withdrawal::Listed;
             return true;
         }
-        let op = step.request(Command::ListPods { selectors });
+        let op = step.request(Command::ListPods { selectors, leaders: Vec::new() });
         self.phase = Phase::Verifying(op, None);
         false
     }

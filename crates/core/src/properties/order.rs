@@ -1,7 +1,6 @@
 //! Who may lead, and who of several does: as the README has it, whatever is written on the pods.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -9,8 +8,8 @@ use proptest::prelude::*;
 use super::{at, config};
 use crate::eligibility::{Rank, Standing, eligible_by_force, rank};
 use crate::{
-    NEVER_LEADER_ANNOTATION, Node, NotEligible, PRIORITY_ANNOTATION, Pod, Preference, Rules, Term, Timestamp, eligible,
-    standing,
+    NEVER_LEADER_ANNOTATION, Node, NotEligible, PRIORITY_ANNOTATION, Pairs, Pod, Preference, Rules, Term, Timestamp,
+    eligible, standing,
 };
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -52,7 +51,7 @@ fn pod() -> impl Strategy<Value = Pod> {
 
 fn node() -> impl Strategy<Value = Option<Node>> {
     let node = (prop::sample::select(&ZONES), any::<bool>(), any::<bool>()).prop_map(|(zone, lost, cordoned)| Node {
-        labels: BTreeMap::from([("zone".to_owned(), zone.to_owned())]),
+        labels: Pairs::from([("zone".to_owned(), zone.to_owned())]),
         lost,
         cordoned,
     });
@@ -63,7 +62,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     let preference = (prop_oneof![1_u32..4, Just(u32::MAX)], prop::sample::select(&ZONES));
     let preference = preference.prop_map(|(weight, zone)| Preference {
         weight,
-        node_labels: BTreeMap::from([("zone".to_owned(), zone.to_owned())]),
+        node_labels: Pairs::from([("zone".to_owned(), zone.to_owned())]),
     });
     (any::<bool>(), 0_u64..15_000, prop::collection::vec(preference, 0..4)).prop_map(|(ready, wait, preference)| {
         Rules {

@@ -1,7 +1,6 @@
 //! C10: what a replica takes off that does not act, however old what it knows is: never from a leader of a term that goes on, and in the
 //! end from each one whose term is over.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -10,8 +9,8 @@ use proptest::test_runner::{Config, TestRunner};
 use super::{at, config};
 use crate::{
     Command, ELECTION_ANNOTATION, ElectionRead, Endpoint, Family, HeldElsewhere, Instant, Key, Marking, Markings,
-    Outcome, Pod, PodOutcome, Replica, Request, Rival, Scope, Selector, Slice, SliceContent, SliceOutcome, StoreId,
-    Stored, TERM_ANNOTATION, Term, Uid, Version, WriteSlice,
+    Outcome, Pairs, Pod, PodOutcome, Replica, Request, Rival, Scope, Selector, Slice, SliceContent, SliceOutcome,
+    StoreId, Stored, TERM_ANNOTATION, Term, Uid, Version, WriteSlice,
 };
 
 /// What the replica is kept from.
@@ -118,16 +117,16 @@ fn rival(term: u64) -> Rival {
 impl World {
     fn new(without: Without) -> Self {
         let marking = |role: &str| Marking {
-            labels: BTreeMap::from([("role".to_owned(), role.to_owned())]),
-            annotations: BTreeMap::new(),
+            labels: Pairs::from([("role".to_owned(), role.to_owned())]),
+            annotations: Pairs::default(),
         };
-        let match_labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+        let match_labels = Pairs::from([("app".to_owned(), "web".to_owned())]);
         let pod = Pod {
             name: "a".into(),
             uid: Uid("uid of a".into()),
             version: Version(1),
             labels: match_labels.clone(),
-            annotations: BTreeMap::from([(ELECTION_ANNOTATION.to_owned(), "web".to_owned())]),
+            annotations: Pairs::from([(ELECTION_ANNOTATION.to_owned(), "web".to_owned())]),
             ..Pod::default()
         };
         let content = SliceContent::empty(&uid(), "web-leader", Family::V4, Term(0));
@@ -301,7 +300,7 @@ fn judge(without: Without, events: &[Event]) -> Result<(), String> {
     world.come_to_rest();
     world.wrong.clone().map_or(Ok(()), Err)?;
     let (pod, slice, (ours, theirs)) = (world.pods.last(), world.slices.last(), world.locks[world.election.last().0]);
-    let term = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok());
+    let term = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
     let leads = world.scope.markings.shows_leader(&pod) && term(pod.annotations.get(TERM_ANNOTATION)) < Some(theirs);
     if !ours && leads {
         return Err("a pod still leads in a term that is over".into());

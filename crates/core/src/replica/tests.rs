@@ -3,7 +3,7 @@ mod forecasts;
 use std::collections::VecDeque;
 
 use super::*;
-use crate::{ElectionRead, Marking, Markings, PodChange, PodOutcome, RecordOutcome, Selector};
+use crate::{ElectionRead, Marking, Markings, Pairs, PodChange, PodOutcome, RecordOutcome, Selector};
 
 fn at(seconds: u64) -> Instant {
     Instant::after_origin(Duration::from_secs(seconds))
@@ -26,11 +26,11 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let marking = |role: &str| Marking {
-            labels: BTreeMap::from([("role".to_owned(), role.to_owned())]),
-            annotations: BTreeMap::new(),
+            labels: Pairs::from([("role".to_owned(), role.to_owned())]),
+            annotations: Pairs::default(),
         };
         let markings = Markings { leader: marking("leader"), follower: marking("follower") };
-        let match_labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+        let match_labels = Pairs::from([("app".to_owned(), "web".to_owned())]);
         let selector = Selector { match_labels: match_labels.clone(), match_expressions: Vec::new() };
         let (name, uid) = ("a".to_owned(), Uid("uid of a".into()));
         Self {
@@ -158,7 +158,7 @@ fn what_takes_a_label_off_is_sent_whenever_its_turn_comes() {
     let promotion = lab.until_promotion();
     lab.answer(promotion);
     lab.step(true);
-    assert_eq!(lab.pod.labels["role"], "leader");
+    assert_eq!(&lab.pod.labels["role"], "leader");
     (lab.now, lab.validity) = (at(20), Some(LockValidity::Lapsed));
     let demotion = lab.step(true).requests.into_iter().find(|request| matches!(request.command, Command::WritePod(_)));
     let demotion = demotion.expect("it is demoted");

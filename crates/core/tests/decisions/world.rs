@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lictor_core::{
-    Command, ELECTION_ANNOTATION, ElectionRead, Key, Marking, Markings, Node, Outcome, Pod, PodChange, PodOutcome,
-    Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version, WritePod,
-    invariants,
+    Command, ELECTION_ANNOTATION, ElectionRead, Key, Marking, Markings, Node, Outcome, Pairs, Pod, PodChange,
+    PodOutcome, Record, RecordOutcome, Rules, Scope, Selector, Stored, TERM_ANNOTATION, Term, Timestamp, Uid, Version,
+    WritePod, invariants,
 };
 
 use super::Shown;
@@ -143,7 +143,7 @@ impl World {
         edit(&mut pod);
         for (key, value) in &pod.labels {
             if is_leaders(key, value) && before.get(key) != Some(value) {
-                self.by_hand.insert((pod.uid.clone(), key.clone()));
+                self.by_hand.insert((pod.uid.clone(), key.to_owned()));
             }
         }
         self.put_pod(pod);
@@ -270,8 +270,8 @@ impl World {
                 let locks = self.records.iter().filter(|(_, stored)| own(stored));
                 Outcome::LocksListed(Ok(locks.map(|(key, stored)| (key.clone(), stored.clone())).collect()))
             }
-            Command::ListPods { selectors, .. } => {
-                let listed = self.pods.values().filter(|pod| selectors.iter().any(|s| s.matches(&pod.labels)));
+            Command::ListPods { .. } => {
+                let listed = self.pods.values().filter(|pod| command.lists(pod, ELECTION));
                 Outcome::PodsListed(Ok(listed.cloned().collect()))
             }
             Command::ReadPod { name, .. } => Outcome::PodRead(Ok(self.pods.get(name).cloned())),
@@ -300,8 +300,8 @@ impl World {
             return Ok(PodOutcome::Conflict);
         }
         let before = pod.clone();
-        apply(&mut pod.labels, &write.patch.labels);
-        apply(&mut pod.annotations, &write.patch.annotations);
+        pod.labels.patch(&write.patch.labels);
+        pod.annotations.patch(&write.patch.annotations);
         if pod == before {
             // As the API server: what changes nothing, has no new version.
             return Ok(PodOutcome::Written(Box::new(pod)));
@@ -314,7 +314,7 @@ impl World {
         }
         let set: Vec<(&String, &String)> =
             write.patch.labels.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
-        let writes = |scope: &Scope| set.iter().all(|(key, v)| scope.markings.follower.labels.get(*key) == Some(*v));
+        let writes = |scope: &Scope| set.iter().all(|(key, v)| scope.markings.follower.labels.get(key) == Some(*v));
         let mut recorded = self.records.values().filter_map(Stored::record);
         let of_no_record = !recorded.any(|record| record.former.iter().chain([&record.scope]).any(writes));
         let of_the_past = self.election.as_ref().is_none_or(|object| !writes(&object.spec.scope));
@@ -371,7 +371,8 @@ impl World {
     /// The pod without what a person wrote.
     fn without_hands(&self, pod: &Pod) -> Pod {
         let mut pod = pod.clone();
-        pod.labels.retain(|key, _| !self.by_hand.contains(&(pod.uid.clone(), key.clone())));
+        let by_hand = |key: &str| self.by_hand.contains(&(pod.uid.clone(), key.to_owned()));
+        pod.labels = pod.labels.iter().filter(|(key, _)| !by_hand(key)).collect();
         pod
     }
 
@@ -380,20 +381,11 @@ impl World {
     }
 }
 
-fn apply(to: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>) {
-    for (key, value) in patch {
-        match value {
-            Some(value) => to.insert(key.clone(), value.clone()),
-            None => to.remove(key),
-        };
-    }
-}
-
 /// The specs that a user changes between: other pods, other labels, both.
 pub fn scopes() -> Vec<Scope> {
     let marking = |key: &str, value: &str| Marking {
         labels: [(key.to_owned(), value.to_owned())].into(),
-        annotations: BTreeMap::new(),
+        annotations: Pairs::default(),
     };
     let roles = Markings { leader: marking("role", "leader"), follower: marking("role", "follower") };
     let active = Markings { leader: marking("active", "true"), follower: Marking::default() };

@@ -1,12 +1,11 @@
 //! The true state of a cluster: an API server with pods, and the record of one group. It judges every write to a pod.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use lictor_core::{
-    ELECTION_ANNOTATION, Family, Key, Marking, Markings, Pod, PodChange, PodOutcome, Record, RecordOutcome, Rules,
-    Scope, Selector, Service, ServicePort, Slice, SliceContent, SliceOutcome, Stored, TERM_ANNOTATION, TargetPort,
-    Term, Uid, Version, WritePod, WriteSlice, invariants,
+    ELECTION_ANNOTATION, Family, Key, Marking, Markings, Pairs, Pod, PodChange, PodOutcome, Record, RecordOutcome,
+    Rules, Scope, Selector, Service, ServicePort, Slice, SliceContent, SliceOutcome, Stored, TERM_ANNOTATION,
+    TargetPort, Term, Uid, Version, WritePod, WriteSlice, invariants,
 };
 
 use super::identity::{Known, RANGE};
@@ -15,7 +14,7 @@ use super::operator::uid;
 pub const ELECTION: &str = "web";
 
 static SPEC: LazyLock<(Scope, Key, Rules)> = LazyLock::new(|| {
-    let role = |value: &str| Marking { labels: map("role", value), annotations: BTreeMap::new() };
+    let role = |value: &str| Marking { labels: map("role", value), annotations: Pairs::default() };
     let selector = Selector { match_labels: map("app", "web"), match_expressions: Vec::new() };
     let markings = Markings { leader: role("leader"), follower: role("follower") };
     (Scope { selector, markings }, Key::lease("", "web"), Rules::default())
@@ -28,8 +27,8 @@ pub static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     Service { name: "s".into(), families: vec![Family::V4], ports: vec![port], ..Service::default() }
 });
 
-fn map(key: &str, value: &str) -> BTreeMap<String, String> {
-    [(key.to_owned(), value.to_owned())].into()
+fn map(key: &str, value: &str) -> Pairs {
+    [(key, value)].into_iter().collect()
 }
 
 pub fn spec() -> (&'static Scope, &'static Key, &'static Rules) {
@@ -91,9 +90,9 @@ impl World {
         };
         for slot in 0..pods - absent {
             let mut pod = world.make(slot);
-            pod.labels.extend(map("role", "follower"));
-            pod.annotations.extend(map(ELECTION_ANNOTATION, ELECTION));
-            pod.annotations.extend(map(TERM_ANNOTATION, "0"));
+            pod.labels.extend(&map("role", "follower"));
+            pod.annotations.extend(&map(ELECTION_ANNOTATION, ELECTION));
+            pod.annotations.extend(&map(TERM_ANNOTATION, "0"));
             world.put(slot, pod);
         }
         world

@@ -253,8 +253,8 @@ impl World {
                 let locks = self.locks.iter().filter(|(_, (_, stored))| own(stored));
                 Outcome::LocksListed(Ok(locks.map(|(key, (_, stored))| (key.clone(), stored.clone())).collect()))
             }
-            Command::ListPods { selectors, .. } => {
-                let listed = self.pods.values().filter(|pod| selectors.iter().any(|s| s.matches(&pod.labels)));
+            Command::ListPods { .. } => {
+                let listed = self.pods.values().filter(|pod| command.lists(pod, ELECTION));
                 Outcome::PodsListed(Ok(listed.cloned().collect()))
             }
             Command::ReadPod { name, .. } => Outcome::PodRead(Ok(self.pods.get(name).cloned())),
@@ -282,8 +282,8 @@ impl World {
         if pod.version != write.version {
             return Ok(PodOutcome::Conflict);
         }
-        patch(&mut pod.labels, &write.patch.labels);
-        patch(&mut pod.annotations, &write.patch.annotations);
+        pod.labels.patch(&write.patch.labels);
+        pod.annotations.patch(&write.patch.annotations);
         let pod = self.put_pod(pod);
         self.check(&pod)?;
         Ok(PodOutcome::Written(Box::new(pod)))
@@ -376,14 +376,5 @@ pub fn record(election: &Spec, term: Term, holder: Option<lictor_core::Holder>) 
         drain_obligation: None,
         switchover: None,
         offer: None,
-    }
-}
-
-fn patch(to: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>) {
-    for (key, value) in patch {
-        match value {
-            Some(value) => to.insert(key.clone(), value.clone()),
-            None => to.remove(key),
-        };
     }
 }

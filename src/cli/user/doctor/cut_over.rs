@@ -56,9 +56,8 @@ impl Group<'_> {
     /// The labels by which the leader is told from the others.
     fn labels(&self) -> Labels {
         let markings = &self.scope.markings;
-        let own =
-            markings.leader.labels.iter().filter(|(key, value)| markings.follower.labels.get(*key) != Some(value));
-        own.map(|(key, value)| (key.clone(), value.clone())).collect()
+        let own = markings.leader.labels.iter().filter(|(key, value)| markings.follower.labels.get(key) != Some(value));
+        own.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
     fn candidates<'p>(&self, pods: &'p [Pod]) -> Vec<&'p Pod> {
@@ -220,7 +219,7 @@ fn follows_nobody(group: &Group, service: &ServiceSelector, around: &Surrounding
     if others.is_empty() || named(SliceWriter::Lictor).next().is_some() {
         return None;
     }
-    let mut selector = group.scope.selector.match_labels.clone();
+    let mut selector = Labels::from(&group.scope.selector.match_labels);
     if selector.is_empty() || !group.scope.selector.match_expressions.is_empty() {
         return None;
     }

@@ -3,7 +3,7 @@
 use super::unwritable::{A_MINUTE, run_refusing};
 use super::*;
 use crate::switchover::{Obstacle, Target};
-use crate::{LockHolder, NotHeld};
+use crate::{LockHolder, NotHeld, Pairs};
 
 fn held(by: &str, tenure: &str, version: u64) -> FollowedLock {
     FollowedLock::Held(LockHolder {
@@ -44,8 +44,8 @@ impl Lab {
     /// The pod is deleted, and another one gets its name.
     fn replace(&mut self, name: &str) {
         let other = Pod { uid: uid(&format!("{name} again")), ..self.pods[name].clone() };
-        let labels = BTreeMap::from([("app".into(), "web".into())]);
-        self.put(Pod { labels, annotations: BTreeMap::new(), ..other });
+        let labels = Pairs::from([("app".into(), "web".into())]);
+        self.put(Pod { labels, annotations: Pairs::default(), ..other });
     }
 }
 

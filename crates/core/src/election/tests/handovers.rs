@@ -1,6 +1,7 @@
 //! Handovers in which the world is not what the cache shows.
 
 use super::*;
+use crate::Pairs;
 
 fn place(all: &[String], words: &str) -> usize {
     all.iter().position(|found| found.starts_with(words)).unwrap_or_else(|| panic!("no {words}: {all:#?}"))
@@ -129,7 +130,7 @@ fn after_a_conflict_nobody_is_promoted_under_a_record_that_somebody_replaced() {
     let (op, outcome) = lab.answer(&record, "").unwrap();
     lab.election.take(op, outcome, lab.now);
     lab.instead("Promote p1", Outcome::PodWritten(PodOutcome::Failed(Failure::Unknown("no answer".into()))));
-    lab.instead("ReadPod p1", Outcome::PodRead(Ok(Some(Pod { labels: BTreeMap::new(), ..lab.pods["p1"].clone() }))));
+    lab.instead("ReadPod p1", Outcome::PodRead(Ok(Some(Pod { labels: Pairs::default(), ..lab.pods["p1"].clone() }))));
     lab.instead("ReadRecord", Outcome::RecordRead(Ok(Stored::Ours(Version(900), other))));
     let all = lab.run();
     assert_eq!(all.last().unwrap(), "Promote p1 2", "{all:#?}");
@@ -164,7 +165,7 @@ fn a_withdrawal_leaves_pods_of_another_election_and_of_none_alone() {
     let mut lab = Lab::led(4);
     lab.edit("p1", |pod| drop(pod.annotations.insert(ELECTION_ANNOTATION.into(), "other".into())));
     lab.edit("p2", |pod| {
-        pod.annotations.clear();
+        pod.annotations = Pairs::default();
         pod.labels.insert("role".into(), "mine".into());
     });
     let before = (lab.pods["p1"].clone(), lab.pods["p2"].clone());
@@ -301,7 +302,7 @@ fn the_leader_of_another_group_with_the_same_labels_is_left_alone() {
 fn a_withdrawal_of_somebody_elses_record_stamps_who_may_yet_be_promoted() {
     let mut lab = Lab::led(2);
     lab.edit("p1", |pod| {
-        *pod = Pod { labels: [("app".into(), "web".into())].into(), annotations: BTreeMap::new(), ..pod.clone() }
+        *pod = Pod { labels: [("app".into(), "web".into())].into(), annotations: Pairs::default(), ..pod.clone() }
     });
     let mut lab = lab.restarted();
     let before = lab.pods["p1"].version;
@@ -384,7 +385,7 @@ fn a_promotion_that_is_refused_holds_up_neither_a_new_spec_nor_a_deletion_nor_wh
         let all = lab.run();
         assert!(!all.contains(&"Promote p0 1".to_owned()), "it would be refused again: {all:#?}");
         match desired {
-            Desired::Run => assert_eq!(lab.pods["p0"].labels.get("other").map(String::as_str), Some("leader")),
+            Desired::Run => assert_eq!(lab.pods["p0"].labels.get("other"), Some("leader")),
             Desired::Withdraw => assert_eq!(lab.stored, Stored::Absent),
             Desired::Leave | Desired::Freeze | Desired::Refuse => assert_eq!(lab.record().holder, None),
         }
@@ -450,7 +451,7 @@ fn a_cluster_that_leads_writes_a_new_spec_into_its_record() {
 #[test]
 fn a_deletion_cost_is_judged_by_the_version_of_the_pod_that_is_written_to() {
     const COST: &str = crate::DELETION_COST_ANNOTATION;
-    let cost = |lab: &Lab, pod: &str| lab.pods[pod].annotations.get(COST).cloned();
+    let cost = |lab: &Lab, pod: &str| lab.pods[pod].annotations.get(COST).map(str::to_owned);
     let give = |lab: &mut Lab, pod: &str, cost: &str| {
         lab.edit(pod, |pod| drop(pod.annotations.insert(COST.into(), cost.into())));
     };

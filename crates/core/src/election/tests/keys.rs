@@ -1,6 +1,7 @@
 //! Locks that the election has under another key than its present one.
 
 use super::*;
+use crate::Pairs;
 
 fn old() -> Key {
     Key::lease("", "old")
@@ -161,13 +162,13 @@ fn a_withdrawal_deletes_the_lock_under_the_old_key_when_all_marks_are_off() {
 #[test]
 fn a_withdrawal_without_a_record_lists_the_pods_that_were_selected_under_the_old_key() {
     let app = |value: &str| Selector {
-        match_labels: BTreeMap::from([("app".to_owned(), value.to_owned())]),
+        match_labels: [("app".to_owned(), value.to_owned())].into(),
         match_expressions: Vec::new(),
     };
     let (mut lab, mut other) = deleted(None, Scope { selector: app("before"), ..scope("role") });
     for _ in 0..10 {
         for command in lab.step() {
-            if let Effect::Request(_, Command::ListPods { selectors }) = command {
+            if let Effect::Request(_, Command::ListPods { selectors, .. }) = command {
                 assert_eq!(selectors, [app("web"), app("before")]);
                 return;
             }
@@ -180,7 +181,7 @@ fn a_withdrawal_without_a_record_lists_the_pods_that_were_selected_under_the_old
 #[test]
 fn a_withdrawal_writes_once_to_each_pod_that_carries_a_mark() {
     let (mut lab, mut other) = deleted(None, scope("role"));
-    let unmarked = Pod { uid: uid("p2"), name: "p2".into(), annotations: BTreeMap::new(), ..lab.pods["p1"].clone() };
+    let unmarked = Pod { uid: uid("p2"), name: "p2".into(), annotations: Pairs::default(), ..lab.pods["p1"].clone() };
     lab.put(unmarked);
     let removals = loop {
         let commands = lab.step();

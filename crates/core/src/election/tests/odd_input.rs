@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::properties::config;
 use crate::switchover::Target;
-use crate::{DrainObligation, ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, SwitchoverMark, invariants};
+use crate::{DrainObligation, ELECTION_ANNOTATION, NEVER_LEADER_ANNOTATION, Pairs, SwitchoverMark, invariants};
 
 /// Terms of a Lease have 32 bits.
 const LAST_TERM: i64 = i32::MAX as i64;
@@ -42,7 +42,7 @@ fn pod(at: usize) -> BoxedStrategy<Pod> {
     let annotations = (prop::option::of(term_text()), elections, prop::option::of(term_text()), never);
     let any = (labels, annotations, prop::array::uniform4(any::<bool>()), number());
     any.prop_map(move |((app, role), (term, election, priority, never), [ready, deleting, finished, bound], since)| {
-        let pairs = |pairs: Vec<(&str, Option<String>)>| -> BTreeMap<String, String> {
+        let pairs = |pairs: Vec<(&str, Option<String>)>| -> Pairs {
             pairs.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
         };
         Pod {

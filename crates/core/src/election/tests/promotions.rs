@@ -1,6 +1,7 @@
 //! A promotion whose outcome is not known when the lock is lost.
 
 use super::*;
+use crate::Pairs;
 
 /// With p0 demoted in a handover to p1, and the promotion of p1 on its way: it comes last.
 fn promoting() -> (Lab, Effect) {
@@ -134,15 +135,15 @@ fn the_write_changes_the_pod_whatever_is_on_it() {
     let mut lab = shared(1);
     lab.edit("p0", |pod| {
         pod.labels.insert("role".into(), "follower".into());
-        pod.annotations.retain(|key, _| !key.ends_with("pod-deletion-cost"));
+        pod.annotations = pod.annotations.iter().filter(|(key, _)| !key.ends_with("pod-deletion-cost")).collect();
     });
     // It was made a follower by hand; the present term is still there.
     let promotion = until_promotion(&mut lab);
     end_validity(&mut lab);
     let Effect::Request(op, Command::WritePod(write)) = only_write(lab.step(), "Remove p0") else { unreachable!() };
     let pod = &lab.pods["p0"];
-    let changes = |patch: &BTreeMap<String, Option<String>>, have: &BTreeMap<String, String>| {
-        patch.iter().any(|(key, value)| have.get(key) != value.as_ref())
+    let changes = |patch: &BTreeMap<String, Option<String>>, have: &Pairs| {
+        patch.iter().any(|(key, value)| have.get(key) != value.as_deref())
     };
     assert!(changes(&write.patch.labels, &pod.labels) || changes(&write.patch.annotations, &pod.annotations));
     carry_out(&mut lab, &Effect::Request(op, Command::WritePod(write)));

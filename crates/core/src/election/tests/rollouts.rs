@@ -1,6 +1,7 @@
 //! How often the leader changes while its pods are replaced by those of a new template.
 
 use super::*;
+use crate::Pairs;
 
 /// Three pods of one owner and of the template `old`, of which this one leads.
 fn led_by(leader: usize) -> Lab {
@@ -29,7 +30,7 @@ fn of_template(pod: &mut Pod, hash: &str, created: i64) {
 
 /// Another pod of the template, ready.
 fn start(lab: &mut Lab, name: &str, hash: &str, created: i64) {
-    let labels = BTreeMap::from([("app".into(), "web".into())]);
+    let labels = Pairs::from([("app".into(), "web".into())]);
     let mut pod = Pod {
         name: name.into(),
         uid: uid(&format!("{name}-{hash}")),
@@ -81,7 +82,7 @@ fn a_rollback_makes_pods_of_the_former_template_the_first_choice() {
     start(&mut lab, "o0", "old", 200);
     end(&mut lab, "n0");
     let leader = lab.leader().unwrap().to_owned();
-    assert_eq!(lab.pods[&leader].labels["pod-template-hash"], "old");
+    assert_eq!(&lab.pods[&leader].labels["pod-template-hash"], "old");
     end(&mut lab, "n1");
     assert_eq!(changes(&lab), 2);
 }

@@ -1,6 +1,7 @@
 //! Shared stores: others may take the lock.
 
 use super::*;
+use crate::Pairs;
 
 #[test]
 fn in_a_shared_store_the_term_is_the_version_of_the_lock() {
@@ -148,7 +149,7 @@ fn that_the_store_was_put_back_is_told_whether_the_session_or_the_lock_is_missed
         lab.step();
         lab.policy.not_before = lab.now + Duration::from_secs(10);
         let name = lab.pods["p0"].clone();
-        lab.put(Pod { labels: BTreeMap::from([("app".into(), "web".into())]), ..name });
+        lab.put(Pod { labels: Pairs::from([("app".into(), "web".into())]), ..name });
         let all = lab.run();
         assert!(all.contains(&"Transition nobody StoreRewound".to_owned()), "{all:#?}");
         assert_eq!(*lab.election.situation(), Situation::StoreRewound);
@@ -263,7 +264,7 @@ fn a_withdrawn_election_leaves_the_lock_of_others_alone() {
 }
 
 fn role(lab: &Lab) -> &str {
-    lab.pods["p0"].labels.get("role").map_or("", String::as_str)
+    lab.pods["p0"].labels.get("role").unwrap_or_default()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Pods whose labels can't be written: by a policy that refuses, or by one that writes something else.
 
 use super::*;
+use crate::Pairs;
 use crate::WritePod;
 
 fn refused() -> Outcome {
@@ -74,7 +75,7 @@ fn a_follower_that_a_policy_relabels_is_tried_less_and_less_often_and_told_once(
     assert_eq!(*lab.election.situation(), Situation::Led);
     // When the policy is gone, it is put right, and nothing is wrong any more.
     run_with(&mut lab, A_MINUTE, |_, _| None);
-    assert_eq!(lab.pods["p1"].labels["role"], "follower");
+    assert_eq!(&lab.pods["p1"].labels["role"], "follower");
     assert_eq!(lab.election.failure(), None);
 }
 
@@ -92,11 +93,11 @@ fn a_follower_that_is_refused_holds_up_no_other() {
 #[test]
 fn an_annotation_that_a_policy_strips_from_the_leader_does_not_take_its_leadership() {
     let mut lab = Lab::new(2);
-    lab.scope.markings.leader.annotations = BTreeMap::from([("since".into(), "now".into())]);
+    lab.scope.markings.leader.annotations = Pairs::from([("since".into(), "now".into())]);
     let strips = |lab: &mut Lab, write: &WritePod| {
         let mut pod = lab.pods[&write.name].clone();
-        patch(&mut pod.labels, &write.patch.labels);
-        patch(&mut pod.annotations, &write.patch.annotations);
+        pod.labels.patch(&write.patch.labels);
+        pod.annotations.patch(&write.patch.annotations);
         pod.annotations.remove("since");
         Some(Outcome::PodWritten(PodOutcome::Written(Box::new(lab.put(pod)))))
     };
@@ -241,7 +242,7 @@ fn a_demotion_that_is_refused_does_not_hold_up_a_new_spec() {
     let all = run_with(&mut lab, A_MINUTE, |_, write| {
         write.patch.labels.get("role").is_some_and(Option::is_some).then(refused)
     });
-    assert_eq!(lab.pods["p1"].labels.get("other").map(String::as_str), Some("leader"), "{all:#?}");
+    assert_eq!(lab.pods["p1"].labels.get("other"), Some("leader"), "{all:#?}");
 }
 
 #[test]
@@ -362,7 +363,7 @@ fn nor_beside_the_leaders_label_of_an_earlier_spec() {
     lab.run();
     lab.generation = 2;
     lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
-    lab.scope.markings.leader.labels = BTreeMap::from([("active".into(), "true".into())]);
+    lab.scope.markings.leader.labels = Pairs::from([("active".into(), "true".into())]);
     lab.desired = Desired::Withdraw;
     let all = run_refusing(&mut lab, "p0", A_MINUTE * 5);
     assert!(matches!(lab.stored, Stored::Ours(..)), "{:?} {all:#?}", lab.stored);
@@ -426,7 +427,7 @@ fn a_leader_whose_label_can_not_be_put_back_does_not_count_as_one() {
 #[test]
 fn a_record_of_another_election_is_replaced_at_once_though_the_leader_lacks_an_annotation() {
     let mut lab = Lab::new(1);
-    lab.scope.markings.leader.annotations = BTreeMap::from([("since".into(), "now".into())]);
+    lab.scope.markings.leader.annotations = Pairs::from([("since".into(), "now".into())]);
     run_with(&mut lab, A_MINUTE, |lab, write| {
         (write.change == PodChange::Promote)
             .then(|| rewritten(lab, "p0", |pod| drop(pod.labels.insert("role".into(), "leader".into()))))

@@ -1,6 +1,7 @@
 //! What is put right outside of handovers, and what is left when an election goes.
 
 use super::*;
+use crate::Pairs;
 
 fn relabel(lab: &mut Lab, name: &str, role: Option<&str>) {
     lab.edit(name, |pod| match role {
@@ -27,7 +28,7 @@ fn a_label_that_somebody_takes_off_is_put_back_and_told() {
     relabel(&mut lab, "p1", None);
     assert_eq!(lab.run(), ["LabelDrift p1", "Demote p1 1"]);
     lab.edit("p1", |pod| {
-        *pod = Pod { labels: [("app".into(), "web".into())].into(), annotations: BTreeMap::new(), ..pod.clone() }
+        *pod = Pod { labels: [("app".into(), "web".into())].into(), annotations: Pairs::default(), ..pod.clone() }
     });
     assert_eq!(lab.run(), ["Demote p1 1"], "one that was never labelled is only labelled");
 }
@@ -105,7 +106,7 @@ fn of_one_that_leaves_the_group_everything_is_taken_off_and_of_others_nothing() 
     let mut lab = Lab::led(3);
     lab.edit("p1", |pod| drop(pod.labels.insert("app".into(), "other".into())));
     lab.edit("p2", |pod| {
-        pod.annotations.clear();
+        pod.annotations = Pairs::default();
         pod.labels = [("app".into(), "other".into()), ("role".into(), "follower".into())].into();
     });
     assert_eq!(lab.run(), ["Remove p1"]);

@@ -1,15 +1,14 @@
 //! What is foretold of a leadership.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{
     Forecast, HandoverOrder, Holder, Instant, Key, Known, Locks, Marking, Markings, NotEligible, PRIORITY_ANNOTATION,
-    Pod, Reason, Record, Rules, Scope, Selector, Spec, Term, Timestamp, Uid, Verdict, WhenLost,
+    Pairs, Pod, Reason, Record, Rules, Scope, Selector, Spec, Term, Timestamp, Uid, Verdict, WhenLost,
 };
 
-fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+fn map(pairs: &[(&str, &str)]) -> Pairs {
+    pairs.iter().copied().collect()
 }
 
 fn pod(name: &str, ready: bool, priority: &str) -> Pod {

@@ -43,7 +43,7 @@ impl Shop {
             };
             let mut labels = labels(&[("app", "web")]);
             labels.extend(role.map(|role| ("role".to_owned(), role.to_owned())));
-            Pod { name: name.into(), labels, ..Pod::default() }
+            Pod { name: name.into(), labels: labels.into(), ..Pod::default() }
         };
         Self {
             election: election(&spec, &status),

@@ -1,0 +1,133 @@
+//! Which pods carry a label, by the election that has marked them. A start of the operator asks this for each group, and a label such
+//! as `role: leader` is on a pod of every group. So all who ask before a listing is sent share it, and it has of each pod only its
+//! name and the mark.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use lictor_core::{Failure, Selector};
+
+use super::pods::{Pods, as_text};
+
+/// A listing that all who asked for it wait for.
+pub type Listing = Shared<BoxFuture<'static, Result<Arc<ByElection>, Failure>>>;
+
+/// The names of the pods that each election has marked.
+pub type ByElection = HashMap<String, Vec<String>>;
+
+/// Shares listings.
+#[derive(Clone)]
+pub struct MarkedPods {
+    pods: Pods,
+    /// By namespace and selector.
+    asked: Arc<Mutex<HashMap<(String, String), Asked>>>,
+}
+
+#[derive(Default)]
+struct Asked {
+    /// Lets one listing run at a time.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// The listing that is not sent yet.
+    next: Option<Listing>,
+}
+
+impl MarkedPods {
+    /// Creates it.
+    pub fn new(pods: Pods) -> Self {
+        Self { pods, asked: Arc::default() }
+    }
+
+    /// Returns the listing of the pods that a selector matches. Its first request is sent after this call, once it is awaited.
+    pub fn ask(&self, namespace: &str, selector: &Selector) -> Listing {
+        let key = (namespace.to_owned(), as_text(selector));
+        let mut all = self.asked();
+        let Asked { turn, next } = all.entry(key.clone()).or_default();
+        next.get_or_insert_with(|| self.clone().send(key, turn.clone()).boxed().shared()).clone()
+    }
+
+    async fn send(self, key: (String, String), turn: Arc<tokio::sync::Mutex<()>>) -> Result<Arc<ByElection>, Failure> {
+        let _turn = turn.lock().await;
+        // Later callers wait for the next listing.
+        self.asked().get_mut(&key).and_then(|asked| asked.next.take());
+        let listed = self.pods.list_marked(&key.0, &key.1).await;
+        let mut all = self.asked();
+        if all.get(&key).is_some_and(|asked| asked.next.is_none()) {
+            all.remove(&key);
+        }
+        drop(all);
+        let mut marked = ByElection::new();
+        for (election, pod) in listed? {
+            marked.entry(election).or_default().push(pod);
+        }
+        Ok(Arc::new(marked))
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<(String, String), Asked>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// An API server that answers as often as it is let to, each time in two pages.
+    fn served(requests: Arc<AtomicUsize>, answers: Arc<Semaphore>) -> MarkedPods {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (requests, answers) = (requests.clone(), answers.clone());
+            async move {
+                requests.fetch_add(1, Ordering::SeqCst);
+                answers.acquire().await.unwrap().forget();
+                assert!(request.headers()["accept"].to_str().unwrap().contains("PartialObjectMetadataList"));
+                let last = request.uri().query().unwrap().contains("continue=more");
+                let pod = |name: &str, by: &str| json!({"metadata": {"name": name, "annotations": {"a": "b", "lictor.dev/election": by}, "managedFields": []}});
+                // So the API server answers where nothing matches.
+                let page = if request.uri().path().contains("/empty/") {
+                    json!({"metadata": {}, "items": null})
+                } else if last {
+                    json!({"metadata": {}, "items": [pod("p2", "web"), {"metadata": {"name": "p3"}}]})
+                } else {
+                    json!({"metadata": {"continue": "more"}, "items": [pod("p0", "web"), pod("p1", "db")]})
+                };
+                Ok::<_, Infallible>(Response::new(Body::from(page.to_string().into_bytes())))
+            }
+        });
+        MarkedPods::new(Pods::new(Client::new(service, "shop"), Duration::from_secs(5)))
+    }
+
+    #[tokio::test]
+    async fn who_asks_before_a_listing_is_sent_shares_it_and_who_asks_later_does_not() {
+        let (requests, answers) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let pods = served(requests.clone(), answers.clone());
+        let leaders = Selector { match_labels: [("role".into(), "leader".into())].into(), ..Selector::default() };
+        let first: Vec<Listing> = (0..3).map(|_| pods.ask("shop", &leaders)).collect();
+        assert_eq!(requests.load(Ordering::SeqCst), 0, "nobody waits yet");
+        let waiting = tokio::spawn(futures::future::join_all(first));
+        while requests.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let later = [pods.ask("shop", &leaders), pods.ask("shop", &leaders)];
+        answers.add_permits(4);
+        for listed in waiting.await.unwrap().into_iter().chain(futures::future::join_all(later).await) {
+            let listed = listed.unwrap();
+            assert_eq!((&listed["web"], &listed["db"]), (&vec!["p0".to_owned(), "p2".into()], &vec!["p1".to_owned()]));
+        }
+        assert_eq!(requests.load(Ordering::SeqCst), 4, "two listings of two pages");
+        assert!(pods.asked().is_empty(), "nothing is left behind");
+
+        answers.add_permits(1);
+        assert!(pods.ask("empty", &leaders).await.unwrap().is_empty());
+    }
+}
