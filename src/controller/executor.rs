@@ -111,6 +111,11 @@ impl Executor {
         self.requests.pending()
     }
 
+    /// Roughly how long those take, in whole seconds.
+    pub(super) fn backlog(&self) -> Duration {
+        self.requests.backlog()
+    }
+
     /// Carries out a request; its outcome comes back as an input. What makes a pod or a workload lead is not sent when it must not be
     /// any more, or when the grant that is returned was dropped.
     pub(super) fn perform(&self, requester: Requester, request: Request) -> Option<Grant> {

@@ -8,6 +8,8 @@ use crate::controller::permit::{Grant, Permit};
 
 /// A status that only counts candidates anew, or says that nothing is decided yet, is not written more often than this.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
+/// One that says that nothing is decided yet waits no longer than this for other requests: a user has to hear of it.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// The writes of an election's own object: one at a time.
 #[derive(Default)]
@@ -17,8 +19,8 @@ pub(crate) struct OwnWrites {
     status: Retry,
     /// Of the finalizer, and of what is noted of workloads.
     metadata: Retry,
-    /// When the status is written that waits.
-    wake: Option<Instant>,
+    /// Since when a status waits, and when it is written, or looked at again.
+    waits: Option<(Instant, Instant)>,
 }
 
 struct OwnWrite {
@@ -44,7 +46,7 @@ impl OwnWrites {
 
     /// Begins a write of the status; returns its number.
     pub(crate) fn begin_status(&mut self) -> (u64, Permit) {
-        self.wake = None;
+        self.waits = None;
         let (grant, permit) = Grant::new();
         (self.begin(Some(grant)), permit)
     }
@@ -82,16 +84,21 @@ impl OwnWrites {
         self.status.failures
     }
 
-    /// When the status is written that differs from what was written last; `None`: now. Only what is important does not wait.
-    pub(crate) fn status_waits(&mut self, important: bool, now: Instant) -> Option<Instant> {
+    /// When the status is written that differs from what was written last; `None`: now. Only what is important does not wait. The backlog is
+    /// how long requests wait for their turn; it is zero where the status does not wait for that, too.
+    pub(crate) fn status_waits(&mut self, important: bool, backlog: Duration, now: Instant) -> Option<Instant> {
         let not_before = self.status.not_before;
-        let is_due = important || self.wake.is_some_and(|wake| wake <= now);
-        let due = if is_due { not_before } else { not_before.max(now + STATUS_PERIOD) };
+        let is_over =
+            |(since, wake): (Instant, Instant)| wake <= now && (backlog.is_zero() || since + LONGEST_WAIT <= now);
+        let is_due = important || self.waits.is_some_and(is_over);
+        let due = if is_due { not_before } else { not_before.max(now + STATUS_PERIOD.max(backlog)) };
         if now >= due {
             return None;
         }
-        self.wake = Some(self.wake.filter(|wake| *wake > now).unwrap_or(due).max(not_before));
-        self.wake
+        let (since, wake) = self.waits.unwrap_or((now, due));
+        let wake = if wake > now { wake } else { due }.max(not_before);
+        self.waits = Some((since, wake));
+        Some(wake)
     }
 
     /// When to look again whether the status could be written; `None`: when the write that is under way has ended, which is told.
@@ -106,7 +113,7 @@ impl OwnWrites {
 
     /// Forgets which status waits.
     pub(crate) fn forget(&mut self) {
-        self.wake = None;
+        self.waits = None;
     }
 
     /// A write has ended; returns what is known of its kind, unless it was taken back.
@@ -142,6 +149,8 @@ impl Retry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NONE: Duration = Duration::ZERO;
 
     fn at(milliseconds: u64) -> Instant {
         Instant::after_origin(Duration::from_millis(milliseconds))
@@ -182,19 +191,32 @@ mod tests {
     #[test]
     fn what_is_not_important_waits_for_a_second_and_no_longer() {
         let mut writes = OwnWrites::default();
-        assert_eq!(writes.status_waits(true, at(0)), None);
-        assert_eq!(writes.status_waits(false, at(0)), Some(at(1000)));
-        assert_eq!(writes.status_waits(false, at(900)), Some(at(1000)), "it waits no longer for what is new");
-        assert_eq!(writes.status_waits(false, at(1000)), None);
+        assert_eq!(writes.status_waits(true, NONE, at(0)), None);
+        assert_eq!(writes.status_waits(false, NONE, at(0)), Some(at(1000)));
+        assert_eq!(writes.status_waits(false, NONE, at(900)), Some(at(1000)), "it waits no longer for what is new");
+        assert_eq!(writes.status_waits(false, NONE, at(1000)), None);
         let (status, _permit) = writes.begin_status();
-        assert_eq!(writes.status_waits(false, at(1000)), Some(at(2000)), "each begins anew");
+        assert_eq!(writes.status_waits(false, NONE, at(1000)), Some(at(2000)), "each begins anew");
 
         // After a failure even what is important waits.
         assert!(writes.end(status).unwrap().failed(at(1000)));
-        assert_eq!(writes.status_waits(true, at(1000)), Some(at(2000)));
+        assert_eq!(writes.status_waits(true, NONE, at(1000)), Some(at(2000)));
         assert!(!writes.may_write_status(at(1400)) && writes.may_write_status(at(1500)));
-        assert_eq!(writes.status_waits(true, at(2000)), None);
+        assert_eq!(writes.status_waits(true, NONE, at(2000)), None);
         writes.forget();
-        assert_eq!(writes.status_waits(false, at(2000)), Some(at(3000)));
+        assert_eq!(writes.status_waits(false, NONE, at(2000)), Some(at(3000)));
+    }
+
+    #[test]
+    fn what_tells_nothing_waits_for_as_long_as_requests_do() {
+        let mut writes = OwnWrites::default();
+        let backlog = Duration::from_secs(10);
+        assert_eq!(writes.status_waits(false, backlog, at(0)), Some(at(10_000)));
+        assert_eq!(writes.status_waits(false, backlog / 2, at(10_000)), Some(at(15_000)), "there still is one");
+        assert_eq!(writes.status_waits(true, NONE, at(11_000)), None, "something is decided");
+        assert_eq!(writes.status_waits(false, NONE, at(15_000)), None);
+        // What hangs for minutes keeps nobody from hearing of it.
+        assert_eq!(writes.status_waits(false, backlog, at(299_000)), Some(at(309_000)));
+        assert_eq!(writes.status_waits(false, backlog, at(309_000)), None);
     }
 }

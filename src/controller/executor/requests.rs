@@ -4,6 +4,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -15,6 +16,9 @@ use crate::controller::input::Input;
 use crate::controller::permit::Permit;
 use crate::kubernetes::ClaimUpdate;
 use crate::process::monotonic;
+
+/// So many requests in a second an API server answers that shares two cores with etcd.
+const IN_A_SECOND: usize = 100;
 
 /// Begins a request. Until then it is small: thousands may wait.
 type Start = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
@@ -77,6 +81,11 @@ impl Requests {
     /// Requests that are under way or wait for their turn.
     pub(crate) fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Roughly how long those take, in whole seconds: zero where they are few.
+    pub(crate) fn backlog(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.pending() / IN_A_SECOND).unwrap_or(0))
     }
 
     /// Tells the loop.

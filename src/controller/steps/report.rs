@@ -40,7 +40,8 @@ pub(crate) fn report(
     if status == before || entry.writes.is_under_way() {
         return;
     }
-    if let Some(due) = entry.writes.status_waits(is_important(&status, &before), moment.now) {
+    let backlog = if is_undecided(&status) { executor.backlog() } else { Duration::ZERO };
+    if let Some(due) = entry.writes.status_waits(is_important(&status, &before), backlog, moment.now) {
         return again.add(due);
     }
     if let Some(Refusal { reason, message }) = entry.object.refusal()
