@@ -10,18 +10,19 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use lictor_testing::consul::{Consul, Kind as ConsulKind, Toxiproxy};
+use lictor_testing::consul::{Consul, Kind as ConsulKind};
 use lictor_testing::kubernetes::Operator;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::ground::Ground;
 use super::kind::{Kind, Place, program};
 use super::link::Link;
 use super::processes::{Tree, signal};
 use super::trace::{Told, Trace};
 use crate::observer::{Observer, Sight};
-use crate::world::{SYSTEM, World};
+use crate::world::SYSTEM;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often it looks whether something has happened.
@@ -30,17 +31,6 @@ pub const LOOK: Duration = Duration::from_millis(10);
 const WORKER: &str = "elector";
 /// What client-go logs when it leads.
 const ACQUIRED: &str = "successfully acquired lease";
-
-/// What all groups share.
-pub struct Ground {
-    pub world: World,
-    pub toxiproxy: Toxiproxy,
-    /// The API server's address, without the scheme.
-    pub server: String,
-    pub elector: PathBuf,
-    pub scheduler: PathBuf,
-    pub directory: PathBuf,
-}
 
 /// How members are started.
 #[derive(Clone, Copy, Debug)]
@@ -54,15 +44,15 @@ pub struct Style {
 /// A group of two.
 pub struct Contender<'a> {
     pub kind: Kind,
-    ground: &'a Ground,
+    pub ground: &'a Ground,
     pub consul: Option<Consul>,
     /// The ways to the server: of each member, or of each replica of the operator.
     pub links: Vec<Link>,
-    kubeconfigs: Vec<PathBuf>,
+    pub kubeconfigs: Vec<PathBuf>,
     pub members: Vec<Member>,
     /// The replicas of [`Kind::Operator`].
     pub operators: Vec<Operator>,
-    namespace: String,
+    pub namespace: String,
     program: PathBuf,
     /// Where the pods of [`Kind::Operator`] listen.
     port: u16,
@@ -395,12 +385,6 @@ impl Drop for Contender<'_> {
             let _ = child.kill();
             let _ = child.wait();
         }
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod contender;
 mod faults;
+mod ground;
 mod kind;
 mod link;
 mod processes;
@@ -13,22 +14,19 @@ mod rest;
 mod start;
 mod trace;
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use futures::future::join_all;
-use lictor_testing::consul::Toxiproxy;
-use lictor_testing::{Prng, file};
+use anyhow::Context;
+use futures::future::{join_all, try_join_all};
+use lictor_testing::Prng;
 use serde_json::{Map, Value, json};
 
-use self::contender::{Contender, Ground, Style};
+use self::contender::{Contender, Style};
 use self::faults::{AFTERWARDS, AWAY, Fault, HANGING, Outcome, PATIENCE, RESUMED};
+use self::ground::Ground;
 use self::kind::Kind;
 use crate::figures::{Report, Sample};
 use crate::machine;
-use crate::world::World;
 
 /// How long a group has had the same leader before something happens to it. Then a follower of client-go's has seen the Lease.
 const SETTLED: Duration = Duration::from_secs(4);
@@ -41,30 +39,16 @@ const PHASE: usize = 5000;
 
 /// Measures each fault this many times, and looks for this many seconds at what all cost at rest.
 pub async fn measure(runs: u32, rest: u32, report: &mut Report) -> anyhow::Result<Value> {
-    let world = World::start("peers").await?;
-    let directory = std::env::temp_dir().join(format!("lictor-bench-peers-{}", std::process::id()));
-    std::fs::create_dir_all(&directory)?;
-    let server = world.server()?;
-    let (elector, scheduler) = (tool("elector")?, tool("kube-scheduler")?);
-    let ground = Ground { world, toxiproxy: Toxiproxy::start(), server, elector, scheduler, directory };
-    let working = Style { notes: true, labels: true };
-    let mut groups = vec![];
-    for kind in Kind::ALL {
-        groups.push(Contender::start(&ground, kind, working).await.with_context(|| kind.id())?);
-    }
+    let ground = Ground::start("peers").await?;
+    let mut groups = ground.groups(&Kind::ALL).await?;
     let mut prng = Prng::new(u64::from(std::process::id()));
     let mut seen: Vec<Vec<(Fault, Vec<Outcome>)>> = groups.iter().map(|_| vec![]).collect();
     for fault in Fault::ALL {
-        for run in 0..runs {
-            let outcomes = all(fault, &mut groups, &mut prng).await.context(fault.id())?;
-            for (outcome, seen) in outcomes.into_iter().zip(&mut seen) {
-                let Some(outcome) = outcome else { continue };
-                if run == 0 {
-                    seen.push((fault, vec![]));
-                }
-                seen.last_mut().context("it was pushed")?.1.push(outcome);
+        let outcomes = repeat(fault, runs, &mut groups, &mut prng).await?;
+        for (seen, outcomes) in seen.iter_mut().zip(outcomes) {
+            if !outcomes.is_empty() {
+                seen.push((fault, outcomes));
             }
-            eprintln!("peers: {}: {} of {runs}, load {}", fault.id(), run + 1, machine::load()?);
         }
     }
     let starts = starts(&mut groups).await?;
@@ -89,6 +73,22 @@ pub async fn measure(runs: u32, rest: u32, report: &mut Report) -> anyhow::Resul
     }))
 }
 
+/// Does it to each group this many times. Returns what was seen of each group: nothing, if it is no fault of its kind.
+async fn repeat(
+    fault: Fault,
+    runs: u32,
+    groups: &mut [Contender<'_>],
+    prng: &mut Prng,
+) -> anyhow::Result<Vec<Vec<Outcome>>> {
+    let mut seen: Vec<Vec<Outcome>> = groups.iter().map(|_| vec![]).collect();
+    for run in 0..runs {
+        let outcomes = all(fault, groups, prng).await.context(fault.id())?;
+        seen.iter_mut().zip(outcomes).for_each(|(seen, outcome)| seen.extend(outcome));
+        eprintln!("{}: {} of {runs}, load {}", fault.id(), run + 1, machine::load()?);
+    }
+    Ok(seen)
+}
+
 /// Does it to each group. Measurements of milliseconds run one after the other, long ones at the same time.
 async fn all(fault: Fault, groups: &mut [Contender<'_>], prng: &mut Prng) -> anyhow::Result<Vec<Option<Outcome>>> {
     let mut phase = || SETTLED + Duration::from_millis(u64::try_from(prng.below(PHASE)).unwrap_or_default());
@@ -102,9 +102,12 @@ async fn all(fault: Fault, groups: &mut [Contender<'_>], prng: &mut Prng) -> any
     if fault != Fault::Asked {
         return join_all(with.into_iter().map(|(settled, group)| one(settled, group))).await.into_iter().collect();
     }
+    // They settle together, and then take their turns.
+    let (phases, mut with): (Vec<_>, Vec<_>) = with.into_iter().unzip();
+    try_join_all(with.iter_mut().zip(phases).map(async |(group, settled)| group.settle(settled).await)).await?;
     let mut outcomes = vec![];
-    for (settled, group) in with {
-        outcomes.push(one(settled, group).await?);
+    for group in with {
+        outcomes.push(one(Duration::ZERO, group).await?);
     }
     Ok(outcomes)
 }
@@ -141,8 +144,9 @@ fn figures(kind: Kind, fault: Fault, outcomes: &[Outcome], report: &mut Report) 
             "",
         );
     } else {
-        report.figure(format!("{what}: until the next one leads, median"), next.median(), "s");
-        report.figure(format!("{what}: until the next one leads, longest"), next.greatest(), "s");
+        let (many, unit) = if fault == Fault::Asked { (1000.0, "ms") } else { (1.0, "s") };
+        report.figure(format!("{what}: until the next one leads, median"), next.median() * many, unit);
+        report.figure(format!("{what}: until the next one leads, longest"), next.greatest() * many, unit);
     }
     if !both.is_empty() {
         let what = format!("{what}: two acted, longest");
@@ -161,31 +165,34 @@ fn figures(kind: Kind, fault: Fault, outcomes: &[Outcome], report: &mut Report) 
 /// Reports what the start and the rest of a kind cost. Of agents, that has targets.
 fn costs(kind: Kind, start: Option<&Value>, rest: &Value, report: &mut Report) {
     let id = kind.id();
-    let memory = rest["residentMiB"].as_array().into_iter().flatten().filter_map(Value::as_f64).fold(0.0, f64::max);
     report.figure(
         format!("{id}: requests in an hour at rest"),
         rest["requestsAnHour"].as_f64().unwrap_or(f64::NAN),
         "",
     );
-    let what = format!("{id}: resident memory of a member");
-    if kind.is_agent() {
-        report.target(what, memory, "MiB", MEMORY);
-    } else {
-        report.figure(what, memory, "MiB");
-    }
-    if let Some(trips) = start.and_then(|start| start["roundTrips"].as_f64()) {
-        let what = format!("{id}: round trips from start to leadership");
-        match kind {
-            Kind::AgentConsul => report.target(what, trips, "", 2.5),
-            // One is the TLS handshake.
-            _ if kind.is_agent() => report.target(what, trips, "", 3.5),
-            _ => report.figure(what, trips, ""),
-        }
+    let resident = rest["residentMiB"].as_array().into_iter().flatten().filter_map(Value::as_f64);
+    memory(kind, &resident.collect(), report);
+    if let Some(start) = start {
+        round_trips(kind, start, report);
     }
 }
 
-fn tool(name: &str) -> anyhow::Result<PathBuf> {
-    let found = Command::new(file("hack/tools.sh")).arg(name).output()?;
-    ensure!(found.status.success(), "hack/tools.sh {name} failed");
-    Ok(String::from_utf8(found.stdout)?.trim().into())
+fn memory(kind: Kind, resident: &Sample, report: &mut Report) {
+    let what = format!("{}: resident memory of a member", kind.id());
+    if kind.is_agent() {
+        report.target(what, resident.greatest(), "MiB", MEMORY);
+    } else {
+        report.figure(what, resident.greatest(), "MiB");
+    }
+}
+
+fn round_trips(kind: Kind, start: &Value, report: &mut Report) {
+    let trips = start["roundTrips"].as_f64().unwrap_or(f64::NAN);
+    let what = format!("{}: round trips from start to leadership", kind.id());
+    match kind {
+        Kind::AgentConsul => report.target(what, trips, "", 2.5),
+        // One is the TLS handshake.
+        _ if kind.is_agent() => report.target(what, trips, "", 3.5),
+        _ => report.figure(what, trips, ""),
+    }
 }

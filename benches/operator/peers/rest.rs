@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use super::contender::{Contender, Ground};
+use super::contender::Contender;
+use super::ground::Ground;
 use super::kind::Kind;
 use super::processes::resident;
 use crate::consul::telemetry;
