@@ -135,11 +135,13 @@ fix: ## Format, and make the generated files anew
 	cargo run --quiet --bin lictor-docs
 	@docs=$$(hack/tools.sh helm-docs) && echo 'helm-docs $(chart-readme)' && "$$docs" $(chart-readme)
 
-bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour and a half), the ratios alone take 10 min: make bench [ARGS=--quick] [ARGS='failover --runs 20']
+bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour and three quarters), the ratios alone take 10 min: make bench [ARGS=--quick] [ARGS='failover --runs 20'] [ARGS=agents]
+	@hack/require.sh rust c go
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime elector toxiproxy-server >/dev/null
 	cargo bench --bench operator --locked $(if $(ARGS),-- $(ARGS))
 
 peers: ## Measure lictor beside client-go, kube-scheduler and consul lock: who leads next, and when two act (half an hour): make peers [ARGS='--peer-runs 3'], start and rest alone: ARGS='--peer-runs 0'
+	@hack/require.sh rust c go
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul elector toxiproxy-server >/dev/null
 	LICTOR_BENCH_JSON='$(CURDIR)/target/bench/peers.json' cargo bench --bench operator --locked -- peers $(ARGS)
 

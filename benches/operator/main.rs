@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use consul::{Consul, Servers};
@@ -100,6 +100,15 @@ struct Options {
     #[arg(long, default_value_t = 5)]
     peer_runs: u32,
 
+    /// The number of hand-overs between two agents by SIGTERM.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    agent_terminations: u32,
+
+    /// The number of times that an agent is killed, and that it is stopped, beside the others. Each takes a minute. With 0, only the rest
+    /// is measured.
+    #[arg(long, default_value_t = 5)]
+    agent_losses: u32,
+
     /// How many seconds to watch the peers when nothing happens.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(30..))]
     peer_rest_seconds: u32,
@@ -134,6 +143,8 @@ enum Part {
     ConsulTakeover,
     /// From the loss of a cluster until its CronJob is resumed in another one.
     ConsulWorkloads,
+    /// `lictor agent` beside `consul lock` and client-go with the same TTL: hand-over by SIGTERM, SIGKILL, SIGSTOP; start; memory.
+    Agents,
     /// lictor beside client-go, kube-scheduler and `consul lock`: the leader is killed, stopped, hung, cut off; what they cost at rest.
     Peers,
 }
@@ -249,13 +260,7 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
         let figures = consul::idle::measure(&consul, elections, seconds, &mut report).await.context("consul-idle")?;
         all.insert("consulIdle".into(), json!({"load": [before, machine::load()?], "figures": figures}));
     }
-    if asked(Part::Peers) {
-        let before = machine::load()?;
-        let mut figures =
-            peers::measure(options.peer_runs, options.peer_rest_seconds, &mut report).await.context("peers")?;
-        figures["load"] = json!([before, machine::load()?]);
-        all.insert("peers".into(), figures);
-    }
+    compare(options, asked, &mut report, &mut all).await?;
     report.print();
     all.insert("table".into(), report.to_json());
     if let Some(directory) = options.json.parent() {
@@ -266,5 +271,29 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
     eprintln!("written: {}, after {:.1} min", options.json.display(), began.elapsed().as_secs_f64() / 60.0);
     let missed = report.missed();
     anyhow::ensure!(missed.is_empty(), "missed: {}", missed.join("; "));
+    Ok(())
+}
+
+/// Measures the parts that put lictor beside other programs.
+async fn compare(
+    options: &Options,
+    asked: impl Fn(Part) -> bool,
+    report: &mut Report,
+    all: &mut Map<String, Value>,
+) -> anyhow::Result<()> {
+    if asked(Part::Agents) {
+        let before = machine::load()?;
+        let (terminations, losses) = (options.agent_terminations, options.agent_losses);
+        let mut figures = peers::agents::measure(terminations, losses, report).await.context("agents")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("agents".into(), figures);
+    }
+    if asked(Part::Peers) {
+        let before = machine::load()?;
+        let mut figures =
+            peers::measure(options.peer_runs, options.peer_rest_seconds, report).await.context("peers")?;
+        figures["load"] = json!([before, machine::load()?]);
+        all.insert("peers".into(), figures);
+    }
     Ok(())
 }

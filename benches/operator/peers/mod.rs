@@ -1,11 +1,13 @@
 //! Programs that elect one of two, side by side in one run: client-go's leader election, kube-scheduler, `consul lock`, `lictor agent`, and
 //! pods that lictor's operator elects. Each is asked to end, killed, stopped, hung, and cut off from its server. What they cost at rest is
-//! counted, and how soon one leads when the lock is free.
+//! counted, and how soon one leads when the lock is free. [`agents`] measures some of that of `lictor agent`, beside its floor.
 //!
 //! The members are processes of this machine. Where a label says who leads, their pods are objects in the control plane.
 
+pub mod agents;
 mod contender;
 mod faults;
+mod floor;
 mod ground;
 mod kind;
 mod link;
