@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
+mod candidates;
 mod checker;
 mod faults;
 mod inject;
@@ -70,6 +71,7 @@ async fn no_promise_is_broken_whatever_fails() {
     world.make_groups().await;
     let began = Instant::now();
     background.spawn(world.clone().keep_pods());
+    background.spawn(world.clone().hold_locks());
     let carried_out = Arc::new(AtomicUsize::new(0));
     background.spawn(report.clone().progress(world.clone(), carried_out.clone(), began));
     let violations = torment(&world, &report, &carried_out, began, &recorders).await;

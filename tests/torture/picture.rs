@@ -153,10 +153,15 @@ impl Picture {
 
     /// Returns whether a candidate of a group may certainly be elected. A cluster always may.
     pub fn has_eligible(&self, group: &Group) -> bool {
-        group.kind == Kind::Workload || self.pods_of(group).any(|pod| self.eligible(pod))
+        group.kind == Kind::Workload || self.eligible(group).next().is_some()
     }
 
-    fn eligible(&self, pod: &PodSeen) -> bool {
+    /// Returns the pods of a group that may certainly be elected.
+    pub fn eligible<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a PodSeen> {
+        self.pods_of(group).filter(|pod| self.may_lead(pod))
+    }
+
+    fn may_lead(&self, pod: &PodSeen) -> bool {
         let bound = pod.node.as_ref().is_some_and(|node| !self.cordoned.contains(node));
         let never = pod.annotations.contains_key(NEVER_LEADER_ANNOTATION);
         let selected = pod.labels.get("app").is_some_and(|app| app == pod.group());

@@ -117,6 +117,9 @@ pub struct Group {
     /// The Service that reaches its leader in each cluster, if there is one.
     #[serde(default)]
     pub service: Option<String>,
+    /// Its pods hold a lock of their own, which the operators follow.
+    #[serde(default)]
+    pub followed: bool,
 }
 
 /// What one revision of one pod showed.

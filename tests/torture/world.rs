@@ -16,6 +16,7 @@ use lictor_testing::consul::{Consul, Held, Kind as Servers, ToxicProxy, Toxiprox
 use lictor_testing::{eventually, free_address};
 use serde_json::{Value, json};
 
+use super::candidates;
 use super::faults::CLUSTERS;
 use super::operator::Replica;
 use super::picture::Picture;
@@ -26,6 +27,8 @@ use super::windows::{REPLICAS, TTL};
 /// The number of groups with their lock in a Lease, half of them in each cluster, and of those with it in Consul, in both.
 const IN_LEASES: usize = 12;
 const IN_CONSUL: usize = 12;
+/// How the names of the groups begin whose pods hold a lock of their own.
+const FOLLOWED: &str = "followed";
 const NODES: usize = 5;
 /// How long a planned switchover may take on a busy machine.
 const MOVED_WITHIN: Duration = Duration::from_secs(10);
@@ -167,6 +170,10 @@ impl World {
             self.group(number, &format!("shared{number:02}"), Kind::Consul, &CLUSTERS).await;
         }
         self.group(0, "importer", Kind::Workload, &CLUSTERS).await;
+        for (number, cluster) in CLUSTERS.into_iter().enumerate() {
+            // Without a Service: no order moves its leader.
+            self.group(2 * number + 1, &format!("{FOLLOWED}{number:02}"), Kind::Leases, &[cluster]).await;
+        }
     }
 
     async fn group(&self, number: usize, name: &str, kind: Kind, clusters: &[&str]) {
@@ -176,7 +183,18 @@ impl World {
             spec["routing"] = json!({"endpointSlice": {"serviceName": service}});
         }
         let clusters: Vec<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
-        let group = Group { name: name.into(), kind, clusters: clusters.clone(), markings, service: service.clone() };
+        let group = Group {
+            name: name.into(),
+            kind,
+            clusters: clusters.clone(),
+            markings,
+            service: service.clone(),
+            followed: name.starts_with(FOLLOWED),
+        };
+        if group.followed {
+            let own = candidates::spec(&group);
+            own.as_object().into_iter().flatten().for_each(|(name, value)| spec[name] = value.clone());
+        }
         self.book.write(What::Group(group));
         for cluster in &clusters {
             if let Some(service) = &service {

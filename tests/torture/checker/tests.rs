@@ -32,7 +32,14 @@ impl Story {
         let group = |name: &str, kind, clusters: &[&str]| {
             let clusters = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
             let service = (routed && kind != Kind::Workload).then(|| format!("{name}-leader"));
-            What::Group(Group { name: name.into(), kind, clusters, markings: markings.clone(), service })
+            What::Group(Group {
+                name: name.into(),
+                kind,
+                clusters,
+                markings: markings.clone(),
+                service,
+                followed: false,
+            })
         };
         let mut story = Self::default();
         for what in [
