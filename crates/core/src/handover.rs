@@ -12,8 +12,8 @@ use super::step::Step;
 use super::view::View;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
-    PodChange, PodOutcome, PodPatch, Reason, Record, Routing, Scope, Selector, Stored, TERM_ANNOTATION, Term, Uid,
-    Version, WritePod,
+    PodChange, PodOutcome, PodPatch, Reason, Record, Scope, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version,
+    WritePod,
 };
 
 /// What a handover is for.
@@ -198,9 +198,7 @@ impl Handover {
         if self.abandoned || (refused && self.is_overtaken(view)) {
             return Progress::Abandoned;
         }
-        // A slice needs no stamps, and while the API server lists many pods, it answers late what a slice waits for.
-        let lists = view.routing == Routing::Off || self.is_cleared();
-        if let (Listing::Due, true) = (&self.listing, lists) {
+        if let Listing::Due = self.listing {
             // Also those that lead although they were taken out of the group: a record that was vacated since does not name them.
             let selectors = self.record.scope.selectors_with(Some(&self.record));
             let leaders: Vec<Selector> = self.leaders().filter(|leader| !leader.match_labels.is_empty()).collect();
