@@ -96,7 +96,7 @@ impl OwnWrites {
             return None;
         }
         let (since, wake) = self.waits.unwrap_or((now, due));
-        let wake = if wake > now { wake } else { due }.max(not_before);
+        let wake = if wake > now { wake } else { due.min(since + LONGEST_WAIT) }.max(not_before);
         self.waits = Some((since, wake));
         Some(wake)
     }
@@ -216,7 +216,8 @@ mod tests {
         assert_eq!(writes.status_waits(true, NONE, at(11_000)), None, "something is decided");
         assert_eq!(writes.status_waits(false, NONE, at(15_000)), None);
         // What hangs for minutes keeps nobody from hearing of it.
-        assert_eq!(writes.status_waits(false, backlog, at(299_000)), Some(at(309_000)));
-        assert_eq!(writes.status_waits(false, backlog, at(309_000)), None);
+        assert_eq!(writes.status_waits(false, backlog, at(299_000)), Some(at(300_000)));
+        assert_eq!(writes.status_waits(false, backlog, at(299_999)), Some(at(300_000)));
+        assert_eq!(writes.status_waits(false, backlog, at(300_000)), None);
     }
 }
