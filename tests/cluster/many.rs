@@ -19,7 +19,7 @@ fn since(election: &LeaderElection, type_: &str) -> Option<Timestamp> {
 
 /// Without the backlog in `steps/report.rs`, most elections get a status that says nothing, and another one seconds later.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "slow: makes 200 groups"]
+#[ignore = "slow: waits for 200 groups"]
 async fn a_start_with_many_elections_writes_no_status_that_says_nothing() {
     let lab = Lab::new("many").await;
     for number in 0..ELECTIONS {
