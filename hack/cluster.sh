@@ -54,7 +54,7 @@ keep() {
     case $order in
       kill) [ ! -s "$(pid_file)" ] || stop ;;
       start) [ -s "$(pid_file)" ] || start ;;
-      pause) signal STOP ;;
+      pause) signal STOP; stopped "$(pid)" ;;
       resume) signal CONT ;;
       *) echo "hack/cluster.sh: there is no order '$order'" >&2; exit 1 ;;
     esac

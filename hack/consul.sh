@@ -73,7 +73,7 @@ keep() {
     case $order in
       kill) signal KILL "$server"; pids[server]='' ;;
       start) [ -n "${pids[$server]}" ] || start "$server" ;;
-      pause) signal STOP "$server"; stopped "$server" ;;
+      pause) signal STOP "$server"; stopped "${pids[$server]}" ;;
       resume) signal CONT "$server" ;;
       *) echo "hack/consul.sh: there is no order '$order'" >&2; exit 1 ;;
     esac
@@ -195,12 +195,6 @@ signal() {
   [ -n "$pid" ] || return 0
   kill "-$1" "$pid" 2>/dev/null || true
   [ "$1" != KILL ] || wait "$pid" 2>/dev/null || true
-}
-
-# A process is stopped when each of its threads is. Until then it may still answer.
-stopped() {
-  local pid=${pids[$1]}
-  while [ -n "$pid" ] && grep -qsE '^State:[[:space:]]+[RSD]' "/proc/$pid/task"/*/status; do sleep 0.01; done
 }
 
 # Each server knows a leader, which has entered each into the catalog: only then can a session be created there. The leader also knows

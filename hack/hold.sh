@@ -24,6 +24,11 @@ hold() {
 # Returns whether a process listens on this port of this machine.
 listens() { (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
+# Waits until a process that got SIGSTOP has stopped. It has when each of its threads has. Until then it may still answer.
+stopped() {
+  while [ -n "$1" ] && grep -qsE '^State:[[:space:]]+[RSD]' "/proc/$1/task"/*/status; do sleep 0.01; done
+}
+
 # Reserves twenty ports from $base on, on which nothing listens. No other call of this takes them while this process lives.
 reserve() {
   local try block lock

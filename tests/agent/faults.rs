@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lictor_testing::consul::{Consul, Kind};
-use lictor_testing::signal;
+use lictor_testing::{kill_together, signal};
 
 use crate::Bench;
 use crate::bench::{gone, state};
@@ -51,8 +51,8 @@ async fn what_outlives_both_processes_keeps_the_name() {
     let mut first = bench.agent(consul, "one", &[], &Bench::worker(DAEMON));
     let (_, command) = bench.begins(1).await;
     let (agent, daemon) = (first.agent().await, daemon(&bench).await);
-    // Who kills both in one call leaves the daemon to nobody.
-    signal("KILL", &[first.watchdog(), agent]);
+    // This leaves the daemon to nobody: either would have ended it.
+    kill_together(&[agent, first.watchdog()]);
     first.ended().await;
     gone(command).await;
     let second = bench.agent(consul, "one", &[], &Bench::worker(""));

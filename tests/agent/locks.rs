@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lictor_testing::consul::{Consul, Kind, eventually};
-use lictor_testing::signal;
+use lictor_testing::kill_together;
 use serde_json::{Value, json};
 
 use crate::bench::{documented, gone, state};
@@ -124,9 +124,7 @@ async fn an_agent_that_was_killed_leads_on_when_it_is_started_again() {
     let (term, command) = bench.begins(1).await;
     let session = entry(consul, &bench.key).await["Session"].clone();
     let agent = first.agent().await;
-    // Both at once, as `kill -9` of a whole container does.
-    signal("KILL", &[agent]);
-    signal("KILL", &[first.watchdog()]);
+    kill_together(&[agent, first.watchdog()]);
     first.ended().await;
     gone(command).await;
 

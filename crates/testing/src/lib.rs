@@ -31,7 +31,7 @@ pub use events::{Event, Events, client};
 pub use exchanges::{Answer, Request, Server, play};
 pub use ports::free_address;
 pub use prng::Prng;
-pub use programs::{Candidate, ended, signal, tool};
+pub use programs::{Candidate, ended, kill_together, signal, tool};
 pub use skip::skip;
 pub use volume::Volume;
 pub use wait::{PATIENCE, eventually};

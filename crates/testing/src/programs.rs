@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::{PATIENCE, eventually, file};
 
@@ -16,11 +16,31 @@ pub fn tool(name: &str) -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).expect("a path is text").trim())
 }
 
-/// Sends a signal, for example "STOP", to processes, as nearly at once as can be.
+/// Sends a signal, for example "STOP", to processes, as nearly at once as can be. Those that are stopped do nothing more when this returns.
 pub fn signal(name: &str, pids: &[impl ToString]) {
     let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
     let sent = Command::new("kill").arg(format!("-{name}")).args(&pids).status();
     assert!(sent.expect("kill runs").success(), "{name} to {pids:?}");
+    // The system stops a process once one of its threads has a turn. On a busy machine, the others run on until then.
+    let end = Instant::now() + PATIENCE;
+    while name == "STOP" && pids.iter().any(|pid| runs(pid)) {
+        assert!(Instant::now() < end, "not stopped within {PATIENCE:?}: {pids:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ends processes, none of which sees the end of another, as the end of their container does. A child comes before its parent: with the
+/// parent's end, the system may let a stopped child go on.
+pub fn kill_together(pids: &[impl ToString]) {
+    signal("STOP", pids);
+    signal("KILL", pids);
+}
+
+/// Returns whether a thread of this process is not stopped.
+fn runs(pid: &str) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let states = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    states.into_iter().any(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'S', 'D'])))
 }
 
 /// Waits until a program has ended.
