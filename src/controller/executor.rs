@@ -6,6 +6,7 @@ mod repeats;
 mod requests;
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,14 +53,17 @@ pub(super) struct Requester {
     /// The workloads that it has changed.
     pub(super) claims: Arc<Claims>,
     /// Where it may have locks.
-    pub(super) stores: BTreeSet<StoreId>,
+    pub(super) stores: Arc<BTreeSet<StoreId>>,
     /// Whether it has had no leader yet, as far as its status and its lock tell.
     pub(super) is_new: bool,
 }
 
-/// The hands of the loop. Clones share their limits.
+/// The hands of the loop. Clones are the same hands. Thousands of requests may wait, each with a clone: it is one pointer.
 #[derive(Clone)]
-pub(super) struct Executor {
+pub(super) struct Executor(Arc<Hands>);
+
+/// What an [`Executor`] has.
+pub(super) struct Hands {
     stores: Stores,
     pods: Pods,
     marked: MarkedPods,
@@ -73,7 +77,15 @@ pub(super) struct Executor {
     cluster: Queue,
     outside: Queue,
     courteous: Queue,
-    repeats: Arc<Mutex<Repeats>>,
+    repeats: Mutex<Repeats>,
+}
+
+impl Deref for Executor {
+    type Target = Hands;
+
+    fn deref(&self) -> &Hands {
+        &self.0
+    }
 }
 
 impl Executor {
@@ -88,7 +100,7 @@ impl Executor {
     ) -> Self {
         let pods = Pods::new(client.clone(), request_timeout);
         let [cluster, outside, courteous] = [CLUSTER, OUTSIDE, COURTEOUS].map(Queue::new);
-        Self {
+        Self(Arc::new(Hands {
             stores,
             marked: MarkedPods::new(pods.clone()),
             pods,
@@ -102,8 +114,8 @@ impl Executor {
             cluster,
             outside,
             courteous,
-            repeats: Arc::default(),
-        }
+            repeats: Mutex::default(),
+        }))
     }
 
     /// Requests that are under way or wait for their turn.

@@ -33,6 +33,7 @@ mod withdraw;
 mod workloads;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(crate) use self::forecast::forecast;
 pub use self::forecast::{Contender, Forecast, Verdict};
@@ -112,7 +113,7 @@ impl Election {
         name: String,
         uid: Uid,
         operator_id: String,
-        stored: Option<(Version, Stored)>,
+        stored: Option<(Version, Arc<Stored>)>,
         first: OpId,
     ) -> Self {
         Self {
@@ -243,7 +244,7 @@ impl Election {
     }
 
     /// The store's watch shows something. What is older than what is known already is ignored.
-    pub(crate) fn observe(&mut self, at: Version, stored: Stored) {
+    pub(crate) fn observe(&mut self, at: Version, stored: Arc<Stored>) {
         self.lock.observe(at, stored);
     }
 

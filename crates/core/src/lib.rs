@@ -11,6 +11,7 @@ mod contest;
 mod deletions;
 mod election;
 mod eligibility;
+mod few;
 mod followed;
 mod handover;
 mod identity;
@@ -21,7 +22,6 @@ mod lock_validity;
 mod locks;
 mod marking;
 mod members;
-mod names;
 mod node;
 mod overtaken;
 mod pairs;
@@ -58,6 +58,7 @@ pub use contest::Contest;
 pub use deletions::Deletions;
 pub use election::{Contender, Election, Forecast, Verdict};
 pub use eligibility::{Advantage, NotEligible, Preference, Rank, Rules, annotation_defect, eligible, standing};
+pub use few::{Few, Names};
 pub use followed::{
     FollowedLock, Following, IdentityPattern, IdentityRule, IdentitySource, LONGEST_IDENTITY, LockHolder, NotHeld,
     Unmapped, fits,
@@ -71,7 +72,6 @@ pub use marking::{
     WRITTEN_COST_ANNOTATION,
 };
 pub use members::{Concern, Members, Membership, PodCache};
-pub use names::Names;
 pub use node::{Node, ZONE_LABEL};
 pub use overtaken::HeldElsewhere;
 pub use pairs::Pairs;

@@ -1,31 +1,33 @@
 //! What the stores' watches have shown of the locks, which election wrote each, and whom each names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
+use crate::few::Few;
 use crate::{Key, PlacedBid, StoreId, Stored, Uid, Version};
 
 /// All locks, of all stores. Nothing that is older than what is known takes its place.
 #[derive(Clone, Debug, Default)]
 pub struct Locks {
-    records: HashMap<Key, (Version, Stored)>,
+    records: HashMap<Key, (Version, Arc<Stored>)>,
     /// Which locks an election wrote.
-    written: HashMap<Uid, BTreeSet<Key>>,
+    written: HashMap<Uid, Few<Key>>,
     /// What was answered to offers of locks.
     bids: BTreeMap<Key, Vec<PlacedBid>>,
     /// Which locks of this cluster name a holder.
-    naming: HashMap<Uid, BTreeSet<Key>>,
+    naming: HashMap<Uid, Few<Key>>,
 }
 
 impl Locks {
     /// What is under a key, as last seen.
-    pub fn get(&self, key: &Key) -> Option<&(Version, Stored)> {
+    pub fn get(&self, key: &Key) -> Option<&(Version, Arc<Stored>)> {
         self.records.get(key)
     }
 
     /// The locks that were written for an election, wherever they are.
     pub fn of(&self, election: &Uid) -> impl Iterator<Item = (&Key, &Stored)> {
         let keys = self.written.get(election).into_iter().flatten();
-        keys.filter_map(|key| self.records.get(key).map(|(_, stored)| (key, stored)))
+        keys.filter_map(|key| self.records.get(key).map(|(_, stored)| (key, &**stored)))
     }
 
     /// The locks whose records, of this cluster, name a holder by its uid.
@@ -34,21 +36,21 @@ impl Locks {
     }
 
     /// Takes what is under a key, as of a version. Returns what was known before, unless that is as new.
-    pub fn put(&mut self, key: &Key, version: Version, stored: &Stored) -> Option<Stored> {
+    pub fn put(&mut self, key: &Key, version: Version, stored: &Arc<Stored>) -> Option<Arc<Stored>> {
         if self.records.get(key).is_some_and(|(known, _)| *known >= version) {
             return None;
         }
-        let before = if *stored == Stored::Absent {
+        let before = if **stored == Stored::Absent {
             self.records.remove(key)
         } else {
             self.records.insert(key.clone(), (version, stored.clone()))
         };
-        let before = before.map_or(Stored::Absent, |(_, before)| before);
+        let before = before.map_or_else(|| Arc::new(Stored::Absent), |(_, before)| before);
         self.disown(key, &before);
         if let Some(record) = stored.written() {
-            self.written.entry(record.election.clone()).or_default().insert(key.clone());
+            self.written.entry(record.election.clone()).or_default().insert(key);
             if let Some(holder) = &record.holder {
-                self.naming.entry(holder.uid.clone()).or_default().insert(key.clone());
+                self.naming.entry(holder.uid.clone()).or_default().insert(key);
             }
         }
         Some(before)
@@ -104,7 +106,7 @@ impl Locks {
     }
 }
 
-fn take_out(keys: &mut HashMap<Uid, BTreeSet<Key>>, uid: &Uid, key: &Key) {
+fn take_out(keys: &mut HashMap<Uid, Few<Key>>, uid: &Uid, key: &Key) {
     if let Some(of_it) = keys.get_mut(uid) {
         of_it.remove(key);
         if of_it.is_empty() {
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
     use crate::{Holder, Record, Scope, Term, Timestamp};
 
-    fn stored(election: &str, version: u64) -> Stored {
+    fn stored(election: &str, version: u64) -> Arc<Stored> {
         let record = Record {
             term: Term(1),
             term_by_version: false,
@@ -134,14 +136,14 @@ mod tests {
             switchover: None,
             offer: None,
         };
-        Stored::Ours(Version(version), record)
+        Stored::Ours(Version(version), record).into()
     }
 
     #[test]
     fn a_lock_belongs_to_whoever_wrote_it_last() {
         let (key, mut locks) = (Key::lease("shop", "web"), Locks::default());
         let owned = |locks: &Locks, uid: &str| locks.of(&Uid(uid.into())).count();
-        assert_eq!(locks.put(&key, Version(3), &stored("a", 3)), Some(Stored::Absent));
+        assert_eq!(locks.put(&key, Version(3), &stored("a", 3)), Some(Stored::Absent.into()));
         assert_eq!(locks.put(&key, Version(3), &stored("b", 3)), None, "it is no newer");
         assert_eq!((owned(&locks, "a"), owned(&locks, "b")), (1, 0));
         let named = |locks: &Locks, uid: &str| locks.naming(&Uid(uid.into())).count();
@@ -154,6 +156,6 @@ mod tests {
         locks.forget(|key| key.store == StoreId::leases());
         assert!(locks.written.is_empty() && locks.naming.is_empty() && locks.get(&key).is_none());
         assert!(locks.put(&key, Version(1), &stored("a", 1)).is_some(), "its versions begin anew");
-        assert!(locks.put(&key, Version(2), &Stored::Absent).is_some() && locks.written.is_empty());
+        assert!(locks.put(&key, Version(2), &Stored::Absent.into()).is_some() && locks.written.is_empty());
     }
 }

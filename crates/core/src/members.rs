@@ -168,8 +168,8 @@ impl Members {
         self.all = names(&mut pods.clone().filter(|pod| concern.includes(pod, &self.earlier)));
         let candidates = names(&mut pods.filter(|pod| concern.selects(pod)));
         let before = std::mem::replace(&mut self.candidates, candidates);
-        let left = before.iter().filter(|pod| !self.candidates.contains(pod)).map(|pod| (pod.clone(), false));
-        let joined = self.candidates.iter().filter(|pod| !before.contains(pod)).map(|pod| (pod.clone(), true));
+        let left = before.iter().filter(|pod| !self.candidates.contains(*pod)).map(|pod| (pod.clone(), false));
+        let joined = self.candidates.iter().filter(|pod| !before.contains(*pod)).map(|pod| (pod.clone(), true));
         left.chain(joined).collect()
     }
 

@@ -5,6 +5,7 @@
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::election::forecast;
@@ -271,7 +272,7 @@ impl Replica {
     }
 
     /// Takes what a watch or an answer shows of a lock. Returns whether the decisions are about it.
-    pub fn observe(&mut self, key: &Key, version: Version, stored: &Stored) -> bool {
+    pub fn observe(&mut self, key: &Key, version: Version, stored: &Arc<Stored>) -> bool {
         match &mut self.deciding {
             Some((of, election)) if of == key => {
                 election.observe(version, stored.clone());
@@ -345,7 +346,8 @@ impl Replica {
         let &Known { key, locks, validity, .. } = known;
         self.deciding.take_if(|(of, _)| of != key);
         let (_, election) = self.deciding.get_or_insert_with(|| {
-            let stored = validity.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Stored::Absent)));
+            let stored =
+                validity.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Arc::new(Stored::Absent))));
             *begun += 1;
             self.overtaken.forget();
             let (name, uid, operator_id) = (self.name.clone(), self.uid.clone(), self.operator_id.clone());

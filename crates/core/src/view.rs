@@ -160,7 +160,7 @@ pub enum Situation {
     /// Another lock of that name exists, which must not be touched; the text says what it is.
     Foreign(String),
     /// Somebody else holds the lock: another cluster, or a program that is no lictor.
-    LedElsewhere(Rival),
+    LedElsewhere(Box<Rival>),
     /// The lock was lost, and nobody is known to have it: it is taken again as soon as the store allows it.
     LockLost,
     /// It can't be confirmed in time that the lock is still this cluster's.

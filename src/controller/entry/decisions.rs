@@ -1,6 +1,7 @@
 //! What this replica decides of one election, and the requests that it can still take back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lictor_core::switchover::{Asked, Verdict};
 use lictor_core::{
@@ -86,7 +87,7 @@ impl Decisions {
     }
 
     /// Takes what is seen of a lock. Returns whether the decisions are about it.
-    pub(crate) fn observe(&mut self, key: &Key, version: Version, stored: &Stored) -> bool {
+    pub(crate) fn observe(&mut self, key: &Key, version: Version, stored: &Arc<Stored>) -> bool {
         self.replica.observe(key, version, stored)
     }
 

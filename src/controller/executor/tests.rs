@@ -94,7 +94,7 @@ fn requester(namespace: &str) -> Requester {
         seen: object.seen().clone(),
         spec: object.spec().cloned(),
         claims: Arc::default(),
-        stores: BTreeSet::new(),
+        stores: Arc::default(),
         is_new: false,
     }
 }

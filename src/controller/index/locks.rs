@@ -1,6 +1,7 @@
 //! Locks, and which elections each matters to.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lictor_core::{Instant, Key, StoreId, Stored, Version};
 
@@ -11,19 +12,19 @@ use crate::store::{Elsewhere, StoreEvent, StoreScope};
 impl Index {
     pub(crate) fn apply_records(&mut self, event: StoreEvent, now: Instant) {
         match event {
-            StoreEvent::Changed(key, version, stored) => self.put_record(&key, version, &stored),
+            StoreEvent::Changed(key, version, stored) => self.put_record(&key, version, stored),
             StoreEvent::All(scope, version, records) => {
                 let present: BTreeSet<Key> = records.iter().map(|(key, ..)| key.clone()).collect();
                 for (key, known) in self.locks.within(|key| scope.contains(key)) {
                     if !present.contains(&key) {
                         // Consul's version of a list may have fallen when it forgot what was deleted long ago.
                         let gone = version.max(Version(known.0.saturating_add(1)));
-                        self.put_record(&key, gone, &Stored::Absent);
+                        self.put_record(&key, gone, Stored::Absent);
                     }
                 }
                 self.locks.forget_bids(|key| scope.contains(key));
                 for (key, version, stored) in records {
-                    self.put_record(&key, version, &stored);
+                    self.put_record(&key, version, stored);
                 }
             }
             StoreEvent::Rewound(scope, records) => {
@@ -32,7 +33,7 @@ impl Index {
                 self.locks.forget_bids(|key| scope.contains(key));
                 self.begin_anew(&scope);
                 for (key, version, stored) in records {
-                    self.put_record(&key, version, &stored);
+                    self.put_record(&key, version, stored);
                 }
             }
             StoreEvent::Elsewhere(key, what) => {
@@ -102,10 +103,11 @@ impl Index {
     }
 
     /// A record as it is now, from the watch or from the answer to a write: the newer one counts.
-    pub(crate) fn put_record(&mut self, key: &Key, version: Version, stored: &Stored) {
-        let Some(before) = self.locks.put(key, version, stored) else { return };
+    pub(crate) fn put_record(&mut self, key: &Key, version: Version, stored: Stored) {
+        let stored = Arc::new(stored);
+        let Some(before) = self.locks.put(key, version, &stored) else { return };
         let written = |stored: &Stored| stored.written().map(|record| record.election.clone());
-        let owner = written(stored).or_else(|| written(&before));
+        let owner = written(&stored).or_else(|| written(&before));
         let mut concerned: BTreeSet<ElectionName> = self.naming.of(key).cloned().collect();
         self.unclaimed.remove(key);
         if stored.written().is_some() && key.store == StoreId::leases() {
@@ -119,12 +121,12 @@ impl Index {
         }
         for election in concerned {
             let Some(entry) = self.named_mut(&election) else { continue };
-            entry.decisions.observe(key, version, stored);
+            entry.decisions.observe(key, version, &stored);
             if !entry.members.heeds(stored.written()) {
                 self.gather_members(&election);
             }
             // What is seen for the first time was there before. A lock that changes may be lost.
-            if before == Stored::Absent {
+            if *before == Stored::Absent {
                 self.dirty.mark(election);
             } else {
                 self.dirty.mark_urgent(election);

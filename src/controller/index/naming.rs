@@ -1,14 +1,14 @@
 //! Which elections have to do with a lock: those that name it as theirs, of which all but one are refused, or those that are decided by it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
-use lictor_core::Key;
+use lictor_core::{Few, Key};
 
 use crate::controller::names::ElectionName;
 
 /// The elections of each lock.
 #[derive(Default)]
-pub(crate) struct Naming(HashMap<Key, BTreeSet<ElectionName>>);
+pub(crate) struct Naming(HashMap<Key, Few<ElectionName>>);
 
 impl Naming {
     /// The elections of a lock.
@@ -30,7 +30,7 @@ impl Naming {
             }
         }
         if let Some(key) = after {
-            self.0.entry(key.clone()).or_default().insert(election.clone());
+            self.0.entry(key.clone()).or_default().insert(election);
         }
     }
 }

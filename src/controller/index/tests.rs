@@ -154,7 +154,7 @@ fn an_election_hears_of_a_lock_that_was_deleted_after_its_own_last_write() {
     );
     let entry = index.entries().next().unwrap();
     entry.decisions.step(&Known::new(Instant::default(), &key, &Locks::default()), &mut 0);
-    entry.decisions.observe(&key, Version(15), &stored(15));
+    entry.decisions.observe(&key, Version(15), &stored(15).into());
     index.apply_records(StoreEvent::All(scope, Version(20), vec![]), Instant::default());
     assert_eq!(index.entries().next().unwrap().election().unwrap().version(), None);
 }

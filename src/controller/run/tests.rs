@@ -413,6 +413,7 @@ async fn live(elections: usize, rich: bool) {
 
     let key = Key::lease(NAMESPACE, app);
     let (version, stored) = lab.controller.index.locks.get(&key).unwrap().clone();
+    let stored = Arc::unwrap_or_clone(stored);
     lab.take(Input::Records(StoreEvent::Changed(key, Version(version.0 + 1), stored))).await;
     counted_until_here("a lock is told");
 

@@ -1,6 +1,7 @@
 //! The fourth step: what was decided is told, and sent.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lictor_core::{Output, Pod, StoreId};
 
@@ -19,6 +20,7 @@ pub(crate) fn execute(found: &mut Found<'_>, output: Output, executor: &Executor
     for announcement in announcements {
         announce(entry, announcement, executor, moment.wall);
     }
+    let stores = Arc::new(stores);
     for request in requests {
         let op = request.op;
         if let Some(grant) = executor.perform(requester(entry, &stores), request) {
@@ -28,7 +30,7 @@ pub(crate) fn execute(found: &mut Found<'_>, output: Output, executor: &Executor
 }
 
 /// An election as it is when it asks for something. `stores`: where it may have locks.
-pub(super) fn requester(entry: &Entry, stores: &BTreeSet<StoreId>) -> Requester {
+pub(super) fn requester(entry: &Entry, stores: &Arc<BTreeSet<StoreId>>) -> Requester {
     Requester {
         id: entry.object.id().clone(),
         seen: entry.object.seen().clone(),

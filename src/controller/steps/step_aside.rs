@@ -1,6 +1,6 @@
 //! C10: the one step that a replica takes that does not act, where another cluster holds the lock.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lictor_core::{Command, HeldElsewhere, Instant, Pod, Slice};
 
@@ -34,7 +34,7 @@ pub(crate) fn step_aside(found: &mut Found<'_>, executor: &Executor, begun: &mut
             let election = entry.object.election();
             tracing::info!(%election, cluster, term = rival.term.0, "another cluster leads: {}", request.command);
         }
-        executor.perform(requester(entry, &BTreeSet::new()), request);
+        executor.perform(requester(entry, &Arc::default()), request);
     }
     entry.decisions.aside_until(now)
 }

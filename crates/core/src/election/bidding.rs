@@ -11,9 +11,9 @@ use crate::{Bid, Command, Instant, OpId, PlacedBid, RecordOutcome, Version};
 /// The answer that is being written, and the one that was.
 #[derive(Clone, Debug)]
 pub(super) struct Bidding {
-    sent: Option<(OpId, Bid)>,
+    sent: Option<(OpId, Box<Bid>)>,
     /// The last one that was written, until the store's watch shows it.
-    written: Option<(Version, Bid)>,
+    written: Option<(Version, Box<Bid>)>,
     backoff: Backoff,
 }
 
@@ -29,7 +29,7 @@ impl Bidding {
         }
         self.written.take_if(|(version, _)| placed.is_some_and(|placed| placed.version >= *version));
         let is_there = match &self.written {
-            Some((_, written)) => *written == bid,
+            Some((_, written)) => **written == bid,
             None => placed.is_some_and(|placed| placed.session.is_some() && placed.bid == bid),
         };
         if is_there {
@@ -39,7 +39,7 @@ impl Bidding {
             return step.wake_at(Timer::Bid, until);
         }
         let op = step.request(Command::WriteBid { key: step.view.key.clone(), bid: bid.clone() });
-        self.sent = Some((op, bid));
+        self.sent = Some((op, Box::new(bid)));
     }
 
     /// Takes what became of an answer.

@@ -44,14 +44,15 @@ impl Election {
             }
             return false;
         }
-        let Some(stored) = self.lock.stored().cloned() else {
+        let Some(shared) = self.lock.share() else {
             self.read_record(step);
             return false;
         };
+        let stored = &*shared;
         if view.desired == Desired::Withdraw && !self.give_up_workloads(step) {
             return false;
         }
-        if let Stored::Foreign(what) = &stored {
+        if let Stored::Foreign(what) = stored {
             return self.idle_beside_foreign(what.clone(), step);
         }
         if let Some(record) = stored.written()
@@ -60,22 +61,22 @@ impl Election {
         {
             return self.idle_behind_record(stored.version(), step);
         }
-        if let (Stored::HeldByOther(..), Desired::Run | Desired::Leave) = (&stored, view.desired) {
+        if let (Stored::HeldByOther(..), Desired::Run | Desired::Leave) = (stored, view.desired) {
             return false;
         }
         if self.clear_strays(step) {
             return false;
         }
-        match (view.desired, &stored) {
+        match (view.desired, stored) {
             (Desired::Withdraw, Stored::HeldByOther(..) | Stored::Free(_, None, _)) => {
                 self.withdraw(&Stored::Absent, step)
             }
-            (Desired::Withdraw, _) => self.withdraw(&stored, step),
+            (Desired::Withdraw, _) => self.withdraw(stored, step),
             (_, Stored::Absent | Stored::Free(..)) if view.policy.shared => {
-                self.take_lock(&stored, step);
+                self.take_lock(stored, step);
                 false
             }
-            _ => self.run(&stored, step),
+            _ => self.run(stored, step),
         }
     }
 

@@ -1,19 +1,21 @@
 //! The election's lock as last known, and how far it is trusted.
 
+use std::sync::Arc;
+
 use crate::{Pod, Record, Scope, Stored, Uid, Version};
 
 /// The lock, and how far what is known of it is trusted.
 #[derive(Clone, Debug)]
 pub(super) struct Lock {
-    /// What is in it; none: it has to be read.
-    stored: Option<Stored>,
+    /// What is in it; none: it has to be read. The watch's own, where that shows the same: records are large.
+    stored: Option<Arc<Stored>>,
     /// The newest version that was seen.
     newest: Version,
     /// What was newest when the lock was asked for: the watch may have brought something newer than the answer.
     asked_at: Version,
     trust: Trust,
     /// The record that this cluster held last: who led when the lock was lost.
-    last: Option<Record>,
+    last: Option<Arc<Stored>>,
     /// What was written under the records that were seen. A record that somebody deletes or edits does not take it along.
     scopes: Vec<Scope>,
 }
@@ -31,13 +33,18 @@ struct Trust {
 
 impl Lock {
     /// A lock as the store's watch shows it; none: it is not known.
-    pub(super) fn new(stored: Option<(Version, Stored)>) -> Self {
+    pub(super) fn new(stored: Option<(Version, Arc<Stored>)>) -> Self {
         let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
         Self { stored, newest, asked_at: newest, trust: Trust::default(), last: None, scopes: Vec::new() }
     }
 
     pub(super) fn stored(&self) -> Option<&Stored> {
-        self.stored.as_ref()
+        self.stored.as_deref()
+    }
+
+    /// The same, to be kept.
+    pub(super) fn share(&self) -> Option<Arc<Stored>> {
+        self.stored.clone()
     }
 
     pub(super) fn version(&self) -> Option<Version> {
@@ -51,7 +58,7 @@ impl Lock {
 
     /// The record that this cluster held last.
     pub(super) fn last(&self) -> Option<&Record> {
-        self.last.as_ref()
+        self.last.as_ref()?.record()
     }
 
     /// What was written under the records that were seen.
@@ -70,9 +77,10 @@ impl Lock {
     }
 
     /// Takes what the store's watch shows, unless something newer is known.
-    pub(super) fn observe(&mut self, at: Version, stored: Stored) {
-        if at > self.newest {
-            (self.newest, self.stored) = (at, Some(stored));
+    pub(super) fn observe(&mut self, at: Version, stored: Arc<Stored>) {
+        let same = |known: &Arc<Stored>| !Arc::ptr_eq(known, &stored) && *known == stored;
+        if at > self.newest || self.stored.as_ref().is_some_and(same) {
+            (self.newest, self.stored) = (self.newest.max(at), Some(stored));
         }
     }
 
@@ -93,14 +101,14 @@ impl Lock {
             (self.newest, self.trust) = (version, Trust::default());
         }
         self.newest = self.newest.max(version.unwrap_or_default());
-        self.stored = Some(stored);
+        self.stored = Some(Arc::new(stored));
     }
 
     /// Takes what a write has left. Returns whether it is still there: the watch may show already that somebody wrote after it.
     pub(super) fn take_written(&mut self, version: Version, stored: Stored) -> bool {
         let present = version >= self.newest;
         if present {
-            (self.newest, self.stored) = (version, Some(stored));
+            (self.newest, self.stored) = (version, Some(Arc::new(stored)));
         }
         present
     }
@@ -108,7 +116,7 @@ impl Lock {
     /// Takes that this version was deleted.
     pub(super) fn take_deleted(&mut self, version: Version) {
         self.newest = self.newest.max(version);
-        self.stored = Some(Stored::Absent);
+        self.stored = Some(Arc::new(Stored::Absent));
     }
 
     /// Forgets what is in it: it has to be read.
@@ -128,7 +136,7 @@ impl Lock {
 
     /// H10: what was recorded for a generation that never was counts as edited by hand.
     pub(super) fn disbelieve(&mut self) {
-        self.stored = self.stored.take().map(Stored::disbelieved);
+        self.stored = self.stored.take().map(|stored| Arc::new(Arc::unwrap_or_clone(stored).disbelieved()));
     }
 
     pub(super) fn is_fenced(&self, version: Option<Version>) -> bool {
@@ -158,11 +166,11 @@ impl Lock {
     /// Learns from the record of this election what is written on pods. A tidied record says that nothing is left of what was written
     /// before.
     pub(super) fn learn(&mut self, election: &Uid) {
-        let Some(Stored::Ours(_, record)) = &self.stored else { return };
+        let Some(record) = self.stored.as_ref().and_then(|stored| stored.record()) else { return };
         if record.election != *election {
             return;
         }
-        self.last = Some(record.clone());
+        self.last.clone_from(&self.stored);
         if !record.scopes().eq(&self.scopes) {
             self.scopes = record.scopes().cloned().collect();
         }
@@ -179,14 +187,14 @@ mod tests {
     }
 
     fn at(version: u64) -> Lock {
-        Lock::new(Some((Version(version), damaged(version))))
+        Lock::new(Some((Version(version), damaged(version).into())))
     }
 
     #[test]
     fn an_answer_that_is_older_than_what_the_watch_brought_meanwhile_is_ignored() {
         let mut lock = at(5);
         lock.note_asked();
-        lock.observe(Version(7), damaged(7));
+        lock.observe(Version(7), damaged(7).into());
         lock.take_read(damaged(6));
         assert_eq!(lock.version(), Some(Version(7)));
         lock.note_asked();
@@ -205,7 +213,7 @@ mod tests {
         assert_eq!(lock.version(), Some(Version(3)));
         assert!(!lock.is_fenced(Some(Version(5))) && !lock.is_verified(Version(3)));
         assert!(!lock.is_confirmed(Some(Version(3))));
-        lock.observe(Version(4), damaged(4));
+        lock.observe(Version(4), damaged(4).into());
         assert_eq!(lock.version(), Some(Version(4)), "versions count from there");
     }
 
@@ -213,9 +221,19 @@ mod tests {
     fn a_write_counts_unless_somebody_wrote_after_it() {
         let mut lock = at(5);
         assert!(lock.take_written(Version(6), damaged(6)));
-        lock.observe(Version(9), Stored::Absent);
+        lock.observe(Version(9), Stored::Absent.into());
         assert!(!lock.take_written(Version(8), damaged(8)));
         assert_eq!(lock.stored(), Some(&Stored::Absent));
+    }
+
+    #[test]
+    fn what_the_watch_shows_of_a_write_takes_its_place_in_memory() {
+        let (mut lock, shown) = (at(5), Arc::new(damaged(6)));
+        lock.take_written(Version(6), damaged(6));
+        lock.observe(Version(6), shown.clone());
+        assert!(lock.share().is_some_and(|known| Arc::ptr_eq(&known, &shown)));
+        lock.observe(Version(6), damaged(7).into());
+        assert_eq!(lock.version(), Some(Version(6)), "only if it is the same");
     }
 
     #[test]

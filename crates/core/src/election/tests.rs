@@ -137,7 +137,8 @@ fn uid(text: &str) -> Uid {
 impl Lab {
     /// Pods p0, p1, … at versions 10, 11, …, all ready, and no record.
     fn new(pods: usize) -> Self {
-        let election = Election::new("web".into(), uid("e"), "me".into(), Some((Version(0), Stored::Absent)), OpId(0));
+        let election =
+            Election::new("web".into(), uid("e"), "me".into(), Some((Version(0), Stored::Absent.into())), OpId(0));
         let mut lab = Self {
             election,
             now: Instant::after_origin(Duration::from_secs(100)),
@@ -208,7 +209,7 @@ impl Lab {
 
     /// The same world, and an operator that was just started.
     fn restarted(mut self) -> Self {
-        let stored = (self.stored.version().unwrap_or_default(), self.stored.clone());
+        let stored = (self.stored.version().unwrap_or_default(), self.stored.clone().into());
         self.election = Election::new("web".into(), uid("e"), "other".into(), Some(stored), OpId(0));
         self.last_op = OpId(0);
         self
@@ -247,7 +248,7 @@ impl Lab {
     fn store(&mut self, make: impl FnOnce(Version) -> Stored) {
         let version = self.next_version();
         self.stored = make(version);
-        self.election.observe(version, self.stored.clone());
+        self.election.observe(version, self.stored.clone().into());
     }
 
     fn record(&self) -> Record {

@@ -133,7 +133,7 @@ impl Election {
         if !known {
             step.announce(Announcement::LedElsewhere(rival.clone()));
         }
-        self.situation = Situation::LedElsewhere(rival);
+        self.situation = Situation::LedElsewhere(Box::new(rival));
     }
 
     /// C3, W3: the lock is nobody's: takes it, if there is somebody to lead.

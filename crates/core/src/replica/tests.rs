@@ -88,7 +88,7 @@ impl Lab {
             Command::WriteRecord { record, .. } => {
                 let version = self.next_version();
                 let stored = Stored::Ours(version, record.at(version));
-                self.locks.put(&self.key, version, &stored);
+                self.locks.put(&self.key, version, &stored.into());
                 Outcome::RecordWritten(RecordOutcome::Written(version))
             }
             Command::WritePod(write) => {
@@ -177,7 +177,7 @@ fn another_key_is_decided_anew_and_the_terms_are_kept() {
     lab.step(true);
     assert_eq!(lab.replica.key(), Some(&lab.key));
     assert_eq!((lab.begun, lab.replica.election().map(Election::term)), (2, Some(Term(70))));
-    assert!(!lab.replica.observe(&Key::lease("shop", "web"), Version(900), &Stored::Absent));
+    assert!(!lab.replica.observe(&Key::lease("shop", "web"), Version(900), &Stored::Absent.into()));
 }
 
 #[test]

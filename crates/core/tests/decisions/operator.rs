@@ -1,6 +1,7 @@
 //! One operator: the real core with caches of its own.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lictor_core::{
@@ -164,10 +165,11 @@ impl Operator {
     }
 
     fn put_record(&mut self, key: &Key, version: Version, stored: &Stored) {
-        if self.locks.put(key, version, stored).is_some()
+        let stored = Arc::new(stored.clone());
+        if self.locks.put(key, version, &stored).is_some()
             && let Some((_, replica)) = &mut self.group
         {
-            replica.observe(key, version, stored);
+            replica.observe(key, version, &stored);
         }
     }
 

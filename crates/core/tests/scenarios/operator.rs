@@ -1,6 +1,7 @@
 //! One operator: the real decisions of a group, with caches of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use lictor_core::switchover::{Asked, Switchovers, Verdict};
 use lictor_core::{
@@ -97,10 +98,11 @@ impl Operator {
             }
         }
         for (key, (version, stored)) in &world.locks {
-            if self.locks.put(key, *version, stored).is_some()
+            let stored = Arc::new(stored.clone());
+            if self.locks.put(key, *version, &stored).is_some()
                 && let Some((_, replica)) = &mut self.group
             {
-                replica.observe(key, *version, stored);
+                replica.observe(key, *version, &stored);
             }
         }
         self.locks.put_bids(&world.election.key, world.bids.clone());

@@ -223,7 +223,7 @@ fn a_record_that_the_watch_shows_before_its_answer_comes_is_its_own() {
     lab.unready("p0");
     let write = lab.step().remove(0);
     let (op, outcome) = lab.answer(&write, "").unwrap();
-    lab.election.observe(lab.stored.version().unwrap(), lab.stored.clone());
+    lab.election.observe(lab.stored.version().unwrap(), lab.stored.clone().into());
     lab.election.take(op, outcome, lab.now);
     assert_eq!(lab.run(), ["Demote p0 2", "Promote p1 2", "Transition p1 LeaderNotReady"]);
 }

@@ -128,7 +128,7 @@ impl Lab {
             Hand::Delete => {
                 let version = self.next_version();
                 self.stored = Stored::Absent;
-                self.election.observe(version, Stored::Absent);
+                self.election.observe(version, Stored::Absent.into());
             }
         }
     }

@@ -168,7 +168,7 @@ fn a_record_of_an_earlier_election_is_replaced_only_by_the_present_one() {
 fn a_foreign_lock_is_looked_at_more_and_more_seldom() {
     let mut lab = Lab::led(1).restarted();
     lab.stored = Stored::Foreign("theirs".into());
-    lab.election.lock = Lock::new(Some((lab.stored.version().unwrap_or_default(), lab.stored.clone())));
+    lab.election.lock = Lock::new(Some((lab.stored.version().unwrap_or_default(), lab.stored.clone().into())));
     assert_eq!(lab.run(), NOTHING);
     assert_eq!(*lab.election.situation(), Situation::Foreign("theirs".into()));
     let first = lab.election.wake().unwrap();

@@ -220,7 +220,7 @@ fn what_somebody_else_holds_is_followed_even_while_frozen() {
         let all = lab.run();
         assert!(all.iter().any(|words| words.starts_with("Demote p0")), "{all:#?}");
         assert!(all.iter().all(|words| !words.starts_with("WriteRecord")), "{all:#?}");
-        assert_eq!(*lab.election.situation(), Situation::LedElsewhere(rival()));
+        assert_eq!(*lab.election.situation(), Situation::LedElsewhere(Box::new(rival())));
         assert_eq!(lab.election.leader(), None);
         assert!(lab.election.term() >= Term(500));
         assert_eq!(lab.run(), NOTHING);

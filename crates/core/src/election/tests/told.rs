@@ -234,7 +234,7 @@ fn a_record_that_is_not_believed_is_not_believed_when_it_is_shown_again() {
     }
     let words: Vec<String> = lab.step().iter().map(in_words).collect();
     assert_eq!(words, ["LockChanged edited by hand", "WriteRecord 2 p0"]);
-    lab.election.observe(shown.version().unwrap(), shown);
+    lab.election.observe(shown.version().unwrap(), shown.into());
     assert_eq!(lab.election.record(), None);
 }
 

@@ -468,7 +468,7 @@ fn a_lock_that_was_held_and_left_again_unseen_has_the_ticks_of_the_last_time() {
 /// The operator's process begins to decide anew: its lock has another key, or it did not act for a while. What it sent before may
 /// still be on its way.
 fn begun_anew(mut lab: Lab, first: OpId) -> Lab {
-    let stored = (lab.stored.version().unwrap_or_default(), lab.stored.clone());
+    let stored = (lab.stored.version().unwrap_or_default(), lab.stored.clone().into());
     lab.election = Election::new("web".into(), uid("e"), "me".into(), Some(stored), first);
     lab.last_op = first;
     lab
