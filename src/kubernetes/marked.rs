@@ -4,10 +4,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use lictor_core::{Failure, Selector};
+use tokio::time::{Instant, sleep_until};
 
 use super::pods::{Pods, as_text};
 
@@ -16,6 +18,12 @@ pub type Listing = Shared<BoxFuture<'static, Result<Arc<ByElection>, Failure>>>;
 
 /// The names of the pods that each election has marked.
 pub type ByElection = HashMap<String, Vec<String>>;
+
+/// When more than so many have shared a listing, the next one waits: the API server looks through all pods of the namespace for each.
+const MANY: u32 = 8;
+/// How long it waits: so many times what the last one took.
+const PAUSE: u32 = 4;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Shares listings.
 #[derive(Clone)]
@@ -27,11 +35,15 @@ pub struct MarkedPods {
 
 #[derive(Default)]
 struct Asked {
-    /// Lets one listing run at a time.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Lets one listing run at a time, and says when the next one may begin.
+    turn: Turn,
     /// The listing that is not sent yet.
     next: Option<Listing>,
+    /// How many have asked for that one.
+    askers: u32,
 }
+
+type Turn = Arc<tokio::sync::Mutex<Option<Instant>>>;
 
 impl MarkedPods {
     /// Creates it.
@@ -43,15 +55,26 @@ impl MarkedPods {
     pub fn ask(&self, namespace: &str, selector: &Selector) -> Listing {
         let key = (namespace.to_owned(), as_text(selector));
         let mut all = self.asked();
-        let Asked { turn, next } = all.entry(key.clone()).or_default();
+        let Asked { turn, next, askers } = all.entry(key.clone()).or_default();
+        *askers += 1;
         next.get_or_insert_with(|| self.clone().send(key, turn.clone()).boxed().shared()).clone()
     }
 
-    async fn send(self, key: (String, String), turn: Arc<tokio::sync::Mutex<()>>) -> Result<Arc<ByElection>, Failure> {
-        let _turn = turn.lock().await;
+    async fn send(self, key: (String, String), turn: Turn) -> Result<Arc<ByElection>, Failure> {
+        let mut turn = turn.lock().await;
+        if let Some(not_before) = turn.take() {
+            sleep_until(not_before).await;
+        }
         // Later callers wait for the next listing.
-        self.asked().get_mut(&key).and_then(|asked| asked.next.take());
+        let askers = self.asked().get_mut(&key).map_or(0, |asked| {
+            asked.next = None;
+            std::mem::take(&mut asked.askers)
+        });
+        let began = Instant::now();
         let listed = self.pods.list_marked(&key.0, &key.1).await;
+        if askers > MANY {
+            *turn = Some(Instant::now() + (began.elapsed() * PAUSE).min(LONGEST_PAUSE));
+        }
         let mut all = self.asked();
         if all.get(&key).is_some_and(|asked| asked.next.is_none()) {
             all.remove(&key);
@@ -129,5 +152,27 @@ mod tests {
 
         answers.add_permits(1);
         assert!(pods.ask("empty", &leaders).await.unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_listing_that_many_shared_the_next_one_waits_and_else_it_does_not() {
+        let (requests, answers) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let pods = served(requests.clone(), answers.clone());
+        let leaders = Selector { match_labels: [("role".into(), "leader".into())].into(), ..Selector::default() };
+        for (askers, waits) in [(MANY, Duration::ZERO), (MANY + 1, Duration::from_millis(800)), (1, Duration::ZERO)] {
+            let before = requests.load(Ordering::SeqCst);
+            let first: Vec<Listing> = (0..askers).map(|_| pods.ask("shop", &leaders)).collect();
+            let waiting = tokio::spawn(futures::future::join_all(first));
+            while requests.load(Ordering::SeqCst) == before {
+                tokio::task::yield_now().await;
+            }
+            let later = pods.ask("shop", &leaders);
+            tokio::time::advance(Duration::from_millis(200)).await;
+            answers.add_permits(4);
+            waiting.await.unwrap();
+            let began = Instant::now();
+            later.await.unwrap();
+            assert_eq!(began.elapsed().as_millis(), waits.as_millis(), "{askers}");
+        }
     }
 }

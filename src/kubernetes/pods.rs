@@ -145,8 +145,9 @@ impl Log for SlimPod {}
 /// Elections, each with the name of a pod that it has marked.
 pub type Marked = Vec<(String, String)>;
 
-/// How many pods are listed at a time.
-const PAGE: u32 = 500;
+/// Of how many pods the metadata are listed at a time: a kilobyte each. For each page, the API server looks through all pods of the
+/// namespace.
+const PAGE: u32 = 5000;
 
 /// The pods of one cluster.
 #[derive(Clone)]

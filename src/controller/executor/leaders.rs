@@ -5,13 +5,13 @@ use std::sync::Arc;
 use lictor_core::{Command, Failure, Outcome, Pod, Request};
 
 use super::requests::Gate;
-use super::{Executor, Requester, class_of};
+use super::{Executor, Requester};
 use crate::controller::input::Input;
 use crate::kubernetes::MarkedListing;
 
 impl Executor {
     /// Goes on from the pods that a group's selectors match: looks for its leaders. That comes afterwards, because a leader may have
-    /// been taken out of the group meanwhile. It waits for a turn of its own, so that all groups that get to this share a listing.
+    /// been taken out of the group meanwhile. It takes no turn, so that all groups that get to this share a listing.
     pub(super) fn look_for_leaders(
         &self,
         requester: Requester,
@@ -25,10 +25,8 @@ impl Executor {
         };
         let asked: Vec<MarkedListing> =
             leaders.iter().map(|selector| self.marked.ask(&requester.id.election.namespace, selector)).collect();
-        let (queue, share) = self.way_of(&requester, &request.command);
-        let (class, failed) = (class_of(&requester, request), self.failed(&requester.id, request));
-        let (this, of) = (self.clone(), request.clone());
-        self.requests.submit(queue, &share, class, gate, failed, move |_| async move {
+        let (this, of, failed) = (self.clone(), request.clone(), self.failed(&requester.id, request));
+        self.requests.join(gate, failed, move |_| async move {
             let listed = this.with_leaders(&requester, asked, pods).await;
             Some(this.outcome(requester.id, &of, Outcome::PodsListed(listed)))
         });

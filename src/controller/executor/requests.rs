@@ -122,9 +122,35 @@ impl Requests {
     ) where
         W: Future<Output = Option<Input>> + Send,
     {
+        let start = self.start(gate, failed, work);
+        queue.lanes().push(share, class, start);
+        queue.begin();
+    }
+
+    /// The same without a turn, for those who wait for a request that they share: it is one, however many they are.
+    pub(crate) fn join<W>(
+        &self,
+        gate: Gate,
+        failed: impl FnOnce(Failure) -> Option<Input> + Send + 'static,
+        work: impl FnOnce(Gate) -> W + Send + 'static,
+    ) where
+        W: Future<Output = Option<Input>> + Send,
+    {
+        crate::process::spawn(self.start(gate, failed, work)());
+    }
+
+    fn start<W>(
+        &self,
+        gate: Gate,
+        failed: impl FnOnce(Failure) -> Option<Input> + Send + 'static,
+        work: impl FnOnce(Gate) -> W + Send + 'static,
+    ) -> Start
+    where
+        W: Future<Output = Option<Input>> + Send,
+    {
         let this = self.clone();
         let pending = Pending::new(&self.pending);
-        let start: Start = Box::new(move || {
+        Box::new(move || {
             Box::pin(async move {
                 let _pending = pending;
                 let input = if let Some(refusal) = this.refusal(&gate) {
@@ -137,9 +163,7 @@ impl Requests {
                     this.tell(input);
                 }
             })
-        });
-        queue.lanes().push(share, class, start);
-        queue.begin();
+        })
     }
 }
 
