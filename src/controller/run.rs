@@ -523,6 +523,9 @@ impl Controller {
         for store in self.shared.changed(now) {
             self.index.mark_store(&store);
         }
+        for election in self.sync.take_known() {
+            self.index.mark(&election);
+        }
         if self.acting {
             for election in self.index.take_dirty(AT_ONCE) {
                 self.timers.cancel(&election);
@@ -530,7 +533,7 @@ impl Controller {
                     self.decide(&election, draining);
                     self.index.note_decided(&election);
                 } else {
-                    self.timers.add(now + Duration::from_secs(1), election);
+                    self.sync.postpone(election);
                 }
             }
         } else {
@@ -547,10 +550,12 @@ impl Controller {
                 continue;
             }
             self.timers.cancel(&election);
-            let mut again = Soonest::default();
             if !self.sync.knows(&election.namespace) {
-                again.add(now + Duration::from_secs(1));
-            } else if let Some((mut found, _)) = accept(&mut self.index, &election) {
+                self.sync.postpone(election);
+                continue;
+            }
+            let mut again = Soonest::default();
+            if let Some((mut found, _)) = accept(&mut self.index, &election) {
                 again.add(step_aside(&mut found, &self.executor, &mut self.begun, now));
             }
             self.look_again(&election, &again);

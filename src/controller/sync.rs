@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::Failure;
 
-use super::names::{Coverage, Namespace};
+use super::names::{Coverage, ElectionName, Namespace};
 use crate::kubernetes::{Change, Namespaces, WatchFailure};
 use crate::telemetry::{Health, Metrics};
 
@@ -21,6 +21,10 @@ type List = (&'static str, Coverage);
 pub(super) struct Sync {
     missing: BTreeSet<List>,
     broken: BTreeMap<List, String>,
+    /// Elections that can't be decided before lists have arrived.
+    postponed: BTreeSet<ElectionName>,
+    /// Whether a list has arrived since they were looked at.
+    arrived: bool,
     health: Health,
     metrics: Metrics,
 }
@@ -28,7 +32,14 @@ pub(super) struct Sync {
 impl Sync {
     /// Nothing has been listed yet.
     pub(super) fn new(namespaces: &Namespaces, health: Health, metrics: Metrics) -> Self {
-        Self { missing: first_lists(namespaces), broken: BTreeMap::new(), health, metrics }
+        Self {
+            missing: first_lists(namespaces),
+            broken: BTreeMap::new(),
+            postponed: BTreeSet::new(),
+            arrived: false,
+            health,
+            metrics,
+        }
     }
 
     /// All is to be listed anew.
@@ -47,6 +58,22 @@ impl Sync {
         !self.missing.iter().any(|(_, coverage)| coverage.includes(namespace))
     }
 
+    /// An election waits until all is known of its namespace.
+    pub(super) fn postpone(&mut self, election: ElectionName) {
+        self.postponed.insert(election);
+    }
+
+    /// Those that waited, and need not wait any more.
+    pub(super) fn take_known(&mut self) -> Vec<ElectionName> {
+        if !std::mem::take(&mut self.arrived) {
+            return Vec::new();
+        }
+        let (known, postponed): (Vec<_>, _) =
+            std::mem::take(&mut self.postponed).into_iter().partition(|election| self.knows(&election.namespace));
+        self.postponed = BTreeSet::from_iter::<Vec<_>>(postponed);
+        known
+    }
+
     /// Notes what a change tells of its watch.
     pub(super) fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
         match change {
@@ -58,7 +85,7 @@ impl Sync {
                     WatchFailure::Other(_) => false,
                 };
                 if optional {
-                    self.missing.remove(&(resource, scope.clone().into()));
+                    self.arrive(&(resource, scope.clone().into()));
                 }
                 self.broken(resource, scope.clone().into(), &failure.clone().into());
             }
@@ -69,7 +96,7 @@ impl Sync {
     /// A list has arrived.
     pub(super) fn listed(&mut self, resource: &'static str, coverage: Coverage) {
         let list = (resource, coverage);
-        self.missing.remove(&list);
+        self.arrive(&list);
         if self.broken.remove(&list).is_some() {
             tracing::info!(resource, namespace = list.1.name(), "the watch works again");
         }
@@ -85,6 +112,10 @@ impl Sync {
             self.broken.insert(list, failure.text().into());
         }
         self.tell();
+    }
+
+    fn arrive(&mut self, list: &List) {
+        self.arrived |= self.missing.remove(list);
     }
 
     fn tell(&self) {
@@ -104,4 +135,32 @@ fn first_lists(namespaces: &Namespaces) -> BTreeSet<List> {
         })
         .chain(["nodes", "electionclasses"].map(|resource| (resource, Coverage::CLUSTER)));
     lists.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_lists_is_decided_as_soon_as_the_last_of_its_namespace_arrives() {
+        let namespaces = Namespaces::new(vec!["shop".into(), "crm".into()]);
+        let mut sync = Sync::new(&namespaces, Health::default(), Metrics::default());
+        let election = |namespace: &str| Namespace::from(namespace.to_owned()).election("web");
+        for namespace in ["shop", "crm"] {
+            sync.postpone(election(namespace));
+        }
+        let lists: Vec<List> = sync.missing.iter().cloned().collect();
+        let (crm, others): (Vec<_>, Vec<_>) =
+            lists.into_iter().partition(|(_, coverage)| *coverage == Some("crm".to_owned()).into());
+        for (resource, coverage) in others {
+            assert_eq!(sync.take_known(), []);
+            sync.listed(resource, coverage);
+        }
+        assert_eq!(sync.take_known(), [election("shop")]);
+        assert_eq!(sync.take_known(), [], "once");
+        for (resource, coverage) in crm {
+            sync.listed(resource, coverage);
+        }
+        assert_eq!(sync.take_known(), [election("crm")]);
+    }
 }

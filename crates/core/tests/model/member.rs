@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lictor_core::{
@@ -193,8 +194,9 @@ impl Member {
     fn see_lock(&mut self, version: Version, stored: &Stored) {
         let key = key();
         self.seen = self.seen.max(version);
-        if self.locks.put(&key, version, stored).is_some() {
-            self.replica.observe(&key, version, stored);
+        let stored = Arc::new(stored.clone());
+        if self.locks.put(&key, version, &stored).is_some() {
+            self.replica.observe(&key, version, &stored);
         }
     }
 
