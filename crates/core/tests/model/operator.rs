@@ -1,6 +1,7 @@
 //! One operator of a cluster: the real decisions of a group, with caches of its own.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lictor_core::{
@@ -119,14 +120,15 @@ impl Operator {
     pub fn see_record(&mut self, at: Version, stored: &Stored) {
         let (_, key, _) = world::spec();
         self.seen = self.seen.max(at);
-        if self.locks.put(key, at, stored).is_some() {
-            self.replica.observe(key, at, stored);
+        let stored = Arc::new(stored.clone());
+        if self.locks.put(key, at, &stored).is_some() {
+            self.replica.observe(key, at, &stored);
         }
     }
 
     /// The lock, as it was shown last.
     pub fn lock(&self) -> Stored {
-        self.locks.get(world::spec().1).map_or(Stored::Absent, |(_, stored)| stored.clone())
+        self.locks.get(world::spec().1).map_or(Stored::Absent, |(_, stored)| Stored::clone(stored))
     }
 
     /// Whom the record names by which it decides.
