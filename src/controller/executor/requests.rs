@@ -1,5 +1,5 @@
-//! The one path by which requests go out: each waits for its turn, is looked at again right before it begins, and always comes to an
-//! end that is told.
+//! The one path by which requests go out: each waits for its turn, unless it joins one that others share. It is looked at again right
+//! before it begins, and always comes to an end that is told.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -78,9 +78,8 @@ impl Lock {
 
     /// Takes what the store's watch shows, unless something newer is known.
     pub(super) fn observe(&mut self, at: Version, stored: Arc<Stored>) {
-        let same = |known: &Arc<Stored>| !Arc::ptr_eq(known, &stored) && *known == stored;
-        if at > self.newest || self.stored.as_ref().is_some_and(same) {
-            (self.newest, self.stored) = (self.newest.max(at), Some(stored));
+        if at > self.newest {
+            (self.newest, self.stored) = (at, Some(stored));
         }
     }
 
@@ -101,16 +100,24 @@ impl Lock {
             (self.newest, self.trust) = (version, Trust::default());
         }
         self.newest = self.newest.max(version.unwrap_or_default());
-        self.stored = Some(Arc::new(stored));
+        self.keep(stored);
     }
 
     /// Takes what a write has left. Returns whether it is still there: the watch may show already that somebody wrote after it.
     pub(super) fn take_written(&mut self, version: Version, stored: Stored) -> bool {
         let present = version >= self.newest;
         if present {
-            (self.newest, self.stored) = (version, Some(Arc::new(stored)));
+            self.newest = version;
+            self.keep(stored);
         }
         present
+    }
+
+    /// Takes what is in it. Where the watch has shown the same before, that is kept: it is shared.
+    fn keep(&mut self, stored: Stored) {
+        if self.stored() != Some(&stored) {
+            self.stored = Some(Arc::new(stored));
+        }
     }
 
     /// Takes that this version was deleted.
@@ -227,13 +234,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_watch_shows_of_a_write_takes_its_place_in_memory() {
+    fn what_was_shown_before_the_answer_is_kept_once() {
         let (mut lock, shown) = (at(5), Arc::new(damaged(6)));
-        lock.take_written(Version(6), damaged(6));
         lock.observe(Version(6), shown.clone());
+        assert!(lock.take_written(Version(6), damaged(6)));
+        lock.note_asked();
+        lock.take_read(damaged(6));
         assert!(lock.share().is_some_and(|known| Arc::ptr_eq(&known, &shown)));
-        lock.observe(Version(6), damaged(7).into());
-        assert_eq!(lock.version(), Some(Version(6)), "only if it is the same");
+        assert!(lock.take_written(Version(7), damaged(7)));
+        assert_eq!(lock.version(), Some(Version(7)), "something else takes its place");
     }
 
     #[test]
