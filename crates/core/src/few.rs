@@ -1,13 +1,39 @@
 //! Sets in as little memory as can be.
 
 use std::borrow::Borrow;
+use std::collections::{BTreeSet, btree_set};
+use std::iter::FusedIterator;
+use std::slice;
 
 /// Names of pods or elections.
 pub type Names = Few<String>;
 
-/// A set. There are several for each pod and each election, and most have one element, or a few.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Few<T>(Vec<T>);
+/// A set. There are several for each pod and each election, and most have one element, or a few. A large one is another kind of set, so
+/// that a change of it is as little work.
+#[derive(Clone, Debug)]
+pub struct Few<T>(Kind<T>);
+
+#[derive(Clone, Debug)]
+enum Kind<T> {
+    /// In order.
+    Few(Vec<T>),
+    #[expect(clippy::box_collection, reason = "without the box, each small set would take 8 bytes more")]
+    Many(Box<BTreeSet<T>>),
+}
+
+/// All elements of a set, in order.
+#[derive(Clone, Debug)]
+pub enum Iter<'a, T> {
+    /// Of a small set.
+    Few(slice::Iter<'a, T>),
+    /// Of a large one.
+    Many(btree_set::Iter<'a, T>),
+}
+
+/// So many take no more memory than they need.
+const EXACT: usize = 4;
+/// More than so many are a large set, until they are half as many.
+const MOST: usize = 64;
 
 impl<T: Ord> Few<T> {
     /// Puts something in. Returns whether it was not there.
@@ -16,12 +42,20 @@ impl<T: Ord> Few<T> {
         T: Borrow<Q>,
         Q: Ord + ToOwned<Owned = T> + ?Sized,
     {
-        let Err(at) = self.find(item) else { return false };
-        if self.0.len() < EXACT {
-            self.0.reserve_exact(1);
+        match &mut self.0 {
+            Kind::Few(items) => {
+                let Err(at) = find(items, item) else { return false };
+                if items.len() < EXACT {
+                    items.reserve_exact(1);
+                }
+                items.insert(at, item.to_owned());
+                if items.len() > MOST {
+                    self.0 = Kind::Many(Box::new(std::mem::take(items).into_iter().collect()));
+                }
+                true
+            }
+            Kind::Many(items) => !items.contains(item) && items.insert(item.to_owned()),
         }
-        self.0.insert(at, item.to_owned());
-        true
     }
 
     /// Takes something out. Returns whether it was there.
@@ -30,11 +64,22 @@ impl<T: Ord> Few<T> {
         T: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        let found = self.find(item);
-        if let Ok(at) = found {
-            self.0.remove(at);
+        match &mut self.0 {
+            Kind::Few(items) => {
+                let found = find(items, item);
+                if let Ok(at) = found {
+                    items.remove(at);
+                }
+                found.is_ok()
+            }
+            Kind::Many(items) => {
+                let was = items.remove(item);
+                if items.len() <= MOST / 2 {
+                    self.0 = Kind::Few(std::mem::take(&mut **items).into_iter().collect());
+                }
+                was
+            }
         }
-        found.is_ok()
     }
 
     /// Whether something is there.
@@ -43,76 +88,106 @@ impl<T: Ord> Few<T> {
         T: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        self.find(item).is_ok()
+        match &self.0 {
+            Kind::Few(items) => find(items, item).is_ok(),
+            Kind::Many(items) => items.contains(item),
+        }
     }
+}
 
-    fn find<Q>(&self, item: &Q) -> Result<usize, usize>
-    where
-        T: Borrow<Q>,
-        Q: Ord + ?Sized,
-    {
-        self.0.binary_search_by(|known| known.borrow().cmp(item))
-    }
+fn find<T, Q>(items: &[T], item: &Q) -> Result<usize, usize>
+where
+    T: Borrow<Q>,
+    Q: Ord + ?Sized,
+{
+    items.binary_search_by(|known| known.borrow().cmp(item))
 }
 
 impl<T> Few<T> {
     /// All, in order.
-    pub fn iter(&self) -> std::slice::Iter<'_, T> {
-        self.0.iter()
+    pub fn iter(&self) -> Iter<'_, T> {
+        match &self.0 {
+            Kind::Few(items) => Iter::Few(items.iter()),
+            Kind::Many(items) => Iter::Many(items.iter()),
+        }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        match &self.0 {
+            Kind::Few(items) => items.len(),
+            Kind::Many(items) => items.len(),
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// Takes all out.
     pub fn clear(&mut self) {
-        self.0 = Vec::new();
+        *self = Self::default();
     }
 }
-
-/// So many take no more memory than they need.
-const EXACT: usize = 4;
 
 impl<T> Default for Few<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self(Kind::Few(Vec::new()))
     }
 }
+
+impl<T: PartialEq> PartialEq for Few<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<T: Eq> Eq for Few<T> {}
 
 impl<T: Ord> FromIterator<T> for Few<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         let mut items: Vec<T> = items.into_iter().collect();
         items.sort_unstable();
         items.dedup();
+        if items.len() > MOST {
+            return Self(Kind::Many(Box::new(items.into_iter().collect())));
+        }
         items.shrink_to_fit();
-        Self(items)
-    }
-}
-
-impl<T> IntoIterator for Few<T> {
-    type Item = T;
-    type IntoIter = std::vec::IntoIter<T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        Self(Kind::Few(items))
     }
 }
 
 impl<'a, T> IntoIterator for &'a Few<T> {
     type Item = &'a T;
-    type IntoIter = std::slice::Iter<'a, T>;
+    type IntoIter = Iter<'a, T>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.iter()
     }
 }
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = &'a T;
+
+    fn next(&mut self) -> Option<&'a T> {
+        match self {
+            Self::Few(items) => items.next(),
+            Self::Many(items) => items.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Few(items) => items.size_hint(),
+            Self::Many(items) => items.size_hint(),
+        }
+    }
+}
+
+impl<T> ExactSizeIterator for Iter<'_, T> {}
+
+impl<T> FusedIterator for Iter<'_, T> {}
 
 #[cfg(test)]
 mod tests {
@@ -123,11 +198,19 @@ mod tests {
     use super::*;
 
     proptest! {
+        /// Of a few names at first, and then of so many that the kind of set changes there and back.
         #[test]
-        fn it_is_a_set(first in proptest::collection::vec("[a-e]", 0..6), changes in proptest::collection::vec(("[a-e]", any::<bool>()), 0..30)) {
+        fn it_is_a_set(
+            first in proptest::collection::vec("[a-e]", 0..6),
+            changes in proptest::collection::vec(("[a-e]", any::<bool>()), 0..30),
+            many in proptest::collection::vec(0..150_u32, 0..200),
+            fewer in proptest::collection::vec(0..150_u32, 0..600),
+        ) {
             let mut set: BTreeSet<String> = first.iter().cloned().collect();
             let mut names: Names = first.into_iter().collect();
-            for (name, is) in changes {
+            let many = many.into_iter().map(|number| (number.to_string(), true));
+            let fewer = fewer.into_iter().map(|number| (number.to_string(), false));
+            for (name, is) in changes.into_iter().chain(many).chain(fewer) {
                 prop_assert_eq!(names.contains(&name), set.contains(&name));
                 if is {
                     prop_assert_eq!(names.insert(&name), set.insert(name));
@@ -135,7 +218,25 @@ mod tests {
                     prop_assert_eq!(names.remove(&name), set.remove(&name));
                 }
                 prop_assert!(names.iter().eq(&set) && (names.len(), names.is_empty()) == (set.len(), set.is_empty()));
+                prop_assert_eq!(names.iter().len(), set.len());
+                prop_assert_eq!(&names, &set.iter().cloned().collect::<Names>());
             }
         }
+    }
+
+    #[test]
+    fn a_change_of_a_large_set_moves_no_others() {
+        let mut names = Names::default();
+        for number in 0..=MOST {
+            assert!(matches!(names.0, Kind::Few(_)), "{number}");
+            names.insert(&number.to_string());
+        }
+        assert!(matches!(names.0, Kind::Many(_)));
+        for number in 0..=MOST / 2 {
+            assert!(matches!(names.0, Kind::Many(_)), "{number}");
+            names.remove(&number.to_string());
+        }
+        assert!(matches!(names.0, Kind::Few(_)));
+        assert_eq!(size_of::<Names>(), size_of::<Vec<String>>());
     }
 }

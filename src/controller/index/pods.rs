@@ -80,8 +80,8 @@ impl Index {
         mark(&mut content.marked, Some(&pod), None);
         move_to_node(&mut self.on_node, namespace, Some(&pod), None);
         let led: BTreeSet<&ElectionName> = self.locks.naming(uid).flat_map(|key| self.naming.of(key)).collect();
-        for election in content.concerned.remove(name).unwrap_or_default() {
-            if let Some(entry) = content.elections.get_mut(&election) {
+        for election in &content.concerned.remove(name).unwrap_or_default() {
+            if let Some(entry) = content.elections.get_mut(election) {
                 entry.members.remove(name);
             }
             let election = namespace.election(election);
