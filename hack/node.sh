@@ -17,6 +17,7 @@
 #
 #   pause kubelet 2        SIGSTOP: the node goes silent, its containers and its kube-proxy run on; resume kubelet 2 continues it
 #   kill node 2            kills everything in it at once, as if its power was cut
+#   tell network 1         prints, on standard error, how the node forwards packets, and what its kube-proxy said last
 #
 # LICTOR_MIN_SYNC_PERIOD=100ms sets how soon kube-proxy acts on a change after another one. Its default is 1s.
 #
@@ -32,7 +33,7 @@ cache=${LICTOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lictor}
 # shellcheck source=hack/hold.sh
 . "$here/hold.sh"
 
-usage() { sed -n '2,26s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 # --- Around it: on the machine itself ---
 
@@ -242,6 +243,7 @@ plane() {
       'pause kubelet') in_node "$number" kill -STOP "$(<"$directory/node-$number/kubelet.pid")" ;;
       'resume kubelet') in_node "$number" kill -CONT "$(<"$directory/node-$number/kubelet.pid")" ;;
       'kill node') { kill -KILL "${members[$number]}"; wait "${members[$number]}" || true; } 2>/dev/null ;;
+      'tell network') tell_network "$number" >&2 || true ;;
       *) echo "hack/node.sh: there is no order '$order $what'" >&2; exit 1 ;;
     esac
     echo 'done'
@@ -292,6 +294,24 @@ in_node() {
   local init
   read -r init <"/proc/${members[$1]}/task/${members[$1]}/children" || true # that line has no end
   nsenter --target "$init" --pid --mount "${@:2}"
+}
+
+# For calls that nobody answers.
+tell_network() {
+  local init command address
+  read -r init <"/proc/${members[$1]}/task/${members[$1]}/children" || true
+  for command in iptables-save 'ip route' 'ip neigh' 'ip -statistics link' 'cat /proc/net/stat/nf_conntrack'; do
+    echo "== node-$1: $command"
+    # shellcheck disable=SC2086 # these are words
+    nsenter --target "$init" --pid --mount --net $command
+  done
+  echo "== node-$1: kube-proxy"
+  tail -n 40 "$directory/node-$1/kube-proxy.log"
+  echo '== the control plane'
+  for address in $("$kubectl" get pods --all-namespaces --output jsonpath='{.items[*].status.podIP}'); do
+    if timeout 1 bash -c ": </dev/tcp/$address/8080"; then echo "$address:8080 answers"; fi
+  done
+  "$kubectl" get pods,services,endpointslices,leaderelections --all-namespaces --output wide
 }
 
 ready() {

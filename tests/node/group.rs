@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -66,6 +67,23 @@ pub struct Failover {
     pub silence: Duration,
     /// What happened in between, if a watcher saw it.
     pub steps: Option<Steps>,
+}
+
+/// Tells what can be known about lost calls, if the test fails while this is there.
+struct NetworkIfItFails<'a>(&'a Nodes);
+
+impl Drop for NetworkIfItFails<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        // All Services are behind the first node.
+        self.0.order("tell network 1");
+        eprintln!("== this machine");
+        for table in ["route", "neighbour"] {
+            let _ = Command::new("ip").arg(table).status();
+        }
+    }
 }
 
 impl<'a> Group<'a> {
@@ -161,6 +179,7 @@ impl<'a> Group<'a> {
 
     /// Waits until this many pods are ready, one of them leads, and only that one has answered all calls for a while.
     pub async fn calm(&self, pods: usize) -> Leader {
+        let _why = NetworkIfItFails(self.nodes);
         eventually("all is calm", || async {
             let all = self.pods();
             let ready = all.values().filter(|pod| pod.ready && !pod.leaving).count();
