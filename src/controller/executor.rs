@@ -26,8 +26,8 @@ use super::object::ElectionObject;
 use super::permit::{Grant, Permit};
 use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved, Switchover, SwitchoverStatus};
 use crate::kubernetes::{
-    Answer, Change, ClaimUpdate, Elections, Event, Events, MarkedPods, Pods, Slices, Switchovers, WorkloadObject,
-    Workloads, version_of,
+    Answer, Change, ClaimUpdate, Elections, Event, Events, MarkedPods, MatchingPods, Pods, Slices, Switchovers,
+    WorkloadObject, Workloads, version_of,
 };
 use crate::process::monotonic;
 use crate::store::{Owner, Registration, StoreEvent, Stores};
@@ -66,6 +66,7 @@ pub(super) struct Executor(Arc<Hands>);
 pub(super) struct Hands {
     stores: Stores,
     pods: Pods,
+    matching: MatchingPods,
     marked: MarkedPods,
     workloads: Workloads,
     slices: Slices,
@@ -102,6 +103,7 @@ impl Executor {
         let [cluster, outside, courteous] = [CLUSTER, OUTSIDE, COURTEOUS].map(Queue::new);
         Self(Arc::new(Hands {
             stores,
+            matching: MatchingPods::new(pods.clone()),
             marked: MarkedPods::new(pods.clone()),
             pods,
             workloads: Workloads::new(client.clone(), request_timeout),
@@ -375,7 +377,7 @@ impl Executor {
             Command::DeleteRecord { key, version } => written(self.delete_record(key, *version).await),
             Command::ReadElection => Outcome::ElectionRead(self.elections.read(namespace, name).await),
             Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores).await),
-            Command::ListPods { selectors, .. } => Outcome::PodsListed(self.pods.list(namespace, selectors).await),
+            Command::ListPods { selectors, .. } => Outcome::PodsListed(self.matching.list(namespace, selectors).await),
             Command::ReadPod { name } => Outcome::PodRead(self.pods.read(namespace, name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(namespace, write).await),
             Command::ReadSlice { name } => Outcome::SliceRead(self.read_slice(namespace, name).await),
@@ -430,7 +432,7 @@ impl Executor {
     async fn read_workloads(&self, namespace: &Namespace, workloads: &[WorkloadId]) -> Result<Vec<Pod>, Failure> {
         let found = self.workloads.list(namespace, workloads).await?;
         let selectors: Vec<Selector> = found.iter().filter_map(WorkloadObject::pods).cloned().collect();
-        let pods = self.pods.list(namespace, &selectors).await?;
+        let pods = self.matching.list(namespace, &selectors).await?;
         for object in found {
             self.requests.tell(Input::Workload(namespace.clone(), object.id.clone(), Ok(Box::new(object))));
         }

@@ -3,24 +3,23 @@
 //! name and the mark.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
 use lictor_core::{Failure, Selector};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use super::pods::{Pods, as_text};
+use super::pods::{Marked, Pods, as_text};
+use super::together::{Answer, Together};
 
 /// A listing that all who asked for it wait for.
-pub type Listing = Shared<BoxFuture<'static, Result<Arc<ByElection>, Failure>>>;
+pub type Listing = Answer<Result<Arc<ByElection>, Failure>>;
 
 /// The names of the pods that each election has marked.
 pub type ByElection = HashMap<String, Vec<String>>;
 
 /// When more than so many have shared a listing, the next one waits: the API server looks through all pods of the namespace for each.
-const MANY: u32 = 8;
+const MANY: usize = 8;
 /// How long it waits: so many times what the last one took.
 const PAUSE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -29,67 +28,33 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct MarkedPods {
     pods: Pods,
-    /// By namespace and selector.
-    asked: Arc<Mutex<HashMap<(String, String), Asked>>>,
+    asked: Together<(), Result<Arc<ByElection>, Failure>>,
 }
-
-#[derive(Default)]
-struct Asked {
-    /// Lets one listing run at a time, and says when the next one may begin.
-    turn: Turn,
-    /// The listing that is not sent yet.
-    next: Option<Listing>,
-    /// How many have asked for that one.
-    askers: u32,
-}
-
-type Turn = Arc<tokio::sync::Mutex<Option<Instant>>>;
 
 impl MarkedPods {
     /// Creates it.
     pub fn new(pods: Pods) -> Self {
-        Self { pods, asked: Arc::default() }
+        Self { pods, asked: Together::default() }
     }
 
     /// Returns the listing of the pods that a selector matches. Its first request is sent after this call, once it is awaited.
     pub fn ask(&self, namespace: &str, selector: &Selector) -> Listing {
-        let key = (namespace.to_owned(), as_text(selector));
-        let mut all = self.asked();
-        let Asked { turn, next, askers } = all.entry(key.clone()).or_default();
-        *askers += 1;
-        next.get_or_insert_with(|| self.clone().send(key, turn.clone()).boxed().shared()).clone()
+        let (pods, namespace, selector) = (self.pods.clone(), namespace.to_owned(), as_text(selector));
+        self.asked.ask(format!("{namespace} {selector}"), (), move |askers| async move {
+            let began = Instant::now();
+            let listed = pods.list_marked(&namespace, &selector).await;
+            let pause = if askers.len() > MANY { (began.elapsed() * PAUSE).min(LONGEST_PAUSE) } else { Duration::ZERO };
+            (listed.map(by_election), pause)
+        })
     }
+}
 
-    async fn send(self, key: (String, String), turn: Turn) -> Result<Arc<ByElection>, Failure> {
-        let mut turn = turn.lock().await;
-        if let Some(not_before) = turn.take() {
-            sleep_until(not_before).await;
-        }
-        // Later callers wait for the next listing.
-        let askers = self.asked().get_mut(&key).map_or(0, |asked| {
-            asked.next = None;
-            std::mem::take(&mut asked.askers)
-        });
-        let began = Instant::now();
-        let listed = self.pods.list_marked(&key.0, &key.1).await;
-        if askers > MANY {
-            *turn = Some(Instant::now() + (began.elapsed() * PAUSE).min(LONGEST_PAUSE));
-        }
-        let mut all = self.asked();
-        if all.get(&key).is_some_and(|asked| asked.next.is_none()) {
-            all.remove(&key);
-        }
-        drop(all);
-        let mut marked = ByElection::new();
-        for (election, pod) in listed? {
-            marked.entry(election).or_default().push(pod);
-        }
-        Ok(Arc::new(marked))
+fn by_election(listed: Marked) -> Arc<ByElection> {
+    let mut marked = ByElection::new();
+    for (election, pod) in listed {
+        marked.entry(election).or_default().push(pod);
     }
-
-    fn asked(&self) -> MutexGuard<'_, HashMap<(String, String), Asked>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    Arc::new(marked)
 }
 
 #[cfg(test)]
@@ -148,7 +113,6 @@ mod tests {
             assert_eq!((&listed["web"], &listed["db"]), (&vec!["p0".to_owned(), "p2".into()], &vec!["p1".to_owned()]));
         }
         assert_eq!(requests.load(Ordering::SeqCst), 4, "two listings of two pages");
-        assert!(pods.asked().is_empty(), "nothing is left behind");
 
         answers.add_permits(1);
         assert!(pods.ask("empty", &leaders).await.unwrap().is_empty());

@@ -1,6 +1,5 @@
 //! Pods, as a slim type. This is the only place in this program that writes to pods.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -192,20 +191,21 @@ impl Pods {
         }
     }
 
-    /// Lists the pods that any of the selectors matches. This is a consistent read, not one from a cache of the API server.
+    /// Lists the pods that a selector matches. This is a consistent read: whatever was written before is in it.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
-    pub async fn list(&self, namespace: &str, selectors: &[Selector]) -> Result<Vec<Pod>, Failure> {
-        let mut pods = BTreeMap::new();
-        for selector in selectors {
-            let parameters = ListParams::default().labels(&as_text(selector));
-            match within(self.timeout, self.api(namespace).list(&parameters)).await {
-                Ok(list) => pods.extend(list.items.into_iter().map(Pod::from).map(|pod| (pod.uid.clone(), pod))),
-                Err(error) => return Err(failure("list", "pods", &error)),
-            }
+    pub async fn list(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, Failure> {
+        self.list_by(namespace, &as_text(selector)).await
+    }
+
+    /// The same for a selector in the form of a query.
+    pub(super) async fn list_by(&self, namespace: &str, selector: &str) -> Result<Vec<Pod>, Failure> {
+        let parameters = ListParams::default().labels(selector);
+        match within(self.timeout, self.api(namespace).list(&parameters)).await {
+            Ok(list) => Ok(list.items.into_iter().map(Pod::from).collect()),
+            Err(error) => Err(failure("list", "pods", &error)),
         }
-        Ok(pods.into_values().collect())
     }
 
     /// Lists the pods that a selector in the form of a query matches, by the election that has marked them. This is a consistent read,

@@ -6,6 +6,7 @@
 //! H13: a Lease has no owner, so that it stays when its election is deleted while no operator runs. It says what was written on which
 //! pods.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -21,7 +22,7 @@ use serde_json::json;
 
 use super::{LockStore, Owner, StoreEvent, StoreScope};
 use crate::api::GROUP;
-use crate::kubernetes::{Change, Namespaces, changes, failure, follow_lease, version_of, within};
+use crate::kubernetes::{Change, Namespaces, Together, changes, failure, follow_lease, version_of, within};
 
 /// The annotation with the whole record, as JSON.
 const RECORD_ANNOTATION: &str = "lictor.dev/record";
@@ -36,12 +37,17 @@ pub struct LeaseStore {
     client: Client,
     namespaces: Namespaces,
     timeout: Duration,
+    /// Elections that ask for their locks.
+    asked: Together<Uid, Result<Arc<LocksOf>, Failure>>,
 }
+
+/// Locks, each with its election.
+type LocksOf = Vec<(Uid, (Key, Stored))>;
 
 impl LeaseStore {
     /// Creates the store for these namespaces. `timeout` bounds each request.
     pub fn new(client: Client, namespaces: Namespaces, timeout: Duration) -> Self {
-        Self { client, namespaces, timeout }
+        Self { client, namespaces, timeout, asked: Together::default() }
     }
 
     fn api(&self, key: &Key) -> Api<Lease> {
@@ -110,11 +116,10 @@ impl LockStore for LeaseStore {
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
             let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
-            let own = ListParams::default().labels(&format!("{ELECTION_LABEL}={election}"));
-            match within(self.timeout, api.list(&own)).await {
-                Ok(leases) => Ok(leases.iter().map(|lease| (key_of(lease), stored(lease))).collect()),
-                Err(error) => Err(failure("list", "leases", &error)),
-            }
+            let timeout = self.timeout;
+            let list = async move |elections: Vec<Uid>| (list_locks(&api, timeout, &elections).await, Duration::ZERO);
+            let listed = self.asked.ask(namespace.to_owned(), election.clone(), list).await?;
+            Ok(listed.iter().filter(|(of, ..)| of == election).map(|(_, lock)| lock.clone()).collect())
         }
         .boxed()
     }
@@ -193,6 +198,18 @@ fn told(change: Change<(Key, Version, Stored)>) -> StoreEvent {
         // A new list follows.
         Change::Rewound(namespace) => StoreEvent::Rewound(scope(namespace), Vec::new()),
     }
+}
+
+/// Lists the locks of these elections.
+async fn list_locks(api: &Api<Lease>, timeout: Duration, elections: &[Uid]) -> Result<Arc<LocksOf>, Failure> {
+    let uids: Vec<&str> = elections.iter().map(|uid| uid.0.as_str()).collect();
+    let own = ListParams::default().labels(&format!("{ELECTION_LABEL} in ({})", uids.join(",")));
+    let listed = within(timeout, api.list(&own)).await.map_err(|error| failure("list", "leases", &error))?;
+    let locks = listed.iter().filter_map(|lease| {
+        let uid = lease.labels().get(ELECTION_LABEL)?.clone();
+        Some((Uid(uid), (key_of(lease), stored(lease))))
+    });
+    Ok(Arc::new(locks.collect()))
 }
 
 fn key_of(lease: &Lease) -> Key {

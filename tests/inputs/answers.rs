@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lictor::kubernetes::{Elections, Namespaces, Pods, Workloads};
+use lictor::kubernetes::{Elections, MatchingPods, Namespaces, Pods, Workloads};
 use lictor::store::{LeaseStore, LockStore, Owner};
 use lictor_core::{
     ElectionRead, Failure, Key, PodChange, PodOutcome, PodPatch, RecordOutcome, Setting, Uid, Version, WorkloadId,
@@ -70,13 +70,14 @@ fn a_read_that_is_answered_with_nonsense_says_so() {
     let lab = Lab::new();
     let client = lab.within(|| lab.server.cluster());
     let (pods, elections) = (Pods::new(client.clone(), LIMIT), Elections::new(client.clone(), LIMIT));
+    let matching = MatchingPods::new(pods.clone());
     let leases = LeaseStore::new(client, Namespaces::default(), LIMIT);
     let selectors: Vec<_> = serde_json::from_value(json!([{"matchLabels": {"app": "web"}}])).expect("selectors");
     lab.check(256, &answer(), async |answer| {
         let status = answer.status;
         lab.server.always(answer);
         read(status, pods.read("shop", "a").await)?;
-        read(status, pods.list("shop", &selectors).await)?;
+        read(status, matching.list("shop", &selectors).await)?;
         read(status, leases.read(&Key::lease("shop", "web")).await)?;
         read(status, leases.locks_of("shop", &Uid("u".into())).await)?;
         let election = elections.read("shop", "web").await;

@@ -153,7 +153,7 @@ impl Reader {
     /// Lists the pods that a selector matches.
     pub(super) async fn pods(&self, namespace: &str, selector: &Selector) -> Seen<Vec<Pod>> {
         let pods = Pods::new(self.client.clone(), self.timeout);
-        let listed = pods.list(namespace, std::slice::from_ref(selector)).await.map_err(own)?;
+        let listed = pods.list(namespace, selector).await.map_err(own)?;
         let wall = wall();
         let seen = |pod: Pod| Pod { ready_observed: pod.ready_since.map(|since| moment(since, wall)), ..pod };
         Ok(listed.into_iter().map(seen).collect())
