@@ -20,7 +20,7 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// The number of elections that the target for memory is for.
 const LARGEST_WITH_MEMORY_TARGET: u32 = 1000;
 /// The number of groups at most that the bare client writes for.
-const BARE: u32 = 300;
+const BARE: u32 = 2000;
 /// The number of pods of each election.
 const PODS: usize = 3;
 

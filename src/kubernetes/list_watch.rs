@@ -6,9 +6,10 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{BoxStream, unfold};
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use futures::{FutureExt, StreamExt};
+use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
 use kube::core::Status;
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -37,7 +38,8 @@ const LENGTH: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take to begin. It bounds the time until a dead connection is noticed.
 const LIMIT: Duration = Duration::from_secs(25);
-const PAGE: u32 = 500;
+/// So many objects are some megabytes. With smaller pages, a list takes longer: the API server has something to do for each.
+const PAGE: u32 = 2000;
 /// The first pause after a failure. It is short, because a failover must not wait for long after the API server is back.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
@@ -57,8 +59,28 @@ where
     K: ResourceExt + Clone + DeserializeOwned + Debug + Send + 'static,
     T: Send + 'static,
 {
+    changes_listed_by(|api, page| api.list(page).boxed(), resource, scope, api, selection, read)
+}
+
+/// How a page of a list is read.
+pub type ListPage<K> = for<'a> fn(&'a Api<K>, &'a ListParams) -> BoxFuture<'a, kube::Result<ObjectList<K>>>;
+
+/// The same, with lists that are read like this.
+pub fn changes_listed_by<K, T>(
+    list_page: ListPage<K>,
+    resource: &'static str,
+    scope: Option<String>,
+    api: Api<K>,
+    selection: ListParams,
+    read: impl Fn(K) -> T + Send + 'static,
+) -> BoxStream<'static, Change<T>>
+where
+    K: ResourceExt + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: Send + 'static,
+{
     let (state, newest) = (State::Unlisted, Version::default());
-    let watch = ListWatch { resource, scope, api, selection, read, state, newest, failures: 0, doubts: false };
+    let watch =
+        ListWatch { list_page, resource, scope, api, selection, read, state, newest, failures: 0, doubts: false };
     let changes = unfold(watch, |mut watch| async move {
         let change = watch.next().await;
         Some((change, watch))
@@ -66,7 +88,8 @@ where
     changes.boxed()
 }
 
-struct ListWatch<K, F> {
+struct ListWatch<K: Clone, F> {
+    list_page: ListPage<K>,
     resource: &'static str,
     scope: Option<String>,
     api: Api<K>,
@@ -132,7 +155,7 @@ where
         let mut page = self.selection.clone().limit(PAGE);
         let (mut all, mut version) = (Vec::new(), None);
         loop {
-            let list = within(LIMIT, self.api.list(&page)).await?;
+            let list = within(LIMIT, (self.list_page)(&self.api, &page)).await?;
             let of_page = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
             let version = *version.get_or_insert(Version(of_page.ok_or_else(|| invalid("a list without a version"))?));
             all.extend(list.items.into_iter().map(&self.read));

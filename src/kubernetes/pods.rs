@@ -1,5 +1,7 @@
 //! Pods, as a slim type. This is the only place in this program that writes to pods.
 
+pub(super) mod protobuf;
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;

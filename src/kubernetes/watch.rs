@@ -2,17 +2,17 @@
 
 use std::fmt::Debug;
 
-use futures::StreamExt;
 use futures::stream::{BoxStream, select_all};
+use futures::{FutureExt, StreamExt};
 use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use lictor_core::{Node, Pod, Uid, Version};
 use serde::de::DeserializeOwned;
 
-use super::list_watch::{Change, changes};
+use super::list_watch::{Change, changes, changes_listed_by};
 use super::nodes::SlimNode;
-use super::pods::SlimPod;
+use super::pods::{SlimPod, protobuf};
 use super::{Namespaces, version_of};
 use crate::api::{ElectionClass, LeaderElection, Switchover};
 
@@ -20,7 +20,17 @@ use crate::api::{ElectionClass, LeaderElection, Switchover};
 pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Pod)>> {
     let apis = namespaces.apis::<SlimPod>(client);
     let slim = |pod: SlimPod| (pod.namespace().unwrap_or_default(), pod.into());
-    select_all(apis.into_iter().map(|(scope, api)| changes("pods", scope, api, ListParams::default(), slim))).boxed()
+    let list = |(scope, api)| {
+        changes_listed_by(
+            |api, page| protobuf::list(api, page).boxed(),
+            "pods",
+            scope,
+            api,
+            ListParams::default(),
+            slim,
+        )
+    };
+    select_all(apis.into_iter().map(list)).boxed()
 }
 
 /// Watches nodes, each with its name.

@@ -23,6 +23,7 @@ mod large;
 mod late_writer;
 mod many;
 mod operator;
+mod pods;
 mod policies;
 mod remains;
 mod restored;

@@ -1,0 +1,328 @@
+//! Pods as protobuf. The API server makes that, and this program reads it, in a fraction of the time that JSON takes: a list of 30,000
+//! pods is 230 MB of JSON. After a restart, nothing is decided before it is read.
+//!
+//! The messages are those of `generated.proto` in k8s.io/api/core/v1 and k8s.io/apimachinery, with the fields that matter here.
+
+use std::collections::BTreeMap;
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Request};
+use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{ListMeta, ListParams, ObjectList, TypeMeta};
+use kube::client::Body;
+use prost::Message;
+
+use super::{SlimContainer, SlimIp, SlimPod, SlimPort, SlimSpec, SlimStatus};
+use crate::kubernetes::nodes::SlimCondition;
+
+/// An API server, or something before it, that has no protobuf answers by JSON.
+const EITHER: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf, application/json");
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// What each answer begins with; an envelope follows.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// Lists pods like [`Api::list`].
+///
+/// # Errors
+/// Like [`Api::list`].
+pub async fn list(api: &Api<SlimPod>, parameters: &ListParams) -> kube::Result<ObjectList<SlimPod>> {
+    let request = kube::core::Request::new(api.resource_url()).list(parameters).map_err(kube::Error::BuildRequest)?;
+    let mut request: Request<Vec<u8>> = request;
+    request.headers_mut().insert(ACCEPT, EITHER);
+    let answer = api.clone().into_client().send(request.map(Body::from)).await?;
+    let is_protobuf =
+        answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
+    if !answer.status().is_success() {
+        // Why, is protobuf as well.
+        return api.list(parameters).await;
+    }
+    let body = answer.into_body().collect().await?.to_bytes();
+    if is_protobuf {
+        read(&body).map_err(|error| kube::Error::Service(format!("the list of pods can't be read: {error}").into()))
+    } else {
+        serde_json::from_slice(&body).map_err(kube::Error::SerdeError)
+    }
+}
+
+fn read(answer: &[u8]) -> Result<ObjectList<SlimPod>, prost::DecodeError> {
+    let envelope = Envelope::decode(answer.strip_prefix(MAGIC).unwrap_or_default())?;
+    let PodList { metadata, items } = PodList::decode(envelope.raw.as_slice())?;
+    let metadata = metadata.unwrap_or_default();
+    let metadata = ListMeta {
+        resource_version: some(metadata.resource_version),
+        continue_: some(metadata.continue_),
+        ..ListMeta::default()
+    };
+    let types = TypeMeta { api_version: "v1".into(), kind: "PodList".into() };
+    Ok(ObjectList { types, metadata, items: items.into_iter().map(SlimPod::from).collect() })
+}
+
+/// A message has an empty text where there is none.
+fn some(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Envelope {
+    #[prost(bytes = "vec", tag = "2")]
+    raw: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PodList {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<MetaOfList>,
+    #[prost(message, repeated, tag = "2")]
+    items: Vec<Pod>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MetaOfList {
+    #[prost(string, tag = "2")]
+    resource_version: String,
+    #[prost(string, tag = "3")]
+    continue_: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Pod {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<Meta>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<Spec>,
+    #[prost(message, optional, tag = "3")]
+    status: Option<Status>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Meta {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "3")]
+    namespace: String,
+    #[prost(string, tag = "5")]
+    uid: String,
+    #[prost(string, tag = "6")]
+    resource_version: String,
+    #[prost(message, optional, tag = "8")]
+    creation: Option<Time>,
+    #[prost(message, optional, tag = "9")]
+    deletion: Option<Time>,
+    #[prost(btree_map = "string, string", tag = "11")]
+    labels: BTreeMap<String, String>,
+    #[prost(btree_map = "string, string", tag = "12")]
+    annotations: BTreeMap<String, String>,
+    #[prost(message, repeated, tag = "13")]
+    owners: Vec<Owner>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Time {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Owner {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(bool, optional, tag = "6")]
+    controller: Option<bool>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Spec {
+    #[prost(message, repeated, tag = "2")]
+    containers: Vec<Container>,
+    #[prost(string, tag = "10")]
+    node_name: String,
+    #[prost(message, repeated, tag = "20")]
+    init_containers: Vec<Container>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Container {
+    #[prost(message, repeated, tag = "6")]
+    ports: Vec<Port>,
+    #[prost(string, tag = "24")]
+    restart_policy: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Port {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(int32, tag = "3")]
+    number: i32,
+    #[prost(string, tag = "4")]
+    protocol: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Status {
+    #[prost(string, tag = "1")]
+    phase: String,
+    #[prost(message, repeated, tag = "2")]
+    conditions: Vec<Condition>,
+    #[prost(string, tag = "6")]
+    pod_ip: String,
+    #[prost(message, repeated, tag = "12")]
+    pod_ips: Vec<Ip>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Condition {
+    #[prost(string, tag = "1")]
+    type_: String,
+    #[prost(string, tag = "2")]
+    status: String,
+    #[prost(message, optional, tag = "4")]
+    last_transition: Option<Time>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Ip {
+    #[prost(string, tag = "1")]
+    ip: String,
+}
+
+impl Time {
+    /// Zero is none, as in the API server.
+    fn moment(&self) -> Option<meta::Time> {
+        Timestamp::from_second(self.seconds).ok().filter(|_| self.seconds != 0).map(meta::Time)
+    }
+}
+
+impl From<Pod> for SlimPod {
+    fn from(Pod { metadata, spec, status }: Pod) -> Self {
+        let (metadata, spec, status) =
+            (metadata.unwrap_or_default(), spec.unwrap_or_default(), status.unwrap_or_default());
+        Self { metadata: metadata.into(), spec: spec.into(), status: status.into() }
+    }
+}
+
+impl From<Meta> for meta::ObjectMeta {
+    fn from(of: Meta) -> Self {
+        let owner =
+            |Owner { kind, name, controller }| meta::OwnerReference { kind, name, controller, ..Default::default() };
+        Self {
+            name: some(of.name),
+            namespace: some(of.namespace),
+            uid: some(of.uid),
+            resource_version: some(of.resource_version),
+            creation_timestamp: of.creation.as_ref().and_then(Time::moment),
+            deletion_timestamp: of.deletion.as_ref().and_then(Time::moment),
+            labels: Some(of.labels).filter(|labels| !labels.is_empty()),
+            annotations: Some(of.annotations).filter(|annotations| !annotations.is_empty()),
+            owner_references: Some(of.owners.into_iter().map(owner).collect::<Vec<_>>()).filter(|all| !all.is_empty()),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Spec> for SlimSpec {
+    fn from(of: Spec) -> Self {
+        let slim = |containers: Vec<Container>| containers.into_iter().map(SlimContainer::from).collect();
+        Self {
+            node_name: some(of.node_name),
+            containers: slim(of.containers),
+            init_containers: slim(of.init_containers),
+        }
+    }
+}
+
+impl From<Container> for SlimContainer {
+    fn from(of: Container) -> Self {
+        let port = |of: Port| SlimPort { name: some(of.name), protocol: some(of.protocol), container_port: of.number };
+        Self { restart_policy: some(of.restart_policy), ports: of.ports.into_iter().map(port).collect() }
+    }
+}
+
+impl From<Status> for SlimStatus {
+    fn from(of: Status) -> Self {
+        let condition = |of: Condition| SlimCondition {
+            type_: of.type_,
+            status: of.status,
+            last_transition_time: of.last_transition.as_ref().and_then(Time::moment),
+        };
+        Self {
+            phase: some(of.phase),
+            pod_ip: some(of.pod_ip),
+            pod_ips: of.pod_ips.into_iter().map(|Ip { ip }| SlimIp { ip }).collect(),
+            conditions: of.conditions.into_iter().map(condition).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Response, StatusCode};
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+
+    type Given = (StatusCode, &'static str, Vec<u8>);
+
+    /// Lists from an API server that gives these answers, one after the other. Returns the names and what is left.
+    async fn listed(answers: Vec<Given>) -> (kube::Result<Vec<String>>, usize) {
+        let answers = Arc::new(Mutex::new(answers));
+        let left = answers.clone();
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let (status, kind, body) = answers.lock().unwrap().remove(0);
+            let answer = Response::builder().status(status).header(CONTENT_TYPE, kind).body(Body::from(body)).unwrap();
+            async { Ok::<_, Infallible>(answer) }
+        });
+        let api = Api::namespaced(Client::new(service, "shop"), "shop");
+        let listed = list(&api, &ListParams::default()).await;
+        let names = |all: ObjectList<SlimPod>| all.items.into_iter().filter_map(|pod| pod.metadata.name).collect();
+        (listed.map(names), left.lock().unwrap().len())
+    }
+
+    fn protobuf() -> Vec<u8> {
+        let pod = |name: &str| Pod { metadata: Some(Meta { name: name.into(), ..Meta::default() }), ..Pod::default() };
+        let list = PodList { metadata: None, items: vec![pod("a"), pod("b")] };
+        [MAGIC, &Envelope { raw: list.encode_to_vec() }.encode_to_vec()].concat()
+    }
+
+    fn json() -> Vec<u8> {
+        json!({"metadata": {}, "items": [{"metadata": {"name": "a"}}]}).to_string().into_bytes()
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_as_what_it_is() {
+        let (names, left) = listed(vec![(StatusCode::OK, PROTOBUF, protobuf())]).await;
+        assert_eq!((names.unwrap(), left), (vec!["a".to_owned(), "b".into()], 0));
+        let (names, left) = listed(vec![(StatusCode::OK, "application/json", json())]).await;
+        assert_eq!((names.unwrap(), left), (vec!["a".to_owned()], 0));
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_is_asked_for_as_json_which_says_why() {
+        let status =
+            json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"});
+        let refused = (StatusCode::GONE, PROTOBUF, b"k8s\0".to_vec());
+        let why = (StatusCode::GONE, "application/json", status.to_string().into_bytes());
+        let (names, left) = listed(vec![refused.clone(), why]).await;
+        assert!(matches!(names, Err(kube::Error::Api(status)) if status.code == 410) && left == 0);
+        let (names, left) = listed(vec![refused, (StatusCode::OK, "application/json", json())]).await;
+        assert_eq!((names.unwrap().len(), left), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_cut_off_is_an_error() {
+        let whole = protobuf();
+        for length in 5..whole.len() {
+            let (names, _) = listed(vec![(StatusCode::OK, PROTOBUF, whole[..length].to_vec())]).await;
+            assert!(names.is_err(), "{length} of {}: {names:?}", whole.len());
+        }
+    }
+}

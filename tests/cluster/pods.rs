@@ -1,0 +1,136 @@
+//! What the operator knows of pods, on a real API server: the same, however it reads them.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use lictor::kubernetes::{Change, MatchingPods, Namespaces, Pods, watch_pods};
+use lictor_core::Selector;
+use lictor_testing::kubernetes::{Lab, PodSpec};
+use serde_json::{Value, json};
+
+/// The watch lists pods as protobuf, and all else reads them as JSON.
+#[tokio::test]
+async fn a_pod_is_the_same_in_the_first_list_and_in_an_answer() {
+    let lab = Lab::new("same-pods").await;
+    let create = async |name: &str, metadata: Value, spec: Value| {
+        let mut pod =
+            json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "example/web"}]}});
+        merge(&mut pod["metadata"], &metadata);
+        merge(&mut pod["spec"], &spec);
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        lab.pods_api().create(&PostParams::default(), &pod).await.expect("a pod can be made");
+    };
+    let hands_off = |mut metadata: Value| {
+        merge(&mut metadata["annotations"], &json!({"test.lictor.dev/hands-off": "true"}));
+        metadata
+    };
+    create("bare", json!({}), json!({})).await;
+    lab.pod("slow", PodSpec { annotations: json!({"lictor.dev/term": "3"}), ..PodSpec::default() }).await;
+    let owner = |name: &str, controller: Value| json!({"apiVersion": "v1", "kind": "StatefulSet", "name": name, "uid": name, "controller": controller});
+    create(
+        "rich",
+        hands_off(json!({
+            "labels": {"app": "web", "empty": "", "controller-revision-hash": "rich-5d8f"},
+            "annotations": {"lictor.dev/election": "wéb", "lictor.dev/priority": "7"},
+            "finalizers": ["test.lictor.dev/stays"],
+            "ownerReferences": [owner("other", Value::Null), owner("rich", true.into())],
+        })),
+        json!({
+            "containers": [
+                {"name": "main", "image": "a", "ports": [{"name": "web", "containerPort": 8080}, {"containerPort": 9000}]},
+                {"name": "dns", "image": "a", "ports": [{"name": "dns", "containerPort": 53, "protocol": "UDP"}]},
+            ],
+            "initContainers": [
+                {"name": "once", "image": "a", "ports": [{"name": "once", "containerPort": 1}]},
+                {"name": "beside", "image": "a", "restartPolicy": "Always", "ports": [{"name": "admin", "containerPort": 9901}]},
+            ],
+        }),
+    )
+    .await;
+    lab.patch_pod_status(
+        "rich",
+        json!({
+            "phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}, {"ip": "fd00::1"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-06T07:08:09Z"},
+                {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
+            ],
+        }),
+    )
+    .await;
+    lab.delete_pod_slowly("rich").await;
+    create("finished", hands_off(json!({})), json!({})).await;
+    lab.patch_pod_status("finished", json!({"phase": "Failed", "podIP": "10.1.2.4", "podIPs": [{"ip": "10.1.2.4"}]}))
+        .await;
+
+    let mut listed = watch_pods(&lab.client, &Namespaces::new(vec![lab.namespace.clone()]));
+    let Some(Change::All(scope, version, listed)) = listed.next().await else { panic!("a list comes first") };
+    assert_eq!((scope.as_ref(), listed.len()), (Some(&lab.namespace), 4));
+    let pods = Pods::new(lab.client.clone(), Duration::from_secs(20));
+    let mut same = 0;
+    for (namespace, pod) in listed {
+        assert_eq!(namespace, lab.namespace);
+        assert!(pod.version <= version, "{pod:?}");
+        let read = pods.read(&namespace, &pod.name).await.expect("it is answered").expect("it is there");
+        // The simulated kubelet may have written to one of them meanwhile.
+        if read.version == pod.version {
+            assert_eq!(pod, read);
+            same += 1;
+        }
+        if pod.name == "rich" {
+            assert_eq!(
+                (pod.ports.len(), pod.ip.as_deref(), pod.other_ip.as_deref()),
+                (3, Some("10.1.2.3"), Some("fd00::1"))
+            );
+            assert!(pod.ready && pod.deleting && pod.disrupted && pod.owner.is_some() && pod.ready_since.is_some());
+        }
+    }
+    assert!(same >= 2, "those that no kubelet writes to");
+}
+
+/// Groups that ask at the same time share a list.
+#[tokio::test]
+async fn each_group_gets_its_own_pods_when_many_ask_at_the_same_time() {
+    let lab = Lab::new("many-ask").await;
+    for app in ["a", "b", "c"] {
+        for tier in ["front", "back"] {
+            let labels = json!({"app": app, "tier": tier});
+            lab.pod(&format!("{app}-{tier}"), PodSpec { labels, ..PodSpec::default() }).await;
+        }
+    }
+    let pods = MatchingPods::new(Pods::new(lab.client.clone(), Duration::from_secs(20)));
+    let selector = |json: Value| serde_json::from_value::<Selector>(json).expect("a selector");
+    let labels = |labels: Value| selector(json!({"matchLabels": labels}));
+    let expected: [(Selector, &[&str]); 6] = [
+        (labels(json!({"app": "a"})), &["a-back", "a-front"]),
+        (labels(json!({"app": "b"})), &["b-back", "b-front"]),
+        (labels(json!({"app": "none"})), &[]),
+        (labels(json!({"app": "a", "tier": "back"})), &["a-back"]),
+        (labels(json!({"app": "b", "tier": "front"})), &["b-front"]),
+        (
+            selector(
+                json!({"matchLabels": {"tier": "back"}, "matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["b"]}]}),
+            ),
+            &["a-back", "c-back"],
+        ),
+    ];
+    let asked =
+        expected.iter().flat_map(|expected| std::iter::repeat_n(expected, 5)).map(async |(selector, expected)| {
+            let listed = pods.list(&lab.namespace, std::slice::from_ref(selector)).await.expect("pods can be listed");
+            let mut names: Vec<String> = listed.into_iter().map(|pod| pod.name).collect();
+            names.sort();
+            assert_eq!(names, *expected, "{selector:?}");
+        });
+    futures::future::join_all(asked).await;
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (key, value) in from.as_object().expect("an object") {
+        into[key] = value.clone();
+    }
+}
