@@ -1,6 +1,7 @@
 //! The one path by which requests go out: each waits for its turn, unless it joins one that others share. It is looked at again right
 //! before it begins, and always comes to an end that is told.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +42,14 @@ pub(crate) struct Gate {
 pub(crate) struct Requests {
     inputs: mpsc::UnboundedSender<Input>,
     claim: watch::Receiver<ClaimUpdate>,
-    pending: Arc<AtomicUsize>,
+    pending: Arc<Count>,
+}
+
+/// How many requests are under way or wait, of all and by the group of their shares.
+#[derive(Default)]
+struct Count {
+    all: AtomicUsize,
+    by_group: Mutex<HashMap<String, usize>>,
 }
 
 impl Gate {
@@ -80,7 +88,12 @@ impl Requests {
 
     /// Requests that are under way or wait for their turn.
     pub(crate) fn pending(&self) -> usize {
-        self.pending.load(Ordering::Relaxed)
+        self.pending.all.load(Ordering::Relaxed)
+    }
+
+    /// The same of one group.
+    pub(crate) fn pending_of(&self, group: &str) -> usize {
+        self.pending.groups().get(group).copied().unwrap_or(0)
     }
 
     /// Roughly how long those take, in whole seconds: zero where they are few.
@@ -122,7 +135,7 @@ impl Requests {
     ) where
         W: Future<Output = Option<Input>> + Send,
     {
-        let start = self.start(gate, failed, work);
+        let start = self.start(&share.group, gate, failed, work);
         queue.lanes().push(share, class, start);
         queue.begin();
     }
@@ -130,17 +143,19 @@ impl Requests {
     /// The same without a turn, for those who wait for a request that they share: it is one, however many they are.
     pub(crate) fn join<W>(
         &self,
+        share: &Share,
         gate: Gate,
         failed: impl FnOnce(Failure) -> Option<Input> + Send + 'static,
         work: impl FnOnce(Gate) -> W + Send + 'static,
     ) where
         W: Future<Output = Option<Input>> + Send,
     {
-        crate::process::spawn(self.start(gate, failed, work)());
+        crate::process::spawn(self.start(&share.group, gate, failed, work)());
     }
 
     fn start<W>(
         &self,
+        group: &str,
         gate: Gate,
         failed: impl FnOnce(Failure) -> Option<Input> + Send + 'static,
         work: impl FnOnce(Gate) -> W + Send + 'static,
@@ -149,7 +164,7 @@ impl Requests {
         W: Future<Output = Option<Input>> + Send,
     {
         let this = self.clone();
-        let pending = Pending::new(&self.pending);
+        let pending = Pending::new(&self.pending, group);
         Box::new(move || {
             Box::pin(async move {
                 let _pending = pending;
@@ -167,19 +182,34 @@ impl Requests {
     }
 }
 
+impl Count {
+    fn groups(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.by_group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// One less when it goes.
-struct Pending(Arc<AtomicUsize>);
+struct Pending(Arc<Count>, String);
 
 impl Pending {
-    fn new(pending: &Arc<AtomicUsize>) -> Self {
-        pending.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(pending))
+    fn new(pending: &Arc<Count>, group: &str) -> Self {
+        pending.all.fetch_add(1, Ordering::Relaxed);
+        *pending.groups().entry(group.to_owned()).or_default() += 1;
+        Self(Arc::clone(pending), group.to_owned())
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let Self(pending, group) = self;
+        pending.all.fetch_sub(1, Ordering::Relaxed);
+        let mut groups = pending.groups();
+        if let Some(count) = groups.get_mut(group) {
+            *count -= 1;
+            if *count == 0 {
+                groups.remove(group);
+            }
+        }
     }
 }
 
