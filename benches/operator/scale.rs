@@ -22,7 +22,7 @@ const LARGEST_WITH_MEMORY_TARGET: u32 = 1000;
 /// The number of groups at most that the bare client writes for.
 const BARE: u32 = 2000;
 /// The number of pods of each election.
-const PODS: usize = 3;
+pub const PODS: usize = 3;
 
 /// Measures with this many elections.
 pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> anyhow::Result<Value> {
