@@ -40,11 +40,6 @@ const CLUSTER: Limits = Limits { all: 64, group: 16, member: 12 };
 const OUTSIDE: Limits = Limits { all: 64, group: 48, member: 12 };
 /// Requests at one time that nobody waits for: status and Events never stand in the way of a handover.
 const COURTEOUS: Limits = Limits { all: 8, group: 6, member: 4 };
-/// While so many requests of a namespace or store are under way or wait, no more new elections begin there.
-const ENOUGH: usize = 256;
-/// The same of all together. Yet a namespace that has fewer than so many always gets on: others may hang.
-const ENOUGH_OF_ALL: usize = 1024;
-const AT_LEAST: usize = 8;
 /// Events that wait, of one election and of all: more are not told.
 const EVENTS_OF_ONE: usize = 16;
 const EVENTS: usize = 1024;
@@ -130,16 +125,6 @@ impl Executor {
         self.requests.pending()
     }
 
-    /// Whether more new elections of a namespace can begin, whose locks are in this store: not so many requests wait there that these
-    /// would only wait behind them.
-    pub(super) fn has_room(&self, namespace: &Namespace, store: Option<&StoreId>) -> bool {
-        let of_group = |group: &str| {
-            let pending = self.requests.pending_of(group);
-            pending < ENOUGH && (pending < AT_LEAST || self.pending() < ENOUGH_OF_ALL)
-        };
-        of_group(namespace) && store.is_none_or(|store| of_group(&group_of(store)))
-    }
-
     /// Roughly how long those take, in whole seconds.
     pub(super) fn backlog(&self) -> Duration {
         self.requests.backlog()
@@ -191,7 +176,7 @@ impl Executor {
             _ => None,
         };
         let (queue, group) = match store {
-            Some(store) => (&self.outside, group_of(store)),
+            Some(store) => (&self.outside, store.0.clone()),
             None => (&self.cluster, requester.id.election.namespace.to_string()),
         };
         (queue, Share { group, member: requester.id.election.to_string() })
@@ -330,7 +315,7 @@ impl Executor {
             let failed = if let Failure::Refused(_) = failure { Ok(false) } else { Err(failure) };
             Some(Input::Registered(of, unwritten, failed))
         };
-        let share = Share { group: group_of(&key.store), member: id.election.to_string() };
+        let share = Share { group: key.store.0.clone(), member: id.election.to_string() };
         self.requests.submit(&self.outside, &share, Class::Wait, Gate::OPEN, failed, move |_| async move {
             let written = match this.stores.get(&key.store) {
                 Ok(store) => store.register(&key, version, &wanted).await,
@@ -547,11 +532,6 @@ fn share(id: &ElectionId) -> Share {
 
 fn share_of(election: &ElectionName) -> Share {
     Share { group: election.namespace.to_string(), member: election.name.clone() }
-}
-
-/// The group of the requests to a store outside of the cluster. No namespace is called like that.
-fn group_of(store: &StoreId) -> String {
-    format!("store {}", store.0)
 }
 
 /// The same of a write of a Switchover.

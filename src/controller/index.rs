@@ -154,12 +154,6 @@ impl Index {
         self.dirty.extend(all);
     }
 
-    /// An election, if it has no lock yet, and nothing of it was decided yet since this replica acts.
-    pub(super) fn beginning(&self, election: &ElectionName) -> Option<&Entry> {
-        let locked = |entry: &Entry| entry.spec().is_some_and(|spec| self.locks.get(&spec.key).is_some());
-        self.named(election).filter(|entry| entry.election().is_none() && entry.is_new() && !locked(entry))
-    }
-
     /// What was decided of an election has changed: it is found by that from now on.
     pub(super) fn note_decided(&mut self, election: &ElectionName) {
         let entry = self.named(election);

@@ -4,7 +4,6 @@
 //! a request. What is to be done in the world is done by tasks of their own ([`executor`]), and the outcomes come back as inputs.
 
 mod announce;
-mod beginnings;
 mod class_status;
 mod consul;
 mod dial;

@@ -11,7 +11,6 @@ use lictor_core::{
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::announce::announce_failed_switchover;
-use super::beginnings::Beginnings;
 use super::class_status::ClassReporter;
 use super::consul::{ConsulStores, Context};
 use super::entry::{Reach, WATCHED, probe_client};
@@ -69,8 +68,6 @@ pub struct Controller {
     /// How many elections were begun to be decided, those of one group anew included.
     begun: u64,
     sync: Sync,
-    /// New elections that wait until there is room for their requests.
-    beginnings: Beginnings,
     shared: SharedStores,
     consul: ConsulStores,
     classes: ClassReporter,
@@ -164,7 +161,6 @@ impl Controller {
             acting: false,
             begun: 0,
             sync,
-            beginnings: Beginnings::default(),
             shared: SharedStores::default(),
             consul,
             classes,
@@ -533,23 +529,17 @@ impl Controller {
         if self.acting {
             for election in self.index.take_dirty(AT_ONCE) {
                 self.timers.cancel(&election);
-                if !self.sync.knows(&election.namespace) {
-                    self.sync.postpone(election);
-                } else if !draining && !has_room(&self.index, &self.executor, &election) {
-                    self.beginnings.wait(election);
-                } else {
+                if self.sync.knows(&election.namespace) {
                     self.decide(&election, draining);
                     self.index.note_decided(&election);
+                } else {
+                    self.sync.postpone(election);
                 }
-            }
-            let (index, executor) = (&self.index, &self.executor);
-            for election in self.beginnings.take(AT_ONCE, |election| has_room(index, executor, election)) {
-                self.index.mark(&election);
             }
         } else {
             self.step_aside();
         }
-        self.metrics.queue_depth(self.index.dirty_count() + self.beginnings.len() + self.executor.pending());
+        self.metrics.queue_depth(self.index.dirty_count() + self.executor.pending());
     }
 
     /// C10: takes off what led before another cluster, although this replica does not act.
@@ -641,7 +631,6 @@ impl Controller {
         self.acting = false;
         self.metrics.acting(false);
         self.timers.clear();
-        self.beginnings.clear();
         self.index.stand_by();
         for entry in self.index.entries() {
             entry.stand_by();
@@ -650,14 +639,6 @@ impl Controller {
         self.metrics.forget_all();
         self.index.mark_all();
     }
-}
-
-/// Whether an election can be decided now. Only one that begins may have to wait, until there is room for its requests.
-fn has_room(index: &Index, executor: &Executor, election: &ElectionName) -> bool {
-    index.beginning(election).is_none_or(|entry| {
-        let store = entry.spec().map(|spec| &spec.key.store).filter(|store| **store != StoreId::leases());
-        executor.has_room(&election.namespace, store)
-    })
 }
 
 /// The elections that a change is about, besides those that are gone.

@@ -94,6 +94,11 @@ pub fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> WatchFa
     if forbidden { WatchFailure::Forbidden(failure) } else { WatchFailure::Other(failure) }
 }
 
+/// What is told of a request that breaks off by a panic.
+pub fn defect() -> Failure {
+    Failure::Unknown("a defect of lictor, which its log tells as a panic: please report it".into())
+}
+
 /// Returns the text of an error with its causes, because the outermost one often says only "client error".
 fn chain(error: &kube::Error) -> String {
     let mut text = error.to_string();

@@ -38,8 +38,10 @@ const LENGTH: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take to begin. It bounds the time until a dead connection is noticed.
 const LIMIT: Duration = Duration::from_secs(25);
-/// So many objects are some megabytes. With smaller pages, a list takes longer: the API server has something to do for each.
-const PAGE: u32 = 2000;
+const PAGE: u32 = 500;
+/// Of objects that there may be very many of. So many are some megabytes. With smaller pages, a list takes longer: the API server has
+/// something to do for each.
+pub const LARGE_PAGE: u32 = 2000;
 /// The first pause after a failure. It is short, because a failover must not wait for long after the API server is back.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
@@ -59,15 +61,30 @@ where
     K: ResourceExt + Clone + DeserializeOwned + Debug + Send + 'static,
     T: Send + 'static,
 {
-    changes_listed_by(|api, page| api.list(page).boxed(), resource, scope, api, selection, read)
+    changes_in_pages(
+        Pages { list: |api, page| api.list(page).boxed(), size: PAGE },
+        resource,
+        scope,
+        api,
+        selection,
+        read,
+    )
 }
 
-/// How a page of a list is read.
-pub type ListPage<K> = for<'a> fn(&'a Api<K>, &'a ListParams) -> BoxFuture<'a, kube::Result<ObjectList<K>>>;
+/// A page of a list, which is under way.
+pub type Page<'a, K> = BoxFuture<'a, kube::Result<ObjectList<K>>>;
+
+/// How a list is read: so many objects at a time.
+pub struct Pages<K: Clone> {
+    /// Lists one page.
+    pub list: for<'a> fn(&'a Api<K>, &'a ListParams) -> Page<'a, K>,
+    /// How many objects a page has. After a failure, a page has no more than usual.
+    pub size: u32,
+}
 
 /// The same, with lists that are read like this.
-pub fn changes_listed_by<K, T>(
-    list_page: ListPage<K>,
+pub fn changes_in_pages<K, T>(
+    pages: Pages<K>,
     resource: &'static str,
     scope: Option<String>,
     api: Api<K>,
@@ -79,8 +96,7 @@ where
     T: Send + 'static,
 {
     let (state, newest) = (State::Unlisted, Version::default());
-    let watch =
-        ListWatch { list_page, resource, scope, api, selection, read, state, newest, failures: 0, doubts: false };
+    let watch = ListWatch { pages, resource, scope, api, selection, read, state, newest, failures: 0, doubts: false };
     let changes = unfold(watch, |mut watch| async move {
         let change = watch.next().await;
         Some((change, watch))
@@ -89,7 +105,7 @@ where
 }
 
 struct ListWatch<K: Clone, F> {
-    list_page: ListPage<K>,
+    pages: Pages<K>,
     resource: &'static str,
     scope: Option<String>,
     api: Api<K>,
@@ -152,10 +168,11 @@ where
     where
         F: Fn(K) -> T,
     {
-        let mut page = self.selection.clone().limit(PAGE);
+        let size = if self.failures == 0 { self.pages.size } else { self.pages.size.min(PAGE) };
+        let mut page = self.selection.clone().limit(size);
         let (mut all, mut version) = (Vec::new(), None);
         loop {
-            let list = within(LIMIT, (self.list_page)(&self.api, &page)).await?;
+            let list = within(LIMIT, (self.pages.list)(&self.api, &page)).await?;
             let of_page = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
             let version = *version.get_or_insert(Version(of_page.ok_or_else(|| invalid("a list without a version"))?));
             all.extend(list.items.into_iter().map(&self.read));

@@ -6,20 +6,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lictor_core::{Failure, Selector};
+use lictor_core::Selector;
 use tokio::time::Instant;
 
 use super::pods::{Marked, Pods, as_text};
 use super::together::{Answer, Together};
 
 /// A listing that all who asked for it wait for.
-pub type Listing = Answer<Result<Arc<ByElection>, Failure>>;
+pub type Listing = Answer<Arc<ByElection>>;
 
 /// The names of the pods that each election has marked.
 pub type ByElection = HashMap<String, Vec<String>>;
 
-/// When more than so many have shared a listing, the next one waits: the API server looks through all pods of the namespace for each.
-const MANY: usize = 8;
+/// When more than so many have shared a listing, the next one waits: the API server looks through all pods of the namespace for each, and
+/// answers by all leaders.
+const MANY: usize = 2;
 /// How long it waits: so many times what the last one took.
 const PAUSE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -28,7 +29,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct MarkedPods {
     pods: Pods,
-    asked: Together<(), Result<Arc<ByElection>, Failure>>,
+    asked: Together<(), Arc<ByElection>>,
 }
 
 impl MarkedPods {

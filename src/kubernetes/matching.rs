@@ -14,11 +14,8 @@ use super::together::Together;
 #[derive(Clone)]
 pub struct MatchingPods {
     pods: Pods,
-    asked: Together<Selector, Listed>,
+    asked: Together<Selector, Arc<Vec<Pod>>>,
 }
-
-/// The pods that all who asked together select, and how many asked.
-type Listed = (Result<Arc<Vec<Pod>>, Failure>, usize);
 
 impl MatchingPods {
     /// Creates it.
@@ -35,20 +32,20 @@ impl MatchingPods {
         for selector in selectors {
             let matching = match self.together(namespace, selector).await {
                 // It may be the selector of somebody else that is refused.
-                (Err(Failure::Refused(_)), 2..) => self.pods.list(namespace, selector).await?,
-                (listed, _) => listed?.iter().filter(|pod| selector.matches(&pod.labels)).cloned().collect(),
+                Err(Failure::Refused(_)) => self.pods.list(namespace, selector).await?,
+                listed => listed?.iter().filter(|pod| selector.matches(&pod.labels)).cloned().collect(),
             };
             found.extend(matching.into_iter().map(|pod| (pod.uid.clone(), pod)));
         }
         Ok(found.into_values().collect())
     }
 
-    async fn together(&self, namespace: &str, selector: &Selector) -> Listed {
+    async fn together(&self, namespace: &str, selector: &Selector) -> Result<Arc<Vec<Pod>>, Failure> {
         let (place, pods, namespace) =
             (format!("{namespace} {}", kind(selector)), self.pods.clone(), namespace.to_owned());
         let send = |of: Vec<Selector>| async move {
             let listed = pods.list_by(&namespace, &all_of(&of)).await;
-            ((listed.map(Arc::new), of.len()), Duration::ZERO)
+            (listed.map(Arc::new), Duration::ZERO)
         };
         self.asked.ask(place, selector.clone(), send).await
     }
@@ -58,7 +55,8 @@ impl MatchingPods {
 fn kind(selector: &Selector) -> String {
     let Selector { match_labels, match_expressions } = selector;
     if match_expressions.is_empty() && match_labels.iter().all(|(_, value)| !value.is_empty()) {
-        match_labels.keys().collect::<Vec<_>>().join(",")
+        // No selector as text begins like that.
+        format!("= {}", match_labels.keys().collect::<Vec<_>>().join(","))
     } else {
         as_text(selector)
     }
@@ -184,7 +182,8 @@ mod tests {
             (1, 3),
             "the server says what matches"
         );
-        assert_eq!(asked.lock().unwrap().len(), 4);
+        // What is refused is asked for twice: as JSON, it says why.
+        assert_eq!(asked.lock().unwrap().len(), 6);
     }
 
     #[test]
@@ -198,6 +197,7 @@ mod tests {
             json!({"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}),
             json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}),
             json!({"matchLabels": {"tier": "a"}}),
+            json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
         ];
         for other in others.into_iter().map(selector) {
             assert_ne!(kind(&other), kind(&app("a")), "{other:?}");

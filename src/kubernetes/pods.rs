@@ -204,7 +204,7 @@ impl Pods {
     /// The same for a selector in the form of a query.
     pub(super) async fn list_by(&self, namespace: &str, selector: &str) -> Result<Vec<Pod>, Failure> {
         let parameters = ListParams::default().labels(selector);
-        match within(self.timeout, self.api(namespace).list(&parameters)).await {
+        match within(self.timeout, protobuf::list(&self.api(namespace), &parameters)).await {
             Ok(list) => Ok(list.items.into_iter().map(Pod::from).collect()),
             Err(error) => Err(failure("list", "pods", &error)),
         }
@@ -217,7 +217,7 @@ impl Pods {
         let mut page = ListParams::default().labels(selector).limit(PAGE);
         let mut marked = Marked::new();
         loop {
-            let listed = within(self.timeout, api.list_metadata(&page)).await;
+            let listed = within(self.timeout, protobuf::list_metadata(&api, &page)).await;
             let listed = listed.map_err(|error| failure("list", "pods", &error))?;
             for ObjectMeta { name, annotations, .. } in listed.items.into_iter().map(|pod| pod.metadata) {
                 let election = annotations.and_then(|mut all| all.remove(ELECTION_ANNOTATION));

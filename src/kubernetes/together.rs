@@ -2,17 +2,21 @@
 //! whoever is alone waits for nobody, and what many ask for costs little more than what one asks for.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use lictor_core::Failure;
 use tokio::time::{Instant, sleep_until};
 
-/// An answer that all who asked for it wait for.
-pub type Answer<A> = Shared<BoxFuture<'static, A>>;
+use super::defect;
 
-/// Questions of type `Q` that are answered together by an `A`. Clones are the same.
+/// An answer that all who asked for it wait for.
+pub type Answer<A> = Shared<BoxFuture<'static, Result<A, Failure>>>;
+
+/// Questions of type `Q` that are answered together by an `A`, or a failure. Clones are the same.
 pub struct Together<Q, A> {
     /// By place: what is asked about one is not held up by another.
     asked: Arc<Mutex<HashMap<String, Asked<Q, A>>>>,
@@ -34,7 +38,7 @@ impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
     /// then. It returns, beside the answer, how long the next request about this place waits.
     pub fn ask<F>(&self, place: String, question: Q, send: impl FnOnce(Vec<Q>) -> F + Send + 'static) -> Answer<A>
     where
-        F: Future<Output = (A, Duration)> + Send + 'static,
+        F: Future<Output = (Result<A, Failure>, Duration)> + Send + 'static,
     {
         let mut all = self.asked();
         let Asked { turn, next, questions } = all.entry(place.clone()).or_default();
@@ -42,9 +46,9 @@ impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
         next.get_or_insert_with(|| self.clone().send(place, turn.clone(), send).boxed().shared()).clone()
     }
 
-    async fn send<F>(self, place: String, turn: Turn, send: impl FnOnce(Vec<Q>) -> F + Send) -> A
+    async fn send<F>(self, place: String, turn: Turn, send: impl FnOnce(Vec<Q>) -> F + Send) -> Result<A, Failure>
     where
-        F: Future<Output = (A, Duration)> + Send,
+        F: Future<Output = (Result<A, Failure>, Duration)> + Send,
     {
         let mut turn = turn.lock().await;
         if let Some(not_before) = turn.take() {
@@ -55,7 +59,9 @@ impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
             asked.next = None;
             std::mem::take(&mut asked.questions)
         });
-        let (answer, pause) = send(questions.unwrap_or_default()).await;
+        // Else those who share it would never hear of a panic.
+        let told = AssertUnwindSafe(async { send(questions.unwrap_or_default()).await }).catch_unwind().await;
+        let (answer, pause) = told.unwrap_or_else(|_| (Err(defect()), Duration::ZERO));
         if !pause.is_zero() {
             *turn = Some(Instant::now() + pause);
         }
@@ -104,12 +110,12 @@ mod tests {
         question: &'static str,
         pause: Duration,
         requests: &Arc<AtomicUsize>,
-    ) -> tokio::task::JoinHandle<Questions> {
+    ) -> tokio::task::JoinHandle<Result<Questions, Failure>> {
         let requests = requests.clone();
         let send = move |questions: Questions| async move {
             requests.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(100)).await;
-            (questions, pause)
+            (Ok(questions), pause)
         };
         tokio::spawn(together.ask(place.into(), question, send))
     }
@@ -123,10 +129,10 @@ mod tests {
         }
         let later = ["b", "c"].map(|question| ask(&together, "shop", question, Duration::ZERO, &requests));
         let elsewhere = ask(&together, "crm", "d", Duration::ZERO, &requests);
-        assert_eq!((first.await.unwrap(), elsewhere.await.unwrap()), (vec!["a"], vec!["d"]));
+        assert_eq!((first.await.unwrap(), elsewhere.await.unwrap()), (Ok(vec!["a"]), Ok(vec!["d"])));
         assert_eq!(began.elapsed(), Duration::from_millis(100), "beside each other");
         for answer in later {
-            assert_eq!(answer.await.unwrap(), ["b", "c"]);
+            assert_eq!(answer.await.unwrap().unwrap(), ["b", "c"]);
         }
         assert_eq!((began.elapsed(), requests.load(Ordering::SeqCst)), (Duration::from_millis(200), 3));
         assert!(together.asked().is_empty(), "nothing stays behind");
@@ -140,7 +146,15 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let next = ask(&together, "shop", "b", Duration::ZERO, &requests);
-        assert_eq!((first.await.unwrap(), began.elapsed().as_millis()), (vec!["a"], 100));
-        assert_eq!((next.await.unwrap(), began.elapsed().as_millis()), (vec!["b"], 500));
+        assert_eq!((first.await.unwrap(), began.elapsed().as_millis()), (Ok(vec!["a"]), 100));
+        assert_eq!((next.await.unwrap(), began.elapsed().as_millis()), (Ok(vec!["b"]), 500));
+    }
+    #[tokio::test]
+    async fn a_panic_is_told_to_all_who_share_it_and_the_next_one_is_sent() {
+        let together: Together<(), ()> = Together::default();
+        let broken = || together.ask("shop".into(), (), |_| async { panic!("on purpose") });
+        let (one, other) = tokio::join!(broken(), broken());
+        assert!(matches!((one, other), (Err(Failure::Unknown(_)), Err(Failure::Unknown(_)))));
+        assert_eq!(together.ask("shop".into(), (), |_| async { (Ok(()), Duration::ZERO) }).await, Ok(()));
     }
 }

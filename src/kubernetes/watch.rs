@@ -10,7 +10,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use lictor_core::{Node, Pod, Uid, Version};
 use serde::de::DeserializeOwned;
 
-use super::list_watch::{Change, changes, changes_listed_by};
+use super::list_watch::{Change, LARGE_PAGE, Pages, changes, changes_in_pages};
 use super::nodes::SlimNode;
 use super::pods::{SlimPod, protobuf};
 use super::{Namespaces, version_of};
@@ -21,14 +21,8 @@ pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static
     let apis = namespaces.apis::<SlimPod>(client);
     let slim = |pod: SlimPod| (pod.namespace().unwrap_or_default(), pod.into());
     let list = |(scope, api)| {
-        changes_listed_by(
-            |api, page| protobuf::list(api, page).boxed(),
-            "pods",
-            scope,
-            api,
-            ListParams::default(),
-            slim,
-        )
+        let pages = Pages { list: |api, page| protobuf::list(api, page).boxed(), size: LARGE_PAGE };
+        changes_in_pages(pages, "pods", scope, api, ListParams::default(), slim)
     };
     select_all(apis.into_iter().map(list)).boxed()
 }
@@ -70,7 +64,11 @@ where
         (version_of(&object), Uid(object.uid().unwrap_or_default()), object)
     };
     let apis = namespaces.apis::<K>(client).into_iter();
-    select_all(apis.map(|(scope, api)| changes(resource, scope, api, ListParams::default(), slim))).boxed()
+    let list = |(scope, api)| {
+        let pages = Pages { list: |api: &Api<K>, page| api.list(page).boxed(), size: LARGE_PAGE };
+        changes_in_pages(pages, resource, scope, api, ListParams::default(), slim)
+    };
+    select_all(apis.map(list)).boxed()
 }
 
 /// Watches classes, each with its name.

@@ -38,7 +38,7 @@ pub struct LeaseStore {
     namespaces: Namespaces,
     timeout: Duration,
     /// Elections that ask for their locks.
-    asked: Together<Uid, Result<Arc<LocksOf>, Failure>>,
+    asked: Together<Uid, Arc<LocksOf>>,
 }
 
 /// Locks, each with its election.

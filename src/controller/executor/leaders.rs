@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lictor_core::{Command, Failure, Outcome, Pod, Request};
 
 use super::requests::Gate;
-use super::{Executor, Requester, share};
+use super::{Executor, Requester};
 use crate::controller::input::Input;
 use crate::kubernetes::MarkedListing;
 
@@ -26,7 +26,7 @@ impl Executor {
         let asked: Vec<MarkedListing> =
             leaders.iter().map(|selector| self.marked.ask(&requester.id.election.namespace, selector)).collect();
         let (this, of, failed) = (self.clone(), request.clone(), self.failed(&requester.id, request));
-        self.requests.join(&share(&requester.id), gate, failed, move |_| async move {
+        self.requests.join(gate, failed, move |_| async move {
             let listed = this.with_leaders(&requester, asked, pods).await;
             Some(this.outcome(requester.id, &of, Outcome::PodsListed(listed)))
         });

@@ -1,7 +1,6 @@
 //! The one path by which requests go out: each waits for its turn, unless it joins one that others share. It is looked at again right
 //! before it begins, and always comes to an end that is told.
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::lanes::{Class, Lanes, Limits, Share};
 use crate::controller::input::Input;
 use crate::controller::permit::Permit;
-use crate::kubernetes::ClaimUpdate;
+use crate::kubernetes::{ClaimUpdate, defect};
 use crate::process::monotonic;
 
 /// So many requests in a second an API server answers that shares two cores with etcd.
@@ -42,14 +41,7 @@ pub(crate) struct Gate {
 pub(crate) struct Requests {
     inputs: mpsc::UnboundedSender<Input>,
     claim: watch::Receiver<ClaimUpdate>,
-    pending: Arc<Count>,
-}
-
-/// How many requests are under way or wait, of all and by the group of their shares.
-#[derive(Default)]
-struct Count {
-    all: AtomicUsize,
-    by_group: Mutex<HashMap<String, usize>>,
+    pending: Arc<AtomicUsize>,
 }
 
 impl Gate {
@@ -88,12 +80,7 @@ impl Requests {
 
     /// Requests that are under way or wait for their turn.
     pub(crate) fn pending(&self) -> usize {
-        self.pending.all.load(Ordering::Relaxed)
-    }
-
-    /// The same of one group.
-    pub(crate) fn pending_of(&self, group: &str) -> usize {
-        self.pending.groups().get(group).copied().unwrap_or(0)
+        self.pending.load(Ordering::Relaxed)
     }
 
     /// Roughly how long those take, in whole seconds: zero where they are few.
@@ -135,7 +122,7 @@ impl Requests {
     ) where
         W: Future<Output = Option<Input>> + Send,
     {
-        let start = self.start(&share.group, gate, failed, work);
+        let start = self.start(gate, failed, work);
         queue.lanes().push(share, class, start);
         queue.begin();
     }
@@ -143,19 +130,17 @@ impl Requests {
     /// The same without a turn, for those who wait for a request that they share: it is one, however many they are.
     pub(crate) fn join<W>(
         &self,
-        share: &Share,
         gate: Gate,
         failed: impl FnOnce(Failure) -> Option<Input> + Send + 'static,
         work: impl FnOnce(Gate) -> W + Send + 'static,
     ) where
         W: Future<Output = Option<Input>> + Send,
     {
-        crate::process::spawn(self.start(&share.group, gate, failed, work)());
+        crate::process::spawn(self.start(gate, failed, work)());
     }
 
     fn start<W>(
         &self,
-        group: &str,
         gate: Gate,
         failed: impl FnOnce(Failure) -> Option<Input> + Send + 'static,
         work: impl FnOnce(Gate) -> W + Send + 'static,
@@ -164,7 +149,7 @@ impl Requests {
         W: Future<Output = Option<Input>> + Send,
     {
         let this = self.clone();
-        let pending = Pending::new(&self.pending, group);
+        let pending = Pending::new(&self.pending);
         Box::new(move || {
             Box::pin(async move {
                 let _pending = pending;
@@ -182,37 +167,18 @@ impl Requests {
     }
 }
 
-impl Count {
-    fn groups(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.by_group.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// One less when it goes.
-struct Pending(Arc<Count>, String);
+struct Pending(Arc<AtomicUsize>);
 
 impl Pending {
-    fn new(pending: &Arc<Count>, group: &str) -> Self {
-        pending.all.fetch_add(1, Ordering::Relaxed);
-        *pending.groups().entry(group.to_owned()).or_default() += 1;
-        Self(Arc::clone(pending), group.to_owned())
+    fn new(pending: &Arc<AtomicUsize>) -> Self {
+        pending.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(pending))
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let Self(pending, group) = self;
-        pending.all.fetch_sub(1, Ordering::Relaxed);
-        let mut groups = pending.groups();
-        if let Some(count) = groups.get_mut(group) {
-            *count -= 1;
-            if *count == 0 {
-                groups.remove(group);
-            }
-        }
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn defect() -> Failure {
-    Failure::Unknown("a defect of lictor, which its log tells as a panic: please report it".into())
 }

@@ -1,5 +1,5 @@
-//! Pods as protobuf. The API server makes that, and this program reads it, in a fraction of the time that JSON takes: a list of 30,000
-//! pods is 230 MB of JSON. After a restart, nothing is decided before it is read.
+//! Lists of pods, as protobuf. After a restart, nothing is decided before all pods are read: 30,000 of them are 113 MB
+//! of JSON, and 70 MB of protobuf, which the API server makes in two thirds of the time.
 //!
 //! The messages are those of `generated.proto` in k8s.io/api/core/v1 and k8s.io/apimachinery, with the fields that matter here.
 
@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{ListMeta, ListParams, ObjectList, TypeMeta};
+use kube::api::{ListMeta, ListParams, ObjectList, PartialObjectMeta, TypeMeta};
 use kube::client::Body;
 use prost::Message;
 
@@ -20,6 +20,11 @@ use crate::kubernetes::nodes::SlimCondition;
 
 /// An API server, or something before it, that has no protobuf answers by JSON.
 const EITHER: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf, application/json");
+/// The same of the metadata alone. They are a list of the same shape, whose items have nothing else.
+const METADATA: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
+     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+);
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// What each answer begins with; an envelope follows.
 const MAGIC: &[u8] = b"k8s\0";
@@ -29,22 +34,47 @@ const MAGIC: &[u8] = b"k8s\0";
 /// # Errors
 /// Like [`Api::list`].
 pub async fn list(api: &Api<SlimPod>, parameters: &ListParams) -> kube::Result<ObjectList<SlimPod>> {
+    match ask(api, parameters, EITHER).await? {
+        Some(listed) => Ok(listed),
+        None => api.list(parameters).await,
+    }
+}
+
+/// Lists the metadata of pods like [`Api::list_metadata`].
+///
+/// # Errors
+/// Like [`Api::list_metadata`].
+pub async fn list_metadata(api: &Api<SlimPod>, parameters: &ListParams) -> kube::Result<ObjectList<SlimPod>> {
+    if let Some(listed) = ask(api, parameters, METADATA).await? {
+        return Ok(listed);
+    }
+    let ObjectList { types, metadata, items } = api.list_metadata(parameters).await?;
+    let slim = |PartialObjectMeta { metadata, .. }| SlimPod { metadata, ..SlimPod::default() };
+    Ok(ObjectList { types, metadata, items: items.into_iter().map(slim).collect() })
+}
+
+/// Returns the list, or `None` if it has to be asked for as JSON: to learn why it is refused, or because it can't be read.
+async fn ask(
+    api: &Api<SlimPod>,
+    parameters: &ListParams,
+    accept: HeaderValue,
+) -> kube::Result<Option<ObjectList<SlimPod>>> {
     let request = kube::core::Request::new(api.resource_url()).list(parameters).map_err(kube::Error::BuildRequest)?;
     let mut request: Request<Vec<u8>> = request;
-    request.headers_mut().insert(ACCEPT, EITHER);
+    request.headers_mut().insert(ACCEPT, accept);
     let answer = api.clone().into_client().send(request.map(Body::from)).await?;
     let is_protobuf =
         answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
     if !answer.status().is_success() {
-        // Why, is protobuf as well.
-        return api.list(parameters).await;
+        return Ok(None);
     }
     let body = answer.into_body().collect().await?.to_bytes();
-    if is_protobuf {
-        read(&body).map_err(|error| kube::Error::Service(format!("the list of pods can't be read: {error}").into()))
-    } else {
-        serde_json::from_slice(&body).map_err(kube::Error::SerdeError)
+    if !is_protobuf {
+        return serde_json::from_slice(&body).map(Some).map_err(kube::Error::SerdeError);
     }
+    // A text in it may not be UTF-8: JSON has another character in its place.
+    let unreadable = |error: &_| tracing::debug!(%error, "a list of pods can't be read as protobuf");
+    Ok(read(&body).inspect_err(unreadable).ok())
 }
 
 fn read(answer: &[u8]) -> Result<ObjectList<SlimPod>, prost::DecodeError> {
@@ -318,11 +348,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_is_cut_off_is_an_error() {
+    async fn what_cannot_be_read_is_asked_for_as_json() {
         let whole = protobuf();
         for length in 5..whole.len() {
-            let (names, _) = listed(vec![(StatusCode::OK, PROTOBUF, whole[..length].to_vec())]).await;
-            assert!(names.is_err(), "{length} of {}: {names:?}", whole.len());
+            let cut = (StatusCode::OK, PROTOBUF, whole[..length].to_vec());
+            let (names, left) = listed(vec![cut, (StatusCode::OK, "application/json", json())]).await;
+            assert_eq!((names.unwrap().len(), left), (1, 0), "{length} of {}", whole.len());
         }
+        // Not UTF-8: the name of the second pod.
+        let mut spoilt = whole;
+        *spoilt.last_mut().unwrap() = 0xff;
+        let (names, left) =
+            listed(vec![(StatusCode::OK, PROTOBUF, spoilt), (StatusCode::OK, "application/json", json())]).await;
+        assert_eq!((names.unwrap().len(), left), (1, 0));
     }
 }
