@@ -240,7 +240,7 @@ fn pods_are_written_in_one_file() {
         }
     }
     let paths: Vec<_> = with_pods.iter().map(|source| source.path.as_str()).collect();
-    assert_eq!(paths, ["kubernetes/pods.rs", LISTS_PODS, "kubernetes/watch.rs"]);
+    assert_eq!(paths, ["kubernetes/pods.rs", LISTS_PODS, "kubernetes/pods/slim.rs", "kubernetes/watch.rs"]);
     for other in &with_pods[1..] {
         assert!(writes.iter().all(|write| !other.text.contains(write)), "{} writes", other.path);
     }

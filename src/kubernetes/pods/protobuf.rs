@@ -15,7 +15,7 @@ use kube::api::{ListMeta, ListParams, ObjectList, PartialObjectMeta, TypeMeta};
 use kube::client::Body;
 use prost::Message;
 
-use super::{SlimContainer, SlimIp, SlimPod, SlimPort, SlimSpec, SlimStatus};
+use super::slim::{SlimContainer, SlimIp, SlimPod, SlimPort, SlimSpec, SlimStatus};
 use crate::kubernetes::nodes::SlimCondition;
 
 /// An API server, or something before it, that has no protobuf answers by JSON.
