@@ -27,7 +27,9 @@ async fn a_pod_is_the_same_in_the_first_list_and_in_an_answer() {
         merge(&mut metadata["annotations"], &json!({"test.lictor.dev/hands-off": "true"}));
         metadata
     };
-    create("bare", json!({}), json!({})).await;
+    // No node is chosen for them: the node's loss in another test would change them.
+    let nowhere = json!({"schedulerName": "nobody"});
+    create("bare", json!({}), nowhere.clone()).await;
     lab.pod("slow", PodSpec { annotations: json!({"lictor.dev/term": "3"}), ..PodSpec::default() }).await;
     let owner = |name: &str, controller: Value| json!({"apiVersion": "v1", "kind": "StatefulSet", "name": name, "uid": name, "controller": controller});
     create(
@@ -39,6 +41,7 @@ async fn a_pod_is_the_same_in_the_first_list_and_in_an_answer() {
             "ownerReferences": [owner("other", Value::Null), owner("rich", true.into())],
         })),
         json!({
+            "schedulerName": "nobody",
             "containers": [
                 {"name": "main", "image": "a", "ports": [{"name": "web", "containerPort": 8080}, {"containerPort": 9000}]},
                 {"name": "dns", "image": "a", "ports": [{"name": "dns", "containerPort": 53, "protocol": "UDP"}]},
@@ -56,13 +59,14 @@ async fn a_pod_is_the_same_in_the_first_list_and_in_an_answer() {
             "phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}, {"ip": "fd00::1"}],
             "conditions": [
                 {"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-06T07:08:09Z"},
-                {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
+                // Kubernetes takes it off a pod that is not deleted in time.
+                {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "lastTransitionTime": "2099-01-01T00:00:00Z"},
             ],
         }),
     )
     .await;
     lab.delete_pod_slowly("rich").await;
-    create("finished", hands_off(json!({})), json!({})).await;
+    create("finished", hands_off(json!({})), nowhere).await;
     lab.patch_pod_status("finished", json!({"phase": "Failed", "podIP": "10.1.2.4", "podIPs": [{"ip": "10.1.2.4"}]}))
         .await;
 
@@ -86,7 +90,8 @@ async fn a_pod_is_the_same_in_the_first_list_and_in_an_answer() {
     let rich = listed.iter().find(|(_, pod)| pod.name == "rich").map(|(_, pod)| pod).expect("it is there");
     let addresses: Vec<&str> = rich.addresses().collect();
     assert_eq!((rich.ports.len(), addresses), (3, vec!["10.1.2.3", "fd00::1"]));
-    assert!(rich.ready && rich.deleting && rich.disrupted && rich.owner.is_some() && rich.ready_since.is_some());
+    let all = rich.ready && rich.deleting && rich.disrupted && rich.owner.is_some() && rich.ready_since.is_some();
+    assert!(all, "{rich:?}");
 }
 
 /// Groups that ask at the same time share a list.
