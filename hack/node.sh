@@ -300,7 +300,7 @@ in_node() {
 tell_network() {
   local init command address
   read -r init <"/proc/${members[$1]}/task/${members[$1]}/children" || true
-  for command in iptables-save 'ip route' 'ip neigh' 'ip -statistics link' 'cat /proc/net/stat/nf_conntrack'; do
+  for command in 'ip route' 'ip neigh' 'ip -statistics link' 'cat /proc/net/stat/nf_conntrack'; do
     echo "== node-$1: $command"
     # shellcheck disable=SC2086 # these are words
     nsenter --target "$init" --pid --mount --net $command
@@ -326,7 +326,7 @@ ready() {
 # --- Inside of that: one node ---
 
 node() {
-  local number=$1 images=("${@:2}") other root image
+  local number=$1 images=("${@:2}") other root image setting
   member=$directory/node-$number log=$directory/node-$number/node.log
   root=$("$here/tools.sh" node-root)
   kubelet=$("$here/tools.sh" kubelet)
@@ -341,6 +341,9 @@ node() {
     [ "$other" = "$number" ] || ip route add "$network.$((16 + other)).0/24" via "$network.0.$((10 + other))"
   done
   echo 1 >/proc/sys/net/ipv4/ip_forward
+  # A node that has no rule for a Service yet would send packets for it back the way they came, and tell this machine to use that way.
+  # It would do so for minutes.
+  for setting in all default eth0; do echo 0 >"/proc/sys/net/ipv4/conf/$setting/send_redirects"; done
 
   configure_node "$number" "$root"
   # The next ones can't be restarted any more than a machine can: a test that kills one kills a node.

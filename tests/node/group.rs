@@ -80,8 +80,8 @@ impl Drop for NetworkIfItFails<'_> {
         // All Services are behind the first node.
         self.0.order("tell network 1");
         eprintln!("== this machine");
-        for table in ["route", "neighbour"] {
-            let _ = Command::new("ip").arg(table).status();
+        for table in [&["route"][..], &["route", "show", "cache"], &["neighbour"]] {
+            let _ = Command::new("ip").args(table).status();
         }
     }
 }
