@@ -1,4 +1,4 @@
-//! Pods, as a slim type. This is the only place in this program that writes to pods.
+//! Pods: reads, lists and writes them. This is the only place in this program that writes to pods.
 
 pub(super) mod protobuf;
 mod slim;

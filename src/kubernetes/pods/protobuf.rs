@@ -77,10 +77,12 @@ async fn ask(
     Ok(read(&body).inspect_err(unreadable).ok())
 }
 
-fn read(answer: &[u8]) -> Result<ObjectList<SlimPod>, prost::DecodeError> {
-    let envelope = Envelope::decode(answer.strip_prefix(MAGIC).unwrap_or_default())?;
-    let PodList { metadata, items } = PodList::decode(envelope.raw.as_slice())?;
-    let metadata = metadata.unwrap_or_default();
+/// Returns the list, or why there is none. What is not a whole list of one version, is none: an empty one would say that there are no pods.
+fn read(answer: &[u8]) -> Result<ObjectList<SlimPod>, String> {
+    let envelope = answer.strip_prefix(MAGIC).ok_or("it does not begin like an answer")?;
+    let envelope = Envelope::decode(envelope).map_err(|error| error.to_string())?;
+    let PodList { metadata, items } = PodList::decode(envelope.raw.as_slice()).map_err(|error| error.to_string())?;
+    let metadata = metadata.filter(|metadata| !metadata.resource_version.is_empty()).ok_or("it has no version")?;
     let metadata = ListMeta {
         resource_version: some(metadata.resource_version),
         continue_: some(metadata.continue_),
@@ -319,7 +321,8 @@ mod tests {
 
     fn protobuf() -> Vec<u8> {
         let pod = |name: &str| Pod { metadata: Some(Meta { name: name.into(), ..Meta::default() }), ..Pod::default() };
-        let list = PodList { metadata: None, items: vec![pod("a"), pod("b")] };
+        let metadata = MetaOfList { resource_version: "7".into(), ..MetaOfList::default() };
+        let list = PodList { metadata: Some(metadata), items: vec![pod("a"), pod("b")] };
         [MAGIC, &Envelope { raw: list.encode_to_vec() }.encode_to_vec()].concat()
     }
 
@@ -350,11 +353,16 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_read_is_asked_for_as_json() {
         let whole = protobuf();
-        for length in 5..whole.len() {
+        for length in 0..whole.len() {
             let cut = (StatusCode::OK, PROTOBUF, whole[..length].to_vec());
             let (names, left) = listed(vec![cut, (StatusCode::OK, "application/json", json())]).await;
             assert_eq!((names.unwrap().len(), left), (1, 0), "{length} of {}", whole.len());
         }
+        // An envelope around nothing.
+        let hollow = [MAGIC, &Envelope::default().encode_to_vec()].concat();
+        let (names, left) =
+            listed(vec![(StatusCode::OK, PROTOBUF, hollow), (StatusCode::OK, "application/json", json())]).await;
+        assert_eq!((names.unwrap().len(), left), (1, 0));
         // Not UTF-8: the name of the second pod.
         let mut spoilt = whole;
         *spoilt.last_mut().unwrap() = 0xff;
