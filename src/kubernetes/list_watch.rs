@@ -265,3 +265,41 @@ where
 fn invalid(what: &str) -> kube::Error {
     kube::Error::Api(Status::failure(what, "Invalid").boxed())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response, StatusCode};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failure_a_page_is_not_large() {
+        let sizes = Arc::new(Mutex::new(Vec::new()));
+        let seen = sizes.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let size = query.split('&').find_map(|part| part.strip_prefix("limit=")).unwrap_or_default().to_owned();
+            let mut seen = seen.lock().unwrap();
+            seen.push(size);
+            let (code, answer) = match seen.len() {
+                1 => (StatusCode::GATEWAY_TIMEOUT, json!({})),
+                _ => (StatusCode::OK, json!({"metadata": {"resourceVersion": "7"}, "items": []})),
+            };
+            let answer = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap();
+            async { Ok::<_, Infallible>(answer) }
+        });
+        let api: Api<ConfigMap> = Api::all(Client::new(service, "shop"));
+        let pages = Pages { list: |api, page| api.list(page).boxed(), size: LARGE_PAGE };
+        let mut watch = changes_in_pages(pages, "configmaps", None, api, ListParams::default(), |_| ());
+        assert!(matches!(watch.next().await, Some(Change::Broken(None, _))));
+        assert!(matches!(watch.next().await, Some(Change::All(None, Version(7), _))));
+        assert_eq!(*sizes.lock().unwrap(), [LARGE_PAGE.to_string(), PAGE.to_string()]);
+    }
+}
