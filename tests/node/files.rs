@@ -23,7 +23,7 @@ pub fn volume() -> Value {
 /// Where it is mounted.
 pub const MOUNTED: &str = "/etc/podinfo";
 
-/// Once of some hundred times, kubelet did not change a file within a minute after it saw the label. It looks at each pod again after
+/// Once in some hundred handovers, kubelet did not change a file within a minute after it saw the label. It looks at each pod again after
 /// `syncFrequency`, a minute by default, and up to half as much again.
 const KUBELETS_PATIENCE: Duration = Duration::from_secs(120);
 
