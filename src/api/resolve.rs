@@ -23,7 +23,7 @@ pub struct Resolved {
     /// The class that serves the election.
     pub class_name: String,
     /// How the class keeps its locks in Consul. `None` means that it keeps them in Leases.
-    pub consul: Option<ConsulClass>,
+    pub consul: Option<Box<ConsulClass>>,
     /// The lock's store and key.
     pub key: lictor_core::Key,
     /// The selected pods, and what lictor writes on them. Empty where the cluster itself is the candidate.
@@ -64,7 +64,7 @@ impl Resolved {
             failover_delay: self.failover_delay,
             when_lost: self.when_lost,
             ttl: self.consul.as_ref().map(|consul| consul.ttl).unwrap_or_default(),
-            silence: self.consul.as_ref().map(ConsulClass::expiry).unwrap_or_default(),
+            silence: self.consul.as_deref().map(ConsulClass::expiry).unwrap_or_default(),
         }
     }
 }
@@ -199,7 +199,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
     let followed = Followed::resolve(&election.spec, class, consul, &key, expand, namespace)?;
     Ok(Resolved {
         class_name: class.name.clone(),
-        consul: consul.cloned(),
+        consul: consul.cloned().map(Box::new),
         key,
         followed,
         scope: selector.as_ref().map_or_else(lictor_core::Scope::default, |selector| lictor_core::Scope {

@@ -165,7 +165,7 @@ pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
 fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {
     let asked = spec.probe.as_ref().filter(|probe| probe.target.is_some());
     let detection = asked.map(|probe| probe.rules.detection()).unwrap_or_default();
-    let expiry = spec.consul.as_ref().map(ConsulClass::expiry).unwrap_or_default();
+    let expiry = spec.consul.as_deref().map(ConsulClass::expiry).unwrap_or_default();
     let total = operator_lease + spec.failover_delay.max(detection) + expiry;
     i64::try_from(total.as_secs() + u64::from(total.subsec_nanos() > 0)).unwrap_or(i64::MAX)
 }

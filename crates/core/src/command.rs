@@ -25,7 +25,7 @@ pub enum Command {
         /// The version that was read.
         expected: Option<Version>,
         /// What to write.
-        record: Record,
+        record: Box<Record>,
     },
     /// Let go of a lock that names nobody, if its record still has this version.
     ReleaseRecord {
@@ -43,14 +43,14 @@ pub enum Command {
         /// Who gets it. The bid goes.
         to: Box<PlacedBid>,
         /// What the lock says from then on.
-        record: Record,
+        record: Box<Record>,
     },
     /// C12: write this cluster's bid for a lock that another cluster holds.
     WriteBid {
         /// Which lock.
         key: Key,
         /// What it says.
-        bid: Bid,
+        bid: Box<Bid>,
     },
     /// Take away a bid that nobody waits for any more, if it still has this version.
     RemoveBid {

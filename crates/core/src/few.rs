@@ -1,7 +1,7 @@
-//! Sets in as little memory as can be.
+//! Sets and maps in as little memory as can be.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, btree_set};
+use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::iter::FusedIterator;
 use std::slice;
 
@@ -28,6 +28,14 @@ pub enum Iter<'a, T> {
     Few(slice::Iter<'a, T>),
     /// Of a large one.
     Many(btree_set::Iter<'a, T>),
+}
+
+/// Gives back the memory of a map from which all was taken. The map itself would keep room for eleven elements, and each election has some
+/// maps in which something is only for a moment.
+pub fn give_back<K, V>(map: &mut BTreeMap<K, V>) {
+    if map.is_empty() {
+        *map = BTreeMap::new();
+    }
 }
 
 /// So many take no more memory than they need.

@@ -12,8 +12,7 @@ use super::step::Step;
 use super::view::View;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
-    PodChange, PodOutcome, PodPatch, Reason, Record, Scope, Selector, Stored, TERM_ANNOTATION, Term, Uid, Version,
-    WritePod,
+    PodChange, PodOutcome, PodPatch, Reason, Record, Scope, Selector, Stored, Term, Uid, Version, WritePod,
 };
 
 /// What a handover is for.
@@ -47,7 +46,8 @@ pub(super) struct Handover {
     /// The record's version: if the store has another one, the handover is over.
     pub(super) version: Version,
     pub(super) record: Record,
-    pub(super) replaced: Option<Record>,
+    /// Whom the record that it replaced named.
+    pub(super) previous: Option<Holder>,
     pub(super) purpose: Purpose,
     /// Whether no late write can be on its way once this is complete.
     pub(super) fenced: bool,
@@ -144,7 +144,7 @@ impl Handover {
         election: &str,
         version: Version,
         record: Record,
-        replaced: Option<Record>,
+        previous: Option<Holder>,
         fenced: bool,
         purpose: Purpose,
         target: Option<(Holder, Seen)>,
@@ -157,7 +157,7 @@ impl Handover {
             election: election.into(),
             version,
             record,
-            replaced,
+            previous,
             fenced: fenced || lists,
             listing: if lists { Listing::Due } else { Listing::Done(Vec::new()) },
             locks: if target.is_some() && !fenced { Locks::Due } else { Locks::Known },
@@ -173,7 +173,7 @@ impl Handover {
     /// Puts the leader's labels right under its own, fenced record. `pod` was read before the record will be confirmed.
     pub(super) fn restore(election: &str, version: Version, record: Record, pod: &Pod) -> Self {
         let holder = record.holder.clone();
-        let mut handover = Self::new(election, version, record.clone(), Some(record), true, Purpose::Restore, None);
+        let mut handover = Self::new(election, version, record, holder.clone(), true, Purpose::Restore, None);
         let state = TargetState::Unconfirmed;
         handover.target =
             holder.map(|holder| Target { holder, seen: Seen::of(pod), refused: false, conflicted: false, state });
@@ -182,7 +182,8 @@ impl Handover {
 
     /// H12: takes all labels off, under a record that names nobody any more.
     pub(super) fn withdraw(election: &str, version: Version, record: Record, fenced: bool) -> Self {
-        Self::new(election, version, record.clone(), Some(record), fenced, Purpose::Withdraw, None)
+        let holder = record.holder.clone();
+        Self::new(election, version, record, holder, fenced, Purpose::Withdraw, None)
     }
 
     /// Sends what can be sent now. `promoting`: pods for which a promotion of this process may still be on its way; `left`: pods that
@@ -387,15 +388,14 @@ impl Handover {
                 pods.insert(&pod.uid, pod);
             }
         }
-        let previous = self.replaced.as_ref().and_then(|replaced| replaced.holder.as_ref());
-        if let Some(previous) = previous
+        if let Some(previous) = &self.previous
             && let Some(pod) = view.pods.iter().find(|pod| pod.uid == previous.uid)
         {
             pods.entry(&pod.uid).or_insert(pod);
         }
         let mut fences: BTreeMap<Uid, Fence> =
             pods.into_values().map(|pod| (pod.uid.clone(), Fence::due(pod.clone()))).collect();
-        if let Some(previous) = previous
+        if let Some(previous) = &self.previous
             && let Some(name) = &previous.pod
         {
             fences.entry(previous.uid.clone()).or_insert_with(|| Fence::unread(name.clone()));
@@ -438,8 +438,7 @@ impl Handover {
         let mut patch = Markings::removal(&all, pod);
         if self.purpose != Purpose::Withdraw || !wrote(&self.election, pod) {
             // It is no candidate any more, but its version has to change. The stamp is taken off again afterwards.
-            patch.annotations.insert(TERM_ANNOTATION.into(), Some(self.record.term.to_string()));
-            patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(self.election.clone()));
+            patch.stamp(&self.election, self.record.term);
         }
         (PodChange::Remove, patch)
     }

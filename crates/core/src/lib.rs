@@ -4,6 +4,7 @@
 mod agent;
 mod backoff;
 mod bid;
+mod changes;
 mod claim;
 mod command;
 mod connection;
@@ -48,6 +49,7 @@ mod workload;
 pub use agent::{Agent, AgentAction, AgentEvent, AgentState, AgentTiming, HeldLock};
 pub use backoff::seed_of;
 pub use bid::{Bid, PlacedBid};
+pub use changes::Changes;
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
 pub use command::{
     Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, SliceOutcome,
@@ -58,7 +60,7 @@ pub use contest::Contest;
 pub use deletions::Deletions;
 pub use election::{Contender, Election, Forecast, Verdict};
 pub use eligibility::{Advantage, NotEligible, Preference, Rank, Rules, annotation_defect, eligible, standing};
-pub use few::{Few, Names};
+pub use few::{Few, Names, give_back};
 pub use followed::{
     FollowedLock, Following, IdentityPattern, IdentityRule, IdentitySource, LONGEST_IDENTITY, LockHolder, NotHeld,
     Unmapped, fits,

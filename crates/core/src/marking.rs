@@ -1,10 +1,10 @@
 //! What is written on pods for their roles, and the patches that write it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pairs, Pod, Term};
+use super::{Changes, Pairs, Pod, Term};
 
 /// On every pod that lictor has labelled: the term under which it was written last, for the leader its fencing token.
 pub const TERM_ANNOTATION: &str = "lictor.dev/term";
@@ -41,9 +41,9 @@ impl DeletionCost {
     /// Takes off what lictor wrote.
     fn take_off(self, patch: &mut PodPatch) {
         if self.written {
-            patch.annotations.insert(WRITTEN_COST_ANNOTATION.into(), None);
+            patch.annotations.take_off(WRITTEN_COST_ANNOTATION);
             if !self.foreign {
-                patch.annotations.insert(DELETION_COST_ANNOTATION.into(), None);
+                patch.annotations.take_off(DELETION_COST_ANNOTATION);
             }
         }
     }
@@ -77,13 +77,13 @@ pub struct Markings {
     pub follower: Marking,
 }
 
-/// Labels and annotations to set (`Some`) and to take off (`None`).
+/// Labels and annotations to set and to take off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodPatch {
-    /// By label name.
-    pub labels: BTreeMap<String, Option<String>>,
-    /// By annotation name.
-    pub annotations: BTreeMap<String, Option<String>>,
+    /// Labels.
+    pub labels: Changes,
+    /// Annotations.
+    pub annotations: Changes,
 }
 
 impl Markings {
@@ -118,7 +118,7 @@ impl Markings {
         let kept = cost.foreign && !patch.annotations.contains_key(DELETION_COST_ANNOTATION);
         if !kept && !self.annotation_keys().any(|key| key == DELETION_COST_ANNOTATION) {
             for key in [DELETION_COST_ANNOTATION, WRITTEN_COST_ANNOTATION] {
-                patch.annotations.insert(key.into(), Some(LEADERS_COST.into()));
+                patch.annotations.set(key, LEADERS_COST);
             }
         }
         patch
@@ -133,15 +133,17 @@ impl Markings {
     pub fn removal(all: &[&Self], pod: &Pod) -> PodPatch {
         let mut patch = PodPatch::default();
         for marking in all.iter().flat_map(|markings| [&markings.leader, &markings.follower]) {
-            let ours = |have: &Pairs, written: &Pairs| -> Vec<String> {
-                written.iter().filter(|(k, v)| have.get(k) == Some(*v)).map(|(k, _)| k.into()).collect()
-            };
-            patch.labels.extend(ours(&pod.labels, &marking.labels).into_iter().map(|key| (key, None)));
-            patch.annotations.extend(ours(&pod.annotations, &marking.annotations).into_iter().map(|key| (key, None)));
+            for (changes, have, written) in [
+                (&mut patch.labels, &pod.labels, &marking.labels),
+                (&mut patch.annotations, &pod.annotations, &marking.annotations),
+            ] {
+                let ours = written.iter().filter(|(name, value)| have.get(name) == Some(*value));
+                changes.extend(ours.map(|(name, _)| (name, None)));
+            }
         }
         for key in [TERM_ANNOTATION, ELECTION_ANNOTATION] {
             if pod.annotations.contains_key(key) {
-                patch.annotations.insert(key.into(), None);
+                patch.annotations.take_off(key);
             }
         }
         DeletionCost::of(pod).take_off(&mut patch);
@@ -181,16 +183,12 @@ impl Markings {
         cost.take_off(&mut patch);
         let former = former.iter().flat_map(|markings| [&markings.leader, &markings.follower]);
         for marking in former.chain([other]) {
-            patch.labels.extend(marking.labels.keys().map(|key| (key.into(), None)));
-            patch.annotations.extend(marking.annotations.keys().map(|key| (key.into(), None)));
+            patch.labels.extend(marking.labels.keys().map(|key| (key, None)));
+            patch.annotations.extend(marking.annotations.keys().map(|key| (key, None)));
         }
-        let set = |pairs: &Pairs| -> Vec<(String, Option<String>)> {
-            pairs.iter().map(|(key, value)| (key.into(), Some(value.into()))).collect()
-        };
-        patch.labels.extend(set(&role.labels));
-        patch.annotations.extend(set(&role.annotations));
-        patch.annotations.insert(TERM_ANNOTATION.into(), Some(term.to_string()));
-        patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
+        patch.labels.extend(role.labels.iter().map(|(key, value)| (key, Some(value))));
+        patch.annotations.extend(role.annotations.iter().map(|(key, value)| (key, Some(value))));
+        patch.stamp(election, term);
         patch
     }
 }
@@ -201,12 +199,24 @@ impl PodPatch {
         self.labels.is_empty() && self.annotations.is_empty()
     }
 
+    /// Changes a pod.
+    pub fn apply(&self, to: &mut Pod) {
+        self.labels.apply(&mut to.labels);
+        self.annotations.apply(&mut to.annotations);
+    }
+
+    /// Notes who writes, and under which term.
+    pub(super) fn stamp(&mut self, election: &str, term: Term) {
+        let term = term.to_string();
+        self.annotations.extend([(TERM_ANNOTATION, Some(&*term)), (ELECTION_ANNOTATION, Some(election))]);
+    }
+
     /// The first thing that a pod lacks of this patch, as a sentence; `None`: the pod is as the patch wants it.
     pub(super) fn lacks(&self, pod: &Pod) -> Option<String> {
-        let lacking = |have: &Pairs, wanted: &BTreeMap<String, Option<String>>, what: &str| {
-            let (key, wanted) = wanted.iter().find(|(key, value)| have.get(key) != value.as_deref())?;
+        let lacking = |have: &Pairs, wanted: &Changes, what: &str| {
+            let (key, wanted) = wanted.iter().find(|(key, value)| have.get(key) != *value)?;
             let have = have.get(key).map_or("none".into(), |value| format!("{value:?}"));
-            let wanted = wanted.as_ref().map_or("none".into(), |value| format!("{value:?}"));
+            let wanted = wanted.map_or("none".into(), |value| format!("{value:?}"));
             Some(format!(
                 "the {what} {key} of pod {} was written as {wanted}, and the API server keeps {have}",
                 pod.name
@@ -275,20 +285,17 @@ mod tests {
             &[markings(&[("tier", "primary")], &[])],
             DeletionCost::default(),
         );
-        assert_eq!(
-            patch.labels,
-            BTreeMap::from([("role".into(), Some("leader".into())), ("standby".into(), None), ("tier".into(), None)])
-        );
-        assert_eq!(patch.annotations[TERM_ANNOTATION], Some("7".into()));
-        assert_eq!(patch.annotations[ELECTION_ANNOTATION], Some("web".into()));
+        assert_eq!(patch.labels, [("role", Some("leader")), ("standby", None), ("tier", None)].into_iter().collect());
+        assert_eq!(patch.annotations.get(TERM_ANNOTATION), Some(Some("7")));
+        assert_eq!(patch.annotations.get(ELECTION_ANNOTATION), Some(Some("web")));
     }
 
     #[test]
     fn a_removal_leaves_other_values_alone() {
         let markings = markings(&[("role", "leader")], &[("role", "follower")]);
         let patch = Markings::removal(&[&markings], &pod(&[("role", "custom")], &[(TERM_ANNOTATION, "3")]));
-        assert_eq!(patch.labels, BTreeMap::new());
-        assert_eq!(patch.annotations, BTreeMap::from([(TERM_ANNOTATION.into(), None)]));
+        assert_eq!(patch.labels, Changes::default());
+        assert_eq!(patch.annotations, [(TERM_ANNOTATION, None)].into_iter().collect());
     }
 
     #[test]
@@ -336,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_patch_is_empty_if_it_says_nothing_of_either() {
-        let one = BTreeMap::from([("a".to_owned(), None)]);
+        let one: Changes = [("a", None)].into_iter().collect();
         assert!(PodPatch::default().is_empty());
         assert!(!PodPatch { labels: one.clone(), ..PodPatch::default() }.is_empty());
         assert!(!PodPatch { annotations: one, ..PodPatch::default() }.is_empty());
@@ -355,14 +362,7 @@ mod tests {
     /// What is on a pod after a patch.
     fn patched(pod: &Pod, patch: &PodPatch) -> Pod {
         let mut pod = pod.clone();
-        for (have, change) in [(&mut pod.labels, &patch.labels), (&mut pod.annotations, &patch.annotations)] {
-            for (key, value) in change {
-                match value {
-                    Some(value) => drop(have.insert(key.clone(), value.clone())),
-                    None => drop(have.remove(key)),
-                }
-            }
-        }
+        patch.apply(&mut pod);
         pod
     }
 

@@ -50,18 +50,6 @@ impl Pairs {
         before
     }
 
-    /// Changes it as a merge patch does: what has no value there, goes.
-    pub fn patch(&mut self, patch: &BTreeMap<String, Option<String>>) {
-        let mut patched: BTreeMap<&str, &str> = self.iter().collect();
-        for (name, value) in patch {
-            match value {
-                Some(value) => patched.insert(name, value),
-                None => patched.remove(name.as_str()),
-            };
-        }
-        *self = patched.into_iter().collect();
-    }
-
     /// Takes a name out. Returns its value.
     pub fn remove(&mut self, name: &str) -> Option<String> {
         let value = self.get(name)?.to_owned();

@@ -52,8 +52,8 @@ impl Display for WritePod {
             PodChange::Remove => "unmark",
         };
         write!(f, "{verb} {} at {}:", self.uid, self.version)?;
-        for (key, value) in &self.patch.labels {
-            write!(f, " {key}={}", value.as_deref().unwrap_or("-"))?;
+        for (key, value) in self.patch.labels.iter() {
+            write!(f, " {key}={}", value.unwrap_or("-"))?;
         }
         match self.patch.annotations.get(TERM_ANNOTATION) {
             Some(Some(term)) => write!(f, " term {term}"),
@@ -246,8 +246,6 @@ fn list(f: &mut Formatter<'_>, items: impl Iterator<Item = String>, none: &str) 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::Pairs;
     use crate::{
@@ -338,8 +336,8 @@ mod tests {
         let key = Key::lease("n", "k");
         let id = WorkloadId { kind: WorkloadKind::CronJob, name: "report".into() };
         let written = |term: Option<&str>| PodPatch {
-            labels: BTreeMap::from([("cold".into(), None), ("role".into(), Some("leader".into()))]),
-            annotations: BTreeMap::from([(TERM_ANNOTATION.into(), term.map(Into::into))]),
+            labels: [("cold", None), ("role", Some("leader"))].into_iter().collect(),
+            annotations: [(TERM_ANNOTATION, term)].into_iter().collect(),
         };
         let write_pod = |change, patch| Command::WritePod(WritePod::new(change, &pod(), patch));
         let claim = |enabled| WorkloadClaim {
@@ -370,11 +368,11 @@ mod tests {
         for (command, words) in [
             (Command::ReadRecord { key: key.clone() }, "read record k"),
             (
-                Command::WriteRecord { key: key.clone(), expected: None, record: record() },
+                Command::WriteRecord { key: key.clone(), expected: None, record: Box::new(record()) },
                 "create record k: uid-a in term 7, for e generation 3",
             ),
             (
-                Command::WriteRecord { key, expected: Some(Version(4)), record: record() },
+                Command::WriteRecord { key, expected: Some(Version(4)), record: Box::new(record()) },
                 "write record k at 4: uid-a in term 7, for e generation 3",
             ),
             (write_pod(PodChange::Promote, written(Some("7"))), "promote uid-a at 5: cold=- role=leader term 7"),

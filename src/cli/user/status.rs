@@ -133,9 +133,9 @@ fn tree(sight: &Sight, outlook: &Outlook, wide: bool) -> String {
         Ok(spec) => {
             let built_in = if sight.classes_seen && sight.class.is_none() { " (built in)" } else { "" };
             add("class", format!("{}{built_in}", spec.class_name).into());
-            add("store", store(sight, spec.consul.as_ref(), &spec.key.to_string()));
+            add("store", store(sight, spec.consul.as_deref(), &spec.key.to_string()));
             if sight.classes_seen {
-                add("session", session(sight, spec.consul.as_ref()));
+                add("session", session(sight, spec.consul.as_deref()));
             }
             add("record", record(sight, outlook));
         }

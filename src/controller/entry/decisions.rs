@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lictor_core::switchover::{Asked, Verdict};
 use lictor_core::{
     Contest, Election, HeldElsewhere, Instant, Key, Known, OpId, Outcome, Output, Replica, Request, Stored, Term,
-    Version,
+    Version, give_back,
 };
 
 use crate::controller::names::ElectionId;
@@ -58,6 +58,7 @@ impl Decisions {
             self.contest.note(known.now);
         }
         self.grants.retain(|op, _| self.replica.wants(*op));
+        give_back(&mut self.grants);
         output
     }
 

@@ -40,6 +40,7 @@ impl History {
     pub(crate) fn add(&mut self, change: HistoryEntry, before: impl FnOnce() -> Vec<HistoryEntry>) {
         self.transitions += 1;
         let told = self.told.get_or_insert_with(before);
+        told.reserve_exact(1);
         told.insert(0, change);
         told.truncate(REMEMBERED);
     }

@@ -1,6 +1,5 @@
 //! What becomes of requests that wait, hang or break off. The API server is a function.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::{Method, Response};
@@ -109,7 +108,7 @@ fn promotion(op: u64) -> (u64, Command) {
         name: "p0".into(),
         uid: Uid("u".into()),
         version: Version(1),
-        patch: PodPatch { labels: BTreeMap::from([("role".into(), Some("leader".into()))]), ..PodPatch::default() },
+        patch: PodPatch { labels: [("role", Some("leader"))].into_iter().collect(), ..PodPatch::default() },
     });
     (op, write)
 }

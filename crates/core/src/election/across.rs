@@ -136,7 +136,7 @@ impl Election {
             ..placed.bid.record.clone()
         };
         let (key, to) = (view.key.clone(), Box::new(placed.clone()));
-        let op = step.request(Command::GiveRecord { key, version, to, record: given.clone() });
+        let op = step.request(Command::GiveRecord { key, version, to, record: Box::new(given.clone()) });
         self.phase = Phase::Giving(op, Box::new((placed.clone(), given)));
         true
     }

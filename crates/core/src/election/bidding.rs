@@ -38,7 +38,7 @@ impl Bidding {
         if let Some(until) = self.backoff.waits(step.view.now) {
             return step.wake_at(Timer::Bid, until);
         }
-        let op = step.request(Command::WriteBid { key: step.view.key.clone(), bid: bid.clone() });
+        let op = step.request(Command::WriteBid { key: step.view.key.clone(), bid: Box::new(bid.clone()) });
         self.sent = Some((op, Box::new(bid)));
     }
 

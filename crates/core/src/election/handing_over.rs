@@ -77,8 +77,7 @@ impl Election {
             self.failure = None;
         }
         let took = self.fitness.take_duration(view.now);
-        let Handover { record, replaced, purpose, version, after_others, .. } = handover;
-        let previous = replaced.and_then(|record| record.holder);
+        let Handover { record, previous, purpose, version, after_others, .. } = handover;
         match purpose {
             Purpose::Elect(reason) => {
                 self.leader = record.holder.clone().map(|holder| (record.term, holder, record.since));

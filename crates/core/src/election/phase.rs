@@ -33,8 +33,8 @@ pub(super) enum Phase {
 pub(super) struct Intent {
     pub(super) key: Key,
     pub(super) record: Record,
-    /// What it replaces.
-    pub(super) replaced: Option<Record>,
+    /// Whom the record that it replaces names.
+    pub(super) previous: Option<Holder>,
     /// Whether the chain of this operator's own records is unbroken.
     pub(super) fenced: bool,
     pub(super) purpose: Purpose,

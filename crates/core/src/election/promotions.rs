@@ -13,13 +13,13 @@ use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::View;
 use crate::{
-    Command, ELECTION_ANNOTATION, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch,
-    TERM_ANNOTATION, Term, Uid, Version,
+    Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Term, Uid, Version,
+    give_back,
 };
 
 /// By pod.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Promotions(BTreeMap<Uid, Promotion>);
+pub(super) struct Promotions(BTreeMap<Uid, Box<Promotion>>);
 
 /// The promotions of one pod that may still be carried out.
 #[derive(Clone, Debug)]
@@ -54,12 +54,10 @@ impl Promotions {
             if write.change != PodChange::Promote {
                 continue;
             }
-            let new = || Promotion {
-                name: write.name.clone(),
-                version: write.version,
-                ops: BTreeSet::new(),
-                fence: None,
-                backoff: Backoff::new(&write.uid.0),
+            let new = || {
+                let (name, version) = (write.name.clone(), write.version);
+                let backoff = Backoff::new(&write.uid.0);
+                Box::new(Promotion { name, version, ops: BTreeSet::new(), fence: None, backoff })
             };
             let known = self.0.entry(write.uid.clone()).or_insert_with(new);
             if known.version < write.version {
@@ -71,15 +69,20 @@ impl Promotions {
 
     /// Forgets those that can do nothing any more, by what is known of the pods.
     pub(super) fn forget(&mut self, gone: &BTreeSet<Uid>, pods: &[&Pod]) {
-        self.0.retain(|uid, promotion| {
+        self.retain(|uid, promotion| {
             !gone.contains(uid) && !pods.iter().any(|pod| pod.uid == *uid && pod.version > promotion.version)
         });
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(&Uid, &mut Promotion) -> bool) {
+        self.0.retain(|uid, promotion| stays(uid, promotion));
+        give_back(&mut self.0);
     }
 
     /// Takes the outcome of a promotion.
     pub(super) fn take(&mut self, op: OpId, outcome: &Outcome) {
         let Outcome::PodWritten(written) = outcome else { return };
-        self.0.retain(|_, promotion| {
+        self.retain(|_, promotion| {
             if !promotion.ops.contains(&op) {
                 return true;
             }
@@ -138,6 +141,7 @@ impl Promotions {
         }
         if promotion.fence.is_none() {
             self.0.remove(uid);
+            give_back(&mut self.0);
         }
         result.err()
     }
@@ -153,8 +157,7 @@ fn stamp(election: &str, term: Term, pod: &Pod, former: &[Markings], view: &View
     let all: Vec<&Markings> = former.iter().chain([markings]).collect();
     let mut patch = Markings::removal(&all, pod);
     if patch.is_empty() {
-        patch.annotations.insert(TERM_ANNOTATION.into(), Some(term.to_string()));
-        patch.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
+        patch.stamp(election, term);
     }
     (PodChange::Remove, patch)
 }

@@ -58,12 +58,13 @@ impl Election {
             record.switchover = record.switchover.or_else(|| stray.record()?.switchover.clone());
         }
         let expected = stored.version();
-        let op = step.request(Command::WriteRecord { key: view.key.clone(), expected, record: record.clone() });
+        let op =
+            step.request(Command::WriteRecord { key: view.key.clone(), expected, record: Box::new(record.clone()) });
         let intent = Intent {
             key: view.key.clone(),
             record,
             fenced: self.lock.is_fenced(expected),
-            replaced,
+            previous: replaced.and_then(|record| record.holder),
             purpose: Purpose::Elect(reason),
             target,
             slices: self.routes.seen(view),
@@ -103,10 +104,10 @@ impl Election {
     /// Writes a record that names the same holder in the same term.
     pub(super) fn amend(&mut self, replaced: &Record, version: Version, record: Record, step: &mut Step) {
         let (key, expected) = (step.view.key.clone(), Some(version));
-        let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: record.clone() });
-        let (replaced, fenced) = (Some(replaced.clone()), self.lock.is_fenced(expected));
+        let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: Box::new(record.clone()) });
+        let (previous, fenced) = (replaced.holder.clone(), self.lock.is_fenced(expected));
         let slices = self.routes.seen(step.view);
-        let intent = Intent { key, record, replaced, fenced, purpose: Purpose::Tidy, target: None, slices };
+        let intent = Intent { key, record, previous, fenced, purpose: Purpose::Tidy, target: None, slices };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
@@ -179,7 +180,7 @@ impl Election {
 
     /// The record is written: the handover that it announces begins.
     pub(super) fn begin(&mut self, version: Version, intent: Intent) -> Phase {
-        let Intent { record, replaced, fenced, purpose, target, slices, key: _ } = intent;
+        let Intent { record, previous, fenced, purpose, target, slices, key: _ } = intent;
         self.routes.confirm(version, slices);
         let record = record.at(version);
         self.terms.see(record.term);
@@ -189,7 +190,7 @@ impl Election {
             }
             return Phase::Idle;
         }
-        Phase::HandingOver(Box::new(Handover::new(&self.id.name, version, record, replaced, fenced, purpose, target)))
+        Phase::HandingOver(Box::new(Handover::new(&self.id.name, version, record, previous, fenced, purpose, target)))
     }
 
     pub(super) fn take_read(&mut self, read: Result<Stored, Failure>, now: Instant) {

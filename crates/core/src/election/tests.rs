@@ -364,7 +364,7 @@ impl Lab {
             Command::GiveRecord { version, to, record, .. } => Outcome::RecordWritten(self.give(*version, to, record)),
             Command::WriteBid { bid, .. } => {
                 let version = self.next_version();
-                self.bids = vec![across::placed("west", version, bid.clone())];
+                self.bids = vec![across::placed("west", version, bid.as_ref().clone())];
                 Outcome::BidWritten(RecordOutcome::Written(version))
             }
             Command::RemoveBid { cluster, version, .. } => {
@@ -388,8 +388,7 @@ impl Lab {
                 if pod.version != write.version {
                     return Outcome::PodWritten(PodOutcome::Conflict);
                 }
-                pod.labels.patch(&write.patch.labels);
-                pod.annotations.patch(&write.patch.annotations);
+                write.patch.apply(&mut pod);
                 Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod))))
             }
             Command::ReadSlice { name } => Outcome::SliceRead(Ok(self.slices.get(name).cloned())),

@@ -11,7 +11,7 @@ use crate::step::Step;
 use crate::timers::Timer;
 use crate::{
     Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Stored,
-    Term, Uid, WritePod,
+    Term, Uid, WritePod, give_back,
 };
 
 /// Writes to pods outside of handovers, and what they told of the pods.
@@ -159,6 +159,7 @@ impl Upkeep {
         now: Instant,
     ) -> Option<WriteFailure> {
         let write = self.writes.remove(&uid)?;
+        give_back(&mut self.writes);
         let change = write.asked.change;
         let failure = match outcome {
             Outcome::PodWritten(PodOutcome::Written(pod)) => match write.asked.patch.lacks(&pod) {

@@ -63,14 +63,14 @@ impl Election {
                 let op = step.request(Command::WriteRecord {
                     key: view.key.clone(),
                     expected: Some(version),
-                    record: record.clone(),
+                    record: Box::new(record.clone()),
                 });
-                let replaced = stored.written().cloned();
+                let previous = stored.written().and_then(|record| record.holder.clone());
                 let key = view.key.clone();
                 let intent = Intent {
                     key,
                     record,
-                    replaced,
+                    previous,
                     fenced,
                     purpose: Purpose::Withdraw,
                     target: None,
@@ -143,7 +143,11 @@ impl Election {
             if !emptied {
                 let mut record = self.make_record(view, None, stray.written(), Timestamp(0));
                 record.term = self.terms.highest();
-                let op = step.request(Command::WriteRecord { key: key.clone(), expected: Some(version), record });
+                let op = step.request(Command::WriteRecord {
+                    key: key.clone(),
+                    expected: Some(version),
+                    record: Box::new(record),
+                });
                 self.phase = Phase::Clearing(op, key.clone(), version);
                 return true;
             }

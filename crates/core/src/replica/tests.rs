@@ -93,16 +93,7 @@ impl Lab {
             }
             Command::WritePod(write) => {
                 self.pod.version = self.next_version();
-                for (to, patch) in
-                    [(&mut self.pod.labels, &write.patch.labels), (&mut self.pod.annotations, &write.patch.annotations)]
-                {
-                    for (key, value) in patch {
-                        match value {
-                            Some(value) => drop(to.insert(key.clone(), value.clone())),
-                            None => drop(to.remove(key)),
-                        }
-                    }
-                }
+                write.patch.apply(&mut self.pod);
                 Outcome::PodWritten(PodOutcome::Written(Box::new(self.pod.clone())))
             }
             other => panic!("{other} is not expected"),

@@ -300,8 +300,7 @@ impl World {
             return Ok(PodOutcome::Conflict);
         }
         let before = pod.clone();
-        pod.labels.patch(&write.patch.labels);
-        pod.annotations.patch(&write.patch.annotations);
+        write.patch.apply(&mut pod);
         if pod == before {
             // As the API server: what changes nothing, has no new version.
             return Ok(PodOutcome::Written(Box::new(pod)));
@@ -312,8 +311,7 @@ impl World {
         } else if shows_any_leader(&pod) && !shows_any_leader(&before) {
             return Err(format!("a demotion of {} made it a leader", pod.name));
         }
-        let set: Vec<(&String, &String)> =
-            write.patch.labels.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
+        let set: Vec<(&str, &str)> = write.patch.labels.iter().filter_map(|(key, value)| Some((key, value?))).collect();
         let writes = |scope: &Scope| set.iter().all(|(key, v)| scope.markings.follower.labels.get(key) == Some(*v));
         let mut recorded = self.records.values().filter_map(Stored::record);
         let of_no_record = !recorded.any(|record| record.former.iter().chain([&record.scope]).any(writes));

@@ -216,14 +216,6 @@ impl World {
 
 pub fn patched(pod: &Pod, write: &WritePod) -> Pod {
     let mut pod = pod.clone();
-    let parts = [(&mut pod.labels, &write.patch.labels), (&mut pod.annotations, &write.patch.annotations)];
-    for (to, patch) in parts {
-        for (key, value) in patch {
-            match value {
-                Some(value) => to.insert(key.clone(), value.clone()),
-                None => to.remove(key),
-            };
-        }
-    }
+    write.patch.apply(&mut pod);
     pod
 }

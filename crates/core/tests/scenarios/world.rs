@@ -227,7 +227,7 @@ impl World {
                 Outcome::RecordWritten(self.give(key, *version, to, record))
             }
             Command::WriteBid { bid, .. } => {
-                Outcome::BidWritten(RecordOutcome::Written(self.place_bid(HERE, bid.clone())))
+                Outcome::BidWritten(RecordOutcome::Written(self.place_bid(HERE, bid.as_ref().clone())))
             }
             Command::RemoveBid { cluster, version, .. } => {
                 let there = |placed: &PlacedBid| placed.cluster == *cluster && placed.version == *version;
@@ -282,8 +282,7 @@ impl World {
         if pod.version != write.version {
             return Ok(PodOutcome::Conflict);
         }
-        pod.labels.patch(&write.patch.labels);
-        pod.annotations.patch(&write.patch.annotations);
+        write.patch.apply(&mut pod);
         let pod = self.put_pod(pod);
         self.check(&pod)?;
         Ok(PodOutcome::Written(Box::new(pod)))

@@ -17,7 +17,7 @@ impl Old {
         let made = lab.next_version();
         let (op, version, made) = match command {
             Effect::Request(op, Command::WriteRecord { key, expected, record }) if *key == old() => {
-                (*op, expected.unwrap_or_default(), Stored::Ours(made, record.clone()))
+                (*op, expected.unwrap_or_default(), Stored::Ours(made, record.as_ref().clone()))
             }
             Effect::Request(op, Command::DeleteRecord { key, version }) if *key == old() => {
                 (*op, *version, Stored::Absent)

@@ -117,7 +117,7 @@ fn a_lock_under_an_earlier_key_is_emptied_first_and_deleted_last() {
             let words = in_words(&command);
             let outcome = match &command {
                 Effect::Request(op, Command::WriteRecord { key, record, .. }) if key.name == "old" => {
-                    lab.locks = vec![(key.clone(), Stored::Ours(Version(500), record.clone()))];
+                    lab.locks = vec![(key.clone(), Stored::Ours(Version(500), record.as_ref().clone()))];
                     Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
                 }
                 Effect::Request(op, Command::DeleteRecord { version, .. }) => {
@@ -153,7 +153,7 @@ fn a_lock_under_another_key_that_only_a_fresh_listing_shows_is_emptied_before_an
                 Effect::Request(op, Command::WriteRecord { key, expected, record }) if key.name == "old" => {
                     assert_eq!((*expected, &record.holder), (Some(Version(400)), &None));
                     assert!(!all.iter().any(|words: &String| words.starts_with("Promote")), "{all:#?}");
-                    lab.locks = vec![(key.clone(), Stored::Ours(Version(500), record.clone()))];
+                    lab.locks = vec![(key.clone(), Stored::Ours(Version(500), record.as_ref().clone()))];
                     Some((*op, Outcome::RecordWritten(RecordOutcome::Written(Version(500)))))
                 }
                 command => lab.answer(command, &words),

@@ -96,8 +96,7 @@ fn an_annotation_that_a_policy_strips_from_the_leader_does_not_take_its_leadersh
     lab.scope.markings.leader.annotations = Pairs::from([("since".into(), "now".into())]);
     let strips = |lab: &mut Lab, write: &WritePod| {
         let mut pod = lab.pods[&write.name].clone();
-        pod.labels.patch(&write.patch.labels);
-        pod.annotations.patch(&write.patch.annotations);
+        write.patch.apply(&mut pod);
         pod.annotations.remove("since");
         Some(Outcome::PodWritten(PodOutcome::Written(Box::new(lab.put(pod)))))
     };
@@ -240,7 +239,7 @@ fn a_demotion_that_is_refused_does_not_hold_up_a_new_spec() {
     (lab.generation, lab.scope) = (2, scope("other"));
     lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
     let all = run_with(&mut lab, A_MINUTE, |_, write| {
-        write.patch.labels.get("role").is_some_and(Option::is_some).then(refused)
+        write.patch.labels.get("role").is_some_and(|value| value.is_some()).then(refused)
     });
     assert_eq!(lab.pods["p1"].labels.get("other"), Some("leader"), "{all:#?}");
 }
