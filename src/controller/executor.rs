@@ -40,6 +40,8 @@ const CLUSTER: Limits = Limits { all: 64, group: 16, member: 12 };
 const OUTSIDE: Limits = Limits { all: 64, group: 48, member: 12 };
 /// Requests at one time that nobody waits for: status and Events never stand in the way of a handover.
 const COURTEOUS: Limits = Limits { all: 8, group: 6, member: 4 };
+/// How long a list for a new group waits at most for other groups that begin.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 /// Events that wait, of one election and of all: more are not told.
 const EVENTS_OF_ONE: usize = 16;
 const EVENTS: usize = 1024;
@@ -139,13 +141,23 @@ impl Executor {
         let request = Arc::new(request);
         let gate = Gate { request: Some(request.clone()), permit };
         let (this, failed) = (self.clone(), self.failed(&requester.id, &request));
-        self.requests.submit(queue, &share, class, gate, failed, move |gate| async move {
-            match this.request(&requester, &gate, &request.command).await {
-                Outcome::PodsListed(Ok(pods)) => this.look_for_leaders(requester, &request, gate, pods),
-                outcome => Some(this.outcome(requester.id, &request, outcome)),
-            }
-        });
+        let shared = is_shared(&requester, &request.command);
+        let work = move |gate| async move {
+            let outcome = this.request(&requester, &gate, &request.command).await;
+            Some(this.outcome(requester.id, &request, outcome))
+        };
+        if shared {
+            self.requests.join(gate, failed, work);
+        } else {
+            self.requests.submit(queue, &share, class, gate, failed, work);
+        }
         grant
+    }
+
+    /// How long a list for a group may wait for other groups: longer if many of them begin, and no group that has a leader waits.
+    fn patience(&self, requester: &Requester) -> Duration {
+        let pending = u64::try_from(self.requests.pending()).unwrap_or(u64::MAX);
+        if requester.is_new { Duration::from_millis(pending).min(LONGEST_PATIENCE) } else { Duration::ZERO }
     }
 
     /// What is told of a request that is not sent.
@@ -376,8 +388,10 @@ impl Executor {
             Command::RemoveBid { key, cluster, version } => placed(self.remove_bid(key, cluster, *version).await),
             Command::DeleteRecord { key, version } => written(self.delete_record(key, *version).await),
             Command::ReadElection => Outcome::ElectionRead(self.elections.read(namespace, name).await),
-            Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores).await),
-            Command::ListPods { selectors, .. } => Outcome::PodsListed(self.matching.list(namespace, selectors).await),
+            Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores, self.patience(of)).await),
+            Command::ListPods { selectors, leaders } => {
+                Outcome::PodsListed(self.list_pods(of, selectors, leaders, self.patience(of)).await)
+            }
             Command::ReadPod { name } => Outcome::PodRead(self.pods.read(namespace, name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(namespace, write).await),
             Command::ReadSlice { name } => Outcome::SliceRead(self.read_slice(namespace, name).await),
@@ -432,7 +446,7 @@ impl Executor {
     async fn read_workloads(&self, namespace: &Namespace, workloads: &[WorkloadId]) -> Result<Vec<Pod>, Failure> {
         let found = self.workloads.list(namespace, workloads).await?;
         let selectors: Vec<Selector> = found.iter().filter_map(WorkloadObject::pods).cloned().collect();
-        let pods = self.matching.list(namespace, &selectors).await?;
+        let pods = self.matching.list(namespace, &selectors, Duration::ZERO).await?;
         for object in found {
             self.requests.tell(Input::Workload(namespace.clone(), object.id.clone(), Ok(Box::new(object))));
         }
@@ -489,10 +503,15 @@ impl Executor {
         Ok(deleted)
     }
 
-    async fn list_locks(&self, id: &ElectionId, stores: &BTreeSet<StoreId>) -> Result<Vec<(Key, Stored)>, Failure> {
+    async fn list_locks(
+        &self,
+        id: &ElectionId,
+        stores: &BTreeSet<StoreId>,
+        patience: Duration,
+    ) -> Result<Vec<(Key, Stored)>, Failure> {
         let mut locks = Vec::new();
         for store in stores {
-            locks.extend(self.stores.get(store)?.locks_of(&id.election.namespace, &id.uid).await?);
+            locks.extend(self.stores.get(store)?.locks_of(&id.election.namespace, &id.uid, patience).await?);
         }
         Ok(locks)
     }
@@ -505,6 +524,15 @@ impl Executor {
 
 fn owner(id: &ElectionId) -> Owner {
     Owner { namespace: id.election.namespace.to_string(), name: id.election.name.clone(), uid: id.uid.clone() }
+}
+
+/// Whether all who ask for it at the same time share one request: then none of them takes a turn.
+fn is_shared(requester: &Requester, command: &Command) -> bool {
+    match command {
+        Command::ListPods { .. } => true,
+        Command::ListLocks => requester.stores.iter().all(|store| *store == StoreId::leases()),
+        _ => false,
+    }
 }
 
 /// What takes something from a leader is never less urgent because the group is new.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lictor_core::Selector;
-use tokio::time::Instant;
 
 use super::pods::{Marked, Pods, as_text};
 use super::together::{Answer, Together};
@@ -17,13 +16,6 @@ pub type Listing = Answer<Arc<ByElection>>;
 
 /// The names of the pods that each election has marked.
 pub type ByElection = HashMap<String, Vec<String>>;
-
-/// When more than so many have shared a listing, the next one waits: the API server looks through all pods of the namespace for each, and
-/// answers by all leaders.
-const MANY: usize = 2;
-/// How long it waits: so many times what the last one took.
-const PAUSE: u32 = 4;
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Shares listings.
 #[derive(Clone)]
@@ -38,14 +30,12 @@ impl MarkedPods {
         Self { pods, asked: Together::default() }
     }
 
-    /// Returns the listing of the pods that a selector matches. Its first request is sent after this call, once it is awaited.
-    pub fn ask(&self, namespace: &str, selector: &Selector) -> Listing {
+    /// Returns the listing of the pods that a selector matches. Its first request is sent after this call, once it is awaited, and waits
+    /// no longer for others than `patience`.
+    pub fn ask(&self, namespace: &str, selector: &Selector, patience: Duration) -> Listing {
         let (pods, namespace, selector) = (self.pods.clone(), namespace.to_owned(), as_text(selector));
-        self.asked.ask(format!("{namespace} {selector}"), (), move |askers| async move {
-            let began = Instant::now();
-            let listed = pods.list_marked(&namespace, &selector).await;
-            let pause = if askers.len() > MANY { (began.elapsed() * PAUSE).min(LONGEST_PAUSE) } else { Duration::ZERO };
-            (listed.map(by_election), pause)
+        self.asked.ask(format!("{namespace} {selector}"), (), patience, move |_| async move {
+            pods.list_marked(&namespace, &selector).await.map(by_election)
         })
     }
 }
@@ -101,13 +91,13 @@ mod tests {
         let (requests, answers) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let pods = served(requests.clone(), answers.clone());
         let leaders = Selector { match_labels: [("role".into(), "leader".into())].into(), ..Selector::default() };
-        let first: Vec<Listing> = (0..3).map(|_| pods.ask("shop", &leaders)).collect();
+        let first: Vec<Listing> = (0..3).map(|_| pods.ask("shop", &leaders, Duration::ZERO)).collect();
         assert_eq!(requests.load(Ordering::SeqCst), 0, "nobody waits yet");
         let waiting = tokio::spawn(futures::future::join_all(first));
         while requests.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        let later = [pods.ask("shop", &leaders), pods.ask("shop", &leaders)];
+        let later = [pods.ask("shop", &leaders, Duration::ZERO), pods.ask("shop", &leaders, Duration::ZERO)];
         answers.add_permits(4);
         for listed in waiting.await.unwrap().into_iter().chain(futures::future::join_all(later).await) {
             let listed = listed.unwrap();
@@ -116,28 +106,6 @@ mod tests {
         assert_eq!(requests.load(Ordering::SeqCst), 4, "two listings of two pages");
 
         answers.add_permits(1);
-        assert!(pods.ask("empty", &leaders).await.unwrap().is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn after_a_listing_that_many_shared_the_next_one_waits_and_else_it_does_not() {
-        let (requests, answers) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-        let pods = served(requests.clone(), answers.clone());
-        let leaders = Selector { match_labels: [("role".into(), "leader".into())].into(), ..Selector::default() };
-        for (askers, waits) in [(MANY, Duration::ZERO), (MANY + 1, Duration::from_millis(800)), (1, Duration::ZERO)] {
-            let before = requests.load(Ordering::SeqCst);
-            let first: Vec<Listing> = (0..askers).map(|_| pods.ask("shop", &leaders)).collect();
-            let waiting = tokio::spawn(futures::future::join_all(first));
-            while requests.load(Ordering::SeqCst) == before {
-                tokio::task::yield_now().await;
-            }
-            let later = pods.ask("shop", &leaders);
-            tokio::time::advance(Duration::from_millis(200)).await;
-            answers.add_permits(4);
-            waiting.await.unwrap();
-            let began = Instant::now();
-            later.await.unwrap();
-            assert_eq!(began.elapsed().as_millis(), waits.as_millis(), "{askers}");
-        }
+        assert!(pods.ask("empty", &leaders, Duration::ZERO).await.unwrap().is_empty());
     }
 }

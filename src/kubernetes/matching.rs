@@ -8,7 +8,7 @@ use std::time::Duration;
 use lictor_core::{Failure, Pod, Selector};
 
 use super::pods::{Pods, as_text};
-use super::together::Together;
+use super::together::{IN_A_QUERY, Together};
 
 /// Lists pods. Clones share their lists.
 #[derive(Clone)]
@@ -23,14 +23,15 @@ impl MatchingPods {
         Self { pods, asked: Together::default() }
     }
 
-    /// Lists the pods that any of the selectors matches. This is a consistent read that begins after this call.
+    /// Lists the pods that any of the selectors matches. This is a consistent read that begins after this call. It waits no longer for
+    /// other groups to ask than `patience`.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
-    pub async fn list(&self, namespace: &str, selectors: &[Selector]) -> Result<Vec<Pod>, Failure> {
+    pub async fn list(&self, namespace: &str, selectors: &[Selector], patience: Duration) -> Result<Vec<Pod>, Failure> {
         let mut found = BTreeMap::new();
         for selector in selectors {
-            let matching = match self.together(namespace, selector).await {
+            let matching = match self.together(namespace, selector, patience).await {
                 // It may be the selector of somebody else that is refused.
                 Err(Failure::Refused(_)) => self.pods.list(namespace, selector).await?,
                 listed => listed?.iter().filter(|pod| selector.matches(&pod.labels)).cloned().collect(),
@@ -40,14 +41,22 @@ impl MatchingPods {
         Ok(found.into_values().collect())
     }
 
-    async fn together(&self, namespace: &str, selector: &Selector) -> Result<Arc<Vec<Pod>>, Failure> {
+    async fn together(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+        patience: Duration,
+    ) -> Result<Arc<Vec<Pod>>, Failure> {
         let (place, pods, namespace) =
             (format!("{namespace} {}", kind(selector)), self.pods.clone(), namespace.to_owned());
         let send = |of: Vec<Selector>| async move {
-            let listed = pods.list_by(&namespace, &all_of(&of)).await;
-            (listed.map(Arc::new), Duration::ZERO)
+            let mut found = Vec::new();
+            for some in of.chunks(IN_A_QUERY) {
+                found.extend(pods.list_by(&namespace, &all_of(some)).await?);
+            }
+            Ok(Arc::new(found))
         };
-        self.asked.ask(place, selector.clone(), send).await
+        self.asked.ask(place, selector.clone(), patience, send).await
     }
 }
 
@@ -143,7 +152,7 @@ mod tests {
         let mut all = Vec::new();
         for one in apps {
             let (pods, selector) = (pods.clone(), app(one));
-            all.push(tokio::spawn(async move { pods.list("shop", &[selector]).await }));
+            all.push(tokio::spawn(async move { pods.list("shop", &[selector], Duration::ZERO).await }));
             while asked.lock().unwrap().is_empty() {
                 tokio::task::yield_now().await;
             }

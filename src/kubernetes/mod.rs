@@ -40,7 +40,7 @@ pub use secrets::{SecretChange, SecretData, watch_secrets};
 pub use services::{ServiceDefect, ServiceObject, ServiceSelector, list_services, watch_services};
 pub use slices::{Leftovers, NamedBySlice, SliceWriter, Slices, foreign_slices, list_slices, watch_slices};
 pub use switchovers::Switchovers;
-pub use together::Together;
+pub use together::{IN_A_QUERY, Together};
 pub use watch::{watch_classes, watch_elections, watch_nodes, watch_pods, watch_switchovers};
 pub use workloads::{Answer, FIELD_MANAGER, WorkloadObject, Workloads, resource_name, watch_workloads};
 

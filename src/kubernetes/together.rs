@@ -1,5 +1,5 @@
-//! Requests that are sent together. Of those about one place, one is under way at a time; all who ask meanwhile share the next one. So
-//! whoever is alone waits for nobody, and what many ask for costs little more than what one asks for.
+//! Requests that are sent together. Of those about one place, one is under way at a time; all who ask meanwhile share the next one. That
+//! begins as soon as one of them is not patient any more. So what many ask for costs little more than what one asks for.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -9,51 +9,79 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use lictor_core::Failure;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, timeout_at};
 
 use super::defect;
 
 /// An answer that all who asked for it wait for.
 pub type Answer<A> = Shared<BoxFuture<'static, Result<A, Failure>>>;
 
+/// About so many questions fit into a query: what is between here and the API server may take no address that is longer than 8 KiB.
+pub const IN_A_QUERY: usize = 100;
+
 /// Questions of type `Q` that are answered together by an `A`, or a failure. Clones are the same.
 pub struct Together<Q, A> {
     /// By place: what is asked about one is not held up by another.
     asked: Arc<Mutex<HashMap<String, Asked<Q, A>>>>,
+    /// How many may be under way.
+    limit: Arc<Semaphore>,
 }
 
+/// So many are under way at a time, about all places.
+const AT_A_TIME: usize = 16;
+
 struct Asked<Q, A> {
-    /// Lets one request run at a time, and says when the next one may begin.
-    turn: Turn,
-    /// The request that is not sent yet.
-    next: Option<Answer<A>>,
-    /// What it will ask for.
+    /// Lets one request run at a time.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// The request that is not sent yet, and until when all who have asked for it are patient.
+    next: Option<(Answer<A>, Instant)>,
+    /// Tells that somebody is less patient.
+    hurry: Arc<Notify>,
+    /// What the request will ask for.
     questions: Vec<Q>,
 }
 
-type Turn = Arc<tokio::sync::Mutex<Option<Instant>>>;
-
 impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
     /// Asks about a place. The request is sent after this call, once the answer is awaited. `send` sends it for all who have asked by
-    /// then. It returns, beside the answer, how long the next request about this place waits.
-    pub fn ask<F>(&self, place: String, question: Q, send: impl FnOnce(Vec<Q>) -> F + Send + 'static) -> Answer<A>
+    /// then. `patience`: how long it may wait for others to ask.
+    pub fn ask<F>(
+        &self,
+        place: String,
+        question: Q,
+        patience: Duration,
+        send: impl FnOnce(Vec<Q>) -> F + Send + 'static,
+    ) -> Answer<A>
     where
-        F: Future<Output = (Result<A, Failure>, Duration)> + Send + 'static,
+        F: Future<Output = Result<A, Failure>> + Send + 'static,
     {
+        let until = Instant::now() + patience;
         let mut all = self.asked();
-        let Asked { turn, next, questions } = all.entry(place.clone()).or_default();
+        let Asked { next, hurry, questions, .. } = all.entry(place.clone()).or_default();
         questions.push(question);
-        next.get_or_insert_with(|| self.clone().send(place, turn.clone(), send).boxed().shared()).clone()
+        let (answer, due) = next.get_or_insert_with(|| (self.clone().send(place, send).boxed().shared(), until));
+        if until < *due {
+            *due = until;
+            hurry.notify_one();
+        }
+        answer.clone()
     }
 
-    async fn send<F>(self, place: String, turn: Turn, send: impl FnOnce(Vec<Q>) -> F + Send) -> Result<A, Failure>
+    async fn send<F>(self, place: String, send: impl FnOnce(Vec<Q>) -> F + Send) -> Result<A, Failure>
     where
-        F: Future<Output = (Result<A, Failure>, Duration)> + Send,
+        F: Future<Output = Result<A, Failure>> + Send,
     {
-        let mut turn = turn.lock().await;
-        if let Some(not_before) = turn.take() {
-            sleep_until(not_before).await;
+        let (turn, hurry) = {
+            let mut all = self.asked();
+            let asked = all.entry(place.clone()).or_default();
+            (asked.turn.clone(), asked.hurry.clone())
+        };
+        let _turn = turn.lock().await;
+        let due = || self.asked().get(&place).and_then(|asked| asked.next.as_ref().map(|(_, due)| *due));
+        while let Some(due) = due().filter(|due| *due > Instant::now()) {
+            let _ = timeout_at(due, hurry.notified()).await;
         }
+        let _permit = self.limit.acquire().await;
         // Later callers wait for the next request.
         let questions = self.asked().get_mut(&place).map(|asked| {
             asked.next = None;
@@ -61,10 +89,7 @@ impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
         });
         // Else those who share it would never hear of a panic.
         let told = AssertUnwindSafe(async { send(questions.unwrap_or_default()).await }).catch_unwind().await;
-        let (answer, pause) = told.unwrap_or_else(|_| (Err(defect()), Duration::ZERO));
-        if !pause.is_zero() {
-            *turn = Some(Instant::now() + pause);
-        }
+        let answer = told.unwrap_or_else(|_| Err(defect()));
         let mut all = self.asked();
         if all.get(&place).is_some_and(|asked| asked.next.is_none()) {
             all.remove(&place);
@@ -79,19 +104,19 @@ impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
 
 impl<Q, A> Clone for Together<Q, A> {
     fn clone(&self) -> Self {
-        Self { asked: Arc::clone(&self.asked) }
+        Self { asked: Arc::clone(&self.asked), limit: Arc::clone(&self.limit) }
     }
 }
 
 impl<Q, A> Default for Together<Q, A> {
     fn default() -> Self {
-        Self { asked: Arc::default() }
+        Self { asked: Arc::default(), limit: Arc::new(Semaphore::new(AT_A_TIME)) }
     }
 }
 
 impl<Q, A> Default for Asked<Q, A> {
     fn default() -> Self {
-        Self { turn: Turn::default(), next: None, questions: Vec::new() }
+        Self { turn: Arc::default(), next: None, hurry: Arc::default(), questions: Vec::new() }
     }
 }
 
@@ -108,16 +133,16 @@ mod tests {
         together: &Together<&'static str, Questions>,
         place: &str,
         question: &'static str,
-        pause: Duration,
+        patience: Duration,
         requests: &Arc<AtomicUsize>,
     ) -> tokio::task::JoinHandle<Result<Questions, Failure>> {
         let requests = requests.clone();
         let send = move |questions: Questions| async move {
             requests.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(100)).await;
-            (Ok(questions), pause)
+            Ok(questions)
         };
-        tokio::spawn(together.ask(place.into(), question, send))
+        tokio::spawn(together.ask(place.into(), question, patience, send))
     }
 
     #[tokio::test(start_paused = true)]
@@ -139,22 +164,44 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_one_waits_as_long_as_the_last_one_says() {
+    async fn it_waits_for_others_as_long_as_the_least_patient_one_does() {
         let (together, requests, began) = (Together::default(), Arc::default(), Instant::now());
-        let first = ask(&together, "shop", "a", Duration::from_millis(300), &requests);
-        while requests.load(Ordering::SeqCst) == 0 {
-            tokio::task::yield_now().await;
+        let [long, short] = [3000, 300].map(Duration::from_millis);
+        let first = ask(&together, "shop", "a", long, &requests);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(requests.load(Ordering::SeqCst), 0);
+        let later = [short, long].map(|patience| ask(&together, "shop", "b", patience, &requests));
+        for answer in [first].into_iter().chain(later) {
+            assert_eq!(answer.await.unwrap().unwrap(), ["a", "b", "b"]);
         }
-        let next = ask(&together, "shop", "b", Duration::ZERO, &requests);
-        assert_eq!((first.await.unwrap(), began.elapsed().as_millis()), (Ok(vec!["a"]), 100));
-        assert_eq!((next.await.unwrap(), began.elapsed().as_millis()), (Ok(vec!["b"]), 500));
+        assert_eq!(began.elapsed(), Duration::from_millis(600), "200, then 300, and 100 for the request");
+        let patient = ask(&together, "shop", "c", long, &requests);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let urgent = ask(&together, "shop", "d", Duration::ZERO, &requests);
+        assert_eq!(patient.await.unwrap(), urgent.await.unwrap());
+        assert_eq!((began.elapsed(), requests.load(Ordering::SeqCst)), (Duration::from_millis(1200), 2));
+        assert!(together.asked().is_empty(), "nothing stays behind");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_than_a_few_places_are_asked_about_at_a_time() {
+        let (together, requests, began) = (Together::default(), Arc::default(), Instant::now());
+        let all: Vec<_> =
+            (0..=AT_A_TIME).map(|place| ask(&together, &place.to_string(), "a", Duration::ZERO, &requests)).collect();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(requests.load(Ordering::SeqCst), AT_A_TIME);
+        for answer in all {
+            assert_eq!(answer.await.unwrap(), Ok(vec!["a"]));
+        }
+        assert_eq!(began.elapsed(), Duration::from_millis(200));
+    }
+
     #[tokio::test]
     async fn a_panic_is_told_to_all_who_share_it_and_the_next_one_is_sent() {
         let together: Together<(), ()> = Together::default();
-        let broken = || together.ask("shop".into(), (), |_| async { panic!("on purpose") });
+        let broken = || together.ask("shop".into(), (), Duration::ZERO, |_| async { panic!("on purpose") });
         let (one, other) = tokio::join!(broken(), broken());
         assert!(matches!((one, other), (Err(Failure::Unknown(_)), Err(Failure::Unknown(_)))));
-        assert_eq!(together.ask("shop".into(), (), |_| async { (Ok(()), Duration::ZERO) }).await, Ok(()));
+        assert_eq!(together.ask("shop".into(), (), Duration::ZERO, |_| async { Ok(()) }).await, Ok(()));
     }
 }

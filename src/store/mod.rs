@@ -6,6 +6,7 @@ mod lease;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -140,11 +141,13 @@ pub trait LockStore: Send + Sync {
     /// Reads a record.
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>>;
 
-    /// Lists the locks that were written for an election, whatever their keys are.
+    /// Lists the locks that were written for an election, whatever their keys are. `patience`: how long it may wait for others that ask
+    /// the same of their elections.
     fn locks_of<'a>(
         &'a self,
         namespace: &'a str,
         election: &'a Uid,
+        patience: Duration,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>>;
 
     /// Writes a record if it still has the expected version.

@@ -222,6 +222,30 @@ async fn a_namespace_whose_requests_hang_leaves_room_for_the_others() {
     lab.reach(CLUSTER.member + 10).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn lists_take_no_turn_and_only_new_groups_wait_for_others() {
+    let lab = Lab::new(false);
+    for number in 0..100 {
+        lab.perform("a", Class::Urgent, read(number));
+    }
+    lab.reach(CLUSTER.member).await;
+    let list = |op, is_new| {
+        let list = Command::ListPods { selectors: vec![Selector::default()], leaders: Vec::new() };
+        let of = Requester { is_new, ..requester("a") };
+        lab.executor.perform(of, request((op, list), LockValidity::Unlimited, Class::Urgent));
+    };
+    list(1000, true);
+    lab.reach(CLUSTER.member).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    lab.reach(CLUSTER.member + 1).await;
+    // The next one waits for the end of that.
+    list(1001, true);
+    list(1002, false);
+    lab.reach(CLUSTER.member + 1).await;
+    lab.answers.add_permits(1000);
+    lab.reach(100 + 4).await;
+}
+
 #[tokio::test]
 async fn events_hold_up_no_status_and_nobody_elses_events() {
     let lab = Lab::new(false);

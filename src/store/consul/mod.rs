@@ -10,6 +10,8 @@ mod service;
 mod sessions;
 mod watch;
 
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -35,6 +37,7 @@ impl LockStore for ConsulStore {
         &'a self,
         _namespace: &'a str,
         election: &'a Uid,
+        _patience: Duration,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
             let (listed, own) = (self.listings.list().await.map_err(failure)?, self.own());
