@@ -18,6 +18,7 @@ mod peers;
 mod record;
 mod replicas;
 mod scale;
+mod strangers;
 mod world;
 
 use std::path::PathBuf;
@@ -67,6 +68,10 @@ struct Options {
     /// How many seconds to watch the idle operator.
     #[arg(long, default_value_t = 60, default_value_if("quick", "true", "30"), value_parser = clap::value_parser!(u32).range(1..))]
     idle_seconds: u32,
+
+    /// The number of pods of no election.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    strangers: u32,
 
     /// The number of hand-overs between two replicas by SIGTERM.
     #[arg(long, default_value_t = 5, default_value_if("quick", "true", "3"))]
@@ -135,6 +140,8 @@ enum Part {
     Replicas,
     /// From nothing until all elections have a leader, then a minute in which nothing happens.
     Scale,
+    /// What pods of no election take of the operator's memory.
+    Strangers,
     /// Like failover, with the locks in Consul.
     ConsulFailover,
     /// The requests of few and many elections to Consul when nothing happens.
@@ -225,6 +232,10 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
             scale::measure(options.elections, options.idle_seconds, &mut report).await.context("scale")?;
         figures["load"] = json!([before, machine::load()?]);
         all.insert("scale".into(), figures);
+    }
+    if asked(Part::Strangers) {
+        let figures = strangers::measure(options.strangers, &mut report).await.context("strangers")?;
+        all.insert("strangers".into(), figures);
     }
     if asked(Part::ConsulFailover) {
         let before = machine::load()?;
