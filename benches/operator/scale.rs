@@ -27,16 +27,7 @@ pub const PODS: usize = 3;
 /// Measures with this many elections.
 pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> anyhow::Result<Value> {
     let world = World::start("scale").await?;
-    // What it writes is watched as what the operator writes: that costs the API server as much.
-    let mut watcher = Observer::start(&world.another_client().await, true).await?;
-    let mut bare = Box::pin(bare::rate(&world, elections.min(BARE)));
-    let bare = loop {
-        tokio::select! {
-            rate = &mut bare => break rate.context("the bare client")?,
-            sight = watcher.next() => drop(sight?),
-        }
-    };
-    drop(watcher);
+    let bare = watched_rate(&world, elections.min(BARE)).await.context("the bare client")?;
     namespaces(&world).await?;
     populate(&world, 0..elections, None).await?;
     let mut observer = Observer::start(&world.another_client().await, true).await?;
@@ -136,6 +127,18 @@ pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> 
             "residentMiB": using.resident, "processorPercent": processor,
         },
     }))
+}
+
+/// Returns how many writes a bare client does in a second. They are watched as those of the operator are: that costs the API server as much.
+async fn watched_rate(world: &World, groups: u32) -> anyhow::Result<f64> {
+    let mut observer = Observer::start(&world.another_client().await, true).await?;
+    let mut rate = Box::pin(bare::rate(world, groups));
+    loop {
+        tokio::select! {
+            rate = &mut rate => return rate,
+            sight = observer.next() => drop(sight?),
+        }
+    }
 }
 
 fn report_rate(rate: f64, bare: f64, report: &mut Report) {

@@ -79,8 +79,11 @@ impl Entry {
 
     /// Whether it has had no leader yet, as far as its status and its lock tell.
     pub(super) fn is_new(&self) -> bool {
-        let recorded = self.election().and_then(Election::record).and_then(|record| record.holder.as_ref());
-        recorded.is_none() && self.object.seen().status.as_ref().is_none_or(|status| status.leader.is_none())
+        let is_first = |election: &Election| {
+            election.record().is_none_or(|record| record.holder.is_none()) || election.is_first_handover()
+        };
+        self.election().is_none_or(is_first)
+            && self.object.seen().status.as_ref().is_none_or(|status| status.leader.is_none())
     }
 
     /// The lock that it follows, if its candidates elect the leader themselves.

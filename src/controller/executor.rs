@@ -154,10 +154,12 @@ impl Executor {
         grant
     }
 
-    /// How long a list for a group may wait for other groups: longer if many of them begin, and no group that has a leader waits.
-    fn patience(&self, requester: &Requester) -> Duration {
-        let pending = u64::try_from(self.requests.pending()).unwrap_or(u64::MAX);
-        if requester.is_new { Duration::from_millis(pending).min(LONGEST_PATIENCE) } else { Duration::ZERO }
+    /// How long a list for a group may wait for other groups: a millisecond for each request that has no turn yet. No group that has a leader
+    /// waits, and nobody who has a turn.
+    fn patience(&self, requester: &Requester, command: &Command) -> Duration {
+        let waiting = u64::try_from(self.requests.pending().saturating_sub(CLUSTER.all)).unwrap_or(u64::MAX);
+        let waits = requester.is_new && is_shared(requester, command);
+        if waits { Duration::from_millis(waiting).min(LONGEST_PATIENCE) } else { Duration::ZERO }
     }
 
     /// What is told of a request that is not sent.
@@ -388,9 +390,9 @@ impl Executor {
             Command::RemoveBid { key, cluster, version } => placed(self.remove_bid(key, cluster, *version).await),
             Command::DeleteRecord { key, version } => written(self.delete_record(key, *version).await),
             Command::ReadElection => Outcome::ElectionRead(self.elections.read(namespace, name).await),
-            Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores, self.patience(of)).await),
+            Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores, self.patience(of, command)).await),
             Command::ListPods { selectors, leaders } => {
-                Outcome::PodsListed(self.list_pods(of, selectors, leaders, self.patience(of)).await)
+                Outcome::PodsListed(self.list_pods(of, selectors, leaders, self.patience(of, command)).await)
             }
             Command::ReadPod { name } => Outcome::PodRead(self.pods.read(namespace, name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(namespace, write).await),

@@ -3,9 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use k8s_openapi::NamespaceResourceScope;
+use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config, Resource};
+use tower::{BoxError, ServiceBuilder};
 
 /// Why there is no connection, for a person.
 #[derive(Debug, thiserror::Error)]
@@ -84,10 +89,35 @@ pub async fn connect_in(
         config.root_cert.get_or_insert_default();
     }
     let of_the_system = config.root_cert.is_none() && config.root_cert_file.is_none();
-    Client::try_from(config).map_err(|error| match error {
+    client(config).map_err(|error| match error {
         kube::Error::RustlsTls(error) if of_the_system => ClientError::NoAuthority(innermost(&error)),
         error => ClientError::Client(error),
     })
+}
+
+/// What `Client::try_from` makes, but without Nagle's algorithm: with it, a request waits until the server has acknowledged what it was sent
+/// before. A server that has nothing to answer yet does that after 40 ms.
+fn client(config: Config) -> Result<Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        // This says what is missing for a proxy.
+        return Client::try_from(config);
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let connections = hyper_util::client::legacy::Builder::new(TokioExecutor::new()).build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(connections);
+    Ok(Client::new(service, config.default_namespace))
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

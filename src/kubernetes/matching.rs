@@ -8,7 +8,7 @@ use std::time::Duration;
 use lictor_core::{Failure, Pod, Selector};
 
 use super::pods::{Pods, as_text};
-use super::together::{IN_A_QUERY, Together};
+use super::together::Together;
 
 /// Lists pods. Clones share their lists.
 #[derive(Clone)]
@@ -31,9 +31,11 @@ impl MatchingPods {
     pub async fn list(&self, namespace: &str, selectors: &[Selector], patience: Duration) -> Result<Vec<Pod>, Failure> {
         let mut found = BTreeMap::new();
         for selector in selectors {
-            let matching = match self.together(namespace, selector, patience).await {
+            let [together, alone] =
+                [kind(selector), format!("alone {}", as_text(selector))].map(|kind| format!("{namespace} {kind}"));
+            let matching: Vec<Pod> = match self.together(namespace, together, selector, patience).await {
                 // It may be the selector of somebody else that is refused.
-                Err(Failure::Refused(_)) => self.pods.list(namespace, selector).await?,
+                Err(Failure::Refused(_)) => self.together(namespace, alone, selector, Duration::ZERO).await?.to_vec(),
                 listed => listed?.iter().filter(|pod| selector.matches(&pod.labels)).cloned().collect(),
             };
             found.extend(matching.into_iter().map(|pod| (pod.uid.clone(), pod)));
@@ -44,18 +46,12 @@ impl MatchingPods {
     async fn together(
         &self,
         namespace: &str,
+        place: String,
         selector: &Selector,
         patience: Duration,
     ) -> Result<Arc<Vec<Pod>>, Failure> {
-        let (place, pods, namespace) =
-            (format!("{namespace} {}", kind(selector)), self.pods.clone(), namespace.to_owned());
-        let send = |of: Vec<Selector>| async move {
-            let mut found = Vec::new();
-            for some in of.chunks(IN_A_QUERY) {
-                found.extend(pods.list_by(&namespace, &all_of(some)).await?);
-            }
-            Ok(Arc::new(found))
-        };
+        let (pods, namespace) = (self.pods.clone(), namespace.to_owned());
+        let send = |of: Vec<Selector>| async move { pods.list_by(&namespace, &all_of(&of)).await.map(Arc::new) };
         self.asked.ask(place, selector.clone(), patience, send).await
     }
 }

@@ -31,7 +31,7 @@ pub use failure::{GRANT_TO_OPERATOR, WatchFailure, defect, failure, watch_failur
 pub use followed_lease::follow_lease;
 pub use lease_claim::{ClaimUpdate, Holder, LeaseClaim};
 pub use list_watch::{Change, changes};
-pub use marked::{Listing as MarkedListing, MarkedPods};
+pub use marked::MarkedPods;
 pub use matching::MatchingPods;
 pub use nodes::read_nodes;
 pub use pods::Pods;
@@ -40,7 +40,7 @@ pub use secrets::{SecretChange, SecretData, watch_secrets};
 pub use services::{ServiceDefect, ServiceObject, ServiceSelector, list_services, watch_services};
 pub use slices::{Leftovers, NamedBySlice, SliceWriter, Slices, foreign_slices, list_slices, watch_slices};
 pub use switchovers::Switchovers;
-pub use together::{IN_A_QUERY, Together};
+pub use together::Together;
 pub use watch::{watch_classes, watch_elections, watch_nodes, watch_pods, watch_switchovers};
 pub use workloads::{Answer, FIELD_MANAGER, WorkloadObject, Workloads, resource_name, watch_workloads};
 

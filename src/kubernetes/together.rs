@@ -17,8 +17,9 @@ use super::defect;
 /// An answer that all who asked for it wait for.
 pub type Answer<A> = Shared<BoxFuture<'static, Result<A, Failure>>>;
 
-/// About so many questions fit into a query: what is between here and the API server may take no address that is longer than 8 KiB.
-pub const IN_A_QUERY: usize = 100;
+/// So many questions go into one request, which are about 4 KiB: what is between here and the API server may take no address that is longer
+/// than 8 KiB.
+const IN_A_REQUEST: usize = 50;
 
 /// Questions of type `Q` that are answered together by an `A`, or a failure. Clones are the same.
 pub struct Together<Q, A> {
@@ -34,17 +35,55 @@ const AT_A_TIME: usize = 16;
 struct Asked<Q, A> {
     /// Lets one request run at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// The request that is not sent yet, and until when all who have asked for it are patient.
-    next: Option<(Answer<A>, Instant)>,
+    /// The request that more can still join.
+    next: Option<(Answer<A>, Arc<Batch<Q>>)>,
+}
+
+/// What one request asks for. It is not sent yet.
+struct Batch<Q> {
+    /// With until when all who have asked are patient.
+    questions: Mutex<(Vec<Q>, Instant)>,
     /// Tells that somebody is less patient.
-    hurry: Arc<Notify>,
-    /// What the request will ask for.
-    questions: Vec<Q>,
+    hurry: Notify,
+}
+
+impl<Q> Batch<Q> {
+    fn new(until: Instant) -> Arc<Self> {
+        Arc::new(Self { questions: Mutex::new((Vec::new(), until)), hurry: Notify::new() })
+    }
+
+    fn questions(&self) -> MutexGuard<'_, (Vec<Q>, Instant)> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether more can join.
+    fn push(&self, question: Q, until: Instant) -> bool {
+        let mut asked = self.questions();
+        asked.0.push(question);
+        let has_room = asked.0.len() < IN_A_REQUEST;
+        let until = if has_room { until } else { Instant::now() };
+        if until < asked.1 {
+            asked.1 = until;
+            self.hurry.notify_one();
+        }
+        has_room
+    }
+
+    /// Waits until somebody is not patient any more.
+    async fn wait(&self) {
+        loop {
+            let due = self.questions().1;
+            if due <= Instant::now() {
+                return;
+            }
+            let _ = timeout_at(due, self.hurry.notified()).await;
+        }
+    }
 }
 
 impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
     /// Asks about a place. The request is sent after this call, once the answer is awaited. `send` sends it for all who have asked by
-    /// then. `patience`: how long it may wait for others to ask.
+    /// then, up to [`IN_A_REQUEST`]. `patience`: how long it may wait for others to ask.
     pub fn ask<F>(
         &self,
         place: String,
@@ -57,44 +96,46 @@ impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
     {
         let until = Instant::now() + patience;
         let mut all = self.asked();
-        let Asked { next, hurry, questions, .. } = all.entry(place.clone()).or_default();
-        questions.push(question);
-        let (answer, due) = next.get_or_insert_with(|| (self.clone().send(place, send).boxed().shared(), until));
-        if until < *due {
-            *due = until;
-            hurry.notify_one();
+        let Asked { turn, next } = all.entry(place.clone()).or_default();
+        let (answer, batch) = next.get_or_insert_with(|| {
+            let batch = Batch::new(until);
+            (self.clone().send(place, turn.clone(), batch.clone(), send).boxed().shared(), batch)
+        });
+        let answer = answer.clone();
+        if !batch.push(question, until) {
+            *next = None;
         }
-        answer.clone()
+        answer
     }
 
-    async fn send<F>(self, place: String, send: impl FnOnce(Vec<Q>) -> F + Send) -> Result<A, Failure>
+    async fn send<F>(
+        self,
+        place: String,
+        turn: Arc<tokio::sync::Mutex<()>>,
+        batch: Arc<Batch<Q>>,
+        send: impl FnOnce(Vec<Q>) -> F + Send,
+    ) -> Result<A, Failure>
     where
         F: Future<Output = Result<A, Failure>> + Send,
     {
-        let (turn, hurry) = {
-            let mut all = self.asked();
-            let asked = all.entry(place.clone()).or_default();
-            (asked.turn.clone(), asked.hurry.clone())
-        };
-        let _turn = turn.lock().await;
-        let due = || self.asked().get(&place).and_then(|asked| asked.next.as_ref().map(|(_, due)| *due));
-        while let Some(due) = due().filter(|due| *due > Instant::now()) {
-            let _ = timeout_at(due, hurry.notified()).await;
+        let running = turn.lock().await;
+        batch.wait().await;
+        let permit = self.limit.acquire().await;
+        if let Some(asked) = self.asked().get_mut(&place) {
+            // Later callers wait for the next request.
+            asked.next.take_if(|(_, next)| Arc::ptr_eq(next, &batch));
         }
-        let _permit = self.limit.acquire().await;
-        // Later callers wait for the next request.
-        let questions = self.asked().get_mut(&place).map(|asked| {
-            asked.next = None;
-            std::mem::take(&mut asked.questions)
-        });
+        let questions = std::mem::take(&mut batch.questions().0);
         // Else those who share it would never hear of a panic.
-        let told = AssertUnwindSafe(async { send(questions.unwrap_or_default()).await }).catch_unwind().await;
-        let answer = told.unwrap_or_else(|_| Err(defect()));
+        let told = AssertUnwindSafe(async { send(questions).await }).catch_unwind().await;
+        drop(permit);
+        drop(running);
         let mut all = self.asked();
-        if all.get(&place).is_some_and(|asked| asked.next.is_none()) {
+        let is_last = |asked: &Asked<Q, A>| asked.next.is_none() && Arc::strong_count(&asked.turn) == 2;
+        if all.get(&place).is_some_and(is_last) {
             all.remove(&place);
         }
-        answer
+        told.unwrap_or_else(|_| Err(defect()))
     }
 
     fn asked(&self) -> MutexGuard<'_, HashMap<String, Asked<Q, A>>> {
@@ -116,7 +157,7 @@ impl<Q, A> Default for Together<Q, A> {
 
 impl<Q, A> Default for Asked<Q, A> {
     fn default() -> Self {
-        Self { turn: Arc::default(), next: None, hurry: Arc::default(), questions: Vec::new() }
+        Self { turn: Arc::default(), next: None }
     }
 }
 
@@ -194,6 +235,26 @@ mod tests {
             assert_eq!(answer.await.unwrap(), Ok(vec!["a"]));
         }
         assert_eq!(began.elapsed(), Duration::from_millis(200));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_than_fit_into_a_request_are_asked_for_by_several() {
+        let (together, requests, began) = (Together::default(), Arc::default(), Instant::now());
+        let patience = Duration::from_secs(1);
+        let ask = |question| ask(&together, "shop", question, patience, &requests);
+        let full: Vec<_> = (0..2 * IN_A_REQUEST).map(|_| ask("a")).collect();
+        let last = ask("b");
+        for answer in full {
+            assert_eq!(answer.await.unwrap().unwrap(), ["a"; IN_A_REQUEST]);
+        }
+        assert_eq!(
+            began.elapsed(),
+            Duration::from_millis(200),
+            "what is full waits for nobody, and one follows the other"
+        );
+        assert_eq!(last.await.unwrap().unwrap(), ["b"]);
+        assert_eq!((began.elapsed(), requests.load(Ordering::SeqCst)), (Duration::from_millis(1100), 3));
+        assert!(together.asked().is_empty(), "nothing stays behind");
     }
 
     #[tokio::test]

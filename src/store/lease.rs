@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::{LockStore, Owner, StoreEvent, StoreScope};
 use crate::api::GROUP;
-use crate::kubernetes::{Change, IN_A_QUERY, Namespaces, Together, changes, failure, follow_lease, version_of, within};
+use crate::kubernetes::{Change, Namespaces, Together, changes, failure, follow_lease, version_of, within};
 
 /// The annotation with the whole record, as JSON.
 const RECORD_ANNOTATION: &str = "lictor.dev/record";
@@ -203,17 +203,14 @@ fn told(change: Change<(Key, Version, Stored)>) -> StoreEvent {
 
 /// Lists the locks of these elections.
 async fn list_locks(api: &Api<Lease>, timeout: Duration, elections: &[Uid]) -> Result<Arc<LocksOf>, Failure> {
-    let mut locks = LocksOf::new();
-    for some in elections.chunks(IN_A_QUERY) {
-        let uids: Vec<&str> = some.iter().map(|uid| uid.0.as_str()).collect();
-        let own = ListParams::default().labels(&format!("{ELECTION_LABEL} in ({})", uids.join(",")));
-        let listed = within(timeout, api.list(&own)).await.map_err(|error| failure("list", "leases", &error))?;
-        locks.extend(listed.iter().filter_map(|lease| {
-            let uid = lease.labels().get(ELECTION_LABEL)?.clone();
-            Some((Uid(uid), (key_of(lease), stored(lease))))
-        }));
-    }
-    Ok(Arc::new(locks))
+    let uids: Vec<&str> = elections.iter().map(|uid| uid.0.as_str()).collect();
+    let own = ListParams::default().labels(&format!("{ELECTION_LABEL} in ({})", uids.join(",")));
+    let listed = within(timeout, api.list(&own)).await.map_err(|error| failure("list", "leases", &error))?;
+    let locks = listed.iter().filter_map(|lease| {
+        let uid = lease.labels().get(ELECTION_LABEL)?.clone();
+        Some((Uid(uid), (key_of(lease), stored(lease))))
+    });
+    Ok(Arc::new(locks.collect()))
 }
 
 fn key_of(lease: &Lease) -> Key {

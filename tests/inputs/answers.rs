@@ -8,7 +8,6 @@ use lictor_core::{
     ElectionRead, Failure, Key, PodChange, PodOutcome, PodPatch, RecordOutcome, Setting, Uid, Version, WorkloadId,
     WorkloadKind, WorkloadOutcome, WritePod, WriteWorkload,
 };
-use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -53,6 +53,7 @@ use self::troubles::Troubles;
 use self::upkeep::{Upkeep, Wanted};
 use self::workloads::{Circumstances, Target, WorkloadReconciler};
 use super::backoff::Backoff;
+use super::handover::{Handover, Purpose};
 use super::identity::Identity;
 use super::step::Effects;
 use super::step::{Ops, Step};
@@ -188,6 +189,13 @@ impl Election {
     /// Whether a handover or a write of the record is under way.
     pub fn is_busy(&self) -> bool {
         !matches!(self.phase, Phase::Idle | Phase::Reading(_))
+    }
+
+    /// Whether a leader is being promoted in the place of nobody.
+    pub fn is_first_handover(&self) -> bool {
+        let is_first =
+            |handover: &Handover| handover.previous.is_none() && matches!(handover.purpose, Purpose::Elect(_));
+        matches!(&self.phase, Phase::HandingOver(handover) if is_first(handover))
     }
 
     /// Whether it is in the middle of something: that, or workloads are being written, or end before the lock is let go of.

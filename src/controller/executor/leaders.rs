@@ -6,7 +6,6 @@ use std::time::Duration;
 use lictor_core::{Failure, Pod, Selector};
 
 use super::{Executor, Requester};
-use crate::kubernetes::MarkedListing;
 
 impl Executor {
     /// Lists them. All groups that ask at the same time share what is listed. The leaders come afterwards, because one of them may have
@@ -20,10 +19,8 @@ impl Executor {
     ) -> Result<Vec<Pod>, Failure> {
         let election = &of.id.election;
         let mut pods = self.matching.list(&election.namespace, selectors, patience).await?;
-        let asked: Vec<MarkedListing> =
-            leaders.iter().map(|selector| self.marked.ask(&election.namespace, selector, patience)).collect();
-        for listing in asked {
-            let marked = listing.await?;
+        for leader in leaders {
+            let marked = self.marked.ask(&election.namespace, leader, patience).await?;
             for name in marked.get(&election.name).into_iter().flatten() {
                 if !pods.iter().any(|pod| pod.name == *name) {
                     pods.extend(self.pods.read(&election.namespace, name).await?);
