@@ -157,7 +157,7 @@ impl Operator {
             Outcome::SliceRead(Ok(Some(slice))) => self.see_slice(slice),
             Outcome::RecordWritten(RecordOutcome::Written(version)) => {
                 if let Command::WriteRecord { record, .. } = command {
-                    self.see_record(*version, &Stored::Ours(*version, record.clone()));
+                    self.see_record(*version, &Stored::Ours(*version, record.as_ref().clone()));
                 }
             }
             _ => {}
