@@ -77,13 +77,20 @@ impl Entry {
         self.decisions.election()
     }
 
-    /// Whether it has had no leader yet, as far as its status and its lock tell.
+    /// Whether nobody leads it, as far as its status and its lock tell.
     pub(super) fn is_new(&self) -> bool {
-        let is_first = |election: &Election| {
-            election.record().is_none_or(|record| record.holder.is_none()) || election.is_first_handover()
-        };
-        self.election().is_none_or(is_first)
-            && self.object.seen().status.as_ref().is_none_or(|status| status.leader.is_none())
+        let recorded = self.election().and_then(Election::record).and_then(|record| record.holder.as_ref());
+        recorded.is_none() && self.is_told_without_leader()
+    }
+
+    /// Whether it comes to a leader, and none is replaced.
+    pub(super) fn begins(&self) -> bool {
+        self.is_new() || (self.is_told_without_leader() && self.election().is_some_and(Election::is_first_handover))
+    }
+
+    /// Whether its status names no leader.
+    fn is_told_without_leader(&self) -> bool {
+        self.object.seen().status.as_ref().is_none_or(|status| status.leader.is_none())
     }
 
     /// The lock that it follows, if its candidates elect the leader themselves.

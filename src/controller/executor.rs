@@ -58,6 +58,8 @@ pub(super) struct Requester {
     pub(super) stores: Arc<BTreeSet<StoreId>>,
     /// Whether it has had no leader yet, as far as its status and its lock tell.
     pub(super) is_new: bool,
+    /// The same, also while its first handover is under way.
+    pub(super) begins: bool,
 }
 
 /// The hands of the loop. Clones are the same hands. Thousands of requests may wait, each with a clone: it is one pointer.
@@ -154,11 +156,11 @@ impl Executor {
         grant
     }
 
-    /// How long a list for a group may wait for other groups: a millisecond for each request that has no turn yet. No group that has a leader
-    /// waits, and nobody who has a turn.
+    /// How long a list for a group may wait for other groups: a millisecond for each request of a new group that has no turn yet. No group
+    /// that has a leader waits, and nobody who has a turn.
     fn patience(&self, requester: &Requester, command: &Command) -> Duration {
-        let waiting = u64::try_from(self.requests.pending().saturating_sub(CLUSTER.all)).unwrap_or(u64::MAX);
-        let waits = requester.is_new && is_shared(requester, command);
+        let waiting = u64::try_from(self.cluster.lanes().waiting(Class::New)).unwrap_or(u64::MAX);
+        let waits = requester.begins && is_shared(requester, command);
         if waits { Duration::from_millis(waiting).min(LONGEST_PATIENCE) } else { Duration::ZERO }
     }
 

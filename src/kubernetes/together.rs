@@ -47,7 +47,7 @@ struct Batch<Q> {
     hurry: Notify,
 }
 
-impl<Q> Batch<Q> {
+impl<Q: PartialEq> Batch<Q> {
     fn new(until: Instant) -> Arc<Self> {
         Arc::new(Self { questions: Mutex::new((Vec::new(), until)), hurry: Notify::new() })
     }
@@ -59,7 +59,9 @@ impl<Q> Batch<Q> {
     /// Returns whether more can join.
     fn push(&self, question: Q, until: Instant) -> bool {
         let mut asked = self.questions();
-        asked.0.push(question);
+        if !asked.0.contains(&question) {
+            asked.0.push(question);
+        }
         let has_room = asked.0.len() < IN_A_REQUEST;
         let until = if has_room { until } else { Instant::now() };
         if until < asked.1 {
@@ -81,7 +83,7 @@ impl<Q> Batch<Q> {
     }
 }
 
-impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
+impl<Q: PartialEq + Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
     /// Asks about a place. The request is sent after this call, once the answer is awaited. `send` sends it for all who have asked by
     /// then, up to [`IN_A_REQUEST`]. `patience`: how long it may wait for others to ask.
     pub fn ask<F>(
@@ -131,7 +133,8 @@ impl<Q: Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
         drop(permit);
         drop(running);
         let mut all = self.asked();
-        let is_last = |asked: &Asked<Q, A>| asked.next.is_none() && Arc::strong_count(&asked.turn) == 2;
+        drop(turn);
+        let is_last = |asked: &Asked<Q, A>| asked.next.is_none() && Arc::strong_count(&asked.turn) == 1;
         if all.get(&place).is_some_and(is_last) {
             all.remove(&place);
         }
@@ -213,7 +216,7 @@ mod tests {
         assert_eq!(requests.load(Ordering::SeqCst), 0);
         let later = [short, long].map(|patience| ask(&together, "shop", "b", patience, &requests));
         for answer in [first].into_iter().chain(later) {
-            assert_eq!(answer.await.unwrap().unwrap(), ["a", "b", "b"]);
+            assert_eq!(answer.await.unwrap().unwrap(), ["a", "b"]);
         }
         assert_eq!(began.elapsed(), Duration::from_millis(600), "200, then 300, and 100 for the request");
         let patient = ask(&together, "shop", "c", long, &requests);
@@ -242,10 +245,13 @@ mod tests {
         let (together, requests, began) = (Together::default(), Arc::default(), Instant::now());
         let patience = Duration::from_secs(1);
         let ask = |question| ask(&together, "shop", question, patience, &requests);
-        let full: Vec<_> = (0..2 * IN_A_REQUEST).map(|_| ask("a")).collect();
+        let names: Vec<&'static str> = (0..2 * IN_A_REQUEST).map(|name| &*name.to_string().leak()).collect();
+        // What is asked for twice takes no room.
+        let full: Vec<_> = names[..1].iter().chain(&names).map(|name| ask(name)).collect();
         let last = ask("b");
-        for answer in full {
-            assert_eq!(answer.await.unwrap().unwrap(), ["a"; IN_A_REQUEST]);
+        for (number, answer) in full.into_iter().enumerate() {
+            let of = if number <= IN_A_REQUEST { &names[..IN_A_REQUEST] } else { &names[IN_A_REQUEST..] };
+            assert_eq!(answer.await.unwrap().unwrap(), of, "{number}");
         }
         assert_eq!(
             began.elapsed(),

@@ -38,5 +38,6 @@ pub(super) fn requester(entry: &Entry, stores: &Arc<BTreeSet<StoreId>>) -> Reque
         claims: entry.workloads.claims().clone(),
         stores: stores.clone(),
         is_new: entry.is_new(),
+        begins: entry.begins(),
     }
 }
