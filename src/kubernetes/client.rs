@@ -102,10 +102,7 @@ fn client(config: Config) -> Result<Client, kube::Error> {
         // This says what is missing for a proxy.
         return Client::try_from(config);
     }
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp())?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
@@ -118,6 +115,13 @@ fn client(config: Config) -> Result<Client, kube::Error> {
         .map_err(BoxError::from)
         .service(connections);
     Ok(Client::new(service, config.default_namespace))
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {
@@ -159,5 +163,20 @@ impl Namespaces {
             }
         };
         self.scopes().into_iter().map(api).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower::ServiceExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_sends_at_once_what_it_is_given() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let connection = tcp().oneshot(address).await.unwrap();
+        assert!(connection.inner().nodelay().unwrap());
     }
 }

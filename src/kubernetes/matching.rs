@@ -31,11 +31,12 @@ impl MatchingPods {
     pub async fn list(&self, namespace: &str, selectors: &[Selector], patience: Duration) -> Result<Vec<Pod>, Failure> {
         let mut found = BTreeMap::new();
         for selector in selectors {
-            let [together, alone] =
-                [kind(selector), format!("alone {}", as_text(selector))].map(|kind| format!("{namespace} {kind}"));
-            let matching: Vec<Pod> = match self.together(namespace, together, selector, patience).await {
+            let matching: Vec<Pod> = match self.together(namespace, &kind(selector), selector, patience).await {
                 // It may be the selector of somebody else that is refused.
-                Err(Failure::Refused(_)) => self.together(namespace, alone, selector, Duration::ZERO).await?.to_vec(),
+                Err(Failure::Refused(_)) => {
+                    let alone = format!("alone {}", as_text(selector));
+                    self.together(namespace, &alone, selector, Duration::ZERO).await?.to_vec()
+                }
                 listed => listed?.iter().filter(|pod| selector.matches(&pod.labels)).cloned().collect(),
             };
             found.extend(matching.into_iter().map(|pod| (pod.uid.clone(), pod)));
@@ -43,13 +44,15 @@ impl MatchingPods {
         Ok(found.into_values().collect())
     }
 
+    /// Shares a list with all who ask for this kind of selector.
     async fn together(
         &self,
         namespace: &str,
-        place: String,
+        kind: &str,
         selector: &Selector,
         patience: Duration,
     ) -> Result<Arc<Vec<Pod>>, Failure> {
+        let place = format!("{namespace} {kind}");
         let (pods, namespace) = (self.pods.clone(), namespace.to_owned());
         let send = |of: Vec<Selector>| async move { pods.list_by(&namespace, &all_of(&of)).await.map(Arc::new) };
         self.asked.ask(place, selector.clone(), patience, send).await

@@ -16,6 +16,30 @@ fn answer_once(lab: &mut Lab, words: &str) {
 }
 
 #[test]
+fn a_first_handover_is_one_in_the_place_of_nobody_until_its_end() {
+    let mut lab = Lab::new(2);
+    let begins = |lab: &mut Lab| {
+        let mut seen = Vec::new();
+        loop {
+            let effects = lab.step();
+            seen.push(lab.election.is_first_handover());
+            let answers: Vec<_> = effects.iter().filter_map(|effect| lab.answer(effect, "")).collect();
+            if answers.is_empty() {
+                return seen;
+            }
+            for (op, outcome) in answers {
+                lab.election.take(op, outcome, lab.now);
+            }
+        }
+    };
+    let first = begins(&mut lab);
+    assert!(lab.leader() == Some("p0") && first.contains(&true) && first.ends_with(&[false]), "{first:?}");
+    lab.unready("p0");
+    let second = begins(&mut lab);
+    assert!(lab.leader() == Some("p1") && !second.contains(&true), "{second:?}");
+}
+
+#[test]
 fn with_promote_first_nobody_is_demoted_before_the_promotion_is_acknowledged() {
     let mut lab = Lab::led(2);
     lab.order = HandoverOrder::PromoteFirst;
