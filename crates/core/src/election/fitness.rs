@@ -59,7 +59,15 @@ pub(super) enum Decision<'a> {
     Nobody,
 }
 
-impl Decision<'_> {
+impl<'a> Decision<'a> {
+    /// The pod that leads by it.
+    pub(super) fn pod(&self) -> Option<&'a Pod> {
+        match self {
+            Self::Keep(candidate) | Self::KeepDespiteProbe(candidate, _) | Self::Elect(candidate, _) => candidate.pod(),
+            Self::Vacate(_) | Self::Wait(..) | Self::Nobody => None,
+        }
+    }
+
     /// What it tells of the present leader, if it tells anything.
     pub(super) fn situation(&self) -> Option<Situation> {
         match self {

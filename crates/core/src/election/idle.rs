@@ -9,7 +9,7 @@ use crate::handover::Handover;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::{Desired, Situation, View};
-use crate::{Command, PodChange, Reason, Record, Stored, SwitchoverMark, Version};
+use crate::{Command, Pod, PodChange, Reason, Record, Stored, SwitchoverMark, Version};
 
 impl Election {
     /// With nothing under way; returns whether to look again.
@@ -80,6 +80,27 @@ impl Election {
         }
     }
 
+    /// Somebody else's record: what the caches show of the pods may be older than it. So the leader and the pod that is about to
+    /// follow are read: a list of a large group takes longer than the whole rest of a failover. All are listed if nobody is to lead,
+    /// or if the two that were read lead to a third one. Returns whether to look again.
+    fn verify(&mut self, record: &Record, version: Version, elected: Option<&Pod>, step: &mut Step) -> bool {
+        if let (Some(elected), false) = (elected, self.lock.is_partly_verified(version)) {
+            let leader = record.holder.as_ref().filter(|holder| holder.uid != elected.uid);
+            let names = leader.and_then(|holder| holder.pod.as_ref()).into_iter().chain([&elected.name]);
+            let reads = names.map(|name| step.request(Command::ReadPod { name: name.clone() })).collect();
+            self.phase = Phase::Verifying { reads, version, only: Some(elected.uid.clone()) };
+            return false;
+        }
+        let selectors = step.view.scope.selectors_with(Some(record));
+        if selectors.is_empty() {
+            self.lock.verify(version, None);
+            return true;
+        }
+        let op = step.request(Command::ListPods { selectors, leaders: Vec::new() });
+        self.phase = Phase::Verifying { reads: vec![op], version, only: None };
+        false
+    }
+
     fn ask_election(&mut self, version: Option<Version>, step: &mut Step) {
         let op = step.request(Command::ReadElection);
         self.phase = Phase::AskingElection(op, version);
@@ -143,17 +164,9 @@ impl Election {
             decision.is_settled(record, self.terms, &self.id, view) && self.is_routable(&decision, stored, view);
         if let (false, Some(record), Some(version)) = (settled, record, stored.version())
             && !self.lock.is_fenced(Some(version))
-            && !self.lock.is_verified(version)
+            && !self.lock.is_verified(version, decision.pod())
         {
-            // Somebody else's record: what the caches show of the pods may be older than it.
-            let selectors = view.scope.selectors_with(Some(record));
-            if selectors.is_empty() {
-                self.lock.verify(version);
-                return true;
-            }
-            let op = step.request(Command::ListPods { selectors, leaders: Vec::new() });
-            self.phase = Phase::Verifying(op, Some(version));
-            return false;
+            return self.verify(record, version, decision.pod(), step);
         }
         if let (false, Some(record), Some(version)) = (settled, record, stored.version())
             && record.election != self.id.uid

@@ -25,8 +25,8 @@ pub(super) struct Lock {
 struct Trust {
     /// No write of anybody else for a record up to this version can arrive late any more: see [`handover`](crate::handover).
     fenced: Option<Version>,
-    /// The pods were listed after this version of somebody else's record.
-    verified: Option<Version>,
+    /// After this version of somebody else's record, its leader and this pod were read; none: all pods were listed.
+    verified: Option<(Version, Option<Uid>)>,
     /// The API server was asked for the election after this version of another election's record.
     confirmed: Option<Version>,
 }
@@ -154,12 +154,24 @@ impl Lock {
         self.trust.fenced = Some(version);
     }
 
-    pub(super) fn is_verified(&self, version: Version) -> bool {
-        self.trust.verified == Some(version)
+    /// Whether the pods were looked at after this version of somebody else's record, as far as it matters for a decision for this pod.
+    pub(super) fn is_verified(&self, version: Version, elected: Option<&Pod>) -> bool {
+        match &self.trust.verified {
+            Some((at, only)) if *at == version => {
+                only.as_ref().is_none_or(|uid| elected.is_some_and(|pod| pod.uid == *uid))
+            }
+            _ => false,
+        }
     }
 
-    pub(super) fn verify(&mut self, version: Version) {
-        self.trust.verified = Some(version);
+    /// Whether the leader and one pod were read after this version.
+    pub(super) fn is_partly_verified(&self, version: Version) -> bool {
+        matches!(&self.trust.verified, Some((at, Some(_))) if *at == version)
+    }
+
+    /// Notes that the pods were looked at: the leader and this one; none: all of them.
+    pub(super) fn verify(&mut self, version: Version, only: Option<Uid>) {
+        self.trust.verified = Some((version, only));
     }
 
     pub(super) fn is_confirmed(&self, version: Option<Version>) -> bool {
@@ -213,12 +225,12 @@ mod tests {
     fn a_store_that_was_put_back_takes_all_trust_along() {
         let mut lock = at(5);
         lock.fence(Version(5));
-        lock.verify(Version(3));
+        lock.verify(Version(3), None);
         lock.confirm(Version(3));
         lock.note_asked();
         lock.take_read(damaged(3));
         assert_eq!(lock.version(), Some(Version(3)));
-        assert!(!lock.is_fenced(Some(Version(5))) && !lock.is_verified(Version(3)));
+        assert!(!lock.is_fenced(Some(Version(5))) && !lock.is_verified(Version(3), None));
         assert!(!lock.is_confirmed(Some(Version(3))));
         lock.observe(Version(4), damaged(4).into());
         assert_eq!(lock.version(), Some(Version(4)), "versions count from there");

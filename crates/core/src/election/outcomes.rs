@@ -6,7 +6,7 @@ use super::routes::Taken;
 use crate::handover::{Handover, Purpose};
 use crate::{
     Announcement, ElectionRead, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored,
-    Version,
+    Uid, Version,
 };
 
 impl Election {
@@ -45,11 +45,13 @@ impl Election {
                 self.take_read(read, now);
                 Phase::Idle
             }
-            (Phase::Verifying(expected, version), Outcome::PodsListed(listed)) if expected == op => {
-                match (listed, version) {
-                    (Ok(_), Some(version)) => self.lock.verify(version),
-                    (Ok(_), None) => self.withdrawal = Withdrawal::Listed,
-                    (Err(failure), _) => self.fail(failure, now),
+            (Phase::Verifying { reads, version, only }, outcome) if reads.contains(&op) => {
+                self.take_looked_at(op, reads, version, only, outcome, now)
+            }
+            (Phase::ListingMarked(expected), Outcome::PodsListed(listed)) if expected == op => {
+                match listed {
+                    Ok(_) => self.withdrawal = Withdrawal::Listed,
+                    Err(failure) => self.fail(failure, now),
                 }
                 Phase::Idle
             }
@@ -111,6 +113,28 @@ impl Election {
             }
             (phase, _) => phase,
         };
+    }
+
+    /// Takes one of the answers that tell what the pods are like since somebody else's record.
+    fn take_looked_at(
+        &mut self,
+        op: OpId,
+        mut reads: Vec<OpId>,
+        version: Version,
+        only: Option<Uid>,
+        outcome: Outcome,
+        now: Instant,
+    ) -> Phase {
+        if let Outcome::PodRead(Err(failure)) | Outcome::PodsListed(Err(failure)) = outcome {
+            self.fail(failure, now);
+            return Phase::Idle;
+        }
+        reads.retain(|read| *read != op);
+        if reads.is_empty() {
+            self.lock.verify(version, only);
+            return Phase::Idle;
+        }
+        Phase::Verifying { reads, version, only }
     }
 
     fn take_deleted(&mut self, deleted: RecordOutcome, now: Instant) {

@@ -2,14 +2,22 @@
 
 use crate::handover::{Handover, Purpose, Seen};
 use crate::slice::SliceVersions;
-use crate::{Holder, Instant, Key, OpId, PlacedBid, Reason, Record, Version};
+use crate::{Holder, Instant, Key, OpId, PlacedBid, Reason, Record, Uid, Version};
 
 /// What is under way.
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
     Idle,
     Reading(OpId),
-    Verifying(OpId, Option<Version>),
+    /// The pods are looked at, after this version of somebody else's record: its leader and this pod; none: all of them.
+    Verifying {
+        /// Those that have no answer yet.
+        reads: Vec<OpId>,
+        version: Version,
+        only: Option<Uid>,
+    },
+    /// All pods are listed before the last marks are taken off.
+    ListingMarked(OpId),
     Writing(OpId, Box<Intent>),
     /// The outcome of the write is not known: its record is read.
     WriteUnknown(Option<OpId>, Box<Intent>),

@@ -115,7 +115,7 @@ impl Election {
             return true;
         }
         let op = step.request(Command::ListPods { selectors, leaders: Vec::new() });
-        self.phase = Phase::Verifying(op, None);
+        self.phase = Phase::ListingMarked(op);
         false
     }
 

@@ -411,7 +411,7 @@ fn given(mut lab: Lab) -> Lab {
 fn who_was_given_the_lock_elects_in_a_higher_term_as_after_somebody_elses_record() {
     let mut lab = given(invited(2));
     let all = lab.run();
-    assert_eq!(all[0], "ListPods", "C13, H4: {all:#?}");
+    assert_eq!(all[0], "ReadPod p0", "C13: {all:#?}");
     assert!(all[1].starts_with("WriteRecord") && all[1].ends_with(" p0"), "{all:#?}");
     assert_eq!(all.last().unwrap(), "Transition p0 SwitchedOver", "{all:#?}");
     assert!(lab.record().term > Term(500));

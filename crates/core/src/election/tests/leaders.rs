@@ -40,7 +40,8 @@ fn the_first_failover_after_a_restart_looks_at_all_afresh() {
     assert_eq!(
         lab.run(),
         [
-            "ListPods",
+            "ReadPod p0",
+            "ReadPod p1",
             "WriteRecord 2 p1",
             "ListPods",
             "ListLocks",
@@ -51,6 +52,38 @@ fn the_first_failover_after_a_restart_looks_at_all_afresh() {
             "Transition p1 LeaderNotReady"
         ]
     );
+}
+
+/// The cache may be older than somebody else's record.
+#[test]
+fn after_a_restart_a_decision_stands_only_if_fresh_reads_lead_to_it_too() {
+    let read_and = |change: fn(&mut Lab)| {
+        let mut lab = Lab::led(3).restarted();
+        lab.unready("p0");
+        let reads = lab.step();
+        assert_eq!(reads.iter().map(in_words).collect::<Vec<_>>(), ["ReadPod p0", "ReadPod p1"]);
+        change(&mut lab);
+        for read in reads {
+            assert_eq!(lab.step().len(), 0, "both answers are awaited");
+            let (op, outcome) = lab.answer(&read, &in_words(&read)).unwrap();
+            lab.election.take(op, outcome, lab.now);
+        }
+        lab.run()
+    };
+    assert_eq!(read_and(|_| ())[0], "WriteRecord 2 p1");
+    let recovered = read_and(|lab| lab.edit("p0", |pod| pod.ready = true));
+    assert_eq!(recovered, NOTHING, "the leader is fit");
+    let third = read_and(|lab| lab.unready("p1"));
+    assert_eq!(third[..2], ["ListPods", "WriteRecord 2 p2"], "nobody has looked at the third one");
+    let nobody = read_and(|lab| ["p1", "p2"].into_iter().for_each(|pod| lab.unready(pod)));
+    assert_eq!(nobody[..2], ["ListPods", "WriteRecord 1 nobody"], "that all are unfit has to be seen of all");
+
+    let mut lab = Lab::led(3).restarted();
+    lab.unready("p0");
+    lab.instead("ReadPod p0", Outcome::PodRead(Err(Failure::Unknown("no answer".into()))));
+    assert_eq!(lab.run(), ["ReadPod p0", "ReadPod p1"], "an unknown outcome tells nothing");
+    lab.now = lab.now + Duration::from_secs(10);
+    assert_eq!(lab.run()[..3], ["ReadPod p0", "ReadPod p1", "WriteRecord 2 p1"]);
 }
 
 #[test]

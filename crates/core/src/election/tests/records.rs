@@ -61,7 +61,7 @@ fn a_record_that_is_not_the_one_whose_write_is_unknown_is_somebody_elses() {
     lab.store(|version| Stored::Ours(version, other));
     lab.now = lab.now + Duration::from_secs(1);
     let all = lab.run();
-    assert_eq!(all[..3], ["ReadRecord", "ListPods", "WriteRecord 2 p1"], "{all:#?}");
+    assert_eq!(all[..4], ["ReadRecord", "ReadPod p0", "ReadPod p1", "WriteRecord 2 p1"], "{all:#?}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_leader_whose_store_was_put_back_begins_a_term_above_all_that_were_given() {
     let mut lab = Lab::led(2).restarted();
     lab.election = lab.election.that_had_reached(Term(7));
     let all = lab.run();
-    assert_eq!(all[..2], ["ListPods", "WriteRecord 8 p0"]);
+    assert_eq!(all[..2], ["ReadPod p0", "WriteRecord 8 p0"]);
     assert_eq!(all.last().unwrap(), "Transition p0 LockRestored");
     assert_eq!(lab.run(), [""; 0]);
     lab.pods.remove("p0");
@@ -160,7 +160,7 @@ fn a_record_of_an_earlier_election_is_replaced_only_by_the_present_one() {
     let others = Record { election: uid("another"), ..lab.record() };
     lab.store(|version| Stored::Ours(version, others));
     lab.present = ElectionRead::Present { uid: uid("another"), generation: 1 };
-    assert_eq!(lab.run(), ["ListPods", "ReadElection"]);
+    assert_eq!(lab.run(), ["ReadPod p0", "ReadElection"]);
     assert_eq!(*lab.election.situation(), Situation::Stale);
 }
 
