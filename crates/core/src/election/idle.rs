@@ -2,7 +2,7 @@
 
 use super::Election;
 use super::fitness::{Candidate, Decision};
-use super::phase::{Phase, Withdrawal};
+use super::phase::{Phase, Verification, Withdrawal};
 use super::upkeep::drift;
 use super::workloads::Target;
 use crate::handover::Handover;
@@ -88,7 +88,7 @@ impl Election {
             let leader = record.holder.as_ref().filter(|holder| holder.uid != elected.uid);
             let names = leader.and_then(|holder| holder.pod.as_ref()).into_iter().chain([&elected.name]);
             let reads = names.map(|name| step.request(Command::ReadPod { name: name.clone() })).collect();
-            self.phase = Phase::Verifying { reads, version, only: Some(elected.uid.clone()) };
+            self.phase = Phase::Verifying(Verification { reads, version, only: Some(elected.uid.clone()) });
             return false;
         }
         let selectors = step.view.scope.selectors_with(Some(record));
@@ -97,7 +97,7 @@ impl Election {
             return true;
         }
         let op = step.request(Command::ListPods { selectors, leaders: Vec::new() });
-        self.phase = Phase::Verifying { reads: vec![op], version, only: None };
+        self.phase = Phase::Verifying(Verification { reads: vec![op], version, only: None });
         false
     }
 

@@ -1,12 +1,12 @@
 //! What comes back to the requests, and to which part it goes.
 
 use super::Election;
-use super::phase::{Phase, Withdrawal};
+use super::phase::{Phase, Verification, Withdrawal};
 use super::routes::Taken;
 use crate::handover::{Handover, Purpose};
 use crate::{
     Announcement, ElectionRead, Failure, Holder, Instant, OpId, Outcome, PodChange, PodOutcome, RecordOutcome, Stored,
-    Uid, Version,
+    Version,
 };
 
 impl Election {
@@ -45,9 +45,7 @@ impl Election {
                 self.take_read(read, now);
                 Phase::Idle
             }
-            (Phase::Verifying { reads, version, only }, outcome) if reads.contains(&op) => {
-                self.take_looked_at(op, reads, version, only, outcome, now)
-            }
+            (Phase::Verifying(verification), outcome) => self.take_verification(op, verification, outcome, now),
             (Phase::ListingMarked(expected), Outcome::PodsListed(listed)) if expected == op => {
                 match listed {
                     Ok(_) => self.withdrawal = Withdrawal::Listed,
@@ -116,25 +114,20 @@ impl Election {
     }
 
     /// Takes one of the answers that tell what the pods are like since somebody else's record.
-    fn take_looked_at(
-        &mut self,
-        op: OpId,
-        mut reads: Vec<OpId>,
-        version: Version,
-        only: Option<Uid>,
-        outcome: Outcome,
-        now: Instant,
-    ) -> Phase {
+    fn take_verification(&mut self, op: OpId, mut under_way: Verification, outcome: Outcome, now: Instant) -> Phase {
+        let Some(answered) = under_way.reads.iter().position(|read| *read == op) else {
+            return Phase::Verifying(under_way);
+        };
         if let Outcome::PodRead(Err(failure)) | Outcome::PodsListed(Err(failure)) = outcome {
             self.fail(failure, now);
             return Phase::Idle;
         }
-        reads.retain(|read| *read != op);
-        if reads.is_empty() {
-            self.lock.verify(version, only);
+        under_way.reads.remove(answered);
+        if under_way.reads.is_empty() {
+            self.lock.verify(under_way.version, under_way.only);
             return Phase::Idle;
         }
-        Phase::Verifying { reads, version, only }
+        Phase::Verifying(under_way)
     }
 
     fn take_deleted(&mut self, deleted: RecordOutcome, now: Instant) {

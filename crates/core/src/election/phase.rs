@@ -9,13 +9,7 @@ use crate::{Holder, Instant, Key, OpId, PlacedBid, Reason, Record, Uid, Version}
 pub(super) enum Phase {
     Idle,
     Reading(OpId),
-    /// The pods are looked at, after this version of somebody else's record: its leader and this pod; none: all of them.
-    Verifying {
-        /// Those that have no answer yet.
-        reads: Vec<OpId>,
-        version: Version,
-        only: Option<Uid>,
-    },
+    Verifying(Verification),
     /// All pods are listed before the last marks are taken off.
     ListingMarked(OpId),
     Writing(OpId, Box<Intent>),
@@ -34,6 +28,17 @@ pub(super) enum Phase {
     Deleting(OpId),
     /// Whether the election is still there: before it replaces a record of another one (of this version), or is withdrawn.
     AskingElection(OpId, Option<Version>),
+}
+
+/// The pods are looked at, before somebody else's record is replaced.
+#[derive(Clone, Debug)]
+pub(super) struct Verification {
+    /// The reads that have no answer yet.
+    pub(super) reads: Vec<OpId>,
+    /// That record's version.
+    pub(super) version: Version,
+    /// Only the record's leader and this pod are read; none: all are listed.
+    pub(super) only: Option<Uid>,
 }
 
 /// A record to be written, and what follows when it is.

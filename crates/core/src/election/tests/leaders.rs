@@ -75,6 +75,8 @@ fn after_a_restart_a_decision_stands_only_if_fresh_reads_lead_to_it_too() {
     assert_eq!(recovered, NOTHING, "the leader is fit");
     let third = read_and(|lab| lab.unready("p1"));
     assert_eq!(third[..2], ["ListPods", "WriteRecord 2 p2"], "nobody has looked at the third one");
+    let namesake = read_and(|lab| lab.edit("p1", |pod| pod.uid = uid("another")));
+    assert_eq!(namesake[..2], ["ListPods", "WriteRecord 2 p1"], "it is another pod than the one that was chosen");
     let nobody = read_and(|lab| ["p1", "p2"].into_iter().for_each(|pod| lab.unready(pod)));
     assert_eq!(nobody[..2], ["ListPods", "WriteRecord 1 nobody"], "that all are unfit has to be seen of all");
 
