@@ -128,6 +128,13 @@ pub struct LeaderElectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follower: Option<Marking>,
 
+    /// What lictor does with a pod that already has a value for one of these labels or annotations, which this election did not
+    /// write. Refuse (default): it writes nothing on that pod, which is no candidate then; the status says so. Replace: it writes its
+    /// own value, keeps the former one in the pod's annotation lictor.dev/replaced, and restores it when the election is deleted. A
+    /// value that somebody set by hand, and that this election would write itself, is taken over in both cases.
+    #[serde(default)]
+    pub when_label_in_use: WhenLabelInUse,
+
     /// How lictor hands the leadership from one pod to the next.
     #[serde(default)]
     pub handover: Handover,
@@ -313,6 +320,16 @@ pub struct Marking {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8), schema_with = "annotation_values")]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// What lictor does with a pod that has a value of somebody else for a label or annotation that it would write.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum WhenLabelInUse {
+    /// It writes nothing on that pod.
+    #[default]
+    Refuse,
+    /// It writes its own value, and restores the former one afterwards.
+    Replace,
 }
 
 /// How lictor hands the leadership from one pod to the next.

@@ -159,6 +159,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         preemption,
         leader,
         follower,
+        when_label_in_use,
         handover,
         probe,
         when_store_is_lost,
@@ -191,6 +192,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
     let markings = lictor_core::Markings {
         leader: resolve_marking(leader.as_ref(), "leader"),
         follower: resolve_marking(follower.as_ref(), "follower"),
+        replaces: *when_label_in_use == api::WhenLabelInUse::Replace,
     };
     let name = election.metadata.name.as_deref().unwrap_or_default();
     let namespace = election.metadata.namespace.as_deref().unwrap_or_default();

@@ -4,6 +4,7 @@ mod decisions;
 mod history;
 mod probing;
 mod routing;
+mod titles;
 mod workloads;
 mod writes;
 
@@ -15,6 +16,7 @@ use self::decisions::Decisions;
 use self::history::History;
 pub(super) use self::probing::{Probed, Probing, Reach, probe_client};
 pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, is_forbidden, slices};
+use self::titles::Titles;
 pub(super) use self::workloads::{Surroundings, Workloads};
 use self::writes::OwnWrites;
 pub(super) use self::writes::Retry;
@@ -29,6 +31,7 @@ pub(super) struct Entry {
     pub(super) members: Members,
     pub(super) workloads: Workloads,
     pub(super) routing: Routing,
+    pub(super) titles: Titles,
     pub(super) decisions: Decisions,
     pub(super) probing: Probing,
     pub(super) history: History,
@@ -48,6 +51,7 @@ impl Entry {
             object: ElectionObject::new(id, version, seen),
             members: Members::default(),
             routing: Routing::default(),
+            titles: Titles::default(),
             probing: Probing::default(),
             history: History::default(),
             writes: OwnWrites::default(),
@@ -116,6 +120,7 @@ impl Entry {
         self.decisions.forget();
         self.probing.stop();
         self.routing.forget();
+        self.titles.forget();
         self.history.forget();
         self.registered = Registered::default();
         self.writes.forget();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use kube::Client;
 use lictor_core::{
     Bid, Command, Failure, Key, Outcome, PlacedBid, Pod, Record, RecordOutcome, Request, Selector, Slice, SliceOutcome,
-    StoreId, Stored, Term, Version, WorkloadClaim, WorkloadId, WorkloadOutcome, WriteSlice,
+    StoreId, Stored, Term, Uid, Version, WorkloadClaim, WorkloadId, WorkloadOutcome, WriteSlice,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -269,6 +269,18 @@ impl Executor {
         self.requests.submit(&self.cluster, &share(&id), Class::Urgent, Gate::OPEN, failed, move |_| async move {
             let found = this.slices.leftovers(&id.election.namespace, &service).await;
             Some(Input::Leftovers(id, number, found))
+        });
+    }
+
+    /// Reads who labelled a pod (O1); what is found comes back as an input.
+    pub(super) fn read_provenance(&self, object: &ElectionObject, name: String, uid: Uid) {
+        let (this, id) = (self.clone(), object.id().clone());
+        let (of, asked) = (id.clone(), uid.clone());
+        let failed = move |failure| Some(Input::Provenance(of, asked, Err(failure)));
+        // The first handover of its group waits for it.
+        self.requests.submit(&self.cluster, &share(&id), Class::Urgent, Gate::OPEN, failed, move |_| async move {
+            let read = this.pods.provenance(&id.election.namespace, &name).await;
+            Some(Input::Provenance(id, uid, read))
         });
     }
 

@@ -283,6 +283,12 @@ impl Controller {
                     self.index.mark(&id.election);
                 }
             }
+            Input::Provenance(id, uid, read) => {
+                if let Some(entry) = self.index.entry(&id) {
+                    entry.titles.take(&uid, read, monotonic());
+                    self.index.mark(&id.election);
+                }
+            }
             Input::Records(event) => {
                 match &event {
                     StoreEvent::All(scope, ..) if scope.store == StoreId::leases() => {

@@ -64,7 +64,7 @@ pub(super) fn status(
         status.class_name = Some(spec.class_name.clone());
         status.candidates = Some(match entry.workloads.cluster() {
             Some(fitness) => counted(1, fitness.is_ok().into()),
-            None => count(spec, candidates, now),
+            None => count(entry, spec, candidates, now),
         });
         status.worst_case_failover_seconds = spec.followed.is_none().then(|| worst_case(spec, operator_lease));
         status.followed_lock = entry.following().map(|following| followed_lock(following, candidates));
@@ -170,10 +170,11 @@ fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {
     i64::try_from(total.as_secs() + u64::from(total.subsec_nanos() > 0)).unwrap_or(i64::MAX)
 }
 
-fn count(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) -> CandidateCount {
+fn count(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) -> CandidateCount {
     let living = candidates.iter().filter(|(pod, _)| !pod.finished);
     let total = u32::try_from(living.clone().count()).unwrap_or(u32::MAX);
-    let could = living.filter(|(pod, node)| eligible(pod, *node, &spec.rules, now).is_ok()).count();
+    let own = living.filter(|(pod, _)| !entry.titles.foreign().contains(&pod.uid));
+    let could = own.filter(|(pod, node)| eligible(pod, *node, &spec.rules, now).is_ok()).count();
     let eligible = u32::try_from(could).unwrap_or(u32::MAX);
     counted(total, eligible)
 }
@@ -284,19 +285,27 @@ fn elected(
         }
         (_, Some(pod)) => {
             let unseen = spec.followed.as_ref().and_then(|lock| led_unseen(lock, &entry.followed, pod, generation));
-            unseen.unwrap_or_else(|| condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation))
+            let limps = || {
+                let trouble = entry.titles.trouble()?;
+                let message = format!("{pod} is the leader, but not all pods are candidates: {trouble}");
+                Some(condition(ELECTED, true, "LabelInUse", message, generation))
+            };
+            let leads = || condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation);
+            unseen.or_else(limps).unwrap_or_else(leads)
         }
         (_, None) => match (entry.workloads.cluster(), entry.following()) {
             (_, Some(following)) if !spec.paused => led_by_nobody(spec, following, candidates, now, generation),
             (Some(Err(why)), _) => condition(ELECTED, false, "NotEligible", not_eligible(why), generation),
             (Some(Ok(())), _) => condition(ELECTED, false, "NoLeader", "the lock is about to be taken", generation),
-            (None, _) => condition(ELECTED, false, "NoEligiblePod", why_nobody(spec, candidates, now), generation),
+            (None, _) => {
+                condition(ELECTED, false, "NoEligiblePod", why_nobody(entry, spec, candidates, now), generation)
+            }
         },
     }
 }
 
 /// Which pods there are, and why none of them can lead.
-fn why_nobody(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) -> String {
+fn why_nobody(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) -> String {
     if spec.paused {
         return "the election is frozen and has no leader: set spec.paused to false".into();
     }
@@ -305,7 +314,9 @@ fn why_nobody(spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instan
     }
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for (pod, node) in candidates {
-        if let Err(why) = eligible(pod, *node, &spec.rules, now) {
+        if entry.titles.foreign().contains(&pod.uid) {
+            *reasons.entry("somebody else owns a label of the pod (spec.whenLabelInUse)").or_default() += 1;
+        } else if let Err(why) = eligible(pod, *node, &spec.rules, now) {
             *reasons.entry(not_eligible(why)).or_default() += 1;
         }
     }

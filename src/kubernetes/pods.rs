@@ -1,6 +1,7 @@
 //! Pods: reads, lists and writes them. This is the only place in this program that writes to pods.
 
 pub(super) mod protobuf;
+mod provenance;
 mod slim;
 
 use std::time::Duration;
@@ -8,9 +9,10 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, LogParams, Patch, PatchParams};
 use kube::{Api, Client};
-use lictor_core::{ELECTION_ANNOTATION, Failure, Operator, Pod, PodOutcome, Selector, WritePod};
+use lictor_core::{ELECTION_ANNOTATION, Failure, Operator, Pod, PodOutcome, Provenance, Selector, Uid, WritePod};
 use serde_json::json;
 
+use self::provenance::provenance;
 pub(super) use self::slim::SlimPod;
 use super::{failure, within};
 
@@ -60,6 +62,19 @@ impl Pods {
     pub async fn read(&self, namespace: &str, name: &str) -> Result<Option<Pod>, Failure> {
         match within(self.timeout, self.api(namespace).get_opt(name)).await {
             Ok(pod) => Ok(pod.map(Pod::from)),
+            Err(error) => Err(failure("get", "pods", &error)),
+        }
+    }
+
+    /// Reads who wrote the labels and annotations of a pod, and the pod's uid.
+    ///
+    /// # Errors
+    /// If there is no answer, or a refusal.
+    pub async fn provenance(&self, namespace: &str, name: &str) -> Result<Option<(Uid, Provenance)>, Failure> {
+        match within(self.timeout, self.api(namespace).get_metadata_opt(name)).await {
+            Ok(pod) => {
+                Ok(pod.map(|pod| (Uid(pod.metadata.uid.clone().unwrap_or_default()), provenance(&pod.metadata))))
+            }
             Err(error) => Err(failure("get", "pods", &error)),
         }
     }

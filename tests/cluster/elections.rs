@@ -10,6 +10,7 @@ mod deletion_cost;
 mod drift;
 mod failover;
 mod nodes;
+mod ownership;
 mod probe;
 mod rollout;
 mod spec;

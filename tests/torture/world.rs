@@ -412,7 +412,7 @@ fn variant(number: usize) -> (Value, Markings) {
         1 => (json!({"handover": {"failoverDelaySeconds": FAILOVER_DELAY / 1_000}}), roles),
         2 => (json!({"preemption": "HigherPriority"}), roles),
         _ => {
-            let own = Markings { leader: marking("example.com/active", "yes"), follower: Marking::default() };
+            let own = Markings { leader: marking("example.com/active", "yes"), ..Markings::default() };
             (json!({"leader": {"labels": {"example.com/active": "yes"}}, "follower": {"labels": {}}}), own)
         }
     }

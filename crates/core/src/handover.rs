@@ -4,15 +4,16 @@
 
 mod fence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use self::fence::Fence;
-use super::marking::{DeletionCost, term_of};
+use super::marking::{Before, term_of};
 use super::step::Step;
 use super::view::View;
 use super::{
-    Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Pod,
-    PodChange, PodOutcome, PodPatch, Reason, Record, Scope, Selector, Stored, Term, Uid, Version, WritePod,
+    Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Ownership,
+    Pod, PodChange, PodOutcome, PodPatch, Provenances, Reason, Record, Scope, Selector, Stored, Term, Title, Uid,
+    Version, WritePod,
 };
 
 /// What a handover is for.
@@ -54,6 +55,8 @@ pub(super) struct Handover {
     listing: Listing,
     locks: Locks,
     fences: Option<BTreeMap<Uid, Fence>>,
+    /// O1: those among them on which somebody else owns a key.
+    foreign: BTreeSet<Uid>,
     target: Option<Target>,
     /// Whether H4, H5 and H6 apply: somebody else's writes may be on their way.
     pub(super) after_others: bool,
@@ -98,15 +101,15 @@ enum Locks {
 
 /// What a promotion rests on, of the pod as it was seen: it is for this version alone, so what is known of that still holds when it is
 /// carried out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     version: Version,
-    cost: DeletionCost,
+    before: Before,
 }
 
 impl Seen {
     pub(super) fn of(pod: &Pod) -> Self {
-        Self { version: pod.version, cost: DeletionCost::of(pod) }
+        Self { version: pod.version, before: Before::of(pod) }
     }
 }
 
@@ -163,6 +166,7 @@ impl Handover {
             locks: if target.is_some() && !fenced { Locks::Due } else { Locks::Known },
             purpose,
             fences: None,
+            foreign: BTreeSet::new(),
             target,
             after_others: !fenced,
             abandoned: false,
@@ -229,6 +233,7 @@ impl Handover {
         let Listing::Done(listed) = &mut self.listing else { return Progress::Waiting };
         if self.fences.is_none() {
             let listed = std::mem::take(listed);
+            self.foreign = self.find_foreign(&listed, view);
             self.fences = Some(self.collect_fences(&listed, view));
         }
         let spares = if self.purpose == Purpose::Withdraw { left } else { &|pod: &Pod| !promoting(pod) };
@@ -378,6 +383,19 @@ impl Handover {
         scopes.map(|scope| Selector { match_labels: scope.markings.leader.labels.clone(), ..Selector::default() })
     }
 
+    /// O1: the pods on which somebody else owns a key. Of a pod that the cache does not show yet, nothing was read; nor of any, where the
+    /// election goes and it may be that nothing but its record is known.
+    fn find_foreign(&self, listed: &[Pod], view: &View) -> BTreeSet<Uid> {
+        let markings = &self.record.scope.markings;
+        let former: Vec<&Markings> = self.record.former.iter().map(|scope| &scope.markings).collect();
+        let unread = Provenances::new();
+        let asked = Ownership { election: &self.election, markings, former: &former, provenances: &unread };
+        let known =
+            |pod: &&Pod| self.purpose != Purpose::Withdraw && view.pods.iter().any(|other| other.uid == pod.uid);
+        let new = listed.iter().filter(|pod| !known(pod) && asked.of(pod) != Title::Free);
+        new.map(|pod| pod.uid.clone()).chain(view.foreign.iter().cloned()).collect()
+    }
+
     /// H2 and H4: who must be written to before anybody is promoted.
     fn collect_fences(&self, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
         let mut pods: BTreeMap<&Uid, &Pod> = listed.iter().map(|pod| (&pod.uid, pod)).collect();
@@ -422,6 +440,13 @@ impl Handover {
     }
 
     fn fence_patch(&self, pod: &Pod) -> (PodChange, PodPatch) {
+        if self.foreign.contains(&pod.uid) {
+            let mut patch = PodPatch::default();
+            if self.after_others && self.purpose != Purpose::Withdraw {
+                patch.note_term(self.record.term);
+            }
+            return (PodChange::Remove, patch);
+        }
         let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
         if self.purpose == Purpose::Withdraw && (others || (!wrote(&self.election, pod) && !self.after_others)) {
             return (PodChange::Remove, PodPatch::default());
@@ -429,10 +454,7 @@ impl Handover {
         let former = self.record.former_markings();
         let markings = &self.record.scope.markings;
         if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
-            return (
-                PodChange::Demote,
-                markings.demotion(&self.election, self.record.term, &former, DeletionCost::of(pod)),
-            );
+            return (PodChange::Demote, markings.demotion(&self.election, self.record.term, &former, &Before::of(pod)));
         }
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         let mut patch = Markings::removal(&all, pod);
@@ -454,7 +476,7 @@ impl Handover {
             TargetState::Due => {
                 target.refused = false;
                 let markings = &self.record.scope.markings;
-                let patch = markings.promotion(&self.election, self.record.term, &former, target.seen.cost);
+                let patch = markings.promotion(&self.election, self.record.term, &former, &target.seen.before);
                 TargetState::Sent(step.request(Command::WritePod(WritePod {
                     change: PodChange::Promote,
                     name: target.holder.pod.clone().unwrap_or_default(),
@@ -496,7 +518,8 @@ impl Handover {
             (TargetState::Sent(expected), Outcome::PodWritten(written)) if *expected == op => match written {
                 PodOutcome::Written(pod) => {
                     let markings = &self.record.scope.markings;
-                    match markings.promotion(&self.election, self.record.term, &former, target.seen.cost).lacks(&pod) {
+                    match markings.promotion(&self.election, self.record.term, &former, &target.seen.before).lacks(&pod)
+                    {
                         None => {
                             self.found.promoted = true;
                             TargetState::Done

@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn two_leaders_are_too_many() {
         let marking = |role: &str| Marking { labels: pod(role).labels, ..Marking::default() };
-        let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+        let markings = Markings { leader: marking("leader"), follower: marking("follower"), ..Markings::default() };
         let (leader, follower) = (pod("leader"), pod("follower"));
         assert!(at_most_one_leader([], &markings));
         assert!(at_most_one_leader([&leader, &follower], &markings));

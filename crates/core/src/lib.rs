@@ -25,12 +25,14 @@ mod marking;
 mod members;
 mod node;
 mod overtaken;
+mod ownership;
 mod pairs;
 mod pod;
 mod probe;
 #[cfg(test)]
 mod properties;
 mod record;
+mod replaced;
 mod replica;
 mod selector;
 mod session;
@@ -76,10 +78,12 @@ pub use marking::{
 pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};
 pub use overtaken::HeldElsewhere;
+pub use ownership::{InUse, Ownership, Provenance, Provenances, Title, multiply};
 pub use pairs::Pairs;
-pub use pod::{NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
+pub use pod::{Control, NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
 pub use probe::{ProbeFailure, ProbeRules, ProbeState};
 pub use record::{Holder, Offer, Record, Rival, Scope, Stored, SwitchoverMark};
+pub use replaced::REPLACED_ANNOTATION;
 pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};

@@ -1,9 +1,10 @@
 //! What is written on pods for their roles, and the patches that write it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::replaced::{REPLACED_ANNOTATION, Replaced};
 use super::{Changes, Pairs, Pod, Term};
 
 /// On every pod that lictor has labelled: the term under which it was written last, for the leader its fencing token.
@@ -21,9 +22,24 @@ pub const WRITTEN_COST_ANNOTATION: &str = "lictor.dev/pod-deletion-cost";
 /// A leader's deletion cost: above what pods have that nobody gave any, and too low to keep an autoscaler of nodes from its work.
 const LEADERS_COST: &str = "1000";
 
+/// What a pod carries at the version for which a role is written on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    cost: DeletionCost,
+    labels: Pairs,
+    annotations: Pairs,
+}
+
+impl Before {
+    /// Of a pod as it was seen.
+    pub(crate) fn of(pod: &Pod) -> Self {
+        Self { cost: DeletionCost::of(pod), labels: pod.labels.clone(), annotations: pod.annotations.clone() }
+    }
+}
+
 /// Whose the deletion cost on a pod is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DeletionCost {
+struct DeletionCost {
     /// Somebody else wrote it.
     foreign: bool,
     /// The pod says that lictor wrote one.
@@ -31,8 +47,7 @@ pub(crate) struct DeletionCost {
 }
 
 impl DeletionCost {
-    /// Of a pod as it was seen.
-    pub(crate) fn of(pod: &Pod) -> Self {
+    fn of(pod: &Pod) -> Self {
         let (cost, written) =
             (pod.annotations.get(DELETION_COST_ANNOTATION), pod.annotations.get(WRITTEN_COST_ANNOTATION));
         Self { foreign: cost.is_some() && cost != written, written: written.is_some() }
@@ -75,6 +90,9 @@ pub struct Markings {
     pub leader: Marking,
     /// On the other candidates.
     pub follower: Marking,
+    /// Whether values that somebody else owns are replaced, and restored afterwards (O1).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
 }
 
 /// Labels and annotations to set and to take off.
@@ -111,11 +129,11 @@ impl Markings {
             && !DeletionCost::of(pod).written
     }
 
-    /// Marks a pod as leader. `former` are the markings of earlier specs, whose leftovers go with it. `cost`: what the pod has, at the
-    /// version for which it is written.
-    pub(crate) fn promotion(&self, election: &str, term: Term, former: &[Self], cost: DeletionCost) -> PodPatch {
-        let mut patch = Self::patch(&self.leader, &self.follower, election, term, former, cost);
-        let kept = cost.foreign && !patch.annotations.contains_key(DELETION_COST_ANNOTATION);
+    /// Marks a pod as leader. `former` are the markings of earlier specs, whose leftovers go with it. `before`: what the pod carries, at
+    /// the version for which it is written.
+    pub(crate) fn promotion(&self, election: &str, term: Term, former: &[Self], before: &Before) -> PodPatch {
+        let mut patch = self.patch((&self.leader, &self.follower), election, term, former, before);
+        let kept = before.cost.foreign && !patch.annotations.contains_key(DELETION_COST_ANNOTATION);
         if !kept && !self.annotation_keys().any(|key| key == DELETION_COST_ANNOTATION) {
             for key in [DELETION_COST_ANNOTATION, WRITTEN_COST_ANNOTATION] {
                 patch.annotations.set(key, LEADERS_COST);
@@ -125,8 +143,8 @@ impl Markings {
     }
 
     /// Marks a pod as follower. The term makes it a write that changes the pod's version even if all else is there already.
-    pub(crate) fn demotion(&self, election: &str, term: Term, former: &[Self], cost: DeletionCost) -> PodPatch {
-        Self::patch(&self.follower, &self.leader, election, term, former, cost)
+    pub(crate) fn demotion(&self, election: &str, term: Term, former: &[Self], before: &Before) -> PodPatch {
+        self.patch((&self.follower, &self.leader), election, term, former, before)
     }
 
     /// Takes off what these markings may have written on a pod, and nothing that has another value.
@@ -147,7 +165,30 @@ impl Markings {
             }
         }
         DeletionCost::of(pod).take_off(&mut patch);
+        if pod.annotations.contains_key(REPLACED_ANNOTATION) {
+            let Replaced { labels, annotations } = Replaced::on(pod);
+            let restore = |changes: &mut Changes, have: &Pairs, replaced: &BTreeMap<String, String>| {
+                // What somebody has written in the place of lictor's own since, stays.
+                let free = |key: &str, changes: &Changes| changes.contains_key(key) || !have.contains_key(key);
+                for (key, value) in replaced {
+                    if free(key, changes) {
+                        changes.set(key, value);
+                    }
+                }
+            };
+            restore(&mut patch.labels, &pod.labels, &labels);
+            restore(&mut patch.annotations, &pod.annotations, &annotations);
+            patch.annotations.take_off(REPLACED_ANNOTATION);
+        }
         patch
+    }
+
+    /// Whether one of the roles has this label, or this annotation.
+    pub(crate) fn write(&self, is_label: bool, key: &str, value: &str) -> bool {
+        [&self.leader, &self.follower].iter().any(|role| {
+            let written = if is_label { &role.labels } else { &role.annotations };
+            written.get(key) == Some(value)
+        })
     }
 
     /// Whether a pod still carries something of these markings that `present` would not write.
@@ -167,29 +208,65 @@ impl Markings {
     }
 
     /// The names of all annotations written here.
-    fn annotation_keys(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn annotation_keys(&self) -> impl Iterator<Item = &str> {
         self.leader.annotations.keys().chain(self.follower.annotations.keys())
     }
 
     fn patch(
-        role: &Marking,
-        other: &Marking,
+        &self,
+        (role, other): (&Marking, &Marking),
         election: &str,
         term: Term,
         former: &[Self],
-        cost: DeletionCost,
+        before: &Before,
     ) -> PodPatch {
         let mut patch = PodPatch::default();
-        cost.take_off(&mut patch);
-        let former = former.iter().flat_map(|markings| [&markings.leader, &markings.follower]);
-        for marking in former.chain([other]) {
+        before.cost.take_off(&mut patch);
+        let earlier = former.iter().flat_map(|markings| [&markings.leader, &markings.follower]);
+        for marking in earlier.chain([other]) {
             patch.labels.extend(marking.labels.keys().map(|key| (key, None)));
             patch.annotations.extend(marking.annotations.keys().map(|key| (key, None)));
         }
+        self.keep_replaced(&mut patch, election, former, before);
         patch.labels.extend(role.labels.iter().map(|(key, value)| (key, Some(value))));
         patch.annotations.extend(role.annotations.iter().map(|(key, value)| (key, Some(value))));
         patch.stamp(election, term);
         patch
+    }
+
+    /// O1: notes what is about to be replaced, and restores what no role of this spec has any more.
+    fn keep_replaced(&self, patch: &mut PodPatch, election: &str, former: &[Self], before: &Before) {
+        let known = before.annotations.get(REPLACED_ANNOTATION);
+        if !self.replaces && known.is_none() {
+            return;
+        }
+        let mut replaced = known.map(Replaced::read).unwrap_or_default();
+        let marked = before.annotations.get(ELECTION_ANNOTATION) == Some(election);
+        let own = |is_label, key: &str, value: &str| {
+            marked && [self].into_iter().chain(former).any(|markings| markings.write(is_label, key, value))
+        };
+        let labels: BTreeSet<&str> = self.label_keys().collect();
+        let annotations: BTreeSet<&str> = self.annotation_keys().collect();
+        for (is_label, present, have, kept, changes) in [
+            (true, &labels, &before.labels, &mut replaced.labels, &mut patch.labels),
+            (false, &annotations, &before.annotations, &mut replaced.annotations, &mut patch.annotations),
+        ] {
+            if self.replaces {
+                let foreign = have.iter().filter(|(key, value)| present.contains(key) && !own(is_label, key, value));
+                for (key, value) in foreign {
+                    kept.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+                }
+            }
+            let gone: Vec<String> = kept.keys().filter(|key| !present.contains(key.as_str())).cloned().collect();
+            for (key, value) in gone.into_iter().filter_map(|key| kept.remove_entry(&key)) {
+                changes.set(&key, &value);
+            }
+        }
+        if replaced.is_empty() {
+            patch.annotations.take_off(REPLACED_ANNOTATION);
+        } else {
+            patch.annotations.set(REPLACED_ANNOTATION, &replaced.text());
+        }
     }
 }
 
@@ -209,6 +286,11 @@ impl PodPatch {
     pub(super) fn stamp(&mut self, election: &str, term: Term) {
         let term = term.to_string();
         self.annotations.extend([(TERM_ANNOTATION, Some(&*term)), (ELECTION_ANNOTATION, Some(election))]);
+    }
+
+    /// Notes the term alone, on a pod that is not the election's: its version has to change.
+    pub(super) fn note_term(&mut self, term: Term) {
+        self.annotations.set(TERM_ANNOTATION, &term.to_string());
     }
 
     /// The first thing that a pod lacks of this patch, as a sentence; `None`: the pod is as the patch wants it.
@@ -259,7 +341,7 @@ mod tests {
 
     fn markings(leader: &[(&str, &str)], follower: &[(&str, &str)]) -> Markings {
         let marking = |pairs: &[(&str, &str)]| Marking { labels: map(pairs), annotations: Pairs::default() };
-        Markings { leader: marking(leader), follower: marking(follower) }
+        Markings { leader: marking(leader), follower: marking(follower), replaces: false }
     }
 
     fn map(pairs: &[(&str, &str)]) -> Pairs {
@@ -283,7 +365,7 @@ mod tests {
             "web",
             Term(7),
             &[markings(&[("tier", "primary")], &[])],
-            DeletionCost::default(),
+            &Before::default(),
         );
         assert_eq!(patch.labels, [("role", Some("leader")), ("standby", None), ("tier", None)].into_iter().collect());
         assert_eq!(patch.annotations.get(TERM_ANNOTATION), Some(Some("7")));
@@ -325,6 +407,7 @@ mod tests {
         let earlier = Markings {
             leader: Marking { labels: map(&[("role", "leader")]), annotations: map(&[("a", "1")]) },
             follower: Marking { labels: map(&[("role", "follower")]), annotations: map(&[("b", "1")]) },
+            replaces: false,
         };
         let other = markings(&[("active", "yes")], &[]);
         for (labels, annotations) in [
@@ -373,8 +456,8 @@ mod tests {
     #[test]
     fn a_leader_has_a_deletion_cost_and_a_cost_that_somebody_else_wrote_stays() {
         let markings = markings(&[("role", "leader")], &[("role", "follower")]);
-        let up = |pod: &Pod| patched(pod, &markings.promotion("web", Term(3), &[], DeletionCost::of(pod)));
-        let down = |pod: &Pod| patched(pod, &markings.demotion("web", Term(4), &[], DeletionCost::of(pod)));
+        let up = |pod: &Pod| patched(pod, &markings.promotion("web", Term(3), &[], &Before::of(pod)));
+        let down = |pod: &Pod| patched(pod, &markings.demotion("web", Term(4), &[], &Before::of(pod)));
         let removed = |pod: &Pod| patched(pod, &Markings::removal(&[&markings], pod));
         let with = |pod: &Pod, cost: Option<&str>| {
             let mut pod = pod.clone();
@@ -414,18 +497,18 @@ mod tests {
         let mut own = plain.clone();
         own.leader.annotations = map(&[(COST, "5")]);
         let led = |markings: &Markings, pod: &Pod, former: &[Markings]| {
-            patched(pod, &markings.promotion("web", Term(3), former, DeletionCost::of(pod)))
+            patched(pod, &markings.promotion("web", Term(3), former, &Before::of(pod)))
         };
         let leader = led(&own, &pod(&[], &[]), &[]);
         assert_eq!(costs(&leader), [Some("5"), None]);
-        let demoted = patched(&leader, &own.demotion("web", Term(4), &[], DeletionCost::of(&leader)));
+        let demoted = patched(&leader, &own.demotion("web", Term(4), &[], &Before::of(&leader)));
         assert_eq!(costs(&demoted), [None, None]);
         // From one spec to the other, and back.
         let after = led(&plain, &leader, std::slice::from_ref(&own));
         assert_eq!(costs(&after), [Some("1000"), Some("1000")]);
         assert_eq!(costs(&led(&own, &after, &[plain])), [Some("5"), None]);
         own.follower.annotations = map(&[(COST, "-5")]);
-        let follower = patched(&after, &own.demotion("web", Term(5), &[], DeletionCost::of(&after)));
+        let follower = patched(&after, &own.demotion("web", Term(5), &[], &Before::of(&after)));
         assert_eq!(costs(&follower), [Some("-5"), None]);
     }
 }

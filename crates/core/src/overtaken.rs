@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use crate::backoff::Backoff;
-use crate::marking::{DeletionCost, term_of};
+use crate::marking::{Before, term_of};
 use crate::{
     Command, ELECTION_ANNOTATION, ElectionRead, Instant, Key, OpId, Outcome, Pod, PodChange, PodOutcome, Rival, Scope,
     Slice, SliceContent, SliceOutcome, Stored, Term, Uid, WritePod, WriteSlice,
@@ -191,7 +191,7 @@ fn due(name: &str, uid: &Uid, operator_id: &str, known: &HeldElsewhere) -> Vec<(
         let own = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|of| of == name);
         let leads = own && scope.selector.matches(&pod.labels) && scope.markings.shows_leader(pod);
         let term = term_of(pod).filter(|term| leads && *term < rival.term)?;
-        let patch = scope.markings.demotion(name, rival.term, &[], DeletionCost::of(pod));
+        let patch = scope.markings.demotion(name, rival.term, &[], &Before::of(pod));
         Some((term, Command::WritePod(WritePod::new(PodChange::Demote, pod, patch))))
     });
     let slices = slices.iter().filter_map(|slice| {

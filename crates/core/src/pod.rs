@@ -24,6 +24,8 @@ pub struct Pod {
     pub annotations: Pairs,
     /// What made it from one of several templates: all pods of a Deployment have the same one.
     pub owner: Option<String>,
+    /// Whether a controller counts it among its own.
+    pub control: Control,
     /// When it was created, by the API server's clock: tells which template is newer, and nothing else.
     pub created: Timestamp,
     /// The node that it is bound to.
@@ -46,6 +48,30 @@ pub struct Pod {
     pub finished: bool,
     /// It is about to be deleted by an eviction, a preemption or a taint.
     pub disrupted: bool,
+}
+
+/// Whether a controller, such as a `ReplicaSet`, counts a pod among its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Control {
+    /// None ever did: somebody made it by itself.
+    #[default]
+    None,
+    /// One does.
+    Controlled,
+    /// One made it, and has let go of it, as it does with a pod that its selector does not match any more.
+    Released,
+}
+
+impl Control {
+    /// Whether one does now.
+    pub fn is_controlled(self) -> bool {
+        self == Self::Controlled
+    }
+
+    /// Whether one did.
+    pub fn was_released(self) -> bool {
+        self == Self::Released
+    }
 }
 
 impl Pod {

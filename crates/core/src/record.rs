@@ -57,7 +57,7 @@ impl Record {
     }
 
     /// What was written on which pods: under earlier records, then under this one.
-    pub(super) fn scopes(&self) -> impl Iterator<Item = &Scope> {
+    pub fn scopes(&self) -> impl Iterator<Item = &Scope> {
         self.former.iter().chain([&self.scope])
     }
 

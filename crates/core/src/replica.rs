@@ -86,6 +86,8 @@ pub struct Known<'a> {
     pub wind_down: u32,
     /// The pods that it may have to write to.
     pub pods: &'a [&'a Pod],
+    /// O1: those among them on which somebody else owns a key, or may.
+    pub foreign: &'a BTreeSet<Uid>,
     /// How the leader is reached.
     pub routing: Routing<'a>,
     /// The slices that this election wrote, and those of its Service's names.
@@ -114,6 +116,7 @@ impl<'a> Known<'a> {
     /// What is known of a group without pods, workloads and a spec, whose lock only this cluster writes.
     pub fn new(now: Instant, key: &'a Key, locks: &'a Locks) -> Self {
         static NO_NODES: BTreeMap<String, Node> = BTreeMap::new();
+        static NO_PODS: BTreeSet<Uid> = BTreeSet::new();
         Self {
             now,
             wall: Timestamp(0),
@@ -129,6 +132,7 @@ impl<'a> Known<'a> {
             jobs: &[],
             wind_down: 0,
             pods: &[],
+            foreign: &NO_PODS,
             routing: Routing::Off,
             slices: &[],
             nodes: &NO_NODES,
@@ -157,7 +161,9 @@ impl<'a> Known<'a> {
         'a: 'b,
     {
         let &Self { now, wall, generation, desired, gone, key, spec, status_term, cluster, following, .. } = self;
-        let &Self { workloads, jobs, wind_down, pods, nodes, probe_failed, switchovers, routing, slices, .. } = self;
+        let &Self {
+            workloads, jobs, wind_down, pods, foreign, nodes, probe_failed, switchovers, routing, slices, ..
+        } = self;
         View {
             now,
             wall,
@@ -176,6 +182,7 @@ impl<'a> Known<'a> {
             jobs,
             wind_down,
             pods,
+            foreign,
             routing,
             slices,
             nodes,

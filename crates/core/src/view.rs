@@ -1,6 +1,6 @@
 //! What an election is shown, and what it shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::switchover::Switchovers;
@@ -46,6 +46,8 @@ pub(crate) struct View<'a> {
     pub wind_down: u32,
     /// The pods that this election may have to write to: the selected ones, and those that it wrote to under earlier specs.
     pub pods: &'a [&'a Pod],
+    /// O1: those among them on which somebody else owns a key, or may.
+    pub foreign: &'a BTreeSet<Uid>,
     /// How the leader is reached.
     pub routing: Routing<'a>,
     /// The slices that this election wrote, and those of its Service's names.
@@ -112,6 +114,11 @@ pub enum WhenLost {
 }
 
 impl View<'_> {
+    /// Whether a pod is a candidate: its labels match the selector, and nobody else owns what is written on candidates.
+    pub(crate) fn selects(&self, pod: &Pod) -> bool {
+        self.scope.selector.matches(&pod.labels) && !self.foreign.contains(&pod.uid)
+    }
+
     /// The same with other pods and other locks.
     pub(crate) fn of<'b>(&'b self, pods: &'b [&'b Pod], strays: &'b [(Key, Stored)]) -> View<'b> {
         View { pods, strays, ..*self }

@@ -10,19 +10,21 @@ use crate::api::{
 
 /// The refusals that end only when somebody changes the election or its class. The others end by themselves, too: when the class
 /// arrives, or when the other election is deleted.
-const STALLING: [&str; 8] = [
+const STALLING: [&str; 10] = [
     "AmbiguousDefaultClass",
     "ClassNotOffered",
     "FollowsItself",
     "InvalidCandidates",
     "InvalidClass",
     "KeyNotAllowed",
+    "LabelInUse",
     "NoCandidates",
     "NotInConsul",
+    "PodsMultiply",
 ];
 
 /// The reasons of conditions that are True although something is wrong.
-const LIMPING: [&str; 4] = ["FollowedLockUnknown", "LabellingFails", "ProbeFails", "WaitingForRecovery"];
+const LIMPING: [&str; 5] = ["FollowedLockUnknown", "LabelInUse", "LabellingFails", "ProbeFails", "WaitingForRecovery"];
 
 /// Adds `Ready` and `Stalled` to an election's conditions. Lets the message of each that is not well end with the page to read, and
 /// sets the times.

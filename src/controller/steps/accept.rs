@@ -1,4 +1,4 @@
-//! The first step: whether an election has to give way to another one.
+//! The first step: whether an election has to give way to another one, or to somebody else who owns what it would write.
 
 use crate::controller::index::{Found, Index};
 use crate::controller::names::ElectionName;
@@ -8,8 +8,10 @@ use crate::controller::names::ElectionName;
 pub(crate) fn accept<'a>(index: &'a mut Index, election: &ElectionName) -> Option<(Found<'a>, bool)> {
     let conflict = index.conflict(election);
     let older = index.older_on_service(election);
-    let found = index.find(election)?;
-    let neighbours_care = found.entry.object.give_way(conflict);
+    let mut found = index.find(election)?;
+    let Found { entry, around, locks, .. } = &mut found;
+    let in_use = entry.titles.look(&entry.object, &entry.members, around.pods, locks);
+    let neighbours_care = found.entry.object.give_way(conflict.or(in_use));
     found.entry.routing.give_way(older);
     Some((found, neighbours_care))
 }

@@ -99,7 +99,14 @@ pub(crate) fn desire(
     // A leader whose lock is lost is demoted all the same. A watch that does not work keeps no election waiting.
     let unseen = *entry.routing.route() == Route::Unknown { soon: true };
     let unfollowed = entry.following().is_some_and(|following| *following.lock == FollowedLock::Unread);
-    let waits = desired == Desired::Run && (lacks || unseen || unfollowed || deployment_is_unseen(entry, watches));
+    if desired == Desired::Run {
+        for (name, uid) in entry.titles.begin_reads(moment.now) {
+            executor.read_provenance(&entry.object, name, uid);
+        }
+        again.add(entry.titles.due());
+    }
+    let waits = desired == Desired::Run
+        && (lacks || unseen || unfollowed || entry.titles.are_unread() || deployment_is_unseen(entry, watches));
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);
     let desired = match desired {

@@ -43,6 +43,7 @@ pub(crate) fn step(
         jobs: entry.workloads.jobs(),
         wind_down: entry.workloads.wind_down(),
         pods: &pods,
+        foreign: entry.titles.foreign(),
         routing: match entry.routing.route() {
             Route::Off => Routing::Off,
             Route::Unknown { .. } | Route::Unusable(_) => Routing::Unusable,

@@ -133,6 +133,8 @@ struct Pod {
 struct Meta {
     #[prost(string, tag = "1")]
     name: String,
+    #[prost(string, tag = "2")]
+    generate_name: String,
     #[prost(string, tag = "3")]
     namespace: String,
     #[prost(string, tag = "5")]
@@ -244,6 +246,7 @@ impl From<Meta> for meta::ObjectMeta {
             |Owner { kind, name, controller }| meta::OwnerReference { kind, name, controller, ..Default::default() };
         Self {
             name: some(of.name),
+            generate_name: some(of.generate_name),
             namespace: some(of.namespace),
             uid: some(of.uid),
             resource_version: some(of.resource_version),

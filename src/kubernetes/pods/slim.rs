@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::api::Log;
-use lictor_core::{NamedPort, Pod, TEMPLATE_LABELS, Timestamp, Uid};
+use lictor_core::{Control, NamedPort, Pod, TEMPLATE_LABELS, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 
 use crate::api::LONGEST_VALUE;
@@ -89,7 +89,7 @@ impl From<SlimPod> for Pod {
     fn from(pod: SlimPod) -> Self {
         let version = version_of(&pod);
         let SlimPod { metadata, mut spec, status } = pod;
-        let owner = owner(&metadata);
+        let (owner, control) = (owner(&metadata), control(&metadata));
         let created = metadata.creation_timestamp.as_ref().map(|time| Timestamp(time.0.as_millisecond()));
         let holds = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
         let annotations = metadata.annotations.unwrap_or_default();
@@ -101,6 +101,7 @@ impl From<SlimPod> for Pod {
             labels: metadata.labels.unwrap_or_default().into(),
             annotations: annotations.into_iter().filter(|(_, value)| is_kept(value)).collect(),
             owner,
+            control,
             created: created.unwrap_or_default(),
             node: spec.node_name.take(),
             ports: spec.named_ports(),
@@ -125,6 +126,16 @@ fn owner(metadata: &ObjectMeta) -> Option<String> {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
     let name = owner.name.strip_suffix(template.as_str()).unwrap_or(&owner.name);
     Some(format!("{}/{name}", owner.kind))
+}
+
+/// A controller gives its pods names that the API server completes, and lets go of a pod that it does not select any more.
+fn control(metadata: &ObjectMeta) -> Control {
+    let controlled = metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
+    match (controlled, metadata.generate_name.as_deref().is_none_or(str::is_empty)) {
+        (true, _) => Control::Controlled,
+        (false, false) => Control::Released,
+        (false, true) => Control::None,
+    }
 }
 
 /// Returns whether lictor writes and reads an annotation. A longer value than the API server's schema allows, counted in

@@ -28,7 +28,7 @@ impl Story {
 
     fn of(routed: bool) -> Self {
         let marking = |role: &str| Marking { labels: [("role".into(), role.into())].into(), ..Marking::default() };
-        let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+        let markings = Markings { leader: marking("leader"), follower: marking("follower"), ..Markings::default() };
         let group = |name: &str, kind, clusters: &[&str]| {
             let clusters = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
             let service = (routed && kind != Kind::Workload).then(|| format!("{name}-leader"));

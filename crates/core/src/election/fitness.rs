@@ -378,10 +378,7 @@ impl Fitness {
             Err(why) => cordoned && why == NotEligible::NodeCordoned,
         };
         let candidates = view.pods.iter().copied().filter(|pod| {
-            pod.uid != *leader
-                && troubles.may_be_tried(&pod.uid, view.now)
-                && view.scope.selector.matches(&pod.labels)
-                && fits(pod)
+            pod.uid != *leader && troubles.may_be_tried(&pod.uid, view.now) && view.selects(pod) && fits(pod)
         });
         let templates = templates(view);
         candidates.min_by_key(|pod| {
@@ -410,7 +407,7 @@ impl Fitness {
 
 /// Whether a leader may go on.
 fn fitness_of(leader: &Pod, view: &View) -> Result<(), NotEligible> {
-    if view.scope.selector.matches(&leader.labels) {
+    if view.selects(leader) {
         standing(leader, node_of(leader, view), view.rules)
     } else {
         Err(NotEligible::NotSelected)
@@ -424,22 +421,20 @@ fn restores(view: &View) -> Reason {
 
 /// The one pod that leads according to its labels, where the record is lost: it goes on, whatever others would rank.
 fn incumbent<'a>(id: &Identity, view: &View<'a>) -> Option<&'a Pod> {
-    let shows = |pod: &&Pod| view.scope.markings.shows_leader(pod) && view.scope.selector.matches(&pod.labels);
+    let shows = |pod: &&Pod| view.scope.markings.shows_leader(pod) && view.selects(pod);
     let mut showing = view.pods.iter().copied().filter(shows);
     let pod = showing.next().filter(|pod| id.wrote(pod) && standing(pod, node_of(pod, view), view.rules).is_ok())?;
     showing.next().is_none().then_some(pod)
 }
 
 /// The pods that the election selects.
-pub(super) fn candidates<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Pod> {
-    let selector = &view.scope.selector;
-    view.pods.iter().copied().filter(|pod| selector.matches(&pod.labels))
+pub(super) fn candidates<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Pod> + Clone {
+    view.pods.iter().copied().filter(|pod| view.selects(pod))
 }
 
 /// The newest templates of the candidates.
 pub(super) fn templates<'a>(view: &View<'a>) -> Templates<'a> {
-    let scope = view.scope;
-    Templates::newest(&view.pods.iter().copied().filter(|pod| scope.selector.matches(&pod.labels)))
+    Templates::newest(&candidates(view))
 }
 
 fn has_leftover(pod: &Pod, record: &Record) -> bool {

@@ -51,7 +51,7 @@ impl Holders {
             FollowedLock::Free(_) => return Held::ByNobody,
             FollowedLock::Held(holder) => holder,
         };
-        let pods = view.pods.iter().copied().filter(|pod| view.scope.selector.matches(&pod.labels));
+        let pods = view.pods.iter().copied().filter(|pod| view.selects(pod));
         let Ok(pod) = following.rule.find(holder, pods) else { return Held::ByNobody };
         if self.is_namesake(pod, holder, leader) {
             step.wake_at(Timer::FollowedLock, view.now + LOOKS_AGAIN);

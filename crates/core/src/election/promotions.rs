@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::backoff::Backoff;
 use crate::handover::Fence;
-use crate::marking::DeletionCost;
+use crate::marking::Before;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::View;
@@ -149,9 +149,14 @@ impl Promotions {
 
 /// A patch that changes the pod's version, whatever is on it: what changes nothing, the API server does not write.
 fn stamp(election: &str, term: Term, pod: &Pod, former: &[Markings], view: &View) -> (PodChange, PodPatch) {
+    if view.foreign.contains(&pod.uid) {
+        let mut patch = PodPatch::default();
+        patch.note_term(term);
+        return (PodChange::Remove, patch);
+    }
     let markings = &view.scope.markings;
-    let demotion = markings.demotion(election, term, former, DeletionCost::of(pod));
-    if view.scope.selector.matches(&pod.labels) && demotion.lacks(pod).is_some() {
+    let demotion = markings.demotion(election, term, former, &Before::of(pod));
+    if view.selects(pod) && demotion.lacks(pod).is_some() {
         return (PodChange::Demote, demotion);
     }
     let all: Vec<&Markings> = former.iter().chain([markings]).collect();

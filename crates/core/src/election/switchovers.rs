@@ -125,7 +125,7 @@ impl Election {
         self.is_of_present(asked, record)?;
         let blocked = |why| Err(Verdict::Blocked(why));
         let leader = record.holder.as_ref().map(|holder| &holder.uid);
-        let candidates = || view.pods.iter().copied().filter(|pod| view.scope.selector.matches(&pod.labels));
+        let candidates = || view.pods.iter().copied().filter(|pod| view.selects(pod));
         let found = match &asked.to {
             Target::Any => {
                 let best = leader

@@ -9,6 +9,7 @@ mod across;
 mod contests;
 mod drain;
 mod followed;
+mod foreign;
 mod gone;
 mod handovers;
 mod keys;
@@ -79,6 +80,8 @@ struct Lab {
     nodes: BTreeMap<String, Node>,
     /// Pods that the cache does not show.
     unseen: BTreeSet<String>,
+    /// Pods on which somebody else owns a key.
+    foreign: BTreeSet<Uid>,
     probe_failed: Option<(Uid, ProbeFailure)>,
     /// The switchover that its user was told is accepted.
     accepted: Option<Asked>,
@@ -125,7 +128,7 @@ fn scope(key: &str) -> Scope {
         labels: Pairs::from([(key.to_owned(), value.to_owned())]),
         annotations: Pairs::default(),
     };
-    let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+    let markings = Markings { leader: marking("leader"), follower: marking("follower"), ..Markings::default() };
     let match_labels = Pairs::from([("app".to_owned(), "web".to_owned())]);
     Scope { selector: Selector { match_labels, match_expressions: Vec::new() }, markings }
 }
@@ -153,6 +156,7 @@ impl Lab {
             pods: BTreeMap::new(),
             nodes: BTreeMap::from([("n".to_owned(), Node::default())]),
             unseen: BTreeSet::new(),
+            foreign: BTreeSet::new(),
             probe_failed: None,
             accepted: None,
             gives_up: false,
@@ -305,6 +309,7 @@ impl Lab {
             jobs: &self.jobs,
             wind_down: self.wind_down,
             pods: &pods,
+            foreign: &self.foreign,
             routing,
             slices: &slices,
             nodes: &self.nodes,

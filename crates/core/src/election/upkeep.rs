@@ -6,9 +6,10 @@ use super::lock::Lock;
 use super::promotions::Promotions;
 use super::troubles::Troubles;
 use crate::handover::not_a_conflict;
-use crate::marking::DeletionCost;
+use crate::marking::{Before, TERM_ANNOTATION};
 use crate::step::Step;
 use crate::timers::Timer;
+use crate::view::View;
 use crate::{
     Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Stored,
     Term, Uid, WritePod, give_back,
@@ -201,20 +202,30 @@ impl Upkeep {
 fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Step) -> Option<(PodChange, PodPatch)> {
     let Step { id, view, .. } = *step;
     let markings = &view.scope.markings;
-    let (change, patch) = if view.scope.selector.matches(&pod.labels) {
+    let (change, patch) = if view.selects(pod) {
         let leaves = (pod.deleting || pod.finished) && !markings.shows_leader(pod);
         if (leaves || markings.is_follower(pod)) && !leftover {
             return None;
         }
-        (PodChange::Demote, markings.demotion(&id.name, term, former, DeletionCost::of(pod)))
+        (PodChange::Demote, markings.demotion(&id.name, term, former, &Before::of(pod)))
     } else {
         if !id.wrote(pod) {
-            return None;
+            return unstamp(pod, view);
         }
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         (PodChange::Remove, Markings::removal(&all, pod))
     };
     (!patch.is_empty()).then_some((change, patch))
+}
+
+/// O1: on a pod that is not the election's, only the term was written, so that its version changes. It goes again.
+fn unstamp(pod: &Pod, view: &View) -> Option<(PodChange, PodPatch)> {
+    let stamped = view.foreign.contains(&pod.uid) && pod.annotations.contains_key(TERM_ANNOTATION);
+    stamped.then(|| {
+        let mut patch = PodPatch::default();
+        patch.annotations.take_off(TERM_ANNOTATION);
+        (PodChange::Remove, patch)
+    })
 }
 
 fn names_holder(stored: &Stored) -> bool {

@@ -131,7 +131,7 @@ impl World {
         };
         let content = SliceContent::empty(&uid(), "web-leader", Family::V4, Term(0));
         let slice = Slice { name: "web-leader-v4".into(), uid: Uid("s".into()), version: Version(1), content };
-        let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+        let markings = Markings { leader: marking("leader"), follower: marking("follower"), ..Markings::default() };
         Self {
             without,
             now: 1_000,

@@ -29,7 +29,7 @@ impl Lab {
             labels: Pairs::from([("role".to_owned(), role.to_owned())]),
             annotations: Pairs::default(),
         };
-        let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+        let markings = Markings { leader: marking("leader"), follower: marking("follower"), ..Markings::default() };
         let match_labels = Pairs::from([("app".to_owned(), "web".to_owned())]);
         let selector = Selector { match_labels: match_labels.clone(), match_expressions: Vec::new() };
         let (name, uid) = ("a".to_owned(), Uid("uid of a".into()));

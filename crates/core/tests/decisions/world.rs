@@ -385,8 +385,9 @@ pub fn scopes() -> Vec<Scope> {
         labels: [(key.to_owned(), value.to_owned())].into(),
         annotations: Pairs::default(),
     };
-    let roles = Markings { leader: marking("role", "leader"), follower: marking("role", "follower") };
-    let active = Markings { leader: marking("active", "true"), follower: Marking::default() };
+    let roles =
+        Markings { leader: marking("role", "leader"), follower: marking("role", "follower"), ..Markings::default() };
+    let active = Markings { leader: marking("active", "true"), ..Markings::default() };
     let by = |key: &str, value: &str| Selector {
         match_labels: [(key.to_owned(), value.to_owned())].into(),
         match_expressions: Vec::new(),

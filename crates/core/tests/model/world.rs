@@ -16,7 +16,7 @@ pub const ELECTION: &str = "web";
 static SPEC: LazyLock<(Scope, Key, Rules)> = LazyLock::new(|| {
     let role = |value: &str| Marking { labels: map("role", value), annotations: Pairs::default() };
     let selector = Selector { match_labels: map("app", "web"), match_expressions: Vec::new() };
-    let markings = Markings { leader: role("leader"), follower: role("follower") };
+    let markings = Markings { leader: role("leader"), follower: role("follower"), ..Markings::default() };
     (Scope { selector, markings }, Key::lease("", "web"), Rules::default())
 });
 

@@ -354,7 +354,7 @@ impl World {
 /// The pods with `app=web`, and the label by which they show their roles.
 pub fn scope(label: &str) -> Scope {
     let marking = |role: &str| Marking { labels: [(label.to_owned(), role.to_owned())].into(), ..Marking::default() };
-    let markings = Markings { leader: marking("leader"), follower: marking("follower") };
+    let markings = Markings { leader: marking("leader"), follower: marking("follower"), ..Markings::default() };
     let match_labels = [("app".to_owned(), ELECTION.to_owned())].into();
     Scope { selector: Selector { match_labels, ..Selector::default() }, markings }
 }

@@ -29,7 +29,7 @@ fn foretell(pods: &[Pod], leader: Option<&str>, preempt: bool) -> (Verdict, Vec<
     let role = |role: &str| Marking { labels: map(&[("role", role)]), ..Marking::default() };
     let scope = Scope {
         selector: Selector { match_labels: map(&[("app", "web")]), ..Selector::default() },
-        markings: Markings { leader: role("leader"), follower: role("follower") },
+        markings: Markings { leader: role("leader"), follower: role("follower"), ..Markings::default() },
     };
     let rules = Rules { preempt, ..Rules::default() };
     let (key, locks, uid) = (Key::lease("shop", "web"), Locks::default(), Uid("election".into()));
