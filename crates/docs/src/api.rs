@@ -33,6 +33,12 @@ pub const NAMES: [[&str; 4]; 19] = [
         "on the leader's pod the `controller.kubernetes.io/pod-deletion-cost` that lictor wrote beside it. Any other cost is yours",
     ],
     [
+        "`lictor.dev/replaced`",
+        "annotation of a pod",
+        "lictor",
+        "the values that labels and annotations had before lictor wrote its own (`whenLabelInUse: Replace`), a line each",
+    ],
+    [
         "`lictor.dev/election`",
         "annotation of a pod or workload",
         "lictor",
