@@ -19,7 +19,7 @@ impl LeaseLock {
     /// Begins to keep a Lease. `identity` is that of no agent in another place.
     pub fn start(client: Client, namespace: &str, name: &str, identity: String, duration: Duration) -> Lock {
         let own = Holder { identity, ..Holder::default() };
-        let parameters = ClaimParameters { duration };
+        let parameters = ClaimParameters::patient(duration);
         let (claim, claims, gone) = LeaseClaim::new(client, namespace, name.to_owned(), own, parameters, monotonic);
         let (updates, receiver) = watch::channel(LockUpdate::default());
         let (stop, stopping) = watch::channel(false);

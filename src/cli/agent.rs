@@ -239,7 +239,7 @@ impl Agent {
         let timing = self.timing();
         if let Some(lease) = &self.lease {
             let (namespace, lease) = lease.split_once('/').context("--lease is NAMESPACE/NAME")?;
-            let timeout = ClaimParameters { duration: self.ttl }.margin();
+            let timeout = ClaimParameters::patient(self.ttl).margin();
             let client = connect(self.kubeconfig.as_deref(), timeout).await?;
             // A5: the place is a part of it, so no agent in another place ever takes it for its own.
             let identity = format!("{}_{place}", name.identity);

@@ -250,8 +250,24 @@ impl LeaseClaim {
             let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
             self.transitions.store(transitions.unwrap_or_default(), Ordering::Relaxed);
         }
+        let (before, published) = (claim.holder().cloned(), lease.map(seen));
         let holder = lease.and_then(holder);
-        claim.observe(lease.map(seen), (self.clock)());
+        claim.observe(published.clone(), (self.clock)());
+        if let Some((_, Some(other), duration)) = published
+            && duration > self.parameters.patience
+            && claim.is_others()
+            && claim.holder() == Some(&other)
+            && before.as_ref() != Some(&other)
+        {
+            // L3.
+            let (published, own) = (duration.as_secs(), self.parameters.patience.as_secs());
+            tracing::warn!(
+                lease = self.name,
+                holder = other,
+                "the Lease says that its holder keeps it for {published} s: this replica takes it over when {own} s have gone by \
+                 without a renewal"
+            );
+        }
         if let Some(holder) = holder.as_ref().filter(|holder| holder.was_before(&self.own)) {
             claim.gone(&holder.identity);
         }

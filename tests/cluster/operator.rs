@@ -285,7 +285,8 @@ async fn an_operators_lease_ends_by_what_is_observed_and_not_by_its_timestamps()
     let cases = [
         ("past", "somebody", now - (24 * 365).hours(), 3, 3),
         ("future", "somebody", now + (24 * 365).hours(), 3, 3),
-        ("longer", "somebody", now, 6, 6),
+        ("shorter", "somebody", now, 1, 1),
+        ("longer", "somebody", now, 100_000, 3),
         ("released", "", now + (24 * 365).hours(), 300, 0),
     ];
     let mut replicas = Vec::new();
@@ -306,5 +307,7 @@ async fn an_operators_lease_ends_by_what_is_observed_and_not_by_its_timestamps()
         let took =
             seconds_between(replica.logged_at("lictor starts").await, replica.logged_at("this replica acts").await);
         assert!((*wait..*wait + SLACK.as_secs_f64()).contains(&took), "{name}: after {took} s instead of {wait} s");
+        let told = replica.log().contains("the Lease says that its holder keeps it for 100000 s");
+        assert_eq!(told, *name == "longer", "{}", replica.log());
     }
 }

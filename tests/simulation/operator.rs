@@ -35,7 +35,7 @@ pub fn own_lease() -> String {
 /// Starts a replica in a process.
 pub fn start(process: &Arc<Simulated>, identity: &str, client: kube::Client, consul: Connect, dial: Dial) -> Started {
     let own = Holder { identity: identity.to_owned(), ..Holder::default() };
-    let parameters = ClaimParameters { duration: LEASE };
+    let parameters = ClaimParameters::of_replica(LEASE);
     let (stop, stopping) = watch::channel(false);
     let first: Arc<dyn Process> = process.clone();
     let (claim, acting, gone) = LeaseClaim::new(client.clone(), OWN_NAMESPACE, own_lease(), own, parameters, monotonic);

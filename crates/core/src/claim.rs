@@ -18,11 +18,24 @@ use super::{Instant, Version};
 pub struct ClaimParameters {
     /// How long a holder that went silent keeps the claim.
     pub duration: Duration,
+    /// L3: how long a silent holder is waited for at most, whatever duration it has published.
+    pub patience: Duration,
 }
 
 impl ClaimParameters {
     /// No replica is given a longer one. What is beyond, somebody wrote by hand: nobody would act for as long.
     pub const LONGEST: Duration = Duration::from_secs(300);
+
+    /// The lengths of a replica of the operator. L3: it waits no longer for another replica than it would be waited for itself.
+    pub fn of_replica(duration: Duration) -> Self {
+        Self { duration, patience: duration }
+    }
+
+    /// The lengths of whoever waits for the whole published duration, up to the longest one that anybody is given: an agent, because its
+    /// command rests on the lock, and `lictor withdraw`, because an operator that still runs goes before it.
+    pub fn patient(duration: Duration) -> Self {
+        Self { duration, patience: Self::LONGEST }
+    }
 
     /// From one renewal to the next.
     pub fn renewal(self) -> Duration {
@@ -212,7 +225,7 @@ impl Claim {
             // L5.
             Some(_) if self.gone => self.not_before,
             // L3.
-            Some(seen) => (seen.at + seen.duration).max(self.not_before),
+            Some(seen) => (seen.at + seen.duration.min(self.parameters.patience)).max(self.not_before),
         };
         if now < due {
             return ClaimCommand::Wait(due);
@@ -256,7 +269,8 @@ impl Claim {
 mod tests {
     use super::*;
 
-    const PARAMETERS: ClaimParameters = ClaimParameters { duration: Duration::from_secs(15) };
+    const PARAMETERS: ClaimParameters =
+        ClaimParameters { duration: Duration::from_secs(15), patience: Duration::from_secs(15) };
 
     fn at(seconds: u64) -> Instant {
         Instant::after_origin(Duration::from_secs(seconds))
@@ -307,10 +321,26 @@ mod tests {
     /// Shows L3.
     #[test]
     fn a_duration_that_no_replica_has_is_not_waited_for() {
-        let mut claim = Claim::new("me".into(), PARAMETERS);
         let years = Duration::from_secs(2_147_483_647);
+        let mut claim = Claim::new("me".into(), ClaimParameters::of_replica(Duration::from_secs(15)));
         claim.observe(Some((Version(7), Some("other".into()), years)), at(100));
-        assert_eq!(claim.next(at(100)), ClaimCommand::Wait(at(400)));
+        assert_eq!(claim.next(at(100)), ClaimCommand::Wait(at(115)));
+        assert_eq!(claim.next(at(115)), write(Some(7), true));
+        // L6: somebody may have been given the longest one, and still act.
+        claim.written(Version(8), at(115), at(116));
+        assert_eq!(claim.alone_from(), at(400));
+
+        let mut agent = Claim::new("me".into(), ClaimParameters::patient(Duration::from_secs(15)));
+        agent.observe(Some((Version(7), Some("other".into()), years)), at(100));
+        assert_eq!(agent.next(at(100)), ClaimCommand::Wait(at(400)), "a command may run for as long");
+    }
+
+    /// Shows L3.
+    #[test]
+    fn a_holder_with_a_shorter_duration_is_waited_for_as_long_as_it_says() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.observe(Some((Version(7), Some("other".into()), Duration::from_secs(4))), at(100));
+        assert_eq!(claim.next(at(100)), ClaimCommand::Wait(at(104)));
     }
 
     #[test]
@@ -349,7 +379,7 @@ mod tests {
         claim.written(Version(1), at(0), at(1));
         claim.failed(at(11));
         assert_eq!(claim.next(at(12)), write(Some(1), false));
-        let mut claim = Claim::new("me".into(), ClaimParameters { duration: Duration::from_secs(15) });
+        let mut claim = Claim::new("me".into(), PARAMETERS);
         claim.written(Version(1), at(0), at(11));
         assert_eq!(claim.next(at(12)), write(Some(1), false), "it was answered late");
     }

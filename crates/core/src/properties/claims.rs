@@ -82,8 +82,17 @@ fn mistake() -> impl Strategy<Value = Event> {
 }
 
 impl Replica {
+    /// One that waits for as long as each holder has published: an agent, or one of replicas that all have the same duration.
     fn new(name: String, seconds: u64, ahead: u64) -> Self {
-        let parameters = ClaimParameters { duration: Duration::from_secs(seconds) };
+        Self::with(name, ClaimParameters::patient(Duration::from_secs(seconds)), ahead)
+    }
+
+    /// L3: one that waits no longer than for its own duration.
+    fn of_operator(name: String, seconds: u64, ahead: u64) -> Self {
+        Self::with(name, ClaimParameters::of_replica(Duration::from_secs(seconds)), ahead)
+    }
+
+    fn with(name: String, parameters: ClaimParameters, ahead: u64) -> Self {
         Self { claim: Claim::new(name.clone(), parameters), name, parameters, ahead, request: None, shown: 0 }
     }
 
@@ -142,10 +151,11 @@ impl Replica {
                 self.take(Event::Restart, now, history);
             }
             Event::Restart => {
-                let name = format!("{}'", self.name);
-                *self = Self { shown: history.len().saturating_sub(1), ..Self::new(name, 1, self.ahead) };
-                self.parameters = ClaimParameters { duration: Duration::from_secs(15) };
-                self.claim = Claim::new(self.name.clone(), self.parameters);
+                let (name, duration) = (format!("{}'", self.name), Duration::from_secs(15));
+                let impatient = self.parameters.patience == self.parameters.duration;
+                let parameters =
+                    if impatient { ClaimParameters::of_replica(duration) } else { ClaimParameters::patient(duration) };
+                *self = Self { shown: history.len().saturating_sub(1), ..Self::with(name, parameters, self.ahead) };
             }
         }
     }
@@ -182,7 +192,8 @@ proptest! {
         }
     }
 
-    /// Shows L6.
+    /// Shows L6, also while a rollout changes the duration: L3 lets a replica with a shorter one claim the lease before the claim of
+    /// another has ended.
     #[test]
     fn a_new_holder_that_takes_itself_for_alone_is_alone(
         kinds in prop::collection::vec((1_u64..30, 0_u64..1_000_000), 2..4),
@@ -190,7 +201,7 @@ proptest! {
     ) {
         let named = kinds.iter().enumerate();
         let mut replicas: Vec<Replica> =
-            named.map(|(number, (seconds, ahead))| Replica::new(format!("o{number}"), *seconds, *ahead)).collect();
+            named.map(|(number, (seconds, ahead))| Replica::of_operator(format!("o{number}"), *seconds, *ahead)).collect();
         let (mut now, mut history) = (0, Vec::new());
         for (event, who) in events {
             if let Event::Later(by) = event {
@@ -206,18 +217,22 @@ proptest! {
         }
     }
 
-    /// With a server that answers, one of them acts again in time.
+    /// With a server that answers, one of them acts again in time, whatever somebody has written into the lease before. Shows L3.
     #[test]
     fn one_replica_acts_soon(
         seconds in 1_u64..30,
         ahead in prop::collection::vec(0_u64..1_000_000, 1..4),
         killed in any::<bool>(),
+        stranger in prop::option::of(0_u64..2_147_483_647),
     ) {
         let named = ahead.iter().enumerate();
         let mut replicas: Vec<Replica> =
-            named.map(|(number, ahead)| Replica::new(format!("o{number}"), seconds, *ahead)).collect();
+            named.map(|(number, ahead)| Replica::of_operator(format!("o{number}"), seconds, *ahead)).collect();
         let (mut now, mut history, step) = (0, Vec::new(), 50);
-        let (mut since, mut acted) = (0, false);
+        let (mut since, mut acted) = (0, stranger.is_some());
+        history.extend(stranger.map(|stranger| {
+            Lease { version: Version(1), holder: Some("stranger".into()), duration: Duration::from_secs(stranger) }
+        }));
         while now < seconds * 4_000 {
             now += step;
             if killed && now / 1_000 == seconds * 2 && replicas.len() > 1 {

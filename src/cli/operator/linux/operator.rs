@@ -33,7 +33,10 @@ pub(super) struct Role {
 
 impl Role {
     fn claim(&self) -> ClaimParameters {
-        ClaimParameters { duration: self.lease_duration }
+        match self.purpose {
+            Purpose::Serve => ClaimParameters::of_replica(self.lease_duration),
+            Purpose::Withdraw => ClaimParameters::patient(self.lease_duration),
+        }
     }
 
     /// Returns the time limit of each request. A request that is under way when the claim ends should end within the claim's
