@@ -2,10 +2,23 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
 use lictor_core::{Concern, Holder, Key, Locks, Record, StoreId, Stored, Term, Version};
 
 use super::names::{ElectionId, ElectionName};
-use crate::api::{Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, resolve};
+use crate::api::{ACCEPTED, Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, resolve};
+
+/// How an election stands among those that want the same; the lower goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Standing {
+    /// Whether another election has what it wants: it has marked a pod, written a workload, or holds the lock.
+    pub(super) challenges: bool,
+    /// Whether its spec, as it is now, was never accepted: it is new, or was edited.
+    pub(super) unaccepted: bool,
+    /// Since when it has been accepted without a break: pods that both want may all be gone for a moment.
+    pub(super) since: Option<Timestamp>,
+}
 
 /// An election as its object tells of it.
 pub(super) struct ElectionObject {
@@ -14,8 +27,10 @@ pub(super) struct ElectionObject {
     seen: Arc<LeaderElection>,
     /// `None`: another lictor serves it.
     resolved: Option<Result<Arc<Resolved>, Refusal>>,
-    /// It is refused because an older election has the same pods, workloads or lock.
+    /// It is refused because another election goes before it.
     conflict: Option<Refusal>,
+    /// How it stood when that was found out.
+    standing: Standing,
     /// There is no such election any more. It had no finalizer, and what it left behind is being removed.
     gone: bool,
     /// The lock by which it was found, if only that is known of it.
@@ -24,7 +39,16 @@ pub(super) struct ElectionObject {
 
 impl ElectionObject {
     pub(super) fn new(id: ElectionId, version: Version, seen: LeaderElection) -> Self {
-        Self { id, version, seen: Arc::new(seen), resolved: None, conflict: None, gone: false, found: None }
+        Self {
+            id,
+            version,
+            seen: Arc::new(seen),
+            resolved: None,
+            conflict: None,
+            standing: Standing::default(),
+            gone: false,
+            found: None,
+        }
     }
 
     pub(super) fn id(&self) -> &ElectionId {
@@ -99,15 +123,16 @@ impl ElectionObject {
         }
     }
 
-    /// Why it has to give way to an older election.
+    /// Why it has to give way to another election.
     pub(super) fn conflict(&self) -> Option<&Refusal> {
         self.conflict.as_ref()
     }
 
-    /// Takes why it has to give way, if it has to. Returns whether that has changed.
-    pub(super) fn give_way(&mut self, conflict: Option<Refusal>) -> bool {
+    /// Takes why it has to give way, if it has to, and how it stands. Returns whether others have to be looked at since.
+    pub(super) fn give_way(&mut self, conflict: Option<Refusal>, standing: Standing) -> bool {
         let before = std::mem::replace(&mut self.conflict, conflict);
-        before.is_some() != self.conflict.is_some()
+        let stood = std::mem::replace(&mut self.standing, standing);
+        before.is_some() != self.conflict.is_some() || stood != standing
     }
 
     pub(super) fn generation(&self) -> i64 {
@@ -178,13 +203,20 @@ impl ElectionObject {
         }
     }
 
-    /// Both times come from the same API server; of two made in the same second, the first by name is the older one.
-    pub(super) fn is_older_than(&self, other: &Self) -> bool {
-        self.age() < other.age()
+    /// Since when it has been accepted, if its spec as it is now was, as far as its status tells.
+    pub(super) fn accepted_since(&self) -> Option<Timestamp> {
+        let mut conditions = self.seen.status.iter().flat_map(|status| &status.conditions);
+        let accepts = |condition: &&Condition| {
+            condition.type_ == ACCEPTED
+                && condition.status == "True"
+                && condition.observed_generation == Some(self.generation())
+        };
+        conditions.find(accepts).map(|condition| condition.last_transition_time.0)
     }
 
-    fn age(&self) -> impl Ord {
-        (self.seen.metadata.creation_timestamp.as_ref().map(|time| time.0), &self.id.election)
+    /// The lower is the older one. Both times come from the same API server; of two made in the same second, the first by name is older.
+    pub(super) fn age(&self) -> impl Ord + use<> {
+        (self.seen.metadata.creation_timestamp.as_ref().map(|time| time.0), self.id.election.clone())
     }
 }
 

@@ -1,41 +1,55 @@
-//! Elections that get in each other's way: the older one wins.
+//! Elections that get in each other's way: the one that has what both want already keeps it, else the older one gets it.
 
-use super::Index;
+use lictor_core::ELECTION_ANNOTATION;
+
 use super::mentions::Mention;
+use super::{Content, Index};
 use crate::api::Refusal;
 use crate::controller::entry::Entry;
 use crate::controller::names::ElectionName;
+use crate::controller::object::Standing;
+
+/// The place of an election among those that want the same: the lowest goes first. It depends on one election alone, so of any number of
+/// elections each is either before or behind another, and refusals never go round in a circle.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Precedence<A> {
+    standing: Standing,
+    age: A,
+}
 
 impl Index {
-    /// Why an election has to give way to an older one, if it has to.
+    /// Why an election has to give way to another one, if it has to.
     pub(crate) fn conflict(&self, election: &ElectionName) -> Option<Refusal> {
         let ElectionName { namespace, name } = election;
         let content = self.namespaces.get(namespace)?;
         let entry = content.elections.get(name)?;
         let spec = entry.spec()?;
+        let own = self.precedence(content, entry);
         let wins = |other: &Entry| {
-            other.object.conflict().is_none() && other.spec().is_some() && other.object.is_older_than(&entry.object)
+            other.object.conflict().is_none() && other.spec().is_some() && self.precedence(content, other) < own
         };
         let namesakes = self.naming.of(&spec.key).filter(|other| *other != election);
         if let Some(other) = namesakes.filter_map(|other| self.named(other)).find(|other| wins(other)) {
             return Some(Refusal {
                 reason: "KeyTaken",
                 message: format!(
-                    "the lock {:?} belongs to the older election {}: give this one another spec.key, or delete the other",
+                    "the lock {:?} belongs to the {}: give this one another spec.key, or delete the other",
                     spec.key.name,
-                    other.object.election()
+                    told(other, entry)
                 ),
             });
         }
         for pod in entry.members.candidates() {
             let others = content.selecting(pod).filter(|other| *other != name);
             if let Some(other) = others.filter_map(|other| content.elections.get(other)).find(|other| wins(other)) {
+                let labelled = content.marker(pod).is_some_and(|marker| marker == other.object.name());
                 return Some(Refusal {
                     reason: "PodsTaken",
                     message: format!(
-                        "the pod {pod:?} is labelled by the older election {} already: give this one a selector for pods of its \
-                         own, or delete the other",
-                        other.object.election()
+                        "the pod {pod:?} is {} by the {} already: give this one a selector for pods of its own, or delete the \
+                         other",
+                        if labelled { "labelled" } else { "selected" },
+                        told(other, entry)
                     ),
                 });
             }
@@ -49,25 +63,53 @@ impl Index {
         let wanted = |mention: &Mention| matches!(mention, Mention::Workload(_) | Mention::Jobs(_));
         let others = content.mentions.rivals_of(name, wanted).into_iter();
         let mut others = others.filter_map(|other| content.elections.get(other)).filter(|other| wins(other));
-        let (other, workload) = others.find_map(|other| Some((other, named(other)?)))?;
-        Some(Refusal {
-            reason: "WorkloadTaken",
-            message: format!(
-                "{workload} is in spec.workloads of the older election {} already: take it out of one of the two, or delete \
-                 the other",
-                other.object.election()
-            ),
-        })
+        if let Some((other, workload)) = others.find_map(|other| Some((other, named(other)?))) {
+            return Some(Refusal {
+                reason: "WorkloadTaken",
+                message: format!(
+                    "{workload} is in spec.workloads of the {} already: take it out of one of the two, or delete the other",
+                    told(other, entry)
+                ),
+            });
+        }
+        None
     }
 
-    /// The older election that names the same Service, if there is one.
+    /// How an election stands among those that want the same.
+    pub(crate) fn standing(&self, election: &ElectionName) -> Standing {
+        let content = self.namespaces.get(&election.namespace);
+        let entry = content.and_then(|content| Some((content, content.elections.get(&election.name)?)));
+        entry.map(|(content, entry)| self.standing_of(content, entry)).unwrap_or_default()
+    }
+
+    /// The election that goes before this one and names the same Service, if there is one.
     pub(crate) fn older_on_service(&self, election: &ElectionName) -> Option<ElectionName> {
         let content = self.namespaces.get(&election.namespace)?;
         let entry = content.elections.get(&election.name)?;
-        let wins = |other: &&Entry| other.object.conflict().is_none() && other.object.is_older_than(&entry.object);
+        let own = self.precedence(content, entry);
+        let wins = |other: &&Entry| other.object.conflict().is_none() && self.precedence(content, other) < own;
         let others = content.mentions.rivals_of(&election.name, |mention| matches!(mention, Mention::Service(_)));
         let mut others = others.into_iter().filter_map(|other| content.elections.get(other)).map(AsRef::as_ref);
         others.find(wins).map(|other| other.object.election().clone())
+    }
+
+    fn precedence(&self, content: &Content, entry: &Entry) -> Precedence<impl Ord + use<>> {
+        Precedence { standing: self.standing_of(content, entry), age: entry.object.age() }
+    }
+
+    fn standing_of(&self, content: &Content, entry: &Entry) -> Standing {
+        let challenges =
+            content.shares_marked_pod(entry) || content.shares_written_workload(entry) || self.shares_held_lock(entry);
+        let since = entry.object.accepted_since();
+        Standing { challenges, unaccepted: since.is_none(), since }
+    }
+
+    /// Whether the lock that an election names is held for another one that names it, too.
+    fn shares_held_lock(&self, entry: &Entry) -> bool {
+        let Some(key) = entry.spec().map(|spec| &spec.key) else { return false };
+        let Some(record) = entry.object.record(&self.locks) else { return false };
+        let mut namesakes = self.naming.of(key).filter_map(|other| self.named(other));
+        record.election != entry.object.id().uid && namesakes.any(|other| other.object.id().uid == record.election)
     }
 
     /// The other elections that share pods, workloads, a Service or the lock with this one.
@@ -82,4 +124,38 @@ impl Index {
         let namesakes = entry.spec().into_iter().flat_map(|spec| self.naming.of(&spec.key)).cloned();
         self.dirty.extend(others.chain(namesakes).filter(|other| other != election));
     }
+}
+
+impl Content {
+    /// The election that has marked a pod.
+    fn marker(&self, pod: &str) -> Option<&str> {
+        self.pods.get(pod)?.annotations.get(ELECTION_ANNOTATION)
+    }
+
+    /// Whether an election selects a pod that another one has marked, and still selects.
+    fn shares_marked_pod(&self, entry: &Entry) -> bool {
+        let others = |pod: &&String| {
+            let marker = self.marker(pod).filter(|marker| *marker != entry.object.name());
+            let marker = marker.and_then(|marker| self.elections.get(marker));
+            marker.is_some_and(|marker| marker.spec().is_some() && marker.members.select(pod))
+        };
+        entry.members.candidates().any(|pod| others(&pod))
+    }
+
+    /// Whether an election names a workload that another one has written, and still names.
+    fn shares_written_workload(&self, entry: &Entry) -> bool {
+        let mut named = entry.spec().into_iter().flat_map(|spec| spec.workloads.keys());
+        named.any(|id| {
+            let claim = self.workloads.get(id).and_then(|workload| workload.claim.as_ref());
+            let writer = claim.map(|claim| &claim.election).filter(|writer| *writer != entry.object.name());
+            let writer = writer.and_then(|writer| self.elections.get(writer)).and_then(|writer| writer.spec());
+            writer.is_some_and(|spec| spec.workloads.contains_key(id))
+        })
+    }
+}
+
+/// Another election in a sentence.
+fn told(other: &Entry, entry: &Entry) -> String {
+    let older = if other.object.age() < entry.object.age() { "older " } else { "" };
+    format!("{older}election {}", other.object.election())
 }

@@ -6,12 +6,12 @@ use crate::controller::names::ElectionName;
 /// Finds an election, and looks whether an older one is in its way. Returns it with what is known around it, and whether its
 /// neighbours have to be looked at, too.
 pub(crate) fn accept<'a>(index: &'a mut Index, election: &ElectionName) -> Option<(Found<'a>, bool)> {
-    let conflict = index.conflict(election);
+    let (conflict, standing) = (index.conflict(election), index.standing(election));
     let older = index.older_on_service(election);
     let mut found = index.find(election)?;
     let Found { entry, around, locks, .. } = &mut found;
     let in_use = entry.titles.look(&entry.object, &entry.members, around.pods, locks);
-    let neighbours_care = found.entry.object.give_way(conflict.or(in_use));
+    let neighbours_care = found.entry.object.give_way(conflict.or(in_use), standing);
     found.entry.routing.give_way(older);
     Some((found, neighbours_care))
 }

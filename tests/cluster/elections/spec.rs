@@ -1,8 +1,11 @@
 //! What happens to the pods when the election is changed.
 
+use std::time::Duration;
+
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use lictor::api::ElectionClass;
+use lictor_testing::kubernetes::workloads::{following, pod};
 use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::{Value, json};
 
@@ -201,4 +204,56 @@ async fn of_two_elections_for_the_same_pods_the_younger_waits_until_the_older_is
     assert_eq!(owner.as_deref(), Some("younger"));
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_election_does_not_take_what_another_one_has_already_although_it_is_older() {
+    let lab = Lab::new("edited").await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.pod("own", PodSpec { labels: json!({"app": "own"}), ..PodSpec::default() }).await;
+    lab.deployment("live", 2, pod()).await;
+    let own = json!({"matchLabels": {"app": "own"}});
+    let with = |field: &str, value: Value| {
+        let mut spec = json!({"selector": own});
+        spec[field] = value;
+        spec
+    };
+    lab.apply_election("older", with("workloads", json!([]))).await;
+    lab.wait_condition("older", "Elected", "True", "Elected").await;
+    // Times have whole seconds.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    lab.elect_as("younger", json!({"workloads": following(&["Deployment/live"])})).await;
+    let leader = lab.wait_any_leader().await;
+    lab.wait_enabled("Deployment/live", json!(2)).await;
+    lab.wait_condition("younger", "Accepted", "True", "Accepted").await;
+    let full_name = format!("the election {}/younger", lab.namespace);
+
+    let edits = [
+        ("PodsTaken", with("selector", json!({"matchLabels": {"app": "web"}})), "labelled by"),
+        ("WorkloadTaken", with("workloads", following(&["Deployment/live"])), "Deployment/live"),
+        ("KeyTaken", with("key", json!("younger")), "the lock"),
+    ];
+    for (reason, spec, what) in edits {
+        lab.apply_election("older", spec).await;
+        let message = lab.wait_condition("older", "Accepted", "False", reason).await;
+        assert!(message.contains(&full_name) && message.contains(what), "{message}");
+        lab.apply_election("older", with("workloads", json!([]))).await;
+        lab.wait_condition("older", "Accepted", "True", "Accepted").await;
+    }
+    // One that is refused stays so also when nobody is labelled for a moment, and through a restart of the operator.
+    lab.apply_election("older", with("selector", json!({"matchLabels": {"app": "web"}}))).await;
+    lab.wait_condition("older", "Accepted", "False", "PodsTaken").await;
+    lab.wait_leader(&leader).await;
+    for pod in ["a", "b"] {
+        lab.kill_pod(pod).await;
+    }
+    lab.wait_disabled("Deployment/live", json!(2)).await;
+    lab.ready_pods(&["c"]).await;
+    lab.wait_leader("c").await;
+    lab.wait_enabled("Deployment/live", json!(2)).await;
+    let owner = lab.get_pod("c").await.annotations().get("lictor.dev/election").cloned();
+    assert_eq!(owner.as_deref(), Some("younger"));
+    lab.wait_condition("younger", "Accepted", "True", "Accepted").await;
+    lab.wait_condition("older", "Accepted", "False", "PodsTaken").await;
 }
