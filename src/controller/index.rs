@@ -1,5 +1,6 @@
 //! Everything that is known of the cluster, kept warm whether or not this replica acts. It only computes.
 
+mod circles;
 mod conflicts;
 mod dirty;
 mod elections;

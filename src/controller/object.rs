@@ -9,6 +9,9 @@ use lictor_core::{Concern, Holder, Key, Locks, Record, StoreId, Stored, Term, Ve
 use super::names::{ElectionId, ElectionName};
 use crate::api::{ACCEPTED, Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, resolve};
 
+/// The reason of a refusal: without a leader, the election's workloads would keep its own candidates away.
+pub(super) const CIRCULAR_WORKLOADS: &str = "CircularWorkloads";
+
 /// How an election stands among those that want the same; the lower goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Standing {

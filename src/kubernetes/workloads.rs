@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp as Wall;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use lictor_core::{
-    ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, KEPT_ANNOTATION, Selector, Setting, TEMPLATE_ANNOTATION,
+    ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, KEPT_ANNOTATION, Pairs, Selector, Setting, TEMPLATE_ANNOTATION,
     TERM_ANNOTATION, Timestamp, Uid, Version, WRITTEN_ANNOTATION, WorkloadClaim, WorkloadId, WorkloadKind,
     WorkloadOutcome, WriteWorkload,
 };
@@ -58,6 +58,8 @@ pub struct WorkloadObject {
     pub template: Option<String>,
     /// The selector of its pods.
     pub selector: Selector,
+    /// The labels of its pods, as its template has them.
+    pub pod_labels: Pairs,
     /// How long its pods may take to end, in seconds.
     pub grace: u32,
     /// Whether its pods end one after the other.
@@ -104,7 +106,14 @@ struct SlimJobSpec {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SlimTemplate {
+    metadata: SlimLabels,
     spec: SlimGrace,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimLabels {
+    labels: Option<Pairs>,
 }
 
 #[derive(Default, Deserialize)]
@@ -175,6 +184,7 @@ impl WorkloadObject {
             claim: WorkloadClaim::read(annotations, setting),
             template: annotations.get(TEMPLATE_ANNOTATION).cloned(),
             selector: spec.selector.unwrap_or_default(),
+            pod_labels: template.metadata.labels.unwrap_or_default(),
             grace: template.spec.seconds(),
             one_by_one: kind == WorkloadKind::StatefulSet && spec.pod_management_policy.as_deref() != Some("Parallel"),
             deleting: object.metadata.deletion_timestamp.is_some(),

@@ -333,6 +333,12 @@ impl Election {
         self.workloads.reconcile(target, around, step)
     }
 
+    /// Gives back the workloads that this election has nothing to do with any more, and leaves all others as they are.
+    fn give_back(&mut self, step: &mut Step) {
+        let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view);
+        self.workloads.give_back(around, step);
+    }
+
     /// Puts right what is written on all pods but the leader. Returns whether nothing was left to do.
     fn maintain(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) -> bool {
         let view = step.view;

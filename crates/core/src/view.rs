@@ -132,7 +132,8 @@ pub enum Desired {
     Run,
     /// That all stays as it is, but for a handover that is under way: paused by its user, or the operator stops.
     Freeze,
-    /// That nothing is written: its spec can't be accepted, or an older election has the same pods or the same lock.
+    /// That nothing is written: its spec can't be accepted, or another election has the same pods or the same lock. Only workloads that it
+    /// has nothing to do with any more are given back.
     Refuse,
     /// That its leader is demoted and the lock left to others: this operator stops, and no other is there to follow it.
     Leave,

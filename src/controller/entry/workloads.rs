@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lictor_core::{
-    Desired, Failure, JobPlan, NotEligible, Pod, PodCache, Setting, Slice, Term, Timestamp, Wish, Workload,
+    Desired, Failure, JobPlan, NotEligible, Pod, PodCache, Setting, Slice, StoreId, Term, Timestamp, Wish, Workload,
     WorkloadClaim, WorkloadId, WorkloadKind,
 };
 
 use crate::api::{Claims, JobTemplate, LeaderElection, OnRelease, WorkloadRule};
 use crate::controller::lookup::{Labels, WorkloadCache};
-use crate::controller::object::ElectionObject;
+use crate::controller::object::{CIRCULAR_WORKLOADS, ElectionObject};
 use crate::controller::on_demand::{OnDemandWatches, Watched};
 use crate::kubernetes::{ServiceObject, WorkloadObject};
 
@@ -187,6 +187,9 @@ impl Workloads {
         let rules = spec.map(|spec| &spec.workloads);
         let claimed: BTreeMap<WorkloadId, OnRelease> = self.claims.ids().collect();
         let named: BTreeSet<&WorkloadId> = rules.into_iter().flat_map(BTreeMap::keys).chain(claimed.keys()).collect();
+        // W11: of a circle, nothing stays switched off. Where clusters share the lock, another one may run the same.
+        let gives_back = spec.is_some_and(|spec| spec.key.store == StoreId::leases())
+            && object.conflict().is_some_and(|conflict| conflict.reason == CIRCULAR_WORKLOADS);
         let mut workloads = Vec::new();
         for id in named {
             let Some(workload) = around.workloads.get(id) else { continue };
@@ -198,6 +201,7 @@ impl Workloads {
             let rule = rules.and_then(|rules| rules.get(id)).copied();
             let released = rule.map_or_else(|| claimed.get(id).copied().unwrap_or_default(), |rule| rule.on_release);
             let wish = match (desired, rule, spec) {
+                _ if gives_back => Wish::Release { restore: released == OnRelease::Restore },
                 (Desired::Withdraw, ..) | (_, None, Some(_)) => {
                     Wish::Release { restore: released == OnRelease::Restore }
                 }

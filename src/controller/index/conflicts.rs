@@ -72,7 +72,7 @@ impl Index {
                 ),
             });
         }
-        None
+        content.circular(entry, wins)
     }
 
     /// How an election stands among those that want the same.
@@ -112,7 +112,7 @@ impl Index {
         record.election != entry.object.id().uid && namesakes.any(|other| other.object.id().uid == record.election)
     }
 
-    /// The other elections that share pods, workloads, a Service or the lock with this one.
+    /// The other elections that share pods, workloads, a Service or the lock with this one, or whose candidates its workloads make.
     pub(crate) fn mark_neighbours(&mut self, election: &ElectionName) {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get(namespace) else { return };
@@ -122,7 +122,8 @@ impl Index {
         let sharing = content.mentions.rivals_of(name, shared);
         let others = pods.chain(sharing).map(|other| namespace.election(other));
         let namesakes = entry.spec().into_iter().flat_map(|spec| self.naming.of(&spec.key)).cloned();
-        self.dirty.extend(others.chain(namesakes).filter(|other| other != election));
+        let depending = content.depending(name).into_iter().map(|other| namespace.election(&other));
+        self.dirty.extend(others.chain(namesakes).chain(depending).filter(|other| other != election));
     }
 }
 

@@ -50,6 +50,7 @@ impl Index {
         let waiting = winding_down(&self.winding_down, &namespace);
         concerned.extend(waiting.map(|election| election.name.clone()));
 
+        let (mut switches, pod_name) = (Vec::new(), pod.name.clone());
         for name in concerned {
             let Some(entry) = content.elections.get_mut(&name) else { continue };
             let winds_down = entry.decisions.winding_down().is_some();
@@ -58,6 +59,7 @@ impl Index {
             if switched.is_some() {
                 let selecting = content.concerned.get(&pod.name).into_iter().flatten();
                 self.dirty.extend(selecting.map(|name| namespace.election(name)));
+                switches.push(name.clone());
             }
             let election = namespace.election(&name);
             if !concerned && !winds_down {
@@ -69,6 +71,11 @@ impl Index {
                 self.dirty.mark(election);
             }
         }
+        if let Some(pod) = content.pods.get(&pod_name) {
+            let entries = switches.iter().filter_map(|name| content.elections.get(name));
+            let depending = entries.flat_map(|entry| content.depending_by(entry, pod));
+            self.dirty.extend(depending.map(|name| namespace.election(&name)));
+        }
     }
 
     /// A pod is gone as of a version, unless the name belongs to another one by now.
@@ -79,6 +86,9 @@ impl Index {
         content.labels.replace(Some(&pod), None);
         mark(&mut content.marked, Some(&pod), None);
         move_to_node(&mut self.on_node, namespace, Some(&pod), None);
+        let selecting = content.selecting(name).filter_map(|election| content.elections.get(election));
+        let depending: BTreeSet<String> = selecting.flat_map(|entry| content.depending_by(entry, &pod)).collect();
+        self.dirty.extend(depending.iter().map(|election| namespace.election(election)));
         let led: BTreeSet<&ElectionName> = self.locks.naming(uid).flat_map(|key| self.naming.of(key)).collect();
         for election in &content.concerned.remove(name).unwrap_or_default() {
             if let Some(entry) = content.elections.get_mut(election) {

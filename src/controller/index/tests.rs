@@ -25,6 +25,7 @@ fn job(uid: &str, version: u64) -> WorkloadObject {
         claim: None,
         template: None,
         selector: Selector::default(),
+        pod_labels: Pairs::default(),
         grace: 0,
         one_by_one: false,
         deleting: false,
@@ -536,4 +537,132 @@ fn a_pod_that_leads_by_the_record_alone_is_found_whichever_watch_is_ahead() {
     with_lock(&mut index, "web", stored);
     index.apply_elections(listed(10, vec![election(5)]));
     assert_eq!(members(&mut index), ["web-0"]);
+}
+
+/// Decides all that is marked, as the loop does; returns how often that took.
+fn accept_all(index: &mut Index) -> usize {
+    for round in 0..60 {
+        let dirty = index.take_dirty(usize::MAX);
+        if dirty.is_empty() {
+            return round;
+        }
+        for election in dirty {
+            let (conflict, standing) = (index.conflict(&election), index.standing(&election));
+            if index.named_mut(&election).is_some_and(|entry| entry.object.give_way(conflict, standing)) {
+                index.mark_neighbours(&election);
+            }
+        }
+    }
+    panic!("it does not come to rest");
+}
+
+/// Of those that want the same, all but one are refused, and nobody else is; and that was found out by what was marked.
+fn assert_apart(index: &Index) {
+    for (namespace, content) in &index.namespaces {
+        let served: Vec<&Entry> =
+            content.elections.values().map(AsRef::as_ref).filter(|one| one.spec().is_some()).collect();
+        let accepted = || served.iter().filter(|one| one.object.conflict().is_none());
+        for entry in &served {
+            let election = namespace.election(entry.object.name());
+            let (known, now) = (entry.object.conflict(), index.conflict(&election));
+            assert_eq!(known.map(|one| one.reason), now.as_ref().map(|one| one.reason), "{known:?} {now:?}");
+        }
+        for entry in accepted() {
+            let spec = entry.spec().unwrap();
+            for other in accepted().filter(|other| other.object.name() != entry.object.name()) {
+                let (theirs, name) = (other.spec().unwrap(), entry.object.name());
+                assert!(entry.members.candidates().all(|pod| !other.members.select(pod)), "the pods of {name}");
+                assert!(spec.workloads.keys().all(|id| !theirs.workloads.contains_key(id)), "the workloads of {name}");
+                assert!(spec.key != theirs.key, "the lock of {name}");
+            }
+            assert_eq!(content.circular(entry, |other| other.object.conflict().is_none()), None);
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_of_those_that_want_the_same_one_is_accepted_and_all_is_looked_at_that_changes() {
+    for seed in 1..120_u64 {
+        // A linear congruential generator, by Knuth.
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut index = serving();
+        for version in 10..110 {
+            let (app, name) = (format!("app-{}", random(4)), format!("e-{}", random(5)));
+            match random(8) {
+                0..=2 => {
+                    let uid = format!("uid-{name}");
+                    let workloads = match random(3) {
+                        0 => json!([]),
+                        1 => json!([{"kind": "Deployment", "name": format!("app-{}", random(4))}]),
+                        _ => {
+                            json!([{"kind": "Deployment", "name": app}, {"kind": "Job", "name": format!("app-{}", random(4))}])
+                        }
+                    };
+                    let accepts = json!([{
+                        "type": "Accepted", "status": if random(2) == 0 { "True" } else { "False" }, "reason": "x", "message": "",
+                        "observedGeneration": random(2), "lastTransitionTime": format!("2026-01-01T00:00:0{}Z", random(3)),
+                    }]);
+                    let object: LeaderElection = serde_json::from_value(json!({
+                        "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection",
+                        "metadata": {
+                            "namespace": "n", "name": name, "uid": uid, "generation": 1,
+                            "creationTimestamp": format!("2026-01-01T00:00:0{}Z", name.len() % 3 + usize::from(name.ends_with('2'))),
+                        },
+                        "spec": {
+                            "selector": {"matchLabels": {"app": format!("app-{}", random(4))}}, "workloads": workloads,
+                            "key": format!("key-{}", random(9)),
+                        },
+                        "status": {"conditions": accepts},
+                    }))
+                    .unwrap();
+                    let change = (Version(version), Uid(uid), object);
+                    let change = if random(6) == 0 { Change::Deleted(change) } else { Change::Applied(change) };
+                    index.apply_elections(change);
+                }
+                3 | 4 => {
+                    let number = random(4);
+                    let marked = (random(2) == 0).then(|| (lictor_core::ELECTION_ANNOTATION.to_owned(), name));
+                    let pod = Pod {
+                        labels: Pairs::from([("app".into(), app), ("made".into(), format!("app-{}", random(4)))]),
+                        annotations: marked.into_iter().collect(),
+                        owner: (random(2) == 0).then(|| format!("ReplicaSet/app-{}-", random(4))),
+                        ..pod(&format!("web-{number}"), &format!("pod-{number}"), version)
+                    };
+                    let change = ("n".into(), pod);
+                    let change = if random(4) == 0 { Change::Deleted(change) } else { Change::Applied(change) };
+                    index.apply_pods(change, Instant::default());
+                }
+                5 | 6 => {
+                    let kind = if random(3) == 0 { WorkloadKind::Job } else { WorkloadKind::Deployment };
+                    let claim = BTreeMap::from([(lictor_core::ELECTION_ANNOTATION.to_owned(), name)]);
+                    let setting = Setting::Replicas(1);
+                    let object = WorkloadObject {
+                        id: WorkloadId { kind, name: app.clone() },
+                        pod_labels: Pairs::from([("app".into(), format!("app-{}", random(4)))]),
+                        selector: Selector {
+                            match_labels: [("made".into(), app.clone())].into(),
+                            ..Selector::default()
+                        },
+                        claim: if random(2) == 0 { lictor_core::WorkloadClaim::read(&claim, setting) } else { None },
+                        setting,
+                        ..job(&format!("{kind}-{app}"), version)
+                    };
+                    let change = if random(4) == 0 { Change::Deleted(object) } else { Change::Applied(object) };
+                    index.apply_workloads(kind, change);
+                }
+                _ => {
+                    let record = Record { election: Uid(format!("uid-{name}")), ..record() };
+                    let key = Key::lease("n", format!("key-{}", random(9)).as_str());
+                    let stored = if random(4) == 0 { Stored::Absent } else { Stored::Ours(Version(version), record) };
+                    index.apply_records(StoreEvent::Changed(key, Version(version), stored), Instant::default());
+                }
+            }
+            accept_all(&mut index);
+            assert_apart(&index);
+        }
+    }
 }

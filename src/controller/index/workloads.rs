@@ -47,9 +47,14 @@ impl Index {
         if let Some(replaced) = known.filter(|known| known.uid != object.uid) {
             self.deletions.note(&replaced.uid, object.version);
         }
-        let Content { workloads, labels, pods, .. } = content;
         let id = object.id.clone();
+        let same = |known: &WorkloadObject| known.pod_labels == object.pod_labels && known.selector == object.selector;
+        let makes_others = !known.is_some_and(same);
+        let before = if makes_others { content.depending_on(&id) } else { BTreeSet::new() };
+        let Content { workloads, labels, pods, .. } = content;
         workloads.put(object, labels, pods);
+        let after = if makes_others { content.depending_on(&id) } else { BTreeSet::new() };
+        self.dirty.extend(before.iter().chain(&after).map(|name| namespace.election(name)));
         if let Some(object) = content.workloads.get(&id) {
             self.dirty.extend(content.following(object).into_iter().map(|name| namespace.election(name)));
         }
@@ -68,7 +73,9 @@ impl Index {
         if content.workloads.get(id).is_none_or(|known| known.uid != *uid) {
             return;
         }
+        let depending = content.depending_on(id);
         let Content { workloads, labels, .. } = content;
+        self.dirty.extend(depending.iter().map(|name| namespace.election(name)));
         if let Some(object) = workloads.remove(id, labels) {
             self.dirty.extend(content.following(&object).into_iter().map(|name| namespace.election(name)));
         }
@@ -77,6 +84,12 @@ impl Index {
 }
 
 impl Content {
+    /// The elections whose candidates depend on a workload that elections name.
+    fn depending_on(&self, id: &WorkloadId) -> BTreeSet<String> {
+        let naming = self.mentions.by(&Mention::Workload(id.clone()));
+        naming.flat_map(|name| self.depending(name)).collect()
+    }
+
     /// The elections that a workload matters to.
     fn following<'a>(&'a self, object: &'a WorkloadObject) -> BTreeSet<&'a String> {
         // A Job matters to those to whom its CronJob does.

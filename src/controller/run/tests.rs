@@ -216,6 +216,7 @@ fn workload(app: &str, version: u64) -> WorkloadObject {
         claim: None,
         template: None,
         selector: Selector { match_labels: labels(&[("app", &format!("importer-{app}"))]), ..Selector::default() },
+        pod_labels: Pairs::default(),
         grace: 30,
         one_by_one: false,
         deleting: false,

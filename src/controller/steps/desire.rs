@@ -105,8 +105,8 @@ pub(crate) fn desire(
         }
         again.add(entry.titles.due());
     }
-    let waits = desired == Desired::Run
-        && (lacks || unseen || unfollowed || entry.titles.are_unread() || deployment_is_unseen(entry, watches));
+    let unseen = unseen || deployment_is_unseen(entry, watches) || workloads_are_unseen(entry, watches);
+    let waits = desired == Desired::Run && (lacks || unseen || unfollowed || entry.titles.are_unread());
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);
     let desired = match desired {
@@ -132,4 +132,12 @@ fn deployment_is_unseen(entry: &Entry, watches: &OnDemandWatches) -> bool {
     let namespace = &entry.object.election().namespace;
     entry.object.available_deployment().is_some()
         && !watches.knows(Watched::Workloads(WorkloadKind::Deployment), namespace)
+}
+
+/// Whether it is not known yet whether a new election is to be refused because of its workloads. A watch that does not work keeps no
+/// election waiting.
+fn workloads_are_unseen(entry: &Entry, watches: &OnDemandWatches) -> bool {
+    let namespace = &entry.object.election().namespace;
+    let unseen = |watched| !watches.knows(watched, namespace) && !watches.is_broken(watched, namespace);
+    entry.is_new() && entry.workloads.kinds(&entry.object).into_iter().map(Watched::Workloads).any(unseen)
 }

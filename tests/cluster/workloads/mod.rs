@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod candidate;
+mod circles;
 mod claims;
 mod frozen;
 mod handover;

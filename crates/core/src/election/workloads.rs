@@ -217,6 +217,15 @@ impl WorkloadReconciler {
         }
     }
 
+    /// Gives back those that are to be given back, and changes no others.
+    pub(super) fn give_back(&mut self, around: Circumstances, step: &mut Step) {
+        for workload in step.view.workloads.into_iter().flatten() {
+            if let Some(need @ Need::Release { .. }) = self.need(workload, Target::Follow, step) {
+                self.act(&need, workload, Target::Follow, around, step);
+            }
+        }
+    }
+
     /// Gives the workloads back. Returns whether all are.
     pub(super) fn release(&mut self, around: Circumstances, step: &mut Step) -> bool {
         self.reconcile(Target::Follow, around, step)

@@ -941,3 +941,19 @@ fn a_workload_that_is_made_again_by_the_same_name_may_just_have_been_let_run() {
     lab.later(3);
     assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
 }
+
+#[test]
+fn one_that_is_refused_gives_back_what_it_is_to_have_nothing_to_do_with_and_nothing_else() {
+    let mut lab = leading();
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.run();
+    lab.desired = Desired::Refuse;
+    lab.later(3);
+    lab.run();
+    assert_eq!(lab.settings(), [Setting::Suspend(true), Setting::Replicas(0)]);
+    lab.workload("worker").wish = Wish::Release { restore: true };
+    lab.later(3);
+    lab.run();
+    assert_eq!(lab.settings(), [Setting::Suspend(true), Setting::Replicas(3)]);
+    assert!(lab.workload("worker").claim.is_none() && lab.workload("nightly").claim.is_some());
+}

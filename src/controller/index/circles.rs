@@ -1,0 +1,138 @@
+//! Elections that wait for each other for ever: the workloads of each make the candidates of the next, and those of the last one the
+//! candidates of the first. Once none of them has a leader, all of that is switched off, and no leader can come. The shortest such
+//! circle is an election whose workloads make its own candidates. W11.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lictor_core::{Pairs, Pod, WorkloadId, WorkloadKind};
+
+use super::Content;
+use super::mentions::Mention;
+use crate::api::{JobTemplate, Refusal};
+use crate::controller::entry::Entry;
+use crate::controller::lookup::{circle, reached};
+use crate::controller::object::CIRCULAR_WORKLOADS;
+use crate::kubernetes::WorkloadObject;
+
+impl Content {
+    /// Why an election is refused if its workloads are part of a circle. `wins`: the elections that go before it: of each circle the last
+    /// one is refused.
+    pub(super) fn circular(&self, entry: &Entry, wins: impl Fn(&Entry) -> bool) -> Option<Refusal> {
+        if !names_workloads(entry) {
+            return None;
+        }
+        let start = entry.object.name().to_owned();
+        let goes_on = |other: &String| {
+            *other == start || self.elections.get(other).is_some_and(|other| names_workloads(other) && wins(other))
+        };
+        let parts = circle(&start, |name| self.makes(name).into_keys().filter(goes_on).collect())?;
+        let steps = parts.iter().zip(parts.iter().cycle().skip(1)).map(|(election, next)| {
+            let workload = self.makes(election).remove(next).unwrap_or_default();
+            (election, workload, next)
+        });
+        let message = if parts.len() == 1 {
+            let workload = self.makes(&start).remove(&start).unwrap_or_default();
+            format!(
+                "{workload} in spec.workloads makes candidates of this same election: without a leader it would be switched off, and \
+                 no leader could come any more. Take it out of spec.workloads, or select other pods"
+            )
+        } else {
+            let steps: Vec<String> = steps
+                .map(|(election, workload, next)| {
+                    format!("{election} has {workload}, which makes candidates of {next}")
+                })
+                .collect();
+            format!(
+                "the workloads of {} elections form a circle: {}. Without leaders, all of that would be switched off, and no leader \
+                 could come any more: take one of these out of spec.workloads",
+                parts.len(),
+                steps.join("; ")
+            )
+        };
+        Some(Refusal { reason: CIRCULAR_WORKLOADS, message })
+    }
+
+    /// The elections whose candidates depend on the workloads of an election, directly or through others.
+    pub(super) fn depending(&self, election: &str) -> BTreeSet<String> {
+        let goes_on = |name: &String| self.elections.get(name).is_some_and(|entry| names_workloads(entry));
+        reached(&election.to_owned(), |name| self.makes(name).into_keys().filter(goes_on).collect())
+    }
+
+    /// The same, if an election may have begun or ended to depend on others by one of its candidates.
+    pub(super) fn depending_by(&self, entry: &Entry, pod: &Pod) -> BTreeSet<String> {
+        let is_made = || makers(pod).is_none_or(|id| self.mentions.by(&Mention::Workload(id)).next().is_some());
+        if names_workloads(entry) && is_made() { self.depending(entry.object.name()) } else { BTreeSet::new() }
+    }
+
+    /// The elections of which an election's workloads make candidates, and which workload does.
+    fn makes(&self, election: &str) -> BTreeMap<String, String> {
+        let Some(entry) = self.elections.get(election) else { return BTreeMap::new() };
+        let Some(spec) = entry.spec() else { return BTreeMap::new() };
+        let mut found: BTreeMap<String, String> = BTreeMap::new();
+        for id in spec.workloads.keys() {
+            let gates = self.mentions.by(&Mention::Followed(id.clone())).filter(|name| self.is_gate(name, id)).cloned();
+            let object = self.workloads.get(id);
+            let made = object.map(|object| self.made_by(object)).unwrap_or_default();
+            found.extend(gates.chain(made).map(|name| (name, id.to_string())));
+        }
+        for (name, template) in &spec.jobs {
+            let jobs = self.workloads.owned_by(&entry.object.id().uid);
+            let jobs = jobs.filter(|job| job.template.as_ref() == Some(name)).flat_map(|job| self.made_by(job));
+            let made = self.selected_by(&labels_of(template)).chain(jobs);
+            found.extend(made.map(|other| (other, format!("Job/{name} (a jobTemplate)"))));
+        }
+        found
+    }
+
+    /// The elections of which a workload makes candidates: those that its template tells, and those that its pods do, which may have other
+    /// labels by now.
+    fn made_by(&self, object: &WorkloadObject) -> BTreeSet<String> {
+        let jobs = self.workloads.owned_by(&object.uid).filter(|_| object.id.kind == WorkloadKind::CronJob);
+        let sources = [object].into_iter().chain(jobs);
+        let pods = sources.flat_map(|source| {
+            let pods = self.labels.pods_of(&source.selector, &self.pods).into_iter();
+            pods.filter(|pod| source.selector.matches(&pod.labels) && makers(pod).is_none_or(|id| id == source.id))
+        });
+        let by_pods = pods.flat_map(|pod| self.selecting(&pod.name)).cloned();
+        self.selected_by(&object.pod_labels).chain(by_pods).collect()
+    }
+
+    /// The elections whose selectors match these labels.
+    fn selected_by(&self, labels: &Pairs) -> impl Iterator<Item = String> + use<'_> {
+        let pod = Pod { labels: labels.clone(), ..Pod::default() };
+        let may: BTreeSet<String> = self.labels.elections_of(&pod).cloned().collect();
+        may.into_iter().filter(move |name| {
+            let spec = self.elections.get(name).and_then(|entry| entry.spec());
+            spec.is_some_and(|spec| spec.scope.selector.matches(&pod.labels))
+        })
+    }
+
+    /// Whether a Deployment has to be available for an election's cluster to lead.
+    fn is_gate(&self, election: &str, id: &WorkloadId) -> bool {
+        let entry = self.elections.get(election);
+        let gate = entry.and_then(|entry| entry.object.available_deployment());
+        id.kind == WorkloadKind::Deployment && gate == Some(&id.name)
+    }
+}
+
+fn names_workloads(entry: &Entry) -> bool {
+    entry.spec().is_some_and(|spec| !spec.workloads.is_empty() || !spec.jobs.is_empty())
+}
+
+/// The Deployment or StatefulSet that made a pod. `None`: the pod does not tell.
+fn makers(pod: &Pod) -> Option<WorkloadId> {
+    let (kind, name) = pod.owner.as_ref()?.split_once('/')?;
+    match kind {
+        "ReplicaSet" => Some(WorkloadId { kind: WorkloadKind::Deployment, name: name.strip_suffix('-')?.into() }),
+        "StatefulSet" => Some(WorkloadId { kind: WorkloadKind::StatefulSet, name: name.into() }),
+        _ => None,
+    }
+}
+
+/// The labels of a Job's pods, by its template.
+fn labels_of(template: &JobTemplate) -> Pairs {
+    let pod = template.spec.get("template").and_then(|template| template.get("metadata"));
+    let labels = pod.and_then(|metadata| metadata.get("labels")?.as_object());
+    let text = |(name, value): (&String, &serde_json::Value)| Some((name.clone(), value.as_str()?.to_owned()));
+    labels.into_iter().flatten().filter_map(text).collect()
+}
