@@ -40,7 +40,7 @@ pub use resolve::{
 };
 pub use switchover::{Switchover, SwitchoverPod, SwitchoverSpec, SwitchoverStatus};
 pub use workload::{
-    Claims, JobTemplate, OnDisable, OnRelease, WORKLOADS_ANNOTATION, Workload, WorkloadKind, WorkloadState,
+    Claims, JobTemplate, Kept, OnDisable, OnRelease, WORKLOADS_ANNOTATION, Workload, WorkloadKind, WorkloadState,
     WorkloadStatus, WorkloadsStatus,
 };
 

@@ -147,7 +147,8 @@ pub struct WorkloadStatus {
     /// Enabled: this cluster leads, and the workload runs. Waiting: this cluster leads, and waits until what ran in another
     /// cluster has ended. Finished: the Job has ended. Disabled: the workload may not run, and nothing of it runs. WindingDown:
     /// the workload may not run, and what still runs is ending. Missing: there is no workload of this name. Failing: lictor can't
-    /// read or write it; the condition WorkloadsFollow says why.
+    /// read or write it; the condition WorkloadsFollow says why. Untouched: it stays as it is, because the election's selector has
+    /// never matched a pod.
     pub state: WorkloadState,
 }
 
@@ -168,6 +169,8 @@ pub enum WorkloadState {
     Missing,
     /// lictor can't read or write it; the condition WorkloadsFollow says why.
     Failing,
+    /// It stays as it is, because no pod has ever been a candidate.
+    Untouched,
 }
 
 fn free(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -190,6 +193,21 @@ pub struct Claims {
     /// The Services of which the election may have slices.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<String>,
+    /// By workload, what it had before it was disabled. Its own annotation says the same, until somebody removes that.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kept: BTreeMap<String, Kept>,
+    /// The selector that has matched pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected: Option<lictor_core::Selector>,
+}
+
+/// What a workload had before it was disabled.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct Kept {
+    /// The workload's uid: another workload of the same name had something else.
+    pub uid: String,
+    /// Its number of replicas, or whether it was suspended.
+    pub setting: lictor_core::Setting,
 }
 
 impl Claims {

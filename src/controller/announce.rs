@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use lictor_core::{
-    Announcement, Holder, Pod, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId, annotation_defect,
+    Announcement, Holder, Pod, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId, WorkloadKind,
+    annotation_defect,
 };
 
 use super::entry::Entry;
@@ -50,9 +51,16 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
 }
 
 fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, executor: &Executor) {
+    let disabled = match (id.kind, entry.workloads.cluster(), entry.spec().is_some_and(|spec| spec.consul.is_some())) {
+        (WorkloadKind::Deployment | WorkloadKind::StatefulSet, None, false) => {
+            format!("has 0 replicas, written by the election {}: no pod leads it", entry.object.name())
+        }
+        (_, None, false) => format!("is suspended by the election {}: no pod leads it", entry.object.name()),
+        _ => format!("is disabled by the election {}: this cluster does not lead", entry.object.name()),
+    };
     let (warning, reason, action, what) = match change {
         WorkloadChange::Enabled => (false, "WorkloadEnabled", "Enable", "is enabled: this cluster leads"),
-        WorkloadChange::Disabled => (false, "WorkloadDisabled", "Disable", "is disabled: this cluster does not lead"),
+        WorkloadChange::Disabled => (false, "WorkloadDisabled", "Disable", disabled.as_str()),
         WorkloadChange::Released => {
             (false, "WorkloadReleased", "Release", "is given back: it follows no leader any more")
         }

@@ -298,7 +298,8 @@ fn elected(
             (Some(Err(why)), _) => condition(ELECTED, false, "NotEligible", not_eligible(why), generation),
             (Some(Ok(())), _) => condition(ELECTED, false, "NoLeader", "the lock is about to be taken", generation),
             (None, _) => {
-                condition(ELECTED, false, "NoEligiblePod", why_nobody(entry, spec, candidates, now), generation)
+                let why = why_nobody(entry, spec, candidates, now);
+                condition(ELECTED, false, "NoEligiblePod", why, generation)
             }
         },
     }
@@ -308,6 +309,9 @@ fn elected(
 fn why_nobody(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) -> String {
     if spec.paused {
         return "the election is frozen and has no leader: set spec.paused to false".into();
+    }
+    if let Some(why) = entry.workloads.switched_off().filter(|_| candidates.is_empty()) {
+        return format!("the selector matches no pod: {why}");
     }
     if candidates.is_empty() {
         return "the selector matches no pod: check spec.selector against the pods' labels".into();

@@ -55,7 +55,8 @@ impl fmt::Display for WorkloadId {
 }
 
 /// The field by which a workload is enabled and disabled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Setting {
     /// Of a CronJob or a Job.
     Suspend(bool),
@@ -148,6 +149,8 @@ pub struct Workload {
     pub setting: Setting,
     /// Whose it is.
     pub claim: Option<Claim>,
+    /// W9: what it had before it was disabled, as the election's own object says.
+    pub noted: Option<Setting>,
     /// Its deletion has been asked for.
     pub deleting: bool,
     /// A Job that has ended: whatever its setting, nothing of it will run.
@@ -167,6 +170,17 @@ impl Workload {
     pub fn runs(&self) -> bool {
         self.setting.runs() && !self.finished
     }
+
+    /// W9: what it had before it was disabled. A claim that somebody has removed, or removed a part of, tells nothing, or what the workload
+    /// has now; then the election's own object is believed.
+    pub fn kept(&self) -> Option<Setting> {
+        let claimed = self.claim.as_ref().map(|claim| claim.kept);
+        match (claimed, self.noted) {
+            (Some(claimed @ Setting::Replicas(_)), _) if claimed.runs() => Some(claimed),
+            (_, Some(noted)) => Some(noted),
+            (claimed, None) => claimed,
+        }
+    }
 }
 
 /// What an election wants of a workload.
@@ -177,6 +191,8 @@ pub enum Wish {
         /// For a Deployment or StatefulSet.
         replicas: Option<i32>,
     },
+    /// W10: that it stays as it is: no pod may lead, because the election's selector has never matched any.
+    Stay,
     /// That it follows the leadership of this term alone: a Job that was made from a template.
     FollowTerm(Term),
     /// That the election has nothing to do with it any more. `restore`: with what it had before.
@@ -292,6 +308,7 @@ mod tests {
             version: Version(1),
             setting,
             claim: None,
+            noted: None,
             deleting: false,
             finished,
             remains: false,
@@ -302,6 +319,41 @@ mod tests {
         assert!(workload(Setting::Suspend(false), false).runs());
         assert!(!workload(Setting::Suspend(false), true).runs());
         assert!(!workload(Setting::Suspend(true), false).runs());
+    }
+
+    /// Shows W9.
+    #[test]
+    fn what_a_workload_had_is_known_without_its_claim() {
+        let workload = |setting, kept: Option<Setting>, noted| Workload {
+            id: WorkloadId { kind: WorkloadKind::Deployment, name: "a".into() },
+            uid: Uid::default(),
+            version: Version(1),
+            setting,
+            claim: kept.map(|kept| claim(false, kept)),
+            noted,
+            deleting: false,
+            finished: false,
+            remains: false,
+            deletable: false,
+            last_tick: None,
+            wish: Wish::Follow { replicas: None },
+        };
+        let (none, four, six) = (Setting::Replicas(0), Setting::Replicas(4), Setting::Replicas(6));
+        for (kept, noted, known) in [
+            (None, None, None),
+            (None, Some(four), Some(four)),
+            // It counts what was disabled last.
+            (Some(six), Some(four), Some(six)),
+            // Without its annotation, a claim tells of what is there now.
+            (Some(none), Some(four), Some(four)),
+            (Some(none), None, Some(none)),
+        ] {
+            assert_eq!(workload(none, kept, noted).kept(), known, "{kept:?} {noted:?}");
+        }
+        let (runs, rests) = (Setting::Suspend(false), Setting::Suspend(true));
+        for (kept, noted, known) in [(Some(rests), Some(runs), runs), (Some(runs), None, runs)] {
+            assert_eq!(workload(rests, kept, noted).kept(), Some(known));
+        }
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn tree(sight: &Sight, outlook: &Outlook, wide: bool) -> String {
     for item in election.status.iter().flat_map(|status| &status.workloads).flat_map(|workloads| &workloads.items) {
         let tone = match item.state {
             WorkloadState::Missing | WorkloadState::Failing => Tone::Bad,
-            WorkloadState::Waiting | WorkloadState::WindingDown => Tone::Doubtful,
+            WorkloadState::Waiting | WorkloadState::WindingDown | WorkloadState::Untouched => Tone::Doubtful,
             WorkloadState::Enabled | WorkloadState::Finished | WorkloadState::Disabled => Tone::Plain,
         };
         add("workload", Cell::new(format!("{:?}/{}: {:?}", item.kind, item.name, item.state), tone));

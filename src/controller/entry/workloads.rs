@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lictor_core::{
-    Desired, Failure, JobPlan, NotEligible, Pod, PodCache, Setting, Slice, StoreId, Term, Timestamp, Wish, Workload,
-    WorkloadClaim, WorkloadId, WorkloadKind,
+    Desired, Failure, JobPlan, NotEligible, Pod, PodCache, Record, Setting, Slice, StoreId, Term, Timestamp, Wish,
+    Workload, WorkloadClaim, WorkloadId, WorkloadKind,
 };
 
-use crate::api::{Claims, JobTemplate, LeaderElection, OnRelease, WorkloadRule};
+use crate::api::{Claims, JobTemplate, Kept, LeaderElection, OnRelease, WorkloadRule};
 use crate::controller::lookup::{Labels, WorkloadCache};
 use crate::controller::object::{CIRCULAR_WORKLOADS, ElectionObject};
 use crate::controller::on_demand::{OnDemandWatches, Watched};
@@ -42,6 +42,21 @@ struct Followed {
     forbidden: BTreeMap<WorkloadKind, Failure>,
     /// Who set each workload's field last, but for this program. What is put right shows it no more.
     setters: BTreeMap<WorkloadId, String>,
+    /// W10: they stay as they are.
+    stay: bool,
+    /// Why there is no candidate: a workload that would make some, and is switched off.
+    switched_off: Option<String>,
+}
+
+/// What there is of an election's candidates.
+#[derive(Clone, Copy)]
+pub(crate) enum Presence {
+    /// Some pods.
+    Some,
+    /// None at present.
+    None,
+    /// None, and there never were any, as far as is known.
+    Never,
 }
 
 /// What there is in its namespace.
@@ -95,6 +110,27 @@ impl Workloads {
         &self.followed.forbidden
     }
 
+    /// Why there is no candidate, if a workload is switched off that would make some.
+    pub(crate) fn switched_off(&self) -> Option<&String> {
+        self.followed.switched_off.as_ref()
+    }
+
+    /// W10: what there is of the candidates. `record`: of the election's lock.
+    pub(crate) fn presence(&self, object: &ElectionObject, any: bool, record: Option<&Record>) -> Presence {
+        let selector = object.spec().filter(|spec| spec.cluster.is_none()).map(|spec| &spec.scope.selector);
+        let matched = match &self.claims.selected {
+            Some(selected) => Some(selected),
+            // Earlier versions did not note it.
+            None => record.filter(|record| record.election == object.id().uid).map(|record| &record.scope.selector),
+        };
+        match selector {
+            Some(_) if any => Presence::Some,
+            Some(_) if matched != selector => Presence::Never,
+            Some(_) => Presence::None,
+            None => Presence::Some,
+        }
+    }
+
     /// Who set a workload's field last, but for this program.
     pub(crate) fn setter(&self, id: &WorkloadId) -> Option<&String> {
         self.followed.setters.get(id)
@@ -125,10 +161,26 @@ impl Workloads {
         Some(claims).filter(|claims| *claims != *self.claims)
     }
 
-    /// What its object need not say any more: these workloads are given back, and these Services have no slices of it.
-    pub(crate) fn superfluous_claims(&self, object: &ElectionObject, unrouted: &[String]) -> Option<Claims> {
+    /// What its object should say now, if that is something else. It says no more what is over: these workloads are given back, and
+    /// these Services have no slices of it. And it says what the workloads had, and whether the selector has matched a pod.
+    pub(crate) fn present_claims(&self, object: &ElectionObject, any: bool, unrouted: &[String]) -> Option<Claims> {
         let (spec, workloads) = (object.spec()?, self.shown()?);
         let mut claims = Claims::clone(&self.claims);
+        // W9.
+        for workload in workloads.iter().filter(|workload| claims.claims.contains_key(&workload.id.to_string())) {
+            let own = workload.claim.as_ref().filter(|claim| claim.election == object.name());
+            // While it is enabled, its number is for others to say.
+            let told = claims.kept.get(&workload.id.to_string()).is_some_and(|kept| kept.uid == workload.uid.0);
+            if let (Some(claim), Some(setting)) = (own, workload.kept())
+                && !(told && claim.enabled)
+            {
+                claims.kept.insert(workload.id.to_string(), Kept { uid: workload.uid.0.clone(), setting });
+            }
+        }
+        // W10.
+        if any && spec.cluster.is_none() && !(spec.workloads.is_empty() && spec.jobs.is_empty()) {
+            claims.selected = Some(spec.scope.selector.clone());
+        }
         for (id, _) in self.claims.ids() {
             let claimed = workloads.iter().any(|workload| {
                 workload.id == id && workload.claim.as_ref().is_some_and(|claim| claim.election == object.name())
@@ -136,7 +188,11 @@ impl Workloads {
             let unknown = self.followed.forbidden.contains_key(&id.kind);
             if !spec.workloads.contains_key(&id) && !claimed && !unknown {
                 claims.claims.remove(&id.to_string());
+                claims.kept.remove(&id.to_string());
             }
+        }
+        if spec.workloads.is_empty() && spec.jobs.is_empty() {
+            claims.selected = None;
         }
         claims.started.retain(|plan, _| spec.jobs.contains_key(plan));
         claims.services.retain(|service| spec.service.as_ref() == Some(service) || !unrouted.contains(service));
@@ -149,10 +205,10 @@ impl Workloads {
         object: &ElectionObject,
         around: Surroundings<'_>,
         watches: &OnDemandWatches,
-        desired: Desired,
+        (desired, presence): (Desired, Presence),
         wall: Timestamp,
     ) {
-        self.followed = self.followed(object, around, watches, desired, wall);
+        self.followed = self.followed(object, around, watches, (desired, presence), wall);
     }
 
     fn followed(
@@ -160,7 +216,7 @@ impl Workloads {
         object: &ElectionObject,
         around: Surroundings<'_>,
         watches: &OnDemandWatches,
-        desired: Desired,
+        (desired, presence): (Desired, Presence),
         wall: Timestamp,
     ) -> Followed {
         let spec = object.spec();
@@ -174,6 +230,13 @@ impl Workloads {
                 .max()
                 .unwrap_or_default(),
             cluster: spec.and_then(|spec| spec.cluster.as_ref()).map(|_| available(object, around)),
+            stay: matches!(presence, Presence::Never)
+                && desired == Desired::Run
+                && spec.is_some_and(|spec| spec.key.store == StoreId::leases()),
+            switched_off: match presence {
+                Presence::Some => None,
+                Presence::None | Presence::Never => switched_off(object, around),
+            },
             ..Followed::default()
         };
         for kind in &kinds {
@@ -205,6 +268,7 @@ impl Workloads {
                 (Desired::Withdraw, ..) | (_, None, Some(_)) => {
                     Wish::Release { restore: released == OnRelease::Restore }
                 }
+                _ if followed.stay => Wish::Stay,
                 (_, rule, _) => Wish::Follow { replicas: rule.and_then(|rule| rule.replicas) },
             };
             let rule = rule.unwrap_or_default();
@@ -215,7 +279,9 @@ impl Workloads {
             if let Some(setter) = workload.setter.as_ref().or_else(|| self.setter(id)) {
                 followed.setters.insert(id.clone(), setter.clone());
             }
-            workloads.push(shown(workload, around, rule, wish, wall));
+            let noted = self.claims.kept.get(&id.to_string()).filter(|kept| kept.uid == workload.uid.0);
+            let noted = noted.map(|kept| kept.setting);
+            workloads.push(Workload { noted, ..shown(workload, around, rule, wish, wall) });
         }
         for workload in around.workloads.owned_by(&object.id().uid) {
             let Some(template) = &workload.template else { continue };
@@ -223,7 +289,8 @@ impl Workloads {
                 workload.id.name.strip_prefix(template.as_str()).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
             // The Jobs of a template that is in the list no more are of no present term.
             let term = term.filter(|_| followed.jobs.iter().any(|plan| plan.name == *template)).unwrap_or_default();
-            workloads.push(shown(workload, around, WorkloadRule::default(), Wish::FollowTerm(Term(term)), wall));
+            let wish = if followed.stay { Wish::Stay } else { Wish::FollowTerm(Term(term)) };
+            workloads.push(shown(workload, around, WorkloadRule::default(), wish, wall));
         }
         followed.workloads = Some(workloads);
         followed
@@ -239,6 +306,21 @@ fn available(object: &ElectionObject, around: Surroundings<'_>) -> Result<(), No
     let id = WorkloadId { kind: WorkloadKind::Deployment, name: name.into() };
     let available = around.workloads.get(&id).is_some_and(|workload| workload.available && !workload.deleting);
     if available { Ok(()) } else { Err(NotEligible::Unavailable) }
+}
+
+/// What is switched off that would make candidates, in a sentence.
+fn switched_off(object: &ElectionObject, around: Surroundings<'_>) -> Option<String> {
+    let selector = &object.spec()?.scope.selector;
+    let would = |workload: &&WorkloadObject| !workload.runs() && selector.matches(&workload.pod_labels);
+    let workload = around.workloads.iter().find(|workload| !workload.finished && would(workload))?;
+    let is = match workload.setting {
+        Setting::Replicas(_) => "has 0 replicas",
+        Setting::Suspend(_) => "is suspended",
+    };
+    let by = workload.claim.as_ref().filter(|claim| !claim.enabled && claim.election != object.name());
+    let by = by.map(|claim| format!(", written by the election {}", claim.election)).unwrap_or_default();
+    let kind = workload.id.kind;
+    Some(format!("the {kind} {} {is}{by}", workload.id.name))
 }
 
 fn shown(
@@ -258,6 +340,7 @@ fn shown(
         version: object.version,
         setting: object.setting,
         claim: object.claim.clone(),
+        noted: None,
         deleting: object.deleting,
         finished: object.finished,
         remains: match object.id.kind {

@@ -85,7 +85,7 @@ mod tests {
             prop_assert_eq!(reached(&start, next), all);
         }
 
-        /// Elections are refused by this: of each circle the last one, by an order, and nobody else.
+        /// Shows W11: elections are refused by this: of each circle the last one, by an order, and nobody else.
         #[test]
         fn without_the_last_of_each_circle_there_is_none_and_nobody_goes_who_is_in_none(graph in graph()) {
             let mut kept: BTreeSet<u8> = BTreeSet::new();

@@ -30,7 +30,7 @@ pub(crate) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Opt
     for plan in known.jobs() {
         let of = |workload: &&Workload| match workload.wish {
             Wish::FollowTerm(term) => plan.job(term) == workload.id,
-            Wish::Follow { .. } | Wish::Release { .. } => false,
+            Wish::Follow { .. } | Wish::Release { .. } | Wish::Stay => false,
         };
         if let Some(job) = workloads.iter().filter(of).max_by_key(|job| job.version) {
             let failing = group.workload_failures().contains_key(&job.id);
@@ -46,6 +46,7 @@ fn state(workload: &Workload, group: &Election, election: &str, now: Instant) ->
     let enabled = workload.claim.as_ref().is_some_and(|claim| claim.enabled && claim.election == election);
     match (enabled, group.leader().is_some()) {
         _ if workload.finished => WorkloadState::Finished,
+        _ if workload.wish == Wish::Stay => WorkloadState::Untouched,
         (true, true) => WorkloadState::Enabled,
         (false, true) if group.workloads_wait(now).is_some() => WorkloadState::Waiting,
         _ if workload.remains => WorkloadState::WindingDown,
@@ -76,6 +77,14 @@ fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instan
             "Missing",
             format!("there is no {names} in this namespace: make it, or take it out of spec.workloads"),
         );
+    }
+    if let Some(names) = among(WorkloadState::Untouched) {
+        let message = format!(
+            "{names}: neither enabled nor disabled, because spec.selector of the election {} has never matched a pod: check \
+             spec.selector against the pods' labels",
+            entry.object.name()
+        );
+        return told(false, "NeverMatched", message);
     }
     if let Some(id) = group.contested_workloads(now).next() {
         let who = entry.workloads.setter(id).map_or_else(|| "somebody".into(), |setter| format!("{setter:?}"));

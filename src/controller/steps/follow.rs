@@ -1,5 +1,5 @@
-//! The fifth step: what follows the leader, off the critical path: the probe, the claims and the finalizer that are not needed any
-//! more, and the registration.
+//! The fifth step: what follows the leader, off the critical path: the probe, what the election's object says of its workloads, the
+//! finalizer that is not needed any more, and the registration.
 
 use lictor_core::{Desired, PodCache, SharedStores};
 use tokio::sync::mpsc;
@@ -23,8 +23,9 @@ pub(crate) fn follow(
     let probed = probed(entry, around.pods).filter(|_| desired == Desired::Run);
     entry.probing.follow(probed, entry.object.id(), reach, inputs);
     let unrouted = entry.routing.unrouted(entry.services(), &entry.object.id().uid, around.slices);
+    let any = entry.members.candidates().next().is_some();
     if desired == Desired::Run
-        && let Some(claims) = entry.workloads.superfluous_claims(&entry.object, &unrouted)
+        && let Some(claims) = entry.workloads.present_claims(&entry.object, any, &unrouted)
     {
         if entry.writes.may_write_metadata(now) {
             let number = entry.writes.begin_metadata();

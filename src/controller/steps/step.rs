@@ -23,7 +23,9 @@ pub(crate) fn step(
 ) -> (Output, Vec<(Wanted, Verdict)>) {
     let Found { entry, around, nodes, locks, vanished, .. } = found;
     let &Aim { desired, ref key, validity } = aim;
-    entry.workloads.look(&entry.object, *around, watches, desired, wall);
+    let any = entry.members.candidates().next().is_some();
+    let presence = entry.workloads.presence(&entry.object, any, entry.object.record(locks));
+    entry.workloads.look(&entry.object, *around, watches, (desired, presence), wall);
     let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();
     let slices: Vec<&Slice> = slices(entry.services(), around.slices).collect();
     let restores_from = entry.decisions.restores_from();

@@ -16,6 +16,7 @@ async fn untouched(recorder: &WorkloadRecorder, workload: &str) {
     assert!(!seen.is_empty() && seen.iter().all(|seen| !seen.claimed()), "{workload}");
 }
 
+/// Shows W11.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_election_whose_workloads_make_its_own_candidates_is_refused_before_anything_is_switched_off() {
     let lab = Lab::new("wl-self").await;
@@ -56,6 +57,7 @@ async fn an_election_whose_workloads_make_its_own_candidates_is_refused_before_a
     untouched(&recorder, "Deployment/marked").await;
 }
 
+/// Shows W11.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_elections_that_are_each_others_workload_the_last_one_is_refused_and_the_others_come_back() {
     let lab = Lab::new("wl-circle").await;
@@ -92,6 +94,7 @@ async fn of_elections_that_are_each_others_workload_the_last_one_is_refused_and_
     lab.wait_enabled("Deployment/red", json!(1)).await;
 }
 
+/// Shows W11.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_switched_off_when_a_circle_comes_about_is_given_back() {
     let lab = Lab::new("wl-closes").await;

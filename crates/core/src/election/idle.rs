@@ -16,6 +16,7 @@ impl Election {
     pub(super) fn idle(&mut self, step: &mut Step) -> bool {
         let view = step.view;
         if view.desired == Desired::Refuse {
+            // W11.
             self.give_back(step);
             return false;
         }

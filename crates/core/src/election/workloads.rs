@@ -1,6 +1,6 @@
 //! Workloads that run only where the leader is: enabled while this cluster leads, disabled otherwise.
 //!
-//! The rules W1 to W8 in docs/protocol.md; the code that keeps them cites them.
+//! The rules W1 to W10 in docs/protocol.md; the code that keeps them cites them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -247,7 +247,7 @@ impl WorkloadReconciler {
             let ours = step.id.claim_of(workload).is_some()
                 || self.pending.contains_key(&workload.id)
                 || (!refused && target != Target::Await);
-            !matches!(workload.wish, Wish::Release { .. }) && ours && !self.is_off(workload, step.id)
+            !matches!(workload.wish, Wish::Release { .. } | Wish::Stay) && ours && !self.is_off(workload, step.id)
         })
     }
 
@@ -369,6 +369,8 @@ impl WorkloadReconciler {
         let (follows, started) = match workload.wish {
             _ if target == Target::Await && ours.is_none() => return None,
             Wish::Release { restore } => return ours.map(|_| Need::Release { restore }),
+            // W10.
+            Wish::Stay => return None,
             Wish::Follow { .. } => (leads, true),
             Wish::FollowTerm(term) if leads.is_some_and(|leads| leads != term) => {
                 return (!workload.deleting).then_some(Need::Delete);
@@ -442,10 +444,11 @@ impl WorkloadReconciler {
 
     fn enable(&mut self, op: OpId, workload: &Workload, target: Target, around: Circumstances, step: &mut Step) {
         let (id, before) = (workload.id.clone(), workload.setting);
-        let known = workload.claim.as_ref().map(|claim| claim.kept);
+        // W9.
+        let known = workload.kept();
         let given = match workload.wish {
             Wish::Follow { replicas } => replicas,
-            Wish::FollowTerm(_) | Wish::Release { .. } => None,
+            Wish::FollowTerm(_) | Wish::Release { .. } | Wish::Stay => None,
         };
         let setting = enabled(before, known, given);
         let claim = claim(op, true, known.unwrap_or(before), target, around, step);
@@ -464,10 +467,10 @@ impl WorkloadReconciler {
 
     fn disable(&mut self, op: OpId, workload: &Workload, target: Target, around: Circumstances, step: &mut Step) {
         let before = workload.setting;
-        let kept = match (before, &workload.claim) {
-            (Setting::Replicas(_), _) if before.runs() => before,
-            (_, Some(claim)) => claim.kept,
-            (_, None) => before,
+        let kept = match before {
+            Setting::Replicas(_) if before.runs() => before,
+            // W9.
+            _ => workload.kept().unwrap_or(before),
         };
         let claim = claim(op, false, kept, target, around, step);
         self.pending.insert(workload.id.clone(), Pending::Disabling(op, before));
@@ -490,7 +493,7 @@ impl WorkloadReconciler {
             }
             let earlier = |workload: &Workload| match workload.wish {
                 Wish::FollowTerm(other) => other != term && plan.job(other) == workload.id,
-                Wish::Follow { .. } | Wish::Release { .. } => false,
+                Wish::Follow { .. } | Wish::Release { .. } | Wish::Stay => false,
             };
             if self.pending.contains_key(&id) || workloads.iter().any(earlier) {
                 continue;
@@ -532,7 +535,7 @@ fn write(workload: &Workload, setting: Setting, claim: Option<WorkloadClaim>) ->
 
 /// The setting of a workload that is given back.
 fn released(workload: &Workload, restore: bool) -> Setting {
-    match (workload.setting, workload.claim.as_ref().map(|claim| claim.kept)) {
+    match (workload.setting, workload.kept()) {
         (Setting::Replicas(_), Some(kept)) if restore && !workload.setting.runs() => kept,
         (Setting::Suspend(_), Some(kept)) if restore => kept,
         (before, _) => before,

@@ -389,6 +389,7 @@ pub fn workload(number: usize) -> Workload {
         version: Version(2 * super::identity::RANGE),
         setting: Setting::Replicas(0),
         claim: None,
+        noted: None,
         deleting: false,
         finished: false,
         remains: false,

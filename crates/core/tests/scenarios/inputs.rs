@@ -298,6 +298,7 @@ fn new_workload(id: WorkloadId) -> Workload {
         version: lictor_core::Version(0),
         setting: Setting::Suspend(false),
         claim: None,
+        noted: None,
         deleting: false,
         finished: false,
         remains: false,

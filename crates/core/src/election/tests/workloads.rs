@@ -58,6 +58,7 @@ impl Lab {
             version,
             setting: Setting::Suspend(false),
             claim: None,
+            noted: None,
             deleting: false,
             finished: false,
             remains: false,
@@ -940,6 +941,53 @@ fn a_workload_that_is_made_again_by_the_same_name_may_just_have_been_let_run() {
     assert!(!all.contains(&"ReleaseRecord".into()), "its controller may not have seen that: {all:#?}");
     lab.later(3);
     assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
+}
+
+/// Shows W9.
+#[test]
+fn a_workload_whose_annotations_were_removed_comes_back_as_it_was() {
+    let mut lab = leading();
+    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.run();
+    assert_eq!(lab.settings(), [Setting::Suspend(true), Setting::Replicas(0)]);
+    let version = lab.next_version();
+    for (name, noted) in [("nightly", Setting::Suspend(false)), ("worker", Setting::Replicas(3))] {
+        let workload = lab.workload(name);
+        (workload.claim, workload.noted, workload.version) = (None, Some(noted), version);
+    }
+    lab.later(3);
+    lab.run();
+    let kept = |workload: &Workload| workload.claim.as_ref().map(|claim| claim.kept);
+    let kept: Vec<_> = lab.workloads.iter().flatten().map(kept).collect();
+    assert_eq!(kept, [Some(Setting::Suspend(false)), Some(Setting::Replicas(3))]);
+    lab.cluster = Some(Ok(()));
+    lab.later(3);
+    lab.run();
+    assert_eq!(lab.settings(), [Setting::Suspend(false), Setting::Replicas(3)]);
+}
+
+/// Shows W10.
+#[test]
+fn a_workload_that_is_to_stay_as_it_is_is_not_written() {
+    for (setting, claimed) in [(3, false), (3, true), (0, true)] {
+        let mut lab = Lab::new(0);
+        let (id, worker) = (WorkloadId { kind: WorkloadKind::Deployment, name: "worker".into() }, lab.made("worker"));
+        let setting = Setting::Replicas(setting);
+        let claim = WorkloadClaim {
+            election: "web".into(),
+            enabled: true,
+            term: Term(1),
+            writer: "before".into(),
+            write: OpId(1),
+            kept: Setting::Replicas(3),
+        };
+        let claim = Some(claim).filter(|_| claimed);
+        lab.workloads = Some(vec![Workload { id, setting, claim, wish: Wish::Stay, ..worker }]);
+        assert!(!lab.run().iter().any(|words| words.contains("worker")));
+        // Once there is a candidate, it follows.
+        lab.workload("worker").wish = Wish::Follow { replicas: None };
+        assert!(lab.run().iter().any(|words| words.starts_with("Disable Deployment/worker")));
+    }
 }
 
 #[test]
