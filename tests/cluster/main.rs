@@ -21,6 +21,7 @@ mod installation;
 mod kept;
 mod large;
 mod late_writer;
+mod manifests;
 mod many;
 mod operator;
 mod pods;
