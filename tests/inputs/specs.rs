@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use lictor::api::{Claims, Classes, DEFAULT_CONTROLLER, ElectionClass, LeaderElection, OnRelease, Resolved, resolve};
-use lictor_core::StoreId;
+use lictor::api::{
+    Claims, Classes, DEFAULT_CONTROLLER, ElectionClass, Kept, LeaderElection, OnRelease, Resolved, resolve,
+};
+use lictor_core::{Selector, Setting, StoreId};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -104,10 +106,17 @@ proptest! {
         claims in prop::collection::btree_map(text(), any::<bool>(), 0..4),
         started in prop::collection::btree_map(text(), any::<i64>(), 0..4),
         services in prop::collection::btree_set(text(), 0..3),
+        kept in prop::collection::btree_map(text(), (text(), prop_oneof![
+            any::<bool>().prop_map(Setting::Suspend),
+            any::<i32>().prop_map(Setting::Replicas),
+        ]), 0..3),
+        selected in prop::option::of(prop::collection::btree_map(text(), text(), 0..3)),
     ) {
         let release = |restore: bool| if restore { OnRelease::Restore } else { OnRelease::LeaveAsIs };
         let claims = claims.into_iter().map(|(id, restore)| (id, release(restore))).collect();
-        let claims = Claims { claims, started, services };
+        let kept = kept.into_iter().map(|(id, (uid, setting))| (id, Kept { uid, setting })).collect();
+        let selected = selected.map(|labels| Selector { match_labels: labels.into(), ..Selector::default() });
+        let claims = Claims { claims, started, services, kept, selected };
         let annotations: BTreeMap<String, String> =
             claims.text().into_iter().map(|text| ("lictor.dev/workloads".to_owned(), text)).collect();
         prop_assert_eq!(Claims::of(Some(&annotations)), claims);
@@ -118,6 +127,7 @@ proptest! {
         text(),
         changed(json!({
             "claims": {"CronJob/report": "Restore", "Deployment/x": "LeaveAsIs"}, "started": {"settle": 7}, "services": ["web"],
+            "kept": {"Deployment/x": {"uid": "u", "setting": 4}}, "selected": {"matchLabels": {"app": "web"}},
         }))
         .prop_map(|note| note.to_string()),
     ]) {

@@ -2,7 +2,7 @@
 
 use kube::api::DeleteParams;
 use lictor_testing::kubernetes::workloads::{annotation, following, idle_pod, pod};
-use lictor_testing::kubernetes::{Lab, PodSpec};
+use lictor_testing::kubernetes::{Lab, PodSpec, Seen};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,5 +190,5 @@ async fn a_selector_that_has_never_matched_a_pod_switches_nothing_off() {
     lab.apply_election("typo", typo("hsop")).await;
     lab.wait_condition("typo", "WorkloadsFollow", "False", "NeverMatched").await;
     recorder.catch_up().await;
-    assert!(recorder.seen_of("Deployment/shop").last().is_some_and(|seen| seen.may_run()));
+    assert!(recorder.seen_of("Deployment/shop").last().is_some_and(Seen::may_run));
 }
