@@ -62,13 +62,13 @@ impl File {
         Self(path)
     }
 
-    /// Makes a kubeconfig of a server that does not answer.
+    /// Makes a kubeconfig of a server that does not answer. Its context has the namespace `shop`.
     fn kubeconfig(name: &str) -> Self {
         let parts = [
             r#"{"apiVersion": "v1", "kind": "Config", "current-context": "x","#,
             r#""clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}],"#,
             r#""users": [{"name": "x", "user": {}}],"#,
-            r#""contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}"#,
+            r#""contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": "shop"}}]}"#,
         ];
         Self::new(name, &parts.concat())
     }
@@ -391,6 +391,25 @@ fn logs_are_as_the_environment_says_and_the_command_line_wins() {
     let line = Running::start(run(&["--log-format", "text"]).env("LICTOR_LOG_FORMAT", "json")).first_line();
     assert!(line.contains(" INFO ") && line.contains("lictor starts"), "{line}");
     assert!(!line.contains('\u{1b}'), "no colours in a file: {line:?}");
+}
+
+/// Two people whose contexts have different namespaces mean one installation.
+#[test]
+fn the_namespace_of_a_context_is_not_that_of_the_operators_lease() {
+    let config = File::kubeconfig("lease");
+    let lease = |environment: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = lictor(&[&["run", "--listen", "127.0.0.1:0", "--log-format", "json"], arguments].concat());
+        let line = Running::start(command.envs(environment.iter().copied())).first_line();
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        json["lease"].as_str().expect("it tells its Lease").to_owned()
+    };
+    let option = ["--kubeconfig", config.path()];
+    assert_eq!(lease(&[], &option), "default/lictor.dev-operator");
+    assert_eq!(lease(&[("KUBECONFIG", config.path())], &[]), "default/lictor.dev-operator");
+    let named = [option.as_slice(), &["--lease-namespace", "ops"]].concat();
+    assert_eq!(lease(&[], &named), "ops/lictor.dev-operator");
+    let help = run(&mut lictor(&["run", "--help"])).stdout;
+    assert!(help.contains("elsewhere \"default\""), "{help}");
 }
 
 #[test]

@@ -4,9 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use kube::Client;
+use kube::config::Kubeconfig;
 
 use crate::api::DEFAULT_CONTROLLER;
 use crate::kubernetes::Namespaces;
+
+/// Where the operator's own Lease is, if nobody says so and no pod does.
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// One installation of lictor in a cluster.
 #[derive(Debug, Args)]
@@ -19,7 +23,8 @@ pub(super) struct Installation {
     #[arg(long, env = "LICTOR_NAMESPACES", value_name = "NAMES", value_delimiter = ',', value_parser = namespace)]
     namespaces: Vec<String>,
 
-    /// The namespace of the operator's own Lease. Default: the pod's namespace, else "default".
+    /// The namespace of the operator's own Lease. Default: in a pod, the pod's namespace; elsewhere "default", whatever the
+    /// kubeconfig's context says.
     #[arg(long, env = "LICTOR_LEASE_NAMESPACE", value_name = "NAME", value_parser = namespace)]
     lease_namespace: Option<String>,
 
@@ -38,8 +43,12 @@ impl Installation {
         namespace.map_or_else(|| self.namespaces(), |name| Namespaces::new(vec![name.to_owned()]))
     }
 
+    /// Returns the namespace of the operator's own Lease. An installation does not move when somebody changes the namespace of a
+    /// kubeconfig's context, so that namespace does not count.
     pub(super) fn lease_namespace(&self, client: &Client) -> String {
-        self.lease_namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned())
+        let in_pod = || self.kubeconfig.is_none() && Kubeconfig::read().is_err();
+        let usual = || if in_pod() { client.default_namespace() } else { DEFAULT_NAMESPACE }.to_owned();
+        self.lease_namespace.clone().unwrap_or_else(usual)
     }
 
     /// Returns whether the user says where the operator's own Lease is.

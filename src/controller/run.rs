@@ -65,6 +65,8 @@ pub struct Controller {
     /// Notified when another replica seems to act.
     doubt: Arc<Notify>,
     acting: bool,
+    /// Whether it was told that this replica acts: not before it knows anything that it could decide.
+    said_so: bool,
     /// How many elections were begun to be decided, those of one group anew included.
     begun: u64,
     sync: Sync,
@@ -159,6 +161,7 @@ impl Controller {
             reach: Reach { http: probe_client()?, dial },
             doubt,
             acting: false,
+            said_so: false,
             begun: 0,
             sync,
             shared: SharedStores::default(),
@@ -513,11 +516,20 @@ impl Controller {
             self.acting = true;
             self.index.act();
             self.shared.await_anew(now);
-            tracing::info!("this replica acts");
-            self.metrics.acting(true);
+            if !self.sync.knows_some() {
+                tracing::info!(
+                    problem = self.sync.waits(),
+                    "this replica holds the operator's Lease, and elects nobody yet"
+                );
+            }
             self.index.mark_all();
         } else if !acts && self.acting {
             self.stand_by();
+        }
+        if self.acting && !self.said_so && self.sync.knows_some() {
+            self.said_so = true;
+            tracing::info!("this replica acts");
+            self.metrics.acting(true);
         }
         while let Some(election) = self.timers.take_due(now) {
             self.index.mark(&election);
@@ -634,7 +646,7 @@ impl Controller {
         if self.acting {
             tracing::info!("this replica stands by");
         }
-        self.acting = false;
+        (self.acting, self.said_so) = (false, false);
         self.metrics.acting(false);
         self.timers.clear();
         self.index.stand_by();

@@ -19,8 +19,11 @@ type List = (&'static str, Coverage);
 
 /// What is known of the watches. It tells whether the operator is ready, and counts failures.
 pub(super) struct Sync {
+    scopes: Vec<Coverage>,
     missing: BTreeSet<List>,
     broken: BTreeMap<List, String>,
+    /// Lists of kinds whose CRD was deleted. What was known of them counts on, but no election can be served.
+    unserved: BTreeSet<List>,
     /// Elections that can't be decided before lists have arrived.
     postponed: BTreeSet<ElectionName>,
     /// Whether a list has arrived since they were looked at.
@@ -33,8 +36,10 @@ impl Sync {
     /// Nothing has been listed yet.
     pub(super) fn new(namespaces: &Namespaces, health: Health, metrics: Metrics) -> Self {
         Self {
+            scopes: namespaces.scopes().into_iter().map(Coverage::from).collect(),
             missing: first_lists(namespaces),
             broken: BTreeMap::new(),
+            unserved: BTreeSet::new(),
             postponed: BTreeSet::new(),
             arrived: false,
             health,
@@ -56,6 +61,19 @@ impl Sync {
     /// Whether all is known of a namespace. What is missing in one namespace does not keep the others waiting.
     pub(super) fn knows(&self, namespace: &Namespace) -> bool {
         !self.missing.iter().any(|(_, coverage)| coverage.includes(namespace))
+    }
+
+    /// Whether all is known of at least one of the namespaces that are served.
+    pub(super) fn knows_some(&self) -> bool {
+        let lacks = |scope: &Coverage| {
+            self.missing.iter().any(|(_, coverage)| coverage == scope || *coverage == Coverage::CLUSTER)
+        };
+        self.scopes.iter().any(|scope| !lacks(scope))
+    }
+
+    /// What it waits for, as a sentence.
+    pub(super) fn waits(&self) -> String {
+        self.sentences().join("; ")
     }
 
     /// An election waits until all is known of its namespace.
@@ -86,6 +104,8 @@ impl Sync {
                 };
                 if optional {
                     self.arrive(&(resource, scope.clone().into()));
+                } else if matches!(failure, WatchFailure::Unknown(_)) {
+                    self.unserved.insert((resource, scope.clone().into()));
                 }
                 self.broken(resource, scope.clone().into(), &failure.clone().into());
             }
@@ -97,6 +117,7 @@ impl Sync {
     pub(super) fn listed(&mut self, resource: &'static str, coverage: Coverage) {
         let list = (resource, coverage);
         self.arrive(&list);
+        self.unserved.remove(&list);
         if self.broken.remove(&list).is_some() {
             tracing::info!(resource, namespace = list.1.name(), "the watch works again");
         }
@@ -119,9 +140,24 @@ impl Sync {
     }
 
     fn tell(&self) {
-        let wait =
-            |list: &List| self.broken.get(list).cloned().unwrap_or_else(|| format!("the first list of {}", list.0));
-        self.health.synced(self.missing.iter().map(wait).collect());
+        self.health.synced(self.sentences());
+    }
+
+    /// What keeps this replica from acting: a sentence for each list.
+    fn sentences(&self) -> Vec<String> {
+        let wait = |list: &List| {
+            let waits = || format!("waiting for the first list of {}", list.0);
+            self.broken.get(list).cloned().unwrap_or_else(waits)
+        };
+        let all: BTreeSet<&List> = self.missing.union(&self.unserved).collect();
+        let mut sentences: Vec<String> = Vec::new();
+        for sentence in all.into_iter().map(wait) {
+            // Several namespaces lack the same.
+            if !sentences.contains(&sentence) {
+                sentences.push(sentence);
+            }
+        }
+        sentences
     }
 }
 
@@ -140,6 +176,56 @@ fn first_lists(namespaces: &Namespaces) -> BTreeSet<List> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn all_arrive(sync: &mut Sync) {
+        for (resource, coverage) in sync.missing.clone() {
+            sync.listed(resource, coverage);
+        }
+    }
+
+    #[test]
+    fn a_kind_whose_crd_is_deleted_is_told_and_what_was_known_of_it_counts_on() {
+        let health = Health::default();
+        let mut sync = Sync::new(&Namespaces::default(), health.clone(), Metrics::default());
+        let unknown = |kind: &str| Failure::Refused(format!("the cluster does not know {kind}: install the CRDs"));
+        let fails = |failure| Change::<()>::Broken(None, failure);
+        sync.note("leaderelections", &fails(WatchFailure::Unknown(unknown("leaderelections"))));
+        assert!(!sync.knows_some());
+        let said = health.ready().expect_err("it waits");
+        assert!(said.contains("the cluster does not know leaderelections: install the CRDs"), "{said}");
+        assert!(
+            said.contains("waiting for the first list of pods") && !said.contains("waiting for the cluster"),
+            "{said}"
+        );
+        all_arrive(&mut sync);
+        assert!(sync.knows_some() && health.ready().is_ok());
+
+        let shop = Namespace::from("shop".to_owned());
+        sync.note("leaderelections", &fails(WatchFailure::Unknown(unknown("leaderelections"))));
+        assert_eq!(health.ready(), Err("the cluster does not know leaderelections: install the CRDs".into()));
+        assert!(sync.knows(&shop) && sync.knows_some(), "leaders are looked after");
+        // An installation of an earlier version has none, and an API server that is away says nothing about CRDs.
+        sync.note("switchovers", &fails(WatchFailure::Unknown(unknown("switchovers"))));
+        sync.note("pods", &fails(WatchFailure::Other(Failure::Unknown("away".into()))));
+        sync.listed("leaderelections", Coverage::CLUSTER);
+        assert_eq!(health.ready(), Ok(()));
+    }
+
+    #[test]
+    fn a_replica_acts_as_soon_as_it_knows_one_of_its_namespaces() {
+        let namespaces = Namespaces::new(vec!["shop".into(), "crm".into()]);
+        let mut sync = Sync::new(&namespaces, Health::default(), Metrics::default());
+        let refused = Failure::Refused("not allowed to list pods: no".into());
+        sync.note("pods", &Change::<()>::Broken(Some("crm".into()), WatchFailure::Forbidden(refused)));
+        let lists: Vec<List> =
+            sync.missing.iter().filter(|list| *list != &("pods", Some("crm".to_owned()).into())).cloned().collect();
+        for (resource, coverage) in lists {
+            assert!(!sync.knows_some());
+            sync.listed(resource, coverage);
+        }
+        assert!(sync.knows_some());
+        assert_eq!(sync.waits(), "not allowed to list pods: no");
+    }
 
     #[test]
     fn what_waits_for_lists_is_decided_as_soon_as_the_last_of_its_namespace_arrives() {

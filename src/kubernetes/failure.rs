@@ -81,7 +81,7 @@ impl From<WatchFailure> for Failure {
 
 /// Returns what a broken watch, or its list, means.
 pub fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> WatchFailure {
-    if let ("list", kube::Error::Api(status)) = (verb, error)
+    if let kube::Error::Api(status) = error
         // `is_not_found()` does not work here: where the whole group is unknown, the answer is plain text without a reason.
         && status.code == 404
     {

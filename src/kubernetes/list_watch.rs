@@ -45,7 +45,10 @@ pub const LARGE_PAGE: u32 = 2000;
 /// The first pause after a failure. It is short, because a failover must not wait for long after the API server is back.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
-/// The status of an answer to a request for a version that is too old.
+/// The statuses of answers to a request to watch after which only a new list helps: the version is too old, or there is no such
+/// resource, because its CRD was deleted.
+const TO_LIST_AGAIN: [u16; 2] = [410, 404];
+/// The status of an event that says the version is too old.
 const GONE: u16 = 410;
 
 /// Watches for as long as somebody listens. `resource` is the name that RBAC uses, `scope` the namespace of `api`, `selection`
@@ -207,7 +210,7 @@ where
         match within(LIMIT, self.api.watch(&parameters, &version.to_string())).await {
             Ok(events) => self.state = State::Watching(version, events.boxed()),
             Err(error) => {
-                if !matches!(&error, kube::Error::Api(status) if status.code == GONE) {
+                if !matches!(&error, kube::Error::Api(status) if TO_LIST_AGAIN.contains(&status.code)) {
                     self.state = State::Listed(version);
                 }
                 return Err(error);

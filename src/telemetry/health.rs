@@ -18,7 +18,7 @@ struct State {
 
 impl Default for Health {
     fn default() -> Self {
-        let waits = vec!["the first look at the cluster".to_owned()];
+        let waits = vec!["waiting for the first look at the cluster".to_owned()];
         Self(Arc::new(Mutex::new(State { beat: Instant::now(), waits, claim_failure: None })))
     }
 }
@@ -29,7 +29,7 @@ impl Health {
         self.lock().beat = Instant::now();
     }
 
-    /// Notes what the loop still waits for before it can act.
+    /// Notes what keeps the loop from acting, a sentence each.
     pub fn synced(&self, waits: Vec<String>) {
         self.lock().waits = waits;
     }
@@ -51,13 +51,13 @@ impl Health {
     /// Checks that this replica acts or could act.
     ///
     /// # Errors
-    /// Returns what it waits for.
+    /// Returns what keeps it from that.
     pub fn ready(&self) -> Result<(), String> {
         let state = self.lock();
         if let Some(failure) = &state.claim_failure {
             return Err(format!("can't claim to act: {failure}"));
         }
-        if state.waits.is_empty() { Ok(()) } else { Err(format!("waiting for {}", state.waits.join("; "))) }
+        if state.waits.is_empty() { Ok(()) } else { Err(state.waits.join("; ")) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

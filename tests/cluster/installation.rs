@@ -157,6 +157,35 @@ async fn without_a_deployment_what_is_left_of_an_installation_is_taken_off() {
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
 }
 
+/// An operator on somebody's own machine, as README.md runs it from the sources.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_without_a_deployment_is_withdrawn_when_it_has_ended() {
+    let lab = Lab::new("by-hand").await;
+    let mut operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    let output = run(&lab, "withdraw", &["--timeout", "4"]).await;
+    let (said, identity) = (text(&output), operator.identity().await);
+    assert!(!output.status.success() && said.contains("not everything was removed within 4 s"), "{said}");
+    let lease = format!("{}/lictor.dev-operator", lab.namespace);
+    for says in [
+        format!("the operator {identity} holds the Lease {lease}: stop it, for example with Ctrl-C"),
+        format!("The operator {identity} still acts: stop it, or name its Deployment with --deployment"),
+    ] {
+        assert!(said.contains(&says), "{says:?} is not in {said}");
+    }
+    lab.wait_leader(&leader).await;
+
+    assert!(operator.stop().await.success());
+    let output = run(&lab, "withdraw", &[]).await;
+    assert!(output.status.success() && text(&output).contains("are removed"), "{}", text(&output));
+    assert!(!text(&output).contains("Ctrl-C"), "nobody acts: {}", text(&output));
+    assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
+    let leases = lab.leases_api().list(&ListParams::default()).await.expect("leases can be listed");
+    assert_eq!(leases.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), [""; 0]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_tells_what_is_well_and_what_is_not() {
     let lab = Lab::new("check").await;
@@ -178,9 +207,16 @@ async fn the_doctor_tells_what_is_well_and_what_is_not() {
     operator.acts().await;
     let output = doctor(&lab, &["--controller", &controller]).await;
     assert!(output.status.success() && !text(&output).contains("wrong"), "{}", text(&output));
+    lab.ready_pods(&["a"]).await;
+    lab.elect(json!({"className": lab.namespace})).await;
+    lab.wait_condition("web", "Ready", "True", "Led").await;
     drop(operator);
     let output = doctor(&lab, &["--controller", &controller, "--timeout", "3"]).await;
     assert!(text(&output).contains("is not renewed within 3 s"), "{}", text(&output));
+    // What the election says is from the time before that.
+    let said = text(&run(&lab, "doctor", &["--controller", &controller, "--timeout", "1"]).await);
+    assert!(said.contains("unseen whether 1 of 1 elections are well was not checked"), "{said}");
+    assert!(!said.contains("ok     1 of 1"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +247,10 @@ async fn missing_or_older_crds_are_reported_and_renewed() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("older-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "older").await;
     let said = text(&doctor(&lab, &["--timeout", "1"]).await);
-    assert!(said.contains("the CRD leaderelections.lictor.dev is missing: run `lictor crd --apply`"), "{said}");
+    for kind in ["leaderelections", "electionclasses", "switchovers"] {
+        assert!(said.contains(&format!("the CRD {kind}.lictor.dev is missing")), "{kind}: {said}");
+    }
+    assert!(said.contains("is missing: run `lictor crd --apply`") && !said.contains("without this right"), "{said}");
     let nothing = run(&lab, "withdraw", &["--deployment", "lictor"]).await;
     assert!(nothing.status.success() && text(&nothing).contains("there is nothing to remove"), "{}", text(&nothing));
 
@@ -243,4 +282,42 @@ async fn missing_or_older_crds_are_reported_and_renewed() {
     assert!(output.status.success() && text(&output).contains("1 elections, the classes"), "{}", text(&output));
     assert_eq!(cluster.kubectl(&["get", "crd", "-oname"]).trim(), "");
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
+}
+
+/// An operator before its CRDs are there, and when they are deleted under it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a control plane of its own"]
+async fn an_operator_without_crds_says_so_and_does_not_say_that_it_acts() {
+    const UNKNOWN: &str = "the cluster does not know leaderelections: install the CRDs";
+    let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("no-crds-{}", std::process::id()), 1)));
+    let lab = Lab::of(cluster, "no-crds").await;
+    let operator = lab.operator(&[]);
+    operator.logs("this replica holds the operator's Lease, and elects nobody yet").await;
+    let said = operator.get("/readyz").await;
+    assert!(said.0 == 503 && said.1.contains(UNKNOWN) && !said.1.contains("waiting for the cluster"), "{said:?}");
+    assert_eq!(operator.metric("lictor_acting").await, Some(0.0));
+    assert!(!operator.log().contains("this replica acts"), "{}", operator.log());
+
+    let is_ready = |code: u16, says: &'static str| {
+        let operator = &operator;
+        eventually(says, move || async move {
+            let said = operator.get("/readyz").await;
+            if said.0 == code && said.1.contains(says) { Ok(()) } else { Err(format!("{said:?}")) }
+        })
+    };
+    cluster.install_crds();
+    operator.acts().await;
+    is_ready(200, "ok").await;
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({})).await;
+    lab.wait_any_leader().await;
+
+    let kinds = ["leaderelections.lictor.dev", "electionclasses.lictor.dev", "switchovers.lictor.dev"];
+    cluster.kubectl(&[&["delete", "crd"], kinds.as_slice()].concat());
+    is_ready(503, UNKNOWN).await;
+    assert!(!operator.log().contains("404"), "{}", operator.log());
+    cluster.install_crds();
+    is_ready(200, "ok").await;
+    lab.elect(json!({})).await;
+    lab.wait_any_leader().await;
 }

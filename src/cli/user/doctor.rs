@@ -96,7 +96,9 @@ pub(super) async fn examine(
     let account = Account::of(reader, &operator).await;
     account.check(installation).await.into_iter().try_for_each(&mut tell)?;
     installation::classes(reader, &installation.controller).await.into_iter().try_for_each(&mut tell)?;
-    tell(operator.acts(reader, timeout).await)?;
+    let acts = operator.acts(reader, timeout).await;
+    let silent = acts.result == Verdict::Wrong;
+    tell(acts)?;
     let Some(namespaces) = namespaces else { return Ok(()) };
     let elections = match elections::list(reader, namespaces).await {
         Ok(elections) => elections,
@@ -104,5 +106,5 @@ pub(super) async fn examine(
     };
     account.check_elections(installation, &elections).await.into_iter().try_for_each(&mut tell)?;
     let Checked { findings, explained } = services::check(reader, namespaces, &elections).await;
-    elections::check(&elections, &explained).into_iter().chain(findings).try_for_each(&mut tell)
+    elections::check(&elections, &explained, silent).into_iter().chain(findings).try_for_each(&mut tell)
 }

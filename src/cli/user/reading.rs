@@ -144,9 +144,17 @@ impl Reader {
 
     /// Lists all classes.
     pub(super) async fn classes(&self) -> Seen<Classes> {
+        self.classes_or_right().await.map_err(|(why, _)| why)
+    }
+
+    /// Lists all classes. Where that fails, it also returns whether it is the right that is missing.
+    pub(super) async fn classes_or_right(&self) -> Result<Classes, (String, bool)> {
         let api: Api<ElectionClass> = Api::all(self.client.clone());
         let listed = within(self.timeout, api.list(&ListParams::default())).await;
-        let listed = listed.map_err(|error| told("list", "electionclasses", &error))?;
+        let listed = listed.map_err(|error| {
+            let forbidden = matches!(&error, kube::Error::Api(status) if status.is_forbidden());
+            (told("list", "electionclasses", &error), forbidden)
+        })?;
         Ok(listed.items.into_iter().map(|class| (class.name_any(), class)).collect())
     }
 

@@ -20,6 +20,8 @@ use crate::controller::Purpose;
 use crate::kubernetes::{Crds, Holder, Installed, failure, within};
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
 
+/// The beginning of this program's name in the operator's Lease while it withdraws.
+const NAME: &str = "withdraw";
 /// The time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// What Helm writes on each object that it makes.
@@ -33,18 +35,21 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// It stops the operator first. LeaderElections and classes stay: if lictor is installed again, it serves them again, with higher
 /// terms. With --delete-crds, it deletes them too, with their CRDs.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  lictor withdraw --lease-namespace lictor --deployment lictor")]
+#[command(
+    after_help = "Examples:\n  lictor withdraw --lease-namespace lictor --deployment lictor\n  lictor withdraw --kubeconfig ~/.kube/config --delete-crds    # an operator that ran on your own machine, and has ended"
+)]
 pub(crate) struct Withdraw {
     #[command(flatten)]
     installation: Installation,
 
-    /// The operator's Deployment, in the namespace of its Lease. It is scaled to zero.
+    /// The operator's Deployment, in the namespace of its Lease. It is scaled to zero. Default: none, and you stop the operator
+    /// yourself, for example with Ctrl-C where it runs.
     #[arg(long, env = "LICTOR_DEPLOYMENT", value_name = "NAME")]
-    deployment: String,
+    deployment: Option<String>,
 
     /// Only if this Helm release made the Deployment. The chart's Job says so: applied by something else than `helm uninstall`, it
     /// removes nothing.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "deployment")]
     helm_release: Option<String>,
 
     /// Deletes all LeaderElections and ElectionClasses too, and their CRDs.
@@ -70,7 +75,7 @@ impl Withdraw {
         let deadline = Instant::now() + Duration::from_secs(self.timeout);
         let role = Role {
             purpose: Purpose::Withdraw,
-            own: Holder { identity: unique(Some("withdraw".into())), ..Holder::default() },
+            own: Holder { identity: unique(Some(NAME.into())), ..Holder::default() },
             peers_by: None,
             // No standby waits for this claim. If this process is killed, the next one does not have to wait for long.
             lease_duration: Duration::from_secs(5),
@@ -84,12 +89,15 @@ impl Withdraw {
             return Ok(());
         }
         let namespace = self.installation.lease_namespace(&client);
-        if let Some(release) = &self.helm_release
-            && !self.is_of(release, &client, &namespace).await?
+        if let (Some(release), Some(deployment)) = (&self.helm_release, &self.deployment)
+            && !is_of(release, deployment, &client, &namespace).await?
         {
             return Ok(());
         }
-        self.stop_operator(&client, &namespace).await?;
+        match &self.deployment {
+            Some(deployment) => stop_operator(deployment, &client, &namespace).await?,
+            None => self.ask_to_stop_operator(&client, &namespace).await,
+        }
         let mut operator = Operator::start(client.clone(), &self.installation, role)?;
         let ended = tokio::select! {
             ended = timeout_at(deadline, operator.ends()) => ended,
@@ -101,11 +109,10 @@ impl Withdraw {
         match ended {
             Ok(ended) => ended?,
             Err(_) => bail!(
-                "not everything was removed within {} s, and the operator is stopped. Left: {}. Run it again with a longer --timeout, or start \
-                 the operator again: kubectl -n {namespace} scale deployment {} --replicas=2",
+                "not everything was removed within {} s. Left: {}. {}",
                 self.timeout,
                 left(&client, &self.installation).await,
-                self.deployment
+                self.next_step(&client, &namespace).await
             ),
         }
         operator.stop().await?;
@@ -125,43 +132,73 @@ impl Withdraw {
             .any(|(name, installed)| name.starts_with("leaderelections.") && *installed == Installed::Missing)
     }
 
-    /// Returns whether a Helm release made the Deployment.
-    async fn is_of(&self, release: &str, client: &Client, namespace: &str) -> anyhow::Result<bool> {
-        let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-        let by_hand =
-            format!("to withdraw by hand, leave out --helm-release: lictor withdraw --deployment {}", self.deployment);
-        match within(TIMEOUT, api.get_opt(&self.deployment)).await {
-            Ok(Some(deployment)) if deployment.annotations().get(HELM_RELEASE).is_some_and(|name| name == release) => {
-                Ok(true)
-            }
-            Ok(Some(_)) => {
-                println!(
-                    "the Deployment {namespace}/{} was not made by the Helm release {release}, so Helm does not remove it now, and nothing \
-                     is withdrawn; {by_hand}",
-                    self.deployment
-                );
-                Ok(false)
-            }
-            Ok(None) => bail!(
-                "there is no Deployment {namespace}/{}, so nobody can tell whether Helm removes the release {release} now; {by_hand}",
-                self.deployment
-            ),
-            Err(error) => Err(told(failure("get", "deployments", &error))),
+    /// Tells whoever runs this to stop the operator, if one seems to act. A replica that was killed is waited for by its Lease.
+    async fn ask_to_stop_operator(&self, client: &Client, namespace: &str) {
+        if let Some(holder) = self.holder(client, namespace).await {
+            println!(
+                "the operator {holder} holds the Lease {namespace}/{}: stop it, for example with Ctrl-C where it runs, or name its \
+                 Deployment with --deployment; this waits for {} s at most",
+                self.installation.lease_name(),
+                self.timeout
+            );
         }
     }
 
-    async fn stop_operator(&self, client: &Client, namespace: &str) -> anyhow::Result<()> {
-        let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-        let scale = Patch::Merge(json!({"spec": {"replicas": 0}}));
-        match within(TIMEOUT, api.patch_scale(&self.deployment, &PatchParams::default(), &scale)).await {
-            Ok(_) => println!("the operator is stopped: Deployment {namespace}/{} has 0 replicas", self.deployment),
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                println!("there is no Deployment {namespace}/{}: no operator to stop", self.deployment);
-            }
-            Err(error) => return Err(told(failure("patch", "deployments/scale", &error))),
-        }
-        Ok(())
+    /// Returns who holds the operator's Lease; none: no one, as far as can be read.
+    async fn holder(&self, client: &Client, namespace: &str) -> Option<String> {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+        let lease = within(TIMEOUT, leases.get_opt(&self.installation.lease_name())).await.ok()??;
+        lease.spec?.holder_identity.filter(|holder| !holder.is_empty())
     }
+
+    /// Says what to do when the time was too short.
+    async fn next_step(&self, client: &Client, namespace: &str) -> String {
+        match (&self.deployment, self.holder(client, namespace).await) {
+            (Some(deployment), _) => format!(
+                "The operator is stopped: run this again with a longer --timeout, or start the operator again: kubectl -n {namespace} scale \
+                 deployment {deployment} --replicas=2"
+            ),
+            (None, Some(holder)) if !holder.starts_with(NAME) => format!(
+                "The operator {holder} still acts: stop it, or name its Deployment with --deployment, and run this again"
+            ),
+            (None, _) => "Run this again with a longer --timeout".into(),
+        }
+    }
+}
+
+/// Returns whether a Helm release made the Deployment.
+async fn is_of(release: &str, name: &str, client: &Client, namespace: &str) -> anyhow::Result<bool> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let by_hand = format!("to withdraw by hand, leave out --helm-release: lictor withdraw --deployment {name}");
+    match within(TIMEOUT, api.get_opt(name)).await {
+        Ok(Some(deployment)) if deployment.annotations().get(HELM_RELEASE).is_some_and(|name| name == release) => {
+            Ok(true)
+        }
+        Ok(Some(_)) => {
+            println!(
+                "the Deployment {namespace}/{name} was not made by the Helm release {release}, so Helm does not remove it now, and nothing \
+                 is withdrawn; {by_hand}"
+            );
+            Ok(false)
+        }
+        Ok(None) => bail!(
+            "there is no Deployment {namespace}/{name}, so nobody can tell whether Helm removes the release {release} now; {by_hand}"
+        ),
+        Err(error) => Err(told(failure("get", "deployments", &error))),
+    }
+}
+
+async fn stop_operator(deployment: &str, client: &Client, namespace: &str) -> anyhow::Result<()> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let scale = Patch::Merge(json!({"spec": {"replicas": 0}}));
+    match within(TIMEOUT, api.patch_scale(deployment, &PatchParams::default(), &scale)).await {
+        Ok(_) => println!("the operator is stopped: Deployment {namespace}/{deployment} has 0 replicas"),
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            println!("there is no Deployment {namespace}/{deployment}: no operator to stop");
+        }
+        Err(error) => return Err(told(failure("patch", "deployments/scale", &error))),
+    }
+    Ok(())
 }
 
 /// Returns the elections that a lictor still serves, each with the last message about it.

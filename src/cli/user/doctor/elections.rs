@@ -27,8 +27,8 @@ pub(super) async fn list(reader: &Reader, namespaces: &Namespaces) -> Result<Vec
     Ok(elections)
 }
 
-/// Checks elections. Of those that are `explained`, another finding says what to do.
-pub(super) fn check(elections: &[LeaderElection], explained: &BTreeSet<String>) -> Vec<Finding> {
+/// Checks elections. Of those that are `explained`, another finding says what to do. `silent`: no operator acts, so a status may be old.
+pub(super) fn check(elections: &[LeaderElection], explained: &BTreeSet<String>, silent: bool) -> Vec<Finding> {
     let unwell: Vec<&LeaderElection> = elections.iter().filter(|one| health(one) < Health::Paused).collect();
     let told = unwell.iter().copied().filter(|one| !is_told(one, explained));
     let (conflicts, troubles): (Vec<&LeaderElection>, Vec<&LeaderElection>) = told.partition(|one| is_in_conflict(one));
@@ -46,7 +46,14 @@ pub(super) fn check(elections: &[LeaderElection], explained: &BTreeSet<String>) 
         findings.push(Finding::note(format!("paused, so nobody is promoted or demoted: {}", paused.join(", "))));
     }
     let well = elections.len() - unwell.len() - paused.len();
-    findings.push(Finding::ok(format!("{well} of {} elections are well", elections.len())));
+    findings.extend(match (elections.len(), well) {
+        (0, _) => Some(Finding::ok("there are no elections")),
+        (_, 0) => None,
+        (all, _) if silent => Some(Finding::unseen(format!(
+            "whether {well} of {all} elections are well was not checked: their status says so, but no operator acts, and it may be old"
+        ))),
+        (all, _) => Some(Finding::ok(format!("{well} of {all} elections are well"))),
+    });
     findings
 }
 
@@ -69,5 +76,39 @@ fn trouble(election: &LeaderElection) -> Finding {
         _ => Finding::wrong(format!(
             "the election {name}: no operator has looked at it: is there one that serves its class and its namespace?"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn election(name: &str, ready: &str, reason: &str) -> LeaderElection {
+        let condition = json!({
+            "type": "Ready", "status": ready, "reason": reason, "message": "so it is", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        serde_json::from_value(json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": name, "namespace": "shop"}, "spec": {},
+            "status": {"conditions": [condition]},
+        }))
+        .unwrap()
+    }
+
+    fn told(elections: &[LeaderElection], silent: bool) -> String {
+        json!(check(elections, &BTreeSet::new(), silent)).to_string()
+    }
+
+    #[test]
+    fn elections_are_called_well_only_if_one_is_and_an_operator_says_so() {
+        let (well, unwell) = (election("web", "True", "Led"), election("db", "False", "NoEligiblePod"));
+        assert!(told(&[], false).contains("there are no elections"));
+        assert!(told(&[well.clone(), unwell.clone()], false).contains("1 of 2 elections are well\",\"result\":\"ok\""));
+        let none = told(std::slice::from_ref(&unwell), false);
+        assert!(none.contains("the election shop/db: NoEligiblePod") && !none.contains("\"ok\""), "{none}");
+        let silent = told(&[well, unwell], true);
+        assert!(silent.contains("whether 1 of 2 elections are well was not checked"), "{silent}");
+        assert!(!silent.contains("\"ok\""), "{silent}");
     }
 }

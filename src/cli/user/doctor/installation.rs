@@ -52,32 +52,36 @@ pub(super) async fn crds(reader: &Reader) -> Finding {
         Err(Failure::Refused(text)) => return Finding::unseen(format!("the CRDs were not checked: {text}")),
         Err(Failure::Unknown(text) | Failure::Rewritten(text)) => return Finding::wrong(text),
     };
-    for (name, installed) in &installed {
-        match installed {
-            Installed::Current => {}
-            Installed::Missing => {
-                return Finding::wrong(format!("the CRD {name} is missing: run `lictor crd --apply`"));
-            }
-            Installed::Older(old) => {
-                return Finding::wrong(format!(
-                    "the CRD {name} is of lictor {old}, and this is {VERSION}: the API server drops the fields that it does not know. Run \
-                     `lictor crd --apply`"
-                ));
-            }
-        }
+    crds_finding(&installed)
+}
+
+fn crds_finding(installed: &[(String, Installed)]) -> Finding {
+    let troubles: Vec<String> = installed
+        .iter()
+        .filter_map(|(name, installed)| match installed {
+            Installed::Current => None,
+            Installed::Missing => Some(format!("the CRD {name} is missing")),
+            Installed::Older(old) => Some(format!(
+                "the CRD {name} is of lictor {old}, and this is {VERSION}, so the API server drops the fields that it does not know"
+            )),
+        })
+        .collect();
+    if troubles.is_empty() {
+        return Finding::ok(format!("{} CRDs are of lictor {VERSION} or newer", installed.len()));
     }
-    Finding::ok(format!("{} CRDs are of lictor {VERSION} or newer", installed.len()))
+    Finding::wrong(format!("{}: run `lictor crd --apply`", troubles.join("; ")))
 }
 
 /// Checks the classes that the operator serves, each with its store.
 pub(super) async fn classes(reader: &Reader, controller: &str) -> Vec<Finding> {
-    let classes = match reader.classes().await {
+    let classes = match reader.classes_or_right().await {
         Ok(classes) => classes,
-        Err(why) => {
+        Err((why, true)) => {
             return vec![Finding::unseen(format!(
-                "the classes were not checked, and without this right an operator serves the built-in class {BUILT_IN_CLASS} alone: {why}"
+                "the classes were not checked, and an operator without this right serves the built-in class {BUILT_IN_CLASS} alone: {why}"
             ))];
         }
+        Err((why, false)) => return vec![Finding::unseen(format!("the classes were not checked: {why}"))],
     };
     let own: Vec<&ElectionClass> = classes.values().filter(|class| class.spec.controller == controller).collect();
     let troubles: Vec<Finding> = own.iter().filter_map(|class| trouble(class)).collect();
@@ -184,6 +188,28 @@ impl Operator {
                 });
             }
             sleep(PERIOD).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_crd_that_is_missing_or_older_is_named() {
+        let all = |states: [Installed; 3]| {
+            let names = ["electionclasses", "leaderelections", "switchovers"].map(|kind| format!("{kind}.lictor.dev"));
+            crds_finding(&names.into_iter().zip(states).collect::<Vec<_>>()).line()
+        };
+        assert!(all([Installed::Current, Installed::Current, Installed::Current]).contains("3 CRDs are of lictor"));
+        let missing = all([Installed::Missing, Installed::Missing, Installed::Older("0.0.9".into())]);
+        for says in [
+            "the CRD electionclasses.lictor.dev is missing; the CRD leaderelections.lictor.dev is missing; ",
+            "the CRD switchovers.lictor.dev is of lictor 0.0.9",
+            ": run `lictor crd --apply`\n",
+        ] {
+            assert!(missing.contains(says), "{says:?} is not in {missing}");
         }
     }
 }
