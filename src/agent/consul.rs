@@ -58,8 +58,10 @@ pub struct ConsulLock {
     lock: KeyLock,
     /// The term of the lock that is held, and before that the highest one that was seen in the key.
     term: Term,
-    /// Who holds the lock, by its value.
+    /// Who else holds the lock, by its value, as was seen last.
     leader: Option<Other>,
+    /// The session by which this process tried to acquire the lock last.
+    own: Option<String>,
     /// When the last question about the key was sent that was answered.
     heard: Option<Instant>,
     updates: watch::Sender<LockUpdate>,
@@ -67,6 +69,8 @@ pub struct ConsulLock {
     in_doubt: bool,
     /// The problem that was logged last.
     problem: Option<String>,
+    /// Why nothing is heard of the key at present.
+    unheard: Option<String>,
 }
 
 /// What a blocking query says.
@@ -75,6 +79,8 @@ enum Watched {
     Seen(Instant, Version, Option<Entry>),
     /// Consul's indexes have gone back.
     Rewound,
+    /// Consul can't be asked at present, for this reason.
+    Broken(String),
 }
 
 impl ConsulLock {
@@ -105,10 +111,12 @@ impl ConsulLock {
             lock,
             term: Term::default(),
             leader: None,
+            own: None,
             heard: None,
             updates,
             in_doubt: false,
             problem: None,
+            unheard: None,
         };
         let kept = async move {
             let keeper = keeper.run(roles);
@@ -157,13 +165,17 @@ impl ConsulLock {
                 _ = stop.changed() => {}
                 () = self.again.notified() => self.lock.reacquire(),
                 changed = self.sessions.changed() => if changed.is_err() { break },
-                Some(seen) = watched.recv() => {
-                    heard = true;
-                    match seen {
-                        Watched::Seen(sent, index, entry) => self.see(sent, index, entry),
-                        Watched::Rewound => self.lock.forget(),
+                Some(seen) = watched.recv() => match seen {
+                    Watched::Seen(sent, index, entry) => {
+                        (heard, self.unheard) = (true, None);
+                        self.see(sent, index, entry);
                     }
-                }
+                    Watched::Rewound => {
+                        heard = true;
+                        self.lock.forget();
+                    }
+                    Watched::Broken(why) => self.unheard = Some(why),
+                },
                 () = nap(wait) => {}
             }
         }
@@ -188,8 +200,10 @@ impl ConsulLock {
             }
             _ => None,
         };
-        let other = self.leader.clone().filter(|_| held.is_none() && self.lock.holder().is_some());
-        let new = LockUpdate { held, other, heard: self.heard };
+        // Where nothing is heard, nobody can say that it is free.
+        let other = self.leader.clone().filter(|_| held.is_none() && !self.lock.is_free());
+        let problem = self.unheard.clone().or_else(|| self.problem.clone());
+        let new = LockUpdate { held, other, heard: self.heard, problem };
         self.updates.send_if_modified(|update| {
             let differs = *update != new;
             *update = new;
@@ -208,7 +222,8 @@ impl ConsulLock {
         if self.lock.held().is_none() {
             self.term = self.term.max(term.unwrap_or_default());
         }
-        self.leader = entry.as_ref().and_then(|entry| entry.session.clone()).map(|session| match content {
+        let holder = entry.as_ref().and_then(|entry| entry.session.clone());
+        self.leader = holder.filter(|session| self.own.as_ref() != Some(session)).map(|session| match content {
             Some(Content { cluster, record, .. }) => {
                 let since = record.holder.is_some().then_some(record.since);
                 let (node, address) = record.holder.map(|holder| (holder.node, holder.ip)).unwrap_or_default();
@@ -254,6 +269,7 @@ impl ConsulLock {
                 session: session.to_owned(),
             },
         ];
+        self.own = Some(session.to_owned());
         let sent = monotonic();
         match self.client.transact(&operations).await {
             Transaction::Applied(applied) => {
@@ -263,7 +279,7 @@ impl ConsulLock {
                 (self.problem, self.in_doubt) = (None, false);
                 self.lock.locked(session, version);
                 self.term = record.at(version).term;
-                (self.leader, self.heard) = (Some(Other::named(self.settings.identity.clone())), Some(sent));
+                (self.leader, self.heard) = (None, Some(sent));
             }
             Transaction::RolledBack(errors) => {
                 let any = |of: fn(&OpError) -> bool| errors.iter().any(of);
@@ -399,6 +415,9 @@ async fn watch_key(client: Client, key: String, wait: Duration, seen: mpsc::Send
             Err(error) => {
                 if pause.is_zero() {
                     tracing::warn!(%error, "the lock can't be watched at present");
+                }
+                if seen.send(Watched::Broken(error.to_string())).await.is_err() {
+                    return;
                 }
                 pause = (pause * 2).clamp(Duration::from_millis(100), Duration::from_secs(2));
                 nap(pause).await;

@@ -37,6 +37,9 @@ struct Shown {
     /// How long it stays away from the lock from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     away_milliseconds: Option<u128>,
+    /// What keeps this agent from hearing of the lock, or from ever getting it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 struct Agent {
@@ -79,6 +82,7 @@ impl Agent {
                 AgentState::Away(_) => "away",
                 AgentState::Over => "over",
             },
+            problem: condition.lock.problem,
             leader: own().or(condition.lock.other.map(|other| other.name)),
             term: held.map(|held| held.term.0),
             valid_milliseconds: held.map(|held| held.until.since(now).as_millis()),

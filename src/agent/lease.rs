@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use lictor_core::{ClaimParameters, ClaimState, HeldLock, Term, Version};
 use tokio::sync::{Notify, watch};
@@ -11,6 +12,10 @@ use tokio::sync::{Notify, watch};
 use super::lock::{Lock, LockUpdate, Other};
 use crate::kubernetes::{ClaimUpdate, Holder, LeaseClaim};
 use crate::process::{monotonic, spawn};
+use crate::store::election_of;
+
+/// The end of what is said about a right that is missing.
+const GRANT: &str = "; grant it to this agent's service account: docs/agent.md has the Role";
 
 /// A lock in a Lease.
 pub struct LeaseLock;
@@ -25,16 +30,23 @@ impl LeaseLock {
         let (stop, stopping) = watch::channel(false);
         let again = Arc::<Notify>::default();
         let asked = again.clone();
+        let lease = format!("{namespace}/{name}");
+        let claim = claim.reading_first().granting(GRANT).sparing(election);
         let task = spawn(async move {
             // Nobody tells that a holder is gone: it is waited for.
             let _gone = gone;
             tokio::select! {
-                () = claim.reading_first().run(stopping) => {}
-                () = follow(claims, asked, updates) => {}
+                () = claim.run(stopping) => {}
+                () = follow(&lease, claims, asked, updates) => {}
             }
         });
         Lock { updates: receiver, again, stop, task }
     }
+}
+
+/// Returns the election whose lock a Lease is, in words.
+fn election(lease: &Lease) -> Option<String> {
+    election_of(lease).map(|name| format!("the LeaderElection {name}"))
 }
 
 /// What became of the Lease, in terms.
@@ -69,16 +81,31 @@ impl Terms {
             _ => None,
         };
         let other = claim.leader.clone().filter(|_| claim.others).map(Other::named);
-        LockUpdate { held, other, heard: None }
+        LockUpdate { held, other, heard: None, problem: None }
     }
 }
 
-async fn follow(mut claims: watch::Receiver<ClaimUpdate>, again: Arc<Notify>, updates: watch::Sender<LockUpdate>) {
-    let mut terms = Terms::default();
+async fn follow(
+    lease: &str,
+    mut claims: watch::Receiver<ClaimUpdate>,
+    again: Arc<Notify>,
+    updates: watch::Sender<LockUpdate>,
+) {
+    let (mut terms, mut told) = (Terms::default(), None);
     loop {
         let claim = claims.borrow_and_update().clone();
         let heard = claim.installation.is_some().then(monotonic);
-        let new = LockUpdate { heard, ..terms.update(&claim) };
+        let owned = claim.owner.as_ref().map(|owner| {
+            format!(
+                "the Lease {lease} is the lock of {owner}, which the operator alone writes: give --lease another name"
+            )
+        });
+        if owned.is_some() && told != owned {
+            tracing::warn!(problem = owned, "this agent never gets the lock");
+        }
+        told.clone_from(&owned);
+        let problem = owned.or_else(|| claim.failure.as_ref().map(|failure| failure.text().to_owned()));
+        let new = LockUpdate { heard, problem, ..terms.update(&claim) };
         updates.send_if_modified(|update| {
             let differs = *update != new;
             *update = new;

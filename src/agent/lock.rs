@@ -15,6 +15,8 @@ pub struct LockUpdate {
     pub other: Option<Other>,
     /// When the last question about it was sent that was answered; of a Lease: when news of it came last. None: nothing was heard yet.
     pub heard: Option<Instant>,
+    /// What keeps this agent from hearing of the lock, or from ever getting it, for people.
+    pub problem: Option<String>,
 }
 
 /// Another one that holds the lock, as it says of itself. For people, and for whoever wants to reach it.

@@ -19,6 +19,7 @@ use crate::agent::{
     CommandLine, ConsulLock, ConsulLockSettings, Handle, Held, LeaseLock, Name, Part, Place, Requests, is_loopback,
     requests,
 };
+use crate::api::DEFAULT_CONTROLLER;
 use crate::kubernetes::connect;
 use crate::observe::{About, Hooks, HooksAt, Leader, Settings, Telling, hear_agent, run_hooks, with_agent};
 use crate::store::Home;
@@ -191,6 +192,15 @@ impl Agent {
         if let Some(every) = self.renew_every.filter(|every| *every < SHORTEST_RENEWAL) {
             bail!("--renew-every {} can't be used: it must be {SHORTEST_RENEWAL:?} at least", said(every));
         }
+        if let Some(every) = self.renew_every.filter(|every| *every > self.ttl / 3) {
+            bail!(
+                "--renew-every {} can't be used with --ttl {}: lictor renews the session every {} at the latest. Choose a shorter time, or \
+                 leave it out",
+                said(every),
+                said(self.ttl),
+                said(self.ttl / 3)
+            );
+        }
         if self.stay_away < SHORTEST_AWAY {
             bail!(
                 "--stay-away {} can't be used: it must be {SHORTEST_AWAY:?} at least, so that others can take the lock",
@@ -346,6 +356,9 @@ fn lease(text: &str) -> Result<String, String> {
         !name.is_empty() && name.len() <= 253 && name.chars().all(is_allowed)
     };
     match text.split_once('/') {
+        Some((_, name)) if name == DEFAULT_CONTROLLER.replace('/', "-") => {
+            Err("this is the Lease of the operator itself: write another name, for example shop/report".into())
+        }
         Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(text.to_owned()),
         _ => Err("write NAMESPACE/NAME, for example shop/report".into()),
     }
@@ -395,7 +408,7 @@ mod tests {
         for text in ["", "/a", "a//b", "a/../b", "a b", "a/", "ä"] {
             assert!(key(text).is_err(), "{text}");
         }
-        for text in ["", "report", "/report", "shop/", "Shop/report", "a/b/c"] {
+        for text in ["", "report", "/report", "shop/", "Shop/report", "a/b/c", "lictor/lictor.dev-operator"] {
             assert!(lease(text).is_err(), "{text}");
         }
     }

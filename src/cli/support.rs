@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use lictor_core::Failure;
 
+use crate::kubernetes::granting;
+
 /// How a subcommand has ended that did not fail. docs/kubectl.md lists the exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -69,10 +71,10 @@ pub(super) fn unique(identity: Option<String>) -> String {
     format!("{base}-{:08x}", random & 0xffff_ffff)
 }
 
-/// Returns a failure's text for a person.
+/// Returns a failure's text for the person whose own rights count.
 pub(super) fn told(failure: Failure) -> anyhow::Error {
     let (Failure::Refused(text) | Failure::Unknown(text) | Failure::Rewritten(text)) = failure;
-    anyhow::Error::msg(text)
+    anyhow::Error::msg(granting(&text, "; whoever runs this needs that right"))
 }
 
 /// Prints to the standard output, with colours only on a terminal and without `NO_COLOR`. A reader that closes it early is no

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::Error as ConnectionError;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::NamespaceResourceScope;
@@ -102,6 +103,7 @@ fn client(config: Config) -> Result<Client, kube::Error> {
         // This says what is missing for a proxy.
         return Client::try_from(config);
     }
+    let server = config.cluster_url.to_string();
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp())?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
@@ -112,9 +114,17 @@ fn client(config: Config) -> Result<Client, kube::Error> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
+        .map_err(move |source| BoxError::from(Disconnected { server: server.clone(), source }))
         .service(connections);
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// A connection to the API server that can't be made, or broke. kube's own error does not say to where.
+#[derive(Debug, thiserror::Error)]
+#[error("{} the API server at {}", if self.source.is_connect() { "no connection to" } else { "a broken connection to" }, server.trim_end_matches('/'))]
+struct Disconnected {
+    server: String,
+    source: ConnectionError,
 }
 
 fn tcp() -> HttpConnector {

@@ -1,12 +1,16 @@
 //! What an error of the API server means: whether the request may have been carried out, and what a person should do.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use lictor_core::Failure;
 
 /// The end of what is said about a right that the operator does not have.
 pub const GRANT_TO_OPERATOR: &str = "; grant it to the operator's service account";
+
+/// Returns what is said of a failure, with the account to grant a missing right to in place of the operator's.
+pub fn granting(text: &str, grant: &str) -> String {
+    text.strip_suffix(GRANT_TO_OPERATOR).map_or_else(|| text.to_owned(), |text| format!("{text}{grant}"))
+}
 
 /// Runs a request with a time limit. An answer after the limit counts as lost.
 ///
@@ -101,6 +105,11 @@ pub fn defect() -> Failure {
 
 /// Returns the text of an error with its causes, because the outermost one often says only "client error".
 fn chain(error: &kube::Error) -> String {
+    // kube's own word before the error of a service says nothing to a person.
+    let error: &dyn std::error::Error = match error {
+        kube::Error::Service(error) => error.as_ref(),
+        error => error,
+    };
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

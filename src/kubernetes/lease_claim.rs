@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::{Change, changes, failure, version_of, within};
+use super::{Change, GRANT_TO_OPERATOR, changes, failure, granting, version_of, within};
 use crate::process::{nap, wall};
 
 /// Says more of the holder than `holderIdentity`: a [`Holder`] in JSON.
@@ -77,6 +77,8 @@ pub struct ClaimUpdate {
     pub held: Option<Version>,
     /// Who was seen to hold the Lease last.
     pub leader: Option<String>,
+    /// Whose the Lease is, if it is somebody's that this process must not write.
+    pub owner: Option<String>,
 }
 
 impl Default for ClaimUpdate {
@@ -92,6 +94,7 @@ impl Default for ClaimUpdate {
             since: None,
             held: None,
             leader: None,
+            owner: None,
         }
     }
 }
@@ -109,6 +112,10 @@ pub struct LeaseClaim {
     doubt: Arc<Notify>,
     /// Whether the Lease is read before its watch begins.
     reads_first: bool,
+    /// Says whose a Lease is that must not be written. None: anybody may hold it.
+    owner: fn(&Lease) -> Option<String>,
+    /// The end of what is said about a missing right.
+    grant: &'static str,
     /// How many times the Lease has changed hands, by itself.
     transitions: AtomicI32,
 }
@@ -139,6 +146,8 @@ impl LeaseClaim {
                 gone,
                 doubt,
                 reads_first: false,
+                owner: |_| None,
+                grant: GRANT_TO_OPERATOR,
                 transitions: AtomicI32::new(0),
             },
             receiver,
@@ -159,6 +168,20 @@ impl LeaseClaim {
         self
     }
 
+    /// Never writes a Lease of which `owner` says whose it is, and counts that one for its holder.
+    #[must_use]
+    pub fn sparing(mut self, owner: fn(&Lease) -> Option<String>) -> Self {
+        self.owner = owner;
+        self
+    }
+
+    /// Says of a missing right to whom to grant it: not to the operator.
+    #[must_use]
+    pub fn granting(mut self, grant: &'static str) -> Self {
+        self.grant = grant;
+        self
+    }
+
     /// Claims and renews the Lease until `stop` is set. Then gives it back at once, so that a standby does not have to wait.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut claim = Claim::new(self.own.identity.clone(), self.parameters);
@@ -166,6 +189,8 @@ impl LeaseClaim {
         let (mut rewound, mut watch_at): (u64, Option<Instant>) = (0, None);
         let mut known = self.reads_first && self.look(&mut claim).await;
         let mut looked: Option<Instant> = None;
+        // What keeps it from writing the Lease: until it is written, or is seen in another's hands.
+        let mut failed: Option<Failure> = None;
         while !*stop.borrow() {
             if std::mem::replace(&mut rewound, self.updates.borrow().rewound) != self.updates.borrow().rewound {
                 // The watch still shows the past. An API server that was not restarted for the restore lists the past, too. So
@@ -178,9 +203,10 @@ impl LeaseClaim {
             }
             let now = (self.clock)();
             let wait = match claim.next(now) {
+                ClaimCommand::Write { .. } if self.updates.borrow().owner.is_some() => Duration::MAX,
                 ClaimCommand::Write { expected, takes_over } if known => {
-                    self.write(&mut claim, expected, takes_over).await;
-                    self.publish(&claim, None);
+                    failed = self.write(&mut claim, expected, takes_over).await;
+                    self.publish(&claim, failed.clone());
                     continue;
                 }
                 ClaimCommand::Write { .. } => Duration::from_secs(1),
@@ -217,7 +243,7 @@ impl LeaseClaim {
                     Some(Change::Deleted(_)) => self.see(&mut claim, None),
                     Some(Change::Rewound(_)) => _ = self.look(&mut claim).await,
                     Some(Change::Broken(_, failure)) => {
-                        let failure = Failure::from(failure);
+                        let failure = self.told(failure.into());
                         tracing::warn!(lease = self.name, problem = failure.text(), "the Lease can't be watched");
                         self.publish(&claim, Some(failure));
                         continue;
@@ -225,7 +251,8 @@ impl LeaseClaim {
                     None => return,
                 }
             }
-            self.publish(&claim, None);
+            failed = failed.filter(|_| !claim.is_others());
+            self.publish(&claim, failed.clone());
         }
         self.updates.send_modify(|update| update.state = ClaimState::Standby);
         if let Some(version) = claim.held() {
@@ -246,6 +273,8 @@ impl LeaseClaim {
     }
 
     fn observe(&self, claim: &mut Claim, lease: Option<&Lease>) {
+        let spared = self.spare(lease);
+        let lease = spared.as_ref().or(lease);
         if let Some(lease) = lease.filter(|lease| version_of(*lease) >= claim.known()) {
             let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
             self.transitions.store(transitions.unwrap_or_default(), Ordering::Relaxed);
@@ -279,6 +308,19 @@ impl LeaseClaim {
         });
     }
 
+    /// Notes whose the Lease is, if it must not be written. Returns it then as held by that one.
+    fn spare(&self, lease: Option<&Lease>) -> Option<Lease> {
+        let owner = lease.and_then(self.owner);
+        self.updates.send_if_modified(|update| {
+            let differs = update.owner != owner;
+            update.owner.clone_from(&owner);
+            differs
+        });
+        let mut lease = lease.cloned()?;
+        lease.spec.get_or_insert_default().holder_identity = Some(owner?);
+        Some(lease)
+    }
+
     /// Compares the version in an answer with `known`, the highest version when the request was sent.
     fn compare(&self, claim: &mut Claim, lease: &Lease, known: Version) {
         if claim.goes_back(version_of(lease), known) {
@@ -310,7 +352,8 @@ impl LeaseClaim {
         });
     }
 
-    async fn write(&self, claim: &mut Claim, expected: Option<Version>, takes_over: bool) {
+    /// Writes the Lease. Returns what keeps it from that: not that somebody else was faster.
+    async fn write(&self, claim: &mut Claim, expected: Option<Version>, takes_over: bool) -> Option<Failure> {
         let (sent, known) = ((self.clock)(), claim.known());
         let wall = MicroTime(Timestamp::from_millisecond(wall().0).unwrap_or_default());
         let limit = self.parameters.margin();
@@ -355,17 +398,27 @@ impl LeaseClaim {
                 self.identify(&lease);
                 self.compare(claim, &lease, known);
                 claim.written(version_of(&lease), sent, now);
+                None
             }
             Err(error) => {
                 claim.failed(now);
                 let conflict = matches!(&error, kube::Error::Api(s) if s.is_conflict() || s.is_already_exists());
-                if !conflict {
-                    let failure = failure("write", "leases", &error);
+                let failed = (!conflict).then(|| self.told(failure("write", "leases", &error)));
+                if let Some(failure) = &failed {
                     tracing::warn!(lease = self.name, problem = failure.text(), "the Lease can't be written");
-                    self.publish(claim, Some(failure));
+                    self.publish(claim, Some(failure.clone()));
                 }
                 self.look(claim).await;
+                failed
             }
+        }
+    }
+
+    /// Returns a failure that says to whom a missing right is to be granted.
+    fn told(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Refused(text) => Failure::Refused(granting(&text, self.grant)),
+            other => other,
         }
     }
 

@@ -27,7 +27,7 @@ pub use client::{ClientError, Namespaces, connect, connect_in};
 pub use crds::{Crds, Installed};
 pub use elections::Elections;
 pub use events::{Event, Events};
-pub use failure::{GRANT_TO_OPERATOR, WatchFailure, defect, failure, watch_failure, within};
+pub use failure::{GRANT_TO_OPERATOR, WatchFailure, defect, failure, granting, watch_failure, within};
 pub use followed_lease::follow_lease;
 pub use lease_claim::{ClaimUpdate, Holder, LeaseClaim};
 pub use list_watch::{Change, changes};

@@ -60,6 +60,10 @@ impl Ear {
     }
 
     fn fact(&mut self, condition: &Condition) -> Fact {
+        Fact { note: condition.lock.problem.clone(), ..self.leads(condition) }
+    }
+
+    fn leads(&mut self, condition: &Condition) -> Fact {
         match (condition.state, condition.lock.held, &condition.lock.other) {
             // Before and after that, its command must not act, though the lock may be held.
             (AgentState::Leading, Some(held), _) => {
@@ -70,8 +74,8 @@ impl Ear {
                     leader: Some(self.own.clone()),
                     term: Some(term.0),
                     since: Some(since),
-                    note: None,
                     until: Some(held.until),
+                    ..Fact::default()
                 }
             }
             (AgentState::Waiting, None, Some(other)) => Fact {
@@ -79,8 +83,8 @@ impl Ear {
                 leader: Some(leader(other)),
                 term: other.term.map(|term| term.0),
                 since: other.since,
-                note: None,
                 until: Some(FOR_EVER),
+                ..Fact::default()
             },
             _ => Fact { role: Role::Follower, until: Some(FOR_EVER), ..Fact::default() },
         }
@@ -106,7 +110,7 @@ mod tests {
         let until = Instant::after_origin(Duration::from_secs(8));
         let held = held.then_some(HeldLock { term: Term(7), from: Instant::default(), until });
         let other = other.then(|| Other::named("two".into()));
-        let fact = ear.fact(&Condition { state, lock: LockUpdate { held, other, heard: None } });
+        let fact = ear.fact(&Condition { state, lock: LockUpdate { held, other, ..LockUpdate::default() } });
         (fact.role, fact.leader.map(|leader| leader.name), fact.until)
     }
 

@@ -11,7 +11,7 @@ use lictor_core::{Failure, Timestamp, Version};
 use super::heard::{Fact, Heard, Leader};
 use super::{Own, Role};
 use crate::api::LeaderElection;
-use crate::kubernetes::{Change, GRANT_TO_OPERATOR, WatchFailure, changes, version_of, watch_failure, within};
+use crate::kubernetes::{Change, WatchFailure, changes, granting, version_of, watch_failure, within};
 use crate::process::{monotonic, nap_until};
 
 /// The end of what is said about a right that is missing.
@@ -32,7 +32,8 @@ pub fn hear_election(
     let one = ListParams::default().fields(&format!("metadata.name={name}"));
     let absent = Fact {
         role: Role::Follower,
-        note: Some(format!("there is no LeaderElection {namespace}/{name}")),
+        note: Some(format!("there is no LeaderElection {namespace}/{name}: create it, or correct --election")),
+        missing: true,
         ..Fact::default()
     };
     let watched = watch(api.clone(), namespace, one.clone(), own.clone(), absent.clone());
@@ -91,10 +92,7 @@ fn ask(
 
 fn failed(failure: WatchFailure) -> Heard {
     let (Failure::Refused(text) | Failure::Unknown(text) | Failure::Rewritten(text)) = failure.into();
-    Heard::Failed(match text.strip_suffix(GRANT_TO_OPERATOR) {
-        Some(text) => format!("{text}{GRANT}"),
-        None => text,
-    })
+    Heard::Failed(granting(&text, GRANT))
 }
 
 /// Returns what an election's status says.
@@ -123,6 +121,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kubernetes::GRANT_TO_OPERATOR;
 
     fn election(status: &serde_json::Value) -> LeaderElection {
         let object = json!({

@@ -46,6 +46,8 @@ pub struct Fact {
     pub since: Option<Timestamp>,
     /// What is odd about it, for people.
     pub note: Option<String>,
+    /// There is no such election.
+    pub missing: bool,
     /// Until when the source answers for the role itself, however long ago it was heard: who holds a lock knows that. None: it does not.
     pub until: Option<Instant>,
 }

@@ -18,8 +18,10 @@ pub(super) struct Knowledge {
     learned: Instant,
     /// When the last question was sent that was answered.
     confirmed: Option<Instant>,
-    /// When that answer came, for people.
+    /// The same by this machine's wall clock, for people.
     heard: Option<Timestamp>,
+    /// Whether the election was there once.
+    found: bool,
     failure: Option<String>,
     ended: bool,
 }
@@ -48,6 +50,7 @@ impl Knowledge {
             learned: Instant::default(),
             confirmed: None,
             heard: None,
+            found: false,
             failure: None,
             ended: false,
         }
@@ -61,9 +64,12 @@ impl Knowledge {
                 if version >= self.version || sent >= self.learned {
                     self.learn(version, fact, now);
                 }
-                self.confirmed = self.confirmed.max(Some(sent));
-                self.heard = Some(wall);
-                self.failure = None;
+                // An answer to an earlier question, or one that is told again, makes nothing younger.
+                if Some(sent) > self.confirmed {
+                    let ago = i64::try_from(now.since(sent).as_millis()).unwrap_or(i64::MAX);
+                    (self.confirmed, self.heard) = (Some(sent), Some(Timestamp(wall.0.saturating_sub(ago))));
+                    self.failure = None;
+                }
             }
             // It does not say until when nothing else has happened: what is known gets no younger by it.
             Heard::Changed { version, fact } if version >= self.version => self.learn(version, fact, now),
@@ -74,6 +80,7 @@ impl Knowledge {
     }
 
     fn learn(&mut self, version: Version, fact: Fact, now: Instant) {
+        self.found |= !fact.missing;
         (self.version, self.learned, self.fact) = (version, now, Some(fact));
     }
 
@@ -126,14 +133,24 @@ impl Knowledge {
         self.stale_after
     }
 
-    /// Returns when the source answered last, by this machine's wall clock.
+    /// Whether the election was there once.
+    pub(super) fn is_found(&self) -> bool {
+        self.found
+    }
+
+    /// Returns what is odd about what was heard.
+    pub(super) fn note(&self) -> Option<&str> {
+        self.fact.as_ref()?.note.as_deref()
+    }
+
+    /// Returns when the last question was sent that was answered, by this machine's wall clock.
     pub(super) fn heard(&self) -> Option<Timestamp> {
         self.heard
     }
 
     /// Returns why nothing is heard at present, or what is odd about what was heard.
     pub(super) fn problem(&self) -> Option<&str> {
-        self.failure.as_deref().or_else(|| self.fact.as_ref()?.note.as_deref())
+        self.failure.as_deref().or_else(|| self.note())
     }
 
     /// Returns why nothing is heard at present.
@@ -183,6 +200,22 @@ mod tests {
         confirm(&mut known, 40, 1, LEADS, 41);
         confirm(&mut known, 38, 1, LEADS, 42);
         assert_eq!(known.age(at(42)), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn when_it_was_heard_of_last_agrees_with_how_old_that_is() {
+        let mut known = known(Some(30));
+        let mut confirm = |sent: u64, now: u64| {
+            let heard = Heard::Confirmed { sent: at(sent), version: Version(1), fact: fact(LEADS, 1) };
+            known.hear(heard, at(now), Timestamp(i64::try_from(now * 1000).unwrap()));
+            known.heard()
+        };
+        // A question that waits for a change is answered when there is none for long.
+        assert_eq!(confirm(5, 20), Some(Timestamp(5_000)));
+        // The same is told again, because something else has changed.
+        assert_eq!(confirm(5, 26), Some(Timestamp(5_000)));
+        assert_eq!(confirm(28, 29), Some(Timestamp(28_000)));
+        assert_eq!(known.age(at(29)), Some(Duration::from_secs(1)));
     }
 
     #[test]

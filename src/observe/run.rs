@@ -175,6 +175,8 @@ struct Teller {
     file: Option<(watch::Sender<String>, JoinHandle<()>)>,
     /// Whether the log says that nothing is heard.
     failing: bool,
+    /// What the log says is odd about what was heard.
+    noted: Option<String>,
 }
 
 impl Teller {
@@ -195,7 +197,7 @@ impl Teller {
         };
         let has_own_hooks = matches!(hooks, Some(HooksAt::Here(_)));
         let hooks = hooks.map(|hooks| start(hooks, &shared, heard)).transpose()?;
-        Ok(Self { shared, told, states, hooks, has_own_hooks, file, failing: false })
+        Ok(Self { shared, told, states, hooks, has_own_hooks, file, failing: false, noted: None })
     }
 
     fn hear(&mut self, heard: Heard) {
@@ -214,7 +216,17 @@ impl Teller {
             }
             _ => {}
         }
-        self.shared.known(|known| known.hear(heard, monotonic(), wall()));
+        let note = self.shared.known(|known| {
+            known.hear(heard, monotonic(), wall());
+            known.note().map(str::to_owned)
+        });
+        // An agent has logged its own problems.
+        if let Some(note) =
+            note.as_ref().filter(|note| self.noted.as_ref() != Some(note) && self.shared.about.source != "agent")
+        {
+            tracing::warn!(election = self.shared.about.election, "{note}");
+        }
+        self.noted = note;
         self.tell();
         if confirmed {
             self.write();

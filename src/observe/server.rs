@@ -17,6 +17,7 @@ use futures::stream::unfold;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::knowledge::Knowledge;
 use super::shared::Shared;
 use super::{Role, answers};
 use crate::process::monotonic;
@@ -96,14 +97,16 @@ async fn leader(State(shared): State<Arc<Shared>>) -> Response {
     told(&shared, status, "text/plain; charset=utf-8", text)
 }
 
-/// Says that something was heard, and nothing about who leads: a pod must be ready while it follows.
+/// Says that the election was heard of, and nothing about who leads: a pod must be ready while it follows.
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.known(|known| (known.heard(), known.failure().map(str::to_owned))) {
-        (Some(_), _) => "ok\n".into_response(),
-        (None, failure) => {
-            let text = failure.unwrap_or_else(|| "nothing was heard of the election yet".into()) + "\n";
-            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
-        }
+    let problem = |known: &mut Knowledge| match known.heard() {
+        Some(_) if known.is_found() => None,
+        Some(_) => known.problem().map(str::to_owned),
+        None => Some(known.failure().unwrap_or("nothing was heard of the election yet").to_owned()),
+    };
+    match shared.known(problem) {
+        None => "ok\n".into_response(),
+        Some(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem + "\n").into_response(),
     }
 }
 

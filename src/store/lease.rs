@@ -251,6 +251,13 @@ fn is_owned(lease: &Lease) -> bool {
     lease.owner_references().iter().any(is_election)
 }
 
+/// Returns the name of the election whose lock a Lease is. None: lictor's operator did not make it.
+pub fn election_of(lease: &Lease) -> Option<String> {
+    let stored = stored(lease);
+    let of = || stored.record().map_or_else(|| lease.name_any(), |record| record.election_name.clone());
+    (!matches!(stored, Stored::Foreign(_))).then(of)
+}
+
 fn stored(lease: &Lease) -> Stored {
     let spec = lease.spec.clone().unwrap_or_default();
     let holder = spec.holder_identity.filter(|holder| !holder.is_empty());

@@ -15,7 +15,7 @@ use futures::stream::BoxStream;
 pub use self::consul::{
     ConsulParameters, ConsulStore, Content, Home, Layout, Role, SessionKeeper, SessionSettings, Sessions,
 };
-pub use self::lease::LeaseStore;
+pub use self::lease::{LeaseStore, election_of};
 use lictor_core::{
     Bid, Failure, FollowedLock, Key, LockValidity, PlacedBid, Record, RecordOutcome, Rival, StoreId, Stored, Uid,
     Version,

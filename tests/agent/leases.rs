@@ -4,11 +4,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use kube::api::DeleteParams;
 use lictor_testing::kubernetes::{Lab, User, eventually};
 use lictor_testing::{Candidate, signal, tool};
+use serde_json::json;
 
 use crate::Bench;
-use crate::bench::{Running, documented, gone};
+use crate::bench::{Running, documented, gone, state};
 
 /// A Go program with client-go's leader election.
 fn elector(lab: &Lab, bench: &Bench, identity: &str, duration: &str) -> Candidate {
@@ -123,4 +125,52 @@ async fn a_go_program_waits_for_an_agent_and_takes_over_when_it_ends_or_dies() {
     signal("STOP", &[second.agent().await]);
     third.says("leads");
     gone(command).await;
+}
+
+/// The Lease of an election is renewed by nobody, and is nobody's to take all the same.
+#[tokio::test]
+async fn the_lease_of_an_election_is_never_taken_and_its_owner_is_named() {
+    let (lab, bench) = (Lab::new("agent-election").await, Bench::new("of-election"));
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a"]).await;
+    lab.elect_as("report", json!({})).await;
+    lab.wait_leader("a").await;
+    let lock = || async { lab.leases_api().get("report").await.expect("the election has a lock") };
+    let before = lock().await;
+    let agent = agent(&lab, &bench, "agent", "3s");
+    let (whose, place) = ("the LeaderElection report", format!("{}/report", lab.namespace));
+    agent
+        .says(&format!("the Lease {place} is the lock of {whose}, which the operator alone writes: give --lease"))
+        .await;
+    agent.says(&format!("waits for the lock leader=\"{whose}\"")).await;
+    // Longer than a Lease lasts that does not say for how long it does.
+    tokio::time::sleep(Duration::from_secs(18)).await;
+    assert_eq!(bench.begun(), []);
+    assert_eq!(lock().await, before);
+    lab.wait_leader("a").await;
+}
+
+#[tokio::test]
+async fn a_right_that_an_agent_lacks_is_to_be_granted_to_the_agent() {
+    let (lab, bench) = (Lab::new("agent-right").await, Bench::new("right"));
+    let user = User::new(&lab).await;
+    let agent = agent_by(user.kubeconfig(), &lab, &bench, "one", "3s");
+    agent.says("grant it to this agent's service account: docs/agent.md has the Role").await;
+    let said = agent.errors();
+    assert!(said.contains("not allowed to list leases") && !said.contains("operator"), "{said}");
+}
+
+/// As docs/agent.md says.
+#[tokio::test]
+async fn an_agent_whose_watchdog_is_stopped_leads_on_and_ends_its_command_itself() {
+    let (lab, bench) = (Lab::new("watchdog-stopped").await, Bench::new("watchdog-stopped"));
+    let running = agent(&lab, &bench, "one", "3s");
+    let (_, command) = bench.begins(1).await;
+    let _agent = running.agent().await;
+    signal("STOP", &[running.watchdog()]);
+    renewed_for(&lab, Duration::from_secs(4)).await;
+    assert!(state(command).is_some() && bench.begun().len() == 1);
+    lab.leases_api().delete("report", &DeleteParams::default()).await.expect("it can be deleted");
+    gone(command).await;
+    signal("CONT", &[running.watchdog()]);
 }

@@ -12,6 +12,7 @@ mod leases;
 mod listening;
 mod locks;
 mod round_trips;
+mod silent;
 mod telling;
 mod torture;
 

@@ -37,7 +37,11 @@ async fn each_pod_hears_who_leads() {
     let account = format!("--serviceaccount={}:lictor", lab.namespace);
     lab.try_kubectl(&["create", "rolebinding", "observe", "--role=observe-web", &account], None).expect("it is bound");
     let known = first.sees("follower", "").await;
-    assert!(known["problem"].as_str().is_some_and(|why| why.contains("there is no LeaderElection")), "{known}");
+    let missing = format!("there is no LeaderElection {}/web: create it, or correct --election", lab.namespace);
+    assert_eq!(known["problem"], missing.as_str(), "{known}");
+    let answer = first.get("/readyz").await;
+    assert_eq!((answer.status, answer.text.as_str()), (503, format!("{missing}\n").as_str()));
+    assert!(first.errors().contains(&missing), "{}", first.errors());
 
     let _operator = lab.operator(&[]);
     lab.ready_pods(&["web-0", "web-1"]).await;
@@ -47,6 +51,7 @@ async fn each_pod_hears_who_leads() {
     let second = observe(&bench, user.kubeconfig(), &lab, &["--pod", "web-1"]);
     let of = |pod: &str| if pod == "web-0" { &first } else { &second };
     let known = of(&leader).sees("leader", &leader).await;
+    assert_eq!(first.get("/readyz").await.status, 200);
     of(other).sees("follower", &leader).await;
     let election = lab.election("web").await.status.expect("it has a status");
     let told = election.leader.expect("somebody leads");
@@ -76,6 +81,7 @@ async fn each_pod_hears_who_leads() {
 
     lab.elections_api().delete("web", &kube::api::DeleteParams::default()).await.expect("it can be deleted");
     of(other).sees("follower", "").await;
+    assert_eq!(of(other).get("/readyz").await.status, 200, "it was there once");
 }
 
 /// While the API server does not answer, what is known gets older, until it counts no more. Then it is heard of again.

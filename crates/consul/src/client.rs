@@ -23,6 +23,8 @@ pub struct Client {
 
 struct Shared {
     transport: Arc<dyn Transport>,
+    /// Where Consul is, as it was given, for the text of errors.
+    address: String,
     base: Url,
     /// The query parameters `dc`, `ns` and `partition`.
     scope: Vec<(&'static str, String)>,
@@ -56,7 +58,8 @@ impl Client {
         let scope = [("dc", &settings.datacenter), ("ns", &settings.namespace), ("partition", &settings.partition)];
         let scope = scope.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
         let (rejections, _) = watch::channel(0);
-        let shared = Shared { transport, base, scope, token: RwLock::default(), rejections, timeout: settings.timeout };
+        let (address, timeout) = (settings.address.trim().trim_end_matches('/').to_owned(), settings.timeout);
+        let shared = Shared { transport, address, base, scope, token: RwLock::default(), rejections, timeout };
         Self { shared: Arc::new(shared) }
     }
 
@@ -106,7 +109,8 @@ impl Client {
             Token::Other(token) => Some(token),
         };
         let sent = Sent { method, url, token, body, timeout };
-        let received = self.shared.transport.send(sent).await.map_err(|broken| purpose.broken(&broken))?;
+        let received = self.shared.transport.send(sent).await;
+        let received = received.map_err(|broken| purpose.broken(&self.shared.address, &broken))?;
         let Received { status, index, body } = received;
         let answer = Answer { status, index, body, purpose };
         if status.is_success() || expected.contains(&status) {

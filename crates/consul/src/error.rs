@@ -56,14 +56,20 @@ impl Purpose {
         Self { what: what.into(), rule: rule.into() }
     }
 
-    /// Returns the error for a request without a complete answer.
-    pub(super) fn broken(&self, broken: &Broken) -> Error {
+    /// Returns the error for a request without a complete answer. `consul` is the address that it was sent to.
+    pub(super) fn broken(&self, consul: &str, broken: &Broken) -> Error {
         let what = &self.what;
         match broken {
             Broken::Unsendable(text) => Error::Refused(format!("can't {what}: {text}")),
-            Broken::Unreachable(text) => Error::Unreachable(format!("can't {what}: Consul can't be reached: {text}")),
-            Broken::Late(text) => Error::Unknown(format!("can't {what}: no answer from Consul in time: {text}")),
-            Broken::Unanswered(text) => Error::Unknown(format!("can't {what}: the connection to Consul broke: {text}")),
+            Broken::Unreachable(text) => {
+                Error::Unreachable(format!("can't {what}: Consul at {consul} can't be reached: {text}"))
+            }
+            Broken::Late(text) => {
+                Error::Unknown(format!("can't {what}: no answer from Consul at {consul} in time: {text}"))
+            }
+            Broken::Unanswered(text) => {
+                Error::Unknown(format!("can't {what}: the connection to Consul at {consul} broke: {text}"))
+            }
         }
     }
 
@@ -158,6 +164,16 @@ mod tests {
             "not allowed to lock the key a: Permission denied: token with AccessorID 'x' lacks permission 'key:write' on \
              \"a\"; give the token a policy with key_prefix \"a\" { policy = \"write\" }"
         );
+    }
+
+    #[test]
+    fn who_could_not_be_reached_is_named() {
+        let purpose = Purpose::new("lock the key a", "");
+        let why = || "so it is".to_owned();
+        for broken in [Broken::Unreachable(why()), Broken::Late(why()), Broken::Unanswered(why())] {
+            let text = purpose.broken("http://consul.example:8500", &broken).to_string();
+            assert!(text.contains("Consul at http://consul.example:8500 ") && text.ends_with(": so it is"), "{text}");
+        }
     }
 
     #[test]

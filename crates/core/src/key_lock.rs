@@ -155,6 +155,15 @@ impl KeyLock {
         self.held
     }
 
+    /// Whether it was seen last that nobody holds it.
+    pub fn is_free(&self) -> bool {
+        match &self.seen {
+            Seen::Unknown => false,
+            Seen::Absent => true,
+            Seen::Present(key) => key.session.is_none(),
+        }
+    }
+
     /// Who was seen to hold it last.
     pub fn holder(&self) -> Option<&str> {
         match &self.seen {
@@ -187,6 +196,19 @@ mod tests {
         lock.session(Some("own"));
         lock.observe(Version(index), key.into(), at(0));
         lock
+    }
+
+    #[test]
+    fn a_key_of_which_nothing_is_known_is_not_called_free() {
+        let mut held = key(5, seen(4, Some("theirs")));
+        assert!(!held.is_free());
+        held.failed(true, at(1));
+        assert!(!held.is_free(), "nothing was answered");
+        held.observe(Version(6), Some(seen(6, None)), at(2));
+        assert!(held.is_free());
+        held.forget();
+        assert!(!held.is_free());
+        assert!(key(5, None).is_free());
     }
 
     #[test]
