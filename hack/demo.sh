@@ -324,8 +324,8 @@ invite() {
   printf 'To play with it, type in another terminal:\n\n'
   say "export KUBECONFIG=$(realpath "$kubeconfig")"
   say "$name get leaderelection web --watch      # who leads"
-  say "$name delete pod -l role=leader           # another takes over"
-  say "$name annotate pod -l role=leader lictor.dev/never-leader=true"
+  say "$name delete pod -l app=web,role=leader   # another takes over"
+  say "$name annotate pod -l app=web,role=leader lictor.dev/never-leader=true"
   say "$name describe leaderelection web         # why, and since when"
   say "tail -f ${logs[demo]}"
   stay

@@ -123,11 +123,12 @@ follow() {
   says 'kubectl get pods -L role'
   says 'kubectl get lease web'
   says 'kubectl get endpointslices -l kubernetes.io/service-name=web-leader'
-  says 'kubectl delete pod -l role=leader'
+  says 'kubectl delete pod -l app=web,role=leader'
   says 'kubectl describe leaderelection web'
   says 'kubectl delete -f examples/service/'
   kill "$operator"
   wait "$operator" || fail 'the operator does not stop as it should'
+  says 'target/release/lictor withdraw --kubeconfig ~/.kube/config --lease-namespace default --delete-crds'
   says 'helm install lictor charts/lictor --namespace lictor --create-namespace --wait --set image.repository=registry.example/lictor'
   exec {plane}>&-
   wait "$keeper"

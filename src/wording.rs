@@ -13,7 +13,7 @@ pub fn in_seconds(time: Timestamp) -> Wall {
 /// Why a leader changed, as half a sentence. `previous`: who led before.
 pub fn describe(reason: Reason, previous: Option<&Holder>) -> Cow<'static, str> {
     Cow::Borrowed(match reason {
-        Reason::Vacant => "the group had none",
+        Reason::Vacant => "there was no leader before",
         Reason::LeaderGone => "the leader's pod is gone",
         Reason::LeaderUnfit(why) => not_eligible(why),
         Reason::NotLabelled => "the pod that was to lead can't be labelled",
@@ -31,9 +31,9 @@ pub fn describe(reason: Reason, previous: Option<&Holder>) -> Cow<'static, str> 
         }
         Reason::SpecChanged => "the election was changed",
         Reason::LockRestored => "the lock was lost and is made anew",
-        Reason::Resumed => "the labels or the handover were left incomplete",
+        Reason::Resumed => "an earlier handover was left incomplete",
         Reason::LockLost => "the lock was lost",
-        Reason::LockTaken => "somebody else holds the lock",
+        Reason::LockTaken => "another cluster or program holds the lock",
         Reason::StoreLost => "the lock could not be confirmed in time: the condition Ready of the class says why",
         Reason::StoreRewound => "the store of the lock was put back to an earlier state",
         Reason::Leaving => "the operator stops and leaves the lock to others",
@@ -94,7 +94,7 @@ pub fn led_elsewhere(rival: &Rival) -> String {
         (Some(cluster), Some(Holder { pod: None, .. })) => format!("the leader is the cluster {cluster}"),
         (Some(cluster), None) => format!("the cluster {cluster} holds the lock"),
         (None, _) => format!(
-            "the lock is held by {session}, and lictor did not write what is in it: its turn comes when that lets go"
+            "another program holds the lock, by {session}: this cluster can elect a leader when that program releases it"
         ),
     }
 }
@@ -105,7 +105,7 @@ pub fn not_eligible(why: NotEligible) -> &'static str {
         NotEligible::Finished => "the pod has finished or was evicted",
         NotEligible::Deleting => "the pod is being deleted",
         NotEligible::Disrupted => "the pod is about to be evicted",
-        NotEligible::NeverLeader => "the pod is annotated as never leader",
+        NotEligible::NeverLeader => "the pod has the annotation lictor.dev/never-leader",
         NotEligible::NotSelected => "the pod does not match the selector any more",
         NotEligible::NodeLost => "the pod's node is not ready or unreachable",
         NotEligible::NotReady => "the pod is not ready",

@@ -26,7 +26,7 @@ use self::support::Ended;
 #[derive(Debug, Parser)]
 #[command(name = "lictor", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
-    after_help = format!("Examples:\n  lictor crd | kubectl apply -f -    install the CRDs\n{}  kubectl lictor list -A    all elections, as a plugin of kubectl\n  kubectl lictor doctor    what is wrong, and what to do", operator::EXAMPLE)
+    after_help = format!("Examples:\n  lictor crd | kubectl apply -f -    # install the CRDs\n{}  kubectl lictor list -A    # all elections, as a plugin of kubectl\n  kubectl lictor doctor    # what is wrong, and what to do", operator::EXAMPLE)
 )]
 pub struct Cli {
     #[command(subcommand)]

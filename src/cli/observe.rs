@@ -34,7 +34,7 @@ const LONGEST_QUESTION: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["files", "election", "key"]))]
 #[command(
-    after_help = "HTTP:\n  GET /          {\"name\": \"web-1\", \"last_update\": …}, as the leader-elector sidecars answer; /sse sends it at each change\n  GET /leader    200 if this pod leads, else 503: for load balancers, and never for readiness\n  GET /election  all that is known, and how old it is\n  GET /events    each change, as server-sent events\n\nExamples:\n  lictor observe --election web\n  lictor observe --files /etc/podinfo --state-file /run/leader/state.json\n  lictor observe --key services/shop/web/leader --on-leader './start.sh' --on-follower './stop.sh'\n  lictor observe --election shop/web --once    prints what is known; exits with 0 if this pod leads, with 3 if not"
+    after_help = "HTTP:\n  GET /          {\"name\": \"web-1\", \"last_update\": …}, as the leader-elector sidecars answer; /sse sends it at each change\n  GET /leader    200 if this pod leads, else 503: for load balancers, and never for readiness\n  GET /election  all that is known, and how old it is\n  GET /events    each change, as server-sent events\n\nExamples:\n  lictor observe --election web\n  lictor observe --files /etc/podinfo --state-file /run/leader/state.json\n  lictor observe --key services/shop/web/leader --on-leader './start.sh' --on-follower './stop.sh'\n  lictor observe --election shop/web --once    # prints what is known; exits with 0 if this pod leads, with 3 if not"
 )]
 pub(super) struct Observe {
     /// The directory of a downwardAPI volume with the files `role` and `term`. The pod needs no rights for it.

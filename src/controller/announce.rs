@@ -1,10 +1,12 @@
 //! What elections announce, as Events, logs and history.
 
+use std::net::SocketAddr;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use lictor_core::{
-    Announcement, Holder, Pod, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId, WorkloadKind,
+    Announcement, Holder, Pod, ProbeFailure, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId, WorkloadKind,
     annotation_defect,
 };
 
@@ -12,7 +14,7 @@ use super::entry::Entry;
 use super::executor::Executor;
 use super::names::SwitchoverId;
 use super::object::{holder_name, told_holder};
-use crate::api::{HistoryEntry, LeaderElection, Switchover};
+use crate::api::{HistoryEntry, LeaderElection, ProbeTarget, Switchover};
 use crate::kubernetes::Event;
 use crate::wording::{describe, in_seconds, led_elsewhere};
 
@@ -22,8 +24,8 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
         Announcement::Transition(transition) => announce_transition(entry, transition, executor, wall),
         Announcement::LabelDrift { pod, uid } => {
             entry.history.count_drift();
-            tracing::warn!(election = %entry.object.election(), %pod, "labels were changed by somebody else and are put right");
-            let note = format!("the labels of pod {pod} were changed by somebody else and are put right");
+            tracing::warn!(election = %entry.object.election(), %pod, "somebody else changed the labels, and lictor corrects them");
+            let note = format!("somebody else changed the labels of pod {pod}, and lictor corrects them");
             tell_both(entry, &pod, &uid, "LabelDrift", "Relabel", &note, executor);
         }
         Announcement::LabelsRefused { pod, uid, why } => {
@@ -65,7 +67,7 @@ fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, exe
             (false, "WorkloadReleased", "Release", "is given back: it follows no leader any more")
         }
         WorkloadChange::Contested => {
-            (true, "WorkloadContested", "Restore", "was changed by somebody else and is put right")
+            (true, "WorkloadContested", "Restore", "was changed by somebody else, and lictor corrects it")
         }
         WorkloadChange::RunningDeleted => {
             (false, "JobsDeleted", "Disable", "is disabled, and its running Jobs are deleted")
@@ -147,7 +149,7 @@ fn tell_transition(
     milliseconds: i64,
     executor: &Executor,
 ) {
-    let why = describe(reason, previous);
+    let why = why(entry, reason, previous);
     let instead =
         previous.map(|previous| format!(" instead of {}", told_holder(&entry.object, previous))).unwrap_or_default();
     if let Some(leader) = leader {
@@ -172,7 +174,12 @@ fn tell_transition(
     } else {
         let pod = |previous: &Holder| Some(pod_reference(entry, previous.pod.as_ref()?, &previous.uid));
         let related = previous.and_then(pod);
-        let note = format!("there is no leader{instead}: {why}");
+        let note = match previous {
+            Some(previous) => {
+                format!("{} no longer leads, and no other candidate does: {why}", told_holder(&entry.object, previous))
+            }
+            None => format!("there is no leader: {why}"),
+        };
         tell(entry, related, true, "NoLeader", "Demote", note, executor);
     }
     if let Some(previous) = previous
@@ -190,6 +197,22 @@ fn tell_transition(
             },
         );
     }
+}
+
+/// Why a leader changed, as half a sentence; of a probe that failed, also what was asked.
+fn why(entry: &Entry, reason: Reason, previous: Option<&Holder>) -> String {
+    let why = describe(reason, previous);
+    let asked = || {
+        let (probe, ip) = (entry.spec()?.probe.as_ref()?, previous?.ip.as_ref()?.parse().ok()?);
+        let at = |port| SocketAddr::new(ip, port);
+        let asked = match probe.target.as_ref()? {
+            ProbeTarget::Http(port, path) => format!("GET http://{}{path}", at(*port)),
+            ProbeTarget::Tcp(port) => format!("a connection to {}", at(*port)),
+        };
+        Some(format!("{why}: {asked} failed {} times in a row", probe.rules.failure_threshold))
+    };
+    let probed = (reason == Reason::ProbeFailed(ProbeFailure::NoAnswer)).then(asked).flatten();
+    probed.unwrap_or_else(|| why.into_owned())
 }
 
 fn is_loss(reason: Reason) -> bool {

@@ -314,7 +314,7 @@ fn why_nobody(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>
         return format!("the selector matches no pod: {why}");
     }
     if candidates.is_empty() {
-        return "the selector matches no pod: check spec.selector against the pods' labels".into();
+        return "no pod matches spec.selector: scale up what makes the pods, or correct the selector".into();
     }
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for (pod, node) in candidates {

@@ -156,7 +156,12 @@ async fn what_can_not_be_is_refused_with_its_reason() {
         ("unready", json!({"toPod": "c", "fromTerm": 1}), "NotEligible", "the pod is not ready"),
         ("other", json!({"toPod": "e", "fromTerm": 1}), "NotACandidate", "selects no pod e"),
         ("nobody", json!({"toPod": "z", "fromTerm": 1}), "NotACandidate", "selects no pod z"),
-        ("early", json!({"toPod": "d", "fromTerm": 2}), "TermNotReached", "in term 1, and spec.fromTerm is 2"),
+        (
+            "early",
+            json!({"toPod": "d", "fromTerm": 2}),
+            "TermNotReached",
+            "in term 1, and spec.fromTerm is 2, which it has not reached: create the Switchover again",
+        ),
         ("missing", json!({"electionName": "wob", "fromTerm": 1}), "ElectionNotFound", "no LeaderElection wob"),
     ] {
         ask(&lab, name, spec).await;

@@ -269,7 +269,7 @@ async fn events_tell_the_story_on_the_election_and_on_its_pods() {
     lab.kill_pod(&first).await;
     lab.kill_pod(second).await;
     let note = lab.wait_event("LeaderElection", "web", "NoLeader").await;
-    assert!(note.contains(second), "{note}");
+    assert!(note.starts_with(&format!("{second} no longer leads, and no other candidate does: ")), "{note}");
     let described = lab.try_kubectl(&["describe", "le", "web"], None).expect("kubectl describes it");
     assert!(described.contains("NoLeader") && described.contains("Elected"), "{described}");
 }

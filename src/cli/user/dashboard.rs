@@ -35,7 +35,7 @@ use crate::cli::support::{Ended, asked_to_end, block_on, print};
 /// with your rights, until Ctrl-C ends the command.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor dashboard    prints the address of the page\n  kubectl lictor dashboard --open    opens it in your browser, too\n  kubectl lictor dashboard -n shop --port 8001    one namespace, at a port that stays the same"
+    after_help = "Examples:\n  kubectl lictor dashboard    # prints the address of the page\n  kubectl lictor dashboard --open    # opens it in your browser, too\n  kubectl lictor dashboard -n shop --port 8001    # one namespace, at a port that stays the same"
 )]
 pub(crate) struct Dashboard {
     #[command(flatten)]

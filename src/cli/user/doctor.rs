@@ -29,7 +29,7 @@ use crate::kubernetes::Namespaces;
 /// named.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor doctor\n  kubectl lictor doctor -n shop    the elections and Services of one namespace\n  kubectl -n lictor exec deploy/lictor -- /lictor doctor    with the operator's own rights"
+    after_help = "Examples:\n  kubectl lictor doctor\n  kubectl lictor doctor -n shop    # the elections and Services of one namespace\n  kubectl -n lictor exec deploy/lictor -- /lictor doctor    # with the operator's own rights"
 )]
 pub(crate) struct Doctor {
     #[command(flatten)]

@@ -19,7 +19,7 @@ use crate::cli::support::{Ended, block_on, print};
 /// probe earlier or could not be labelled: the Events say that. The exit code is 3 if nobody would lead.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor explain web\n  kubectl lictor explain web -n shop -o json    the same for a program"
+    after_help = "Examples:\n  kubectl lictor explain web\n  kubectl lictor explain web -n shop -o json    # the same for a program"
 )]
 pub(crate) struct Explain {
     /// The election.

@@ -18,7 +18,7 @@ use crate::cli::support::{Ended, block_on, print};
 /// TOOK is the time from when the operator saw the cause until the API server confirmed the label.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor history web\n  kubectl lictor history web --events    with the Events of the last hour"
+    after_help = "Examples:\n  kubectl lictor history web\n  kubectl lictor history web --events    # with the Events of the last hour"
 )]
 pub(crate) struct History {
     /// The election.

@@ -15,7 +15,7 @@ use crate::cli::support::{Ended, block_on, print};
 /// Lists elections, those with a problem first.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor list -A\n  kubectl lictor list -n shop -o wide    with nodes, clusters, and what is wrong\n  kubectl lictor list -A --problems    only those that are not well; the exit code is 3 if there are any"
+    after_help = "Examples:\n  kubectl lictor list -A\n  kubectl lictor list -n shop -o wide    # with nodes, clusters, and what is wrong\n  kubectl lictor list -A --problems    # only elections with a problem; the exit code is 3 if there are any"
 )]
 pub(crate) struct List {
     #[command(flatten)]
@@ -74,8 +74,8 @@ impl List {
             }
             None | Some(Format::Wide) if elections.is_empty() => {
                 let place = place.map_or_else(|| "this cluster".into(), |name| format!("the namespace {name}"));
-                let what = if self.problems { "election that is not well" } else { "election" };
-                eprintln!("there is no {what} in {place}");
+                let problem = if self.problems { " that has a problem" } else { "" };
+                eprintln!("there is no election{problem} in {place}");
             }
             None | Some(Format::Wide) => {
                 let wide = self.output == Some(Format::Wide);

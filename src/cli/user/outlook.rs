@@ -174,7 +174,7 @@ impl Sight {
             term: status.term,
             winner: None,
             verdict: UNKNOWN,
-            now: "it can't be told from here who would be elected".into(),
+            now: "lictor can't tell from here who would be elected".into(),
             next: None,
             if_lost: String::new(),
             blocks: self.blocks(),
@@ -387,14 +387,14 @@ fn stays(leader: &str, contenders: &[Contender], spec: &Resolved) -> String {
     }
     match (first.filter(|first| *first != leader), protected) {
         (Some(first), _) if !spec.rules.preempt => format!(
-            "{leader} stays the leader, for it is well; {first} would go before it, but spec.preemption is Never"
+            "{leader} is healthy and stays the leader; {first} would go before it, but spec.preemption is Never"
         ),
         (Some(first), Some(until)) => format!(
-            "{leader} stays the leader, for it is well; {first} would go before it, but a switchover has made {leader} the leader, and \
+            "{leader} is healthy and stays the leader; {first} would go before it, but a switchover has made {leader} the leader, and \
              nobody preempts it for another {} s",
             left(until)
         ),
-        _ => format!("{leader} stays the leader, for it is well"),
+        _ => format!("{leader} is healthy and stays the leader"),
     }
 }
 
@@ -409,7 +409,7 @@ fn nobody(spec: &Resolved, pods: &[&Pod]) -> String {
     } else if let (Some(followed), false) = (&spec.followed, pods.is_empty()) {
         format!("nobody leads, because no pod that may lead holds {}", followed.told())
     } else if pods.is_empty() {
-        "nobody can be elected, because the selector matches no pod: check spec.selector against the pods' labels"
+        "nobody can be elected, because no pod matches spec.selector: scale up what makes the pods, or correct the selector"
             .into()
     } else {
         "nobody can be elected, because no pod is eligible".into()

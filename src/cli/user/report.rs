@@ -32,7 +32,7 @@ const LEFT_OUT: &str = "(left out)";
 /// objects, nodes and addresses: read it before you send it. What you have no right to see is named in it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor report\n  kubectl lictor report -n shop --file -    one namespace, to the standard output"
+    after_help = "Examples:\n  kubectl lictor report\n  kubectl lictor report -n shop --file -    # one namespace, to the standard output"
 )]
 pub(crate) struct Report {
     #[command(flatten)]

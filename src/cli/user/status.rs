@@ -23,7 +23,7 @@ use crate::cli::support::{Ended, block_on, print};
 /// It reads the election, its class, its Lease, its pods and their nodes, with your rights. What you have no right to see is named.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor status web -n shop\n  kubectl lictor status web --watch    again at each change, until Ctrl-C"
+    after_help = "Examples:\n  kubectl lictor status web -n shop\n  kubectl lictor status web --watch    # again at each change, until Ctrl-C"
 )]
 pub(crate) struct Status {
     /// The election.

@@ -28,7 +28,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// Switchovers, and no right to change elections or pods.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor switchover web --wait    to whom would be elected next\n  kubectl lictor switchover web --to web-2 --wait\n  kubectl lictor switchover web --at 2026-11-22T22:30:00Z --deadline 600    at night; for 10 minutes it waits for a pod that may lead\n  kubectl lictor switchover web --to-cluster east --wait    to another cluster, where the lock is in Consul"
+    after_help = "Examples:\n  kubectl lictor switchover web --wait    # to whom would be elected next\n  kubectl lictor switchover web --to web-2 --wait\n  kubectl lictor switchover web --at 2026-11-22T22:30:00Z --deadline 600    # at night; for 10 minutes it waits for a pod that may lead\n  kubectl lictor switchover web --to-cluster east --wait    # to another cluster, where the lock is in Consul"
 )]
 pub(crate) struct Switchover {
     /// The election.
@@ -167,7 +167,7 @@ impl Switchover {
                     Err(why) => Some(why.clone()),
                 };
                 let said = said.filter(|said| !said.is_empty()).map(|said| format!(": {said}")).unwrap_or_default();
-                eprintln!("not ended within {patience} s, and it goes on{said}");
+                eprintln!("the switchover has not ended within {patience} s, and goes on{said}");
                 return Ok(Ended::Late);
             }
             sleep(PERIOD).await;
@@ -249,7 +249,7 @@ fn time(text: &str) -> Result<Timestamp, String> {
     };
     match read() {
         Ok(at) if at > now => Ok(at),
-        Ok(_) => Err(format!("this time is over: {EXAMPLES}")),
+        Ok(_) => Err(format!("this time has passed: {EXAMPLES}")),
         Err(_) => Err(EXAMPLES.into()),
     }
 }

@@ -17,7 +17,7 @@ use crate::cli::support::{Ended, block_on, print};
 /// It says what the operator wrote into the status. `status` reads the lock, too.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor who web\n  kubectl logs $(kubectl lictor who web -o name)    the leader's log\n  kubectl exec $(kubectl lictor who web -o name) -- hostname"
+    after_help = "Examples:\n  kubectl lictor who web\n  kubectl logs $(kubectl lictor who web -o name)    # the leader's log\n  kubectl exec $(kubectl lictor who web -o name) -- hostname"
 )]
 pub(crate) struct Who {
     /// The election.

@@ -137,7 +137,7 @@ async fn one_election_has_its_terms_its_candidates_and_what_can_be_done() {
     let candidates = browser.texts(".candidates tbody tr").await;
     assert_eq!(candidates.len(), 4, "{candidates:?}");
     assert!(candidates[0].contains("web-1") && candidates[0].contains("leads, and stays"), "{candidates:?}");
-    assert!(candidates[2].contains("annotated as never leader"), "{candidates:?}");
+    assert!(candidates[2].contains("annotation lictor.dev/never-leader"), "{candidates:?}");
     assert!(candidates[3].contains("not ready"), "{candidates:?}");
 
     // Who changes their mind changes nothing.

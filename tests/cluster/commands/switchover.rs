@@ -59,7 +59,8 @@ async fn a_switchover_names_the_present_term_and_who_asks() {
     compare(&lab, "switchover", &session(&lab, &[&["switchover", "fresh"], &["switchover", "nothing"]]));
     let late = told(&["switchover"], &run(&lab, &["switchover", "web", "--wait", "--timeout", "1"]));
     assert!(
-        late.contains("not ended within 1 s, and it goes on: no operator has looked") && late.contains("(exit code 4)"),
+        late.contains("the switchover has not ended within 1 s, and goes on: no operator has looked")
+            && late.contains("(exit code 4)"),
         "{late}"
     );
 }
@@ -163,7 +164,11 @@ async fn who_waits_for_an_operator_is_told_what_that_did() {
         (&["--to", "web-2"][..], "\nNeverLeader: ", 3),
         (&["--to", "web-3"], "\nNotEligible: ", 3),
         (&["--to", "web-3", "--deadline", "2"], "\nDeadlineExceeded: ", 3),
-        (&["--to", "web-3", "--deadline", "600", "--timeout", "1"], "\nnot ended within 1 s, and it goes on: ", 4),
+        (
+            &["--to", "web-3", "--deadline", "600", "--timeout", "1"],
+            "\nthe switchover has not ended within 1 s, and goes on: ",
+            4,
+        ),
     ] {
         let said = waits(arguments);
         assert!(said.contains(says) && said.contains(&format!("(exit code {code})")), "{said}");

@@ -38,7 +38,7 @@ async fn the_highest_priority_is_elected_but_never_an_excluded_pod() {
         lab.delete_pod(next).await;
     }
     lab.wait_no_leader().await;
-    lab.wait_message("web", "Elected", "NoEligiblePod", "1x the pod is annotated as never leader").await;
+    lab.wait_message("web", "Elected", "NoEligiblePod", "1x the pod has the annotation lictor.dev/never-leader").await;
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 4);
 }

@@ -80,6 +80,9 @@ async fn a_ready_leader_that_fails_its_http_probe_is_replaced() {
         answers[old].answer(status);
         lab.wait_leader(new).await;
         lab.wait_reason(new, "ProbeFailed").await;
+        let note = lab.wait_event("Pod", &leader, "Demoted").await;
+        let asked = format!("GET http://{}:{}/leader failed 2 times in a row", answers[old].ip, answers[old].port);
+        assert!(note.ends_with(&format!("the leader failed its probe: {asked}")), "{note}");
         assert!(is_ready(&lab.get_pod(&leader).await), "it looks ready still");
         answers[old].answer(200);
         leader = new.into();

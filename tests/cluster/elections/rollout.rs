@@ -41,7 +41,7 @@ async fn a_rolling_update_and_scaling_to_zero_and_up_never_make_two_leaders_nor_
 
     change(&deployments, json!({"spec": {"replicas": 0}})).await;
     settled(&deployments, 0).await;
-    lab.wait_message("web", "Elected", "NoEligiblePod", "matches no pod").await;
+    lab.wait_message("web", "Elected", "NoEligiblePod", "no pod matches spec.selector: scale up").await;
     change(&deployments, json!({"spec": {"replicas": 3}})).await;
     settled(&deployments, 3).await;
     lab.wait_any_leader().await;

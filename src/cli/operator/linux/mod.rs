@@ -16,7 +16,7 @@ pub(crate) enum Commands {
 }
 
 /// An example of them for `lictor --help`.
-pub(crate) const EXAMPLE: &str = "  lictor run --kubeconfig ~/.kube/config    run the operator on your machine\n";
+pub(crate) const EXAMPLE: &str = "  lictor run --kubeconfig ~/.kube/config    # run the operator on your machine\n";
 
 impl Commands {
     pub(crate) fn run(self) -> anyhow::Result<()> {

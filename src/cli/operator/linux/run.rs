@@ -36,8 +36,8 @@ pub(crate) struct Run {
     #[arg(long, env = "LICTOR_IDENTITY", value_name = "NAME")]
     identity: Option<String>,
 
-    /// How long the other replicas wait for a silent one before they take over, in seconds, for example 15s; from 3s to 300s.
-    #[arg(long, env = "LICTOR_LEASE_DURATION", value_name = "SECONDS", default_value = "15s", value_parser = lease_duration)]
+    /// How long the other replicas wait for a silent one before they take over: from 3s to 300s.
+    #[arg(long, env = "LICTOR_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = lease_duration)]
     lease_duration: Duration,
 
     /// The address of /healthz, /readyz and /metrics. Port 0 picks a free port and logs it.
