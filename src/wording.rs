@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use k8s_openapi::jiff::Timestamp as Wall;
-use lictor_core::{Advantage, Holder, NotEligible, ProbeFailure, Reason, Rival, Timestamp};
+use lictor_core::{Absence, Advantage, Holder, NotEligible, ProbeFailure, Reason, Rival, Timestamp};
 
 /// Kubernetes keeps whole seconds: with more, what is read back would differ from what was written.
 pub fn in_seconds(time: Timestamp) -> Wall {
@@ -83,6 +83,19 @@ pub fn described(word: &str) -> Option<&'static str> {
     match describe(found, None) {
         Cow::Borrowed(text) => Some(text),
         Cow::Owned(_) => None,
+    }
+}
+
+/// What is missing of a leader that a record or a status names: one word, and a sentence. T1.
+pub fn missing(leader: &str, what: Absence) -> (&'static str, String) {
+    match what {
+        Absence::Gone => ("LeaderGone", format!("{leader} was the leader, and its pod is gone")),
+        Absence::Finished => {
+            ("LeaderGone", format!("{leader} was the leader, and its pod has finished or was evicted"))
+        }
+        Absence::Unlabelled => {
+            ("LabelMissing", format!("{leader} is the leader by the lock, and does not carry the leader label"))
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub use election::{
 pub use hold::{ended, held_until, hold, left, says};
 pub use resolve::{
     Classes, ClusterRule, ConsulClass, Credentials, Followed, Probe as ResolvedProbe, ProbeTarget, Refusal, Resolved,
-    SecretId, SecretKey, SessionNode, TlsSources, WorkloadRule, consul_class, resolve,
+    SecretId, SecretKey, SessionNode, TlsSources, WorkloadRule, consul_class, has_default, markings, resolve,
 };
 pub use switchover::{Switchover, SwitchoverPod, SwitchoverSpec, SwitchoverStatus};
 pub use workload::{

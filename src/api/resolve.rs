@@ -157,9 +157,9 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         eligibility,
         preferences,
         preemption,
-        leader,
-        follower,
-        when_label_in_use,
+        leader: _,
+        follower: _,
+        when_label_in_use: _,
         handover,
         probe,
         when_store_is_lost,
@@ -189,11 +189,6 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             ),
         });
     }
-    let markings = lictor_core::Markings {
-        leader: resolve_marking(leader.as_ref(), "leader"),
-        follower: resolve_marking(follower.as_ref(), "follower"),
-        replaces: *when_label_in_use == api::WhenLabelInUse::Replace,
-    };
     let name = election.metadata.name.as_deref().unwrap_or_default();
     let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
     let key = resolve_key(election, key.as_deref(), class, consul)?;
@@ -206,7 +201,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         followed,
         scope: selector.as_ref().map_or_else(lictor_core::Scope::default, |selector| lictor_core::Scope {
             selector: resolve_selector(selector),
-            markings,
+            markings: markings(&election.spec),
         }),
         cluster: selector.is_none().then(|| ClusterRule { available: eligibility.available_deployment_name.clone() }),
         service: routing.as_ref().map(|routing| routing.endpoint_slice.service_name.clone()),
@@ -305,6 +300,11 @@ fn offered(namespace: &str, classes: &Classes) -> String {
     names.chain(built_in).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns whether any class is marked as the default.
+pub fn has_default(classes: &Classes) -> bool {
+    classes.values().any(is_default)
+}
+
 fn is_default(class: &ElectionClass) -> bool {
     class
         .metadata
@@ -387,6 +387,15 @@ fn resolve_selector(selector: &api::PodSelector) -> lictor_core::Selector {
     lictor_core::Selector {
         match_labels: selector.match_labels.clone().into(),
         match_expressions: selector.match_expressions.iter().map(requirement).collect(),
+    }
+}
+
+/// Returns what lictor writes on the pods of an election.
+pub fn markings(spec: &api::LeaderElectionSpec) -> lictor_core::Markings {
+    lictor_core::Markings {
+        leader: resolve_marking(spec.leader.as_ref(), "leader"),
+        follower: resolve_marking(spec.follower.as_ref(), "follower"),
+        replaces: spec.when_label_in_use == api::WhenLabelInUse::Replace,
     }
 }
 

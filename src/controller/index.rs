@@ -38,6 +38,8 @@ pub(super) struct Index {
     controller: String,
     operator_id: String,
     pub(super) classes: Classes,
+    /// Classes that were deleted and go on serving elections, as they were last seen.
+    departed: Classes,
     nodes: BTreeMap<String, Node>,
     namespaces: BTreeMap<Namespace, Content>,
     pub(super) locks: Locks,
@@ -117,6 +119,7 @@ impl Index {
             controller,
             operator_id,
             classes: Classes::new(),
+            departed: Classes::new(),
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             locks: Locks::default(),

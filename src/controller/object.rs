@@ -7,7 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 use lictor_core::{Concern, Holder, Key, Locks, Record, StoreId, Stored, Term, Version};
 
 use super::names::{ElectionId, ElectionName};
-use crate::api::{ACCEPTED, Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, resolve};
+use crate::api::{
+    ACCEPTED, BUILT_IN_CLASS, Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, has_default, resolve,
+};
 
 /// The reason of a refusal: without a leader, the election's workloads would keep its own candidates away.
 pub(super) const CIRCULAR_WORKLOADS: &str = "CircularWorkloads";
@@ -30,6 +32,8 @@ pub(super) struct ElectionObject {
     seen: Arc<LeaderElection>,
     /// `None`: another lictor serves it.
     resolved: Option<Result<Arc<Resolved>, Refusal>>,
+    /// The class that serves it was deleted: what was last known of it counts.
+    class_is_gone: bool,
     /// It is refused because another election goes before it.
     conflict: Option<Refusal>,
     /// How it stood when that was found out.
@@ -47,6 +51,7 @@ impl ElectionObject {
             version,
             seen: Arc::new(seen),
             resolved: None,
+            class_is_gone: false,
             conflict: None,
             standing: Standing::default(),
             gone: false,
@@ -101,11 +106,52 @@ impl ElectionObject {
     }
 
     /// Reads what its user wants. What an election that is gone wanted last, stays.
-    pub(super) fn resolve(&mut self, classes: &Classes, controller: &str) {
+    /// `departed`: classes that were deleted, as they were last seen. Such a class goes on serving the elections that it serves already.
+    pub(super) fn resolve(&mut self, classes: &Classes, departed: &Classes, controller: &str) {
         if self.gone {
             return;
         }
-        self.resolved = resolve(&self.seen, classes, controller).map(|resolved| resolved.map(Arc::new));
+        let served = self.spec().map(|spec| spec.class_name.clone()).filter(|name| departed.contains_key(name));
+        let kept = served.filter(|name| !classes.contains_key(name) && self.may_be_served_by(name, classes));
+        self.class_is_gone = kept.is_some();
+        let resolved = match kept {
+            Some(name) => {
+                let mut named = self.seen.as_ref().clone();
+                named.spec.class_name = Some(name);
+                resolve(&named, departed, controller)
+            }
+            None => match self.lost_default(classes) {
+                Some(refusal) => Some(Err(refusal)),
+                None => resolve(&self.seen, classes, controller),
+            },
+        };
+        self.resolved = resolved.map(|resolved| resolved.map(Arc::new));
+    }
+
+    /// Whether its user has named this class, or none where no other one is the default.
+    fn may_be_served_by(&self, class: &str, classes: &Classes) -> bool {
+        self.seen.spec.class_name.as_deref().map_or_else(|| !has_default(classes), |name| name == class)
+    }
+
+    /// Why it is not served by the built-in class, if it was served by another default class that is gone: its lock would move.
+    fn lost_default(&self, classes: &Classes) -> Option<Refusal> {
+        let name = self.seen.status.as_ref()?.class_name.as_deref()?;
+        let is_lost = self.seen.spec.class_name.is_none()
+            && name != BUILT_IN_CLASS
+            && !classes.contains_key(name)
+            && !has_default(classes);
+        is_lost.then(|| Refusal {
+            reason: "UnknownClass",
+            message: format!(
+                "the default ElectionClass {name:?}, which served this election, was deleted: apply it again, or name another class in \
+                 spec.className"
+            ),
+        })
+    }
+
+    /// Whether the class that serves it was deleted.
+    pub(super) fn class_is_gone(&self) -> bool {
+        self.class_is_gone
     }
 
     /// Whether this lictor serves its class, as far as the spec can be read.

@@ -373,8 +373,8 @@ impl Controller {
         self.note("electionclasses", &change);
         let changed = self.index.apply_classes(change);
         self.classes.apply(&self.index.classes);
-        let locks = &self.index.locks;
-        for id in self.consul.apply(&self.index.classes, |id| locks.holds_any(id)) {
+        let index = &self.index;
+        for id in self.consul.apply(&index.classes, |id| index.locks.holds_any(id) || index.uses(id)) {
             self.shared.add(id, monotonic());
         }
         let elections: Vec<ElectionName> = self.index.elections().filter(|_| changed).collect();

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::{
-    Election, Failure, Holder, Instant, Node, Pod, ProbeFailure, Rival, Situation, Slice, Timestamp, eligible,
+    Absence, Election, Failure, Holder, Instant, Node, Pod, ProbeFailure, Rival, Situation, Slice, Timestamp, Uid,
+    absence, eligible,
 };
 
 use self::followed::{followed_lock, led_by_nobody, led_unseen};
@@ -19,24 +20,24 @@ pub(super) use self::ready::refusal_message;
 pub(super) use self::routing::obstacle;
 use self::routing::routed;
 use self::workloads::told;
-use super::entry::Entry;
+use super::entry::{Entry, Surroundings};
 use super::object::told_holder;
 use super::timers::Moment;
 use crate::api::{
     ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
     STORE_REACHABLE, condition, is_unknown, unknown,
 };
-use crate::wording::{in_seconds, led_elsewhere, not_eligible};
+use crate::wording::{self, in_seconds, led_elsewhere, not_eligible};
 
 /// What an election's status should be now; `None`: what it says already is to stay until more is known.
 pub(super) fn status(
     entry: &Entry,
     candidates: &[(&Pod, Option<&Node>)],
-    slices: &BTreeMap<String, Slice>,
+    around: Surroundings<'_>,
     Moment { now, wall }: Moment,
     operator_lease: std::time::Duration,
 ) -> Option<LeaderElectionStatus> {
-    let before = entry.object.last_status();
+    let (before, slices) = (entry.object.last_status(), around.slices);
     let generation = entry.object.generation();
     let mut status = LeaderElectionStatus {
         observed_generation: Some(generation),
@@ -47,18 +48,22 @@ pub(super) fn status(
     let mut conditions: Vec<Condition> = Vec::new();
     if let Some(Refusal { reason, message }) = entry.object.refusal() {
         conditions.push(condition(ACCEPTED, false, reason, message, generation));
-        // What was elected before stays as it is, and so does what was said about it.
-        conditions.extend([ELECTED, STORE_REACHABLE].map(|type_| {
-            let said = before.conditions.iter().find(|old| old.type_ == type_).cloned();
-            said.unwrap_or_else(|| unknown(type_, "NotAccepted", "see the condition Accepted", generation))
-        }));
+        status.candidates = entry.spec().filter(|spec| spec.cluster.is_none()).map(|spec| count(spec, candidates, now));
+        let (leader, elected) = while_refused(entry, group, &before, around, generation);
+        status.leader = leader;
+        conditions.push(elected);
+        let said = before.conditions.iter().find(|old| old.type_ == STORE_REACHABLE).cloned();
+        let not_known = || unknown(STORE_REACHABLE, "NotAccepted", "see the condition Accepted", generation);
+        conditions.push(said.unwrap_or_else(not_known));
     } else {
         let spec = entry.spec()?;
-        if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused {
+        // T1: that nothing is decided hides no leader that is gone.
+        let is_settling = group.absent().is_none();
+        if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused && is_settling {
             return undecided(entry, group, spec, slices, before, Moment { now, wall });
         }
         let hands_over = group.is_busy() || *group.situation() == Situation::HandingOver;
-        if hands_over && group.failure().is_none() && group.workload_failures().is_empty() {
+        if hands_over && group.failure().is_none() && group.workload_failures().is_empty() && is_settling {
             return undecided(entry, group, spec, slices, before, Moment { now, wall });
         }
         status.class_name = Some(spec.class_name.clone());
@@ -70,18 +75,12 @@ pub(super) fn status(
         status.followed_lock = entry.following().map(|following| followed_lock(following, candidates));
         status.leader = match group.situation() {
             Situation::LedElsewhere(rival) => Some(leader_elsewhere(rival)),
-            _ => group.leader().map(|(_, holder, since)| {
-                Leader {
-                    cluster_name: spec.consul.as_ref().map(|consul| consul.cluster.clone()),
-                    ..leader(holder, Some(*since))
-                }
-                .named()
-            }),
+            _ => leader_here(group, spec),
         };
         let term = group.term().0;
         status.term = (term > 0).then_some(term).or(before.term);
-        conditions.push(accepted(generation));
-        conditions.push(elected(entry, group, spec, candidates, now, generation));
+        conditions.push(accepted(entry, generation));
+        conditions.push(elected(entry, group, spec, candidates, around, now, generation));
         conditions.push(store_reachable(group, generation));
         let leading = group.leader().map(|(_, holder, _)| &holder.uid);
         let leading = candidates.iter().map(|(pod, _)| *pod).find(|pod| Some(&pod.uid) == leading);
@@ -96,6 +95,76 @@ pub(super) fn status(
     }
     status.conditions = complete(conditions, generation, &before.conditions, in_seconds(wall));
     Some(status)
+}
+
+/// T1: who leads an election that is refused, and its condition `Elected`: its leader stays, as long as it is there.
+fn while_refused(
+    entry: &Entry,
+    group: &Election,
+    before: &LeaderElectionStatus,
+    around: Surroundings<'_>,
+    generation: i64,
+) -> (Option<Leader>, Condition) {
+    if let Some((_, holder, since)) = group.leader() {
+        let told = entry.spec().and_then(|spec| leader_here(group, spec));
+        let told = told.unwrap_or_else(|| {
+            let cluster_name = before.leader.as_ref().and_then(|leader| leader.cluster_name.clone());
+            Leader { cluster_name, ..leader(holder, Some(*since)) }.named()
+        });
+        let pod = told_holder(&entry.object, holder);
+        let message = format!("{pod} is the leader, and stays it while the election is refused");
+        return (Some(told), condition(ELECTED, true, "Elected", message, generation));
+    }
+    if let Some(absent) = group.absent() {
+        return (None, missing(entry, around, &absent.holder, absent.what, generation));
+    }
+    let not_known = || unknown(ELECTED, "NotAccepted", "see the condition Accepted", generation);
+    let Some(told) = &before.leader else { return (None, not_known()) };
+    // The lock is not read while another election has it. A leader in another cluster can't be seen from here.
+    let here = told.pod_uid.is_some() && entry.spec().is_none_or(|spec| is_of(spec, told));
+    let holder = as_holder(told).filter(|_| here);
+    let shows = |pod: &Pod| entry.spec().is_none_or(|spec| spec.scope.markings.shows_leader(pod));
+    if let Some(holder) = holder
+        && let Some(what) = absence(&holder, holder.pod.as_ref().and_then(|name| around.pods.get(name)), shows)
+    {
+        return (None, missing(entry, around, &holder, what, generation));
+    }
+    let said = before.conditions.iter().find(|old| old.type_ == ELECTED).cloned();
+    (before.leader.clone(), said.unwrap_or_else(not_known))
+}
+
+/// Whether a leader is of the cluster that an election is decided in.
+fn is_of(spec: &Resolved, leader: &Leader) -> bool {
+    spec.consul.as_ref().map(|consul| &consul.cluster) == leader.cluster_name.as_ref()
+}
+
+/// A leader by the status as a record has it; `None`: it is no pod.
+fn as_holder(told: &Leader) -> Option<Holder> {
+    let uid = Uid(told.pod_uid.clone()?);
+    Some(Holder { pod: Some(told.pod_name.clone()?), uid, node: None, ip: None })
+}
+
+/// T1: the condition `Elected`, if something is missing of the leader.
+fn missing(entry: &Entry, around: Surroundings<'_>, holder: &Holder, what: Absence, generation: i64) -> Condition {
+    let pod = told_holder(&entry.object, holder);
+    let is_there =
+        || holder.pod.as_ref().and_then(|name| around.pods.get(name)).is_some_and(|pod| pod.uid == holder.uid);
+    let (reason, what) = match what {
+        Absence::Gone if is_there() => {
+            ("LabelMissing", format!("{pod} is the leader by the lock, and its labels match the election no more"))
+        }
+        what => wording::missing(&pod, what),
+    };
+    let why = if entry.object.refusal().is_some() {
+        ": nobody else is elected while the election is refused (condition Accepted)".to_owned()
+    } else if entry.spec().is_some_and(|spec| spec.paused) {
+        ": nobody is promoted while the election is paused. Set spec.paused to false to elect another leader".to_owned()
+    } else if let Some(failure) = entry.election().and_then(Election::failure) {
+        format!(": tried again and again: {}", failure.text())
+    } else {
+        ": the operator is about to put that right".to_owned()
+    };
+    condition(ELECTED, false, reason, what + &why, generation)
 }
 
 /// Returns whether a status only says that nothing is decided yet: that can wait, for mostly it is decided within a moment.
@@ -133,7 +202,7 @@ fn undecided(
     };
     let told = told(entry, group, now).map(|(_, condition)| condition);
     let routed = routed(entry, group, None, slices);
-    let conditions = [accepted(generation), elected, store].into_iter().chain(routed).chain(told).collect();
+    let conditions = [accepted(entry, generation), elected, store].into_iter().chain(routed).chain(told).collect();
     Some(LeaderElectionStatus {
         observed_generation: Some(generation),
         class_name: Some(spec.class_name.clone()),
@@ -196,6 +265,13 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
     }
 }
 
+/// T1: the leader in this cluster, if it is there.
+fn leader_here(group: &Election, spec: &Resolved) -> Option<Leader> {
+    let (_, holder, since) = group.leader()?;
+    let cluster_name = spec.consul.as_ref().map(|consul| consul.cluster.clone());
+    Some(Leader { cluster_name, ..leader(holder, Some(*since)) }.named())
+}
+
 /// The leader in another cluster; or the session of a program that is no lictor.
 fn leader_elsewhere(rival: &Rival) -> Leader {
     let Rival { cluster, holder, since, session, .. } = rival;
@@ -212,6 +288,7 @@ fn elected(
     group: &Election,
     spec: &Resolved,
     candidates: &[(&Pod, Option<&Node>)],
+    around: Surroundings<'_>,
     now: Instant,
     generation: i64,
 ) -> Condition {
@@ -251,6 +328,9 @@ fn elected(
             );
         }
         _ => {}
+    }
+    if let Some(absent) = group.absent() {
+        return missing(entry, around, &absent.holder, absent.what, generation);
     }
     if let Some(failure) = group.failure() {
         let holds = matches!(group.situation(), Situation::Led | Situation::LedDespiteProbe(_)) && leads.is_some();
@@ -328,7 +408,15 @@ fn why_nobody(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>
     format!("none of {} pods is eligible: {}", candidates.len(), reasons.join(", "))
 }
 
-fn accepted(generation: i64) -> Condition {
+fn accepted(entry: &Entry, generation: i64) -> Condition {
+    if let Some(spec) = entry.spec().filter(|_| entry.object.class_is_gone()) {
+        let message = format!(
+            "the ElectionClass {:?} was deleted: the operator serves the election by what it last knew of the class, and refuses it once \
+             it is started again. Apply the class again, or name another one in spec.className",
+            spec.class_name
+        );
+        return condition(ACCEPTED, true, "ClassDeleted", message, generation);
+    }
     condition(ACCEPTED, true, "Accepted", "the election is served", generation)
 }
 

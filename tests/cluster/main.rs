@@ -31,5 +31,6 @@ mod restored;
 mod routing;
 mod store;
 mod switchover;
+mod told;
 mod visible;
 mod workloads;

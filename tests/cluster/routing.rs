@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use lictor_testing::kubernetes::{Lab, PodSpec, eventually, slow};
 use serde_json::{Value, json};
 
-const SLICE: &str = "web-leader-lictor-ipv4";
+pub const SLICE: &str = "web-leader-lictor-ipv4";
 
 /// Routes the election `web` through the Service `web-leader`.
 fn routing() -> Value {
@@ -33,7 +33,7 @@ async fn service(lab: &Lab, name: &str, more: Value) {
 }
 
 /// Waits until a slice names exactly this pod; "" means nobody.
-async fn wait_shown(lab: &Lab, slice: &str, pod: &str) -> EndpointSlice {
+pub async fn wait_shown(lab: &Lab, slice: &str, pod: &str) -> EndpointSlice {
     eventually(&format!("{slice} names {pod:?}"), || async {
         let found = slices(lab).get(slice).await.map_err(|error| error.to_string())?;
         let pods = found.endpoints.iter().map(|endpoint| endpoint.target_ref.clone().and_then(|pod| pod.name));
@@ -71,7 +71,7 @@ fn run_command(lab: &Lab, message: &str) {
 }
 
 /// Two ready pods, a leader, and a Service that reaches it.
-async fn routed(lab: &Lab, more: Value) -> (String, String) {
+pub async fn routed(lab: &Lab, more: Value) -> (String, String) {
     service(lab, "web-leader", json!({})).await;
     for name in ["a", "b"] {
         lab.pod(name, slow()).await;

@@ -15,6 +15,7 @@ mod lock;
 mod obligations;
 mod outcomes;
 mod phase;
+mod presence;
 mod promotions;
 mod records;
 mod rivals;
@@ -60,8 +61,8 @@ use super::step::{Ops, Step};
 use super::timers::{Timer, Timers};
 use super::view::{Desired, Situation, View};
 use super::{
-    Announcement, Command, Failure, Holder, Instant, LockValidity, Markings, OpId, Pod, Record, Scope, Stored, Term,
-    Timestamp, Uid, Version, WorkloadId,
+    AbsentLeader, Announcement, Command, Failure, Holder, Instant, LockValidity, Markings, OpId, Pod, Record, Scope,
+    Stored, Term, Timestamp, Uid, Version, WorkloadId,
 };
 
 /// One group's election. Its parts keep what they know themselves; here is the order in which they are asked.
@@ -101,6 +102,8 @@ pub struct Election {
     told: Vec<Announcement>,
     situation: Situation,
     leader: Option<(Term, Holder, Timestamp)>,
+    /// T1: the leader of which something is missing.
+    absent: Option<AbsentLeader>,
     unconfirmed: bool,
     /// It is to leave, and something may still run here because of it.
     lingers: bool,
@@ -144,6 +147,7 @@ impl Election {
             told: Vec::new(),
             situation: Situation::Starting,
             leader: None,
+            absent: None,
             unconfirmed: false,
             lingers: false,
         }
@@ -159,11 +163,6 @@ impl Election {
     /// What the election is about.
     pub fn situation(&self) -> &Situation {
         &self.situation
-    }
-
-    /// The leader whose promotion is confirmed: term, pod, since when.
-    pub fn leader(&self) -> Option<&(Term, Holder, Timestamp)> {
-        self.leader.as_ref()
     }
 
     /// The highest term that was seen.
@@ -270,6 +269,7 @@ impl Election {
         let (id, mut ops, view) = (self.id.clone(), self.ops, view.of(&pods, &strays));
         let mut step = Step::new(&id, &view, &mut ops);
         self.take_step(&mut step);
+        self.look_for_leader(&mut step);
         let (timers, effects) = step.end();
         (self.ops, self.timers) = (ops, timers);
         self.promotions.note(&effects.requests);
@@ -300,6 +300,8 @@ impl Election {
             }
         } else if matches!(self.phase, Phase::HandingOver(_)) {
             self.route(step);
+        } else if matches!(view.desired, Desired::Freeze | Desired::Refuse) || self.is_without_leader(view) {
+            self.route_to_present(step);
         }
         self.bid(step);
         if let Some(until) = self.backoff.waits(view.now) {

@@ -28,6 +28,7 @@ mod overtaken;
 mod ownership;
 mod pairs;
 mod pod;
+mod presence;
 mod probe;
 #[cfg(test)]
 mod properties;
@@ -81,6 +82,7 @@ pub use overtaken::HeldElsewhere;
 pub use ownership::{InUse, Ownership, Provenance, Provenances, Title, multiply};
 pub use pairs::Pairs;
 pub use pod::{Control, NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
+pub use presence::{Absence, AbsentLeader, absence};
 pub use probe::{ProbeFailure, ProbeRules, ProbeState};
 pub use record::{Holder, Offer, Record, Rival, Scope, Stored, SwitchoverMark};
 pub use replaced::REPLACED_ANNOTATION;

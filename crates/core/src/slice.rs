@@ -196,6 +196,11 @@ impl SliceContent {
         Self { endpoints: vec![endpoint], ports, ..empty }
     }
 
+    /// Whether it names this pod.
+    pub(crate) fn names(&self, pod: &Uid) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.uid == *pod)
+    }
+
     /// Whether somebody is reached.
     pub fn shows(&self) -> bool {
         !self.endpoints.is_empty()

@@ -17,6 +17,8 @@ pub(crate) enum Timer {
     WorkloadRetry,
     /// The leader is not fit, and may recover until then.
     Recovery,
+    /// T1: the leader is told to be missing, if it still is.
+    Absence,
     /// What follows from a switchover is over.
     HoldOver,
     /// A pod has been ready for long enough.

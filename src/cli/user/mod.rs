@@ -12,6 +12,7 @@ mod list;
 mod outlook;
 mod paint;
 mod pause;
+mod presence;
 mod reading;
 mod report;
 mod status;

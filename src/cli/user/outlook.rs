@@ -12,6 +12,7 @@ use lictor_core::{
 };
 use serde::Serialize;
 
+use super::presence::lost;
 use super::reading::{NOW, Reader, Seen, condition, conditions, full_name};
 use crate::api::{
     ACCEPTED, Classes, DEFAULT_CONTROLLER, ELECTED, ElectionClass, ElectionClassSpec, Leader, LeaderElection,
@@ -169,15 +170,18 @@ impl Sight {
             not_visible.push(format!("the Deployment of spec.eligibility: {why}"));
         }
         let status = self.election.status.clone().unwrap_or_default();
+        // T1.
+        let told = status.leader.as_ref().zip(self.pods.as_ref().ok().filter(|_| self.spec.is_ok()));
+        let gone = told.and_then(|(leader, pods)| lost(&self.election, leader, pods));
         let mut outlook = Outlook {
-            leader: status.leader,
+            leader: status.leader.filter(|_| gone.is_none()),
             term: status.term,
             winner: None,
             verdict: UNKNOWN,
             now: "lictor can't tell from here who would be elected".into(),
             next: None,
             if_lost: String::new(),
-            blocks: self.blocks(),
+            blocks: gone.into_iter().chain(self.blocks()).collect(),
             candidates: Vec::new(),
             not_visible,
         };
@@ -192,7 +196,10 @@ impl Sight {
 
     /// Whether its spec is not valid, or an older election has the same pods, workloads or lock.
     fn is_refused(&self) -> bool {
-        self.spec.is_err() || condition(&self.election, ACCEPTED).is_some_and(|accepted| accepted.status == "False")
+        let accepted = condition(&self.election, ACCEPTED);
+        // The operator knows a class that was deleted.
+        let is_kept = accepted.is_some_and(|accepted| accepted.reason == "ClassDeleted");
+        (self.spec.is_err() && !is_kept) || accepted.is_some_and(|accepted| accepted.status == "False")
     }
 
     /// Asks the core, and puts it into words.
@@ -336,8 +343,15 @@ impl Sight {
         }
         for unwell in conditions(&self.election) {
             let follows = [READY, STALLED, PAUSED].contains(&unwell.type_.as_str());
-            let limps = ["LedElsewhere", "LabellingFails", "ProbeFails", "WaitingForRecovery", "FollowedLockUnknown"]
-                .contains(&&*unwell.reason);
+            let limps = [
+                "ClassDeleted",
+                "LedElsewhere",
+                "LabellingFails",
+                "ProbeFails",
+                "WaitingForRecovery",
+                "FollowedLockUnknown",
+            ]
+            .contains(&&*unwell.reason);
             // These only point to what is said anyway: of each candidate, or by another condition.
             let said = ["NoEligiblePod", "NotAccepted", "Pending"].contains(&unwell.reason.as_str());
             if !follows && !said && (unwell.status != "True" || limps) {

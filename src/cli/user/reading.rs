@@ -167,6 +167,11 @@ impl Reader {
         Ok(listed.into_iter().map(seen).collect())
     }
 
+    /// Reads a pod; none: there is no such pod.
+    pub(super) async fn pod(&self, namespace: &str, name: &str) -> Seen<Option<Pod>> {
+        Pods::new(self.client.clone(), self.timeout).read(namespace, name).await.map_err(own)
+    }
+
     /// Reads the nodes of these pods.
     pub(super) async fn nodes(&self, pods: &[Pod]) -> Seen<BTreeMap<String, Node>> {
         let names: BTreeSet<String> = pods.iter().filter_map(|pod| pod.node.clone()).collect();

@@ -8,13 +8,15 @@ use serde_json::json;
 use super::access::Place;
 use super::complete::elections;
 use super::format::{Format, age};
+use super::presence::{Found, find};
 use super::reading::{condition, full_name};
 use crate::api::{Leader, READY};
 use crate::cli::support::{Ended, block_on, print};
 
 /// Says who leads. The exit code is 3 if nobody does.
 ///
-/// It says what the operator wrote into the status. `status` reads the lock, too.
+/// It reads the status and the leader's pod: a leader whose pod is gone or has lost its label is none, also while no operator runs.
+/// `status` reads the lock, too.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  kubectl lictor who web\n  kubectl logs $(kubectl lictor who web -o name)    # the leader's log\n  kubectl exec $(kubectl lictor who web -o name) -- hostname"
@@ -53,6 +55,14 @@ impl Who {
             }
             return Ok(Ended::No);
         };
+        match find(&reader, &election, &leader).await {
+            Found::Leads => {}
+            Found::Unseen(why) => eprintln!("{name}: whether its leader is there can't be seen from here: {why}"),
+            Found::Lost(why) => {
+                eprintln!("{name} has no leader: {why}");
+                return Ok(Ended::No);
+            }
+        }
         let elsewhere = ready.is_some_and(|ready| ready.reason == "LedElsewhere");
         if let Some(data) = self.output.and_then(Format::data) {
             let mut told = json!(leader);

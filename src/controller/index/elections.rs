@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lictor_core::{Uid, Version};
+use lictor_core::{StoreId, Uid, Version};
 
 use super::Index;
 use super::mentions::Mention;
@@ -23,6 +23,7 @@ impl Index {
             classes.iter().map(class).collect()
         };
         let before = said(&self.classes);
+        let known = self.classes.clone();
         match change {
             Change::Applied((name, class)) => {
                 self.classes.insert(name, class);
@@ -36,10 +37,24 @@ impl Index {
         if said(&self.classes) == before {
             return false;
         }
+        let classes = &self.classes;
+        self.departed.extend(known.into_iter().filter(|(name, _)| !classes.contains_key(name)));
+        self.departed.retain(|name, _| !classes.contains_key(name));
         for election in self.elections().collect::<Vec<_>>() {
             self.resolve_again(&election);
         }
+        let mut used = BTreeSet::new();
+        for entry in self.entries().filter(|entry| entry.object.class_is_gone()) {
+            used.extend(entry.spec().map(|spec| spec.class_name.clone()));
+        }
+        self.departed.retain(|name, _| used.contains(name));
         true
+    }
+
+    /// Whether an election has its lock in this store.
+    pub(crate) fn uses(&self, store: &StoreId) -> bool {
+        let entries = self.namespaces.values().flat_map(|content| content.elections.values());
+        entries.filter_map(|entry| entry.spec()).any(|spec| spec.key.store == *store)
     }
 
     pub(crate) fn apply_elections(&mut self, change: Change<(Version, Uid, LeaderElection)>) -> Vec<Entry> {
@@ -178,7 +193,7 @@ impl Index {
         let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
         let Some(entry) = content.elections.get_mut(&election.name) else { return };
         let before = entry.spec().map(|spec| spec.key.clone());
-        entry.object.resolve(&self.classes, &self.controller);
+        entry.object.resolve(&self.classes, &self.departed, &self.controller);
         let after = entry.spec().map(|spec| spec.key.clone());
         self.naming.rename(election, before.as_ref(), after.as_ref());
         self.note_mentions(election);

@@ -24,7 +24,8 @@ const STALLING: [&str; 10] = [
 ];
 
 /// The reasons of conditions that are True although something is wrong.
-const LIMPING: [&str; 5] = ["FollowedLockUnknown", "LabelInUse", "LabellingFails", "ProbeFails", "WaitingForRecovery"];
+const LIMPING: [&str; 6] =
+    ["ClassDeleted", "FollowedLockUnknown", "LabelInUse", "LabellingFails", "ProbeFails", "WaitingForRecovery"];
 
 /// Adds `Ready` and `Stalled` to an election's conditions. Lets the message of each that is not well end with the page to read, and
 /// sets the times.
@@ -49,8 +50,11 @@ pub(crate) fn refusal_message(message: &str) -> String {
     with_page(message, &ACCEPTED.to_lowercase())
 }
 
+/// The reasons for which an election is not well, although it is paused: nobody wanted that.
+const LOST: [&str; 2] = ["LabelMissing", "LeaderGone"];
+
 /// The first condition that is not well gives `Ready` its reason and message. An election that another cluster leads is well, and
-/// so is one that is paused: both are as somebody wanted them.
+/// so is one that is paused and has not lost its leader: both are as somebody wanted them.
 fn ready(conditions: &[Condition], generation: i64) -> Condition {
     let find = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
     let trouble = |types: &[&str]| types.iter().filter_map(|type_| find(type_)).find(|found| !is_well(found));
@@ -73,7 +77,9 @@ fn ready(conditions: &[Condition], generation: i64) -> Condition {
             elected.map(|elected| (elected.reason.as_str(), elected.message.as_str())).unwrap_or_default();
         condition(READY, true, if reason == ELECTED { "Led" } else { reason }, message, generation)
     };
+    let lost = || elected.filter(|elected| LOST.contains(&elected.reason.as_str()));
     trouble(&[ACCEPTED])
+        .or_else(lost)
         .map(unwell)
         .or(paused)
         .or_else(|| trouble(&[ELECTED, STORE_REACHABLE, ROUTED, WORKLOADS_FOLLOW]).map(unwell))
@@ -132,6 +138,8 @@ mod tests {
             (&[accepted, elected, answers, (WORKLOADS_FOLLOW, "Unknown", "NotReadYet")], "Unknown", "NotReadYet"),
             (&[accepted, elected, answers, paused], "True", "Paused"),
             (&[accepted, nobody, answers, paused], "True", "Paused"),
+            (&[accepted, (ELECTED, "False", "LeaderGone"), answers, paused], "False", "LeaderGone"),
+            (&[accepted, (ELECTED, "False", "LabelMissing"), answers, paused], "False", "LabelMissing"),
             (&[(ACCEPTED, "False", "Uninstalled"), (ELECTED, "False", "Uninstalled")], "False", "Uninstalled"),
         ];
         for (conditions, status, reason) in cases {

@@ -66,6 +66,15 @@ pub(crate) fn routed(
         );
     }
     let Some((leads, holder, _)) = group.leader() else {
+        // T1.
+        let own = all.iter().filter(|slice| slice.content.election == entry.object.id().uid);
+        if let Some(endpoint) = own.flat_map(|slice| &slice.content.endpoints).next() {
+            let message = format!(
+                "the Service {name} reaches {}, which is about to be taken out: see the condition Elected",
+                endpoint.pod
+            );
+            return told(false, "NoLeader", message);
+        }
         return told(false, "NoLeader", format!("the Service {name} reaches nobody: see the condition Elected"));
     };
     let leader = told_holder(&entry.object, holder);

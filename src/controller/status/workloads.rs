@@ -44,7 +44,7 @@ pub(crate) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Opt
 
 fn state(workload: &Workload, group: &Election, election: &str, now: Instant) -> WorkloadState {
     let enabled = workload.claim.as_ref().is_some_and(|claim| claim.enabled && claim.election == election);
-    match (enabled, group.leader().is_some()) {
+    match (enabled, group.leader().is_some() || group.absent().is_some()) {
         _ if workload.finished => WorkloadState::Finished,
         _ if workload.wish == Wish::Stay => WorkloadState::Untouched,
         (true, true) => WorkloadState::Enabled,

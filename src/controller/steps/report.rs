@@ -29,11 +29,8 @@ pub(crate) fn report(
     let node = |pod: &Pod| pod.node.as_ref().and_then(|node| nodes.get(node));
     let candidates: Vec<(&Pod, Option<&Node>)> = candidates.map(|pod| (pod, node(pod))).collect();
     let before = entry.object.last_status();
-    let status = if desired == Desired::Withdraw {
-        None
-    } else {
-        status(entry, &candidates, around.slices, moment, operator_lease)
-    };
+    let status =
+        if desired == Desired::Withdraw { None } else { status(entry, &candidates, *around, moment, operator_lease) };
     let mismatched = label_mismatch(entry, candidates.iter().map(|(pod, _)| *pod), locks);
     metrics.record(figures(entry, !candidates.is_empty(), status.as_ref().unwrap_or(&before), mismatched));
     let Some(status) = status else { return };

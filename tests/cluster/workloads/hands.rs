@@ -47,12 +47,12 @@ async fn lock() {
     never_both_enabled(&west, &east).await;
 }
 
-/// Deletes the class of a cluster that leads.
+/// Deletes the class of a cluster that leads. Its elections are served on.
 async fn class() {
     let (west, east) = two("wl-no-class", json!({})).await;
     let delete = west.member.classes_api();
     delete.delete(&west.member.class, &DeleteParams::default()).await.expect("it can be deleted");
-    west.lab().wait_condition("web", "Accepted", "False", "UnknownClass").await;
+    west.lab().wait_condition("web", "Accepted", "True", "ClassDeleted").await;
     // Its locks and workloads stay as they are, for longer than a session lasts that nobody renews.
     let before = entry(Consul::shared(), &west.member.key()).await.expect("the key is there");
     tokio::time::sleep(Duration::from_secs(25)).await;

@@ -16,6 +16,9 @@ impl Election {
     pub(super) fn idle(&mut self, step: &mut Step) -> bool {
         let view = step.view;
         if view.desired == Desired::Refuse {
+            let record = self.record().filter(|record| record.election == self.id.uid);
+            let held = record.and_then(|record| Some((record.term, record.holder.clone()?, record.since)));
+            self.leader = self.leader.take().or(held);
             // W11.
             self.give_back(step);
             return false;

@@ -4,6 +4,7 @@
 //! stamped before that: what an earlier operator still has on its way, is for a version that the switch itself has replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::identity::Identity;
@@ -15,6 +16,9 @@ use crate::{
     Command, Failure, Family, Instant, OpId, Outcome, Record, Routing, Service, Slice, SliceContent, SliceOutcome,
     Term, Uid, Version, WriteSlice,
 };
+
+/// How long a pod that a slice names and the cache does not show is not read again.
+const SOUGHT_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is known of an election's slices beyond what the cache shows, and what is under way with them.
 #[derive(Clone, Debug)]
@@ -38,6 +42,10 @@ pub(super) struct Routes {
     shown: BTreeMap<String, Term>,
     /// Somebody else has taken the leader of this term out again.
     undone: Option<Term>,
+    /// T1: a pod that a slice names and the cache does not show: it is read.
+    sought: Option<Sought>,
+    /// T1: pods of which the API server has said that they are gone.
+    departed: BTreeSet<Uid>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +54,13 @@ enum Awaited {
     /// The slice is not what the cache shows: it has to be read. If it still has this version, what was said to be a conflict was none.
     Unread(Option<Version>),
     Reading(OpId, Option<Version>),
+}
+
+#[derive(Clone, Debug)]
+enum Sought {
+    Reading(OpId, Uid),
+    /// It is there, or that is not known: it is read again from then on.
+    NotBefore(Instant),
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +74,8 @@ struct Outstanding {
 pub(super) enum Goal<'a> {
     /// What a record says, which this operator wrote itself and that has this version.
     Follow(Version, &'a Record),
+    /// T1: who is named already, as far as that pod is there. No record has to be asked, because nobody else is named.
+    Present,
     /// Nobody is reached: another cluster may lead. No record has to be asked.
     NobodyHere,
     /// None is left.
@@ -68,8 +85,9 @@ pub(super) enum Goal<'a> {
 /// A kind of goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
-    /// Only then, what shows somebody may be sent.
+    /// Only then, and for those that are present, what shows somebody may be sent.
     Follow,
+    Present,
     NobodyHere,
     Gone,
 }
@@ -78,6 +96,7 @@ impl Goal<'_> {
     fn aim(&self) -> Aim {
         match self {
             Self::Follow(..) => Aim::Follow,
+            Self::Present => Aim::Present,
             Self::NobodyHere => Aim::NobodyHere,
             Self::Gone => Aim::Gone,
         }
@@ -116,6 +135,8 @@ impl Routes {
             failure: None,
             shown: BTreeMap::new(),
             undone: None,
+            sought: None,
+            departed: BTreeSet::new(),
         }
     }
 
@@ -124,6 +145,7 @@ impl Routes {
         self.gone.retain(|uid| view.slices.iter().any(|slice| slice.uid == *uid));
         self.fenced.retain(|uid| view.slices.iter().any(|slice| slice.uid == *uid));
         self.shown.retain(|name, _| view.slices.iter().any(|slice| slice.name == *name));
+        self.departed.retain(|uid| view.slices.iter().any(|slice| slice.content.names(uid)));
         let gone = &self.gone;
         self.outstanding.retain(|name, sent| {
             let found = view.slices.iter().find(|slice| slice.name == *name && !gone.contains(&slice.uid));
@@ -184,7 +206,7 @@ impl Routes {
 
     /// Whether a write that shows somebody is still wanted.
     pub(super) fn wants(&self, op: OpId) -> bool {
-        self.aim == Aim::Follow
+        matches!(self.aim, Aim::Follow | Aim::Present)
             && self.awaited.values().any(|awaited| matches!(awaited, Awaited::Writing(of, _) if *of == op))
     }
 
@@ -231,13 +253,20 @@ impl Routes {
         let term = if let Goal::Follow(_, record) = goal { Some(record.term) } else { None };
         self.shown.retain(|_, shown| Some(*shown) == term);
         self.undone = self.undone.filter(|undone| Some(*undone) == term);
-        if std::mem::replace(&mut self.aim, aim) != aim {
+        let before = std::mem::replace(&mut self.aim, aim);
+        if before != aim && ![before, aim].contains(&Aim::Present) {
             // To take an address out does not wait for what failed before.
             self.backoff.reset();
             self.failure = None;
         }
         let wrong: Vec<Wrong> = match goal {
             Goal::Follow(_, record) => self.wrong(Some(record), id, view),
+            Goal::Present => {
+                self.seek(step);
+                self.own(id, view)
+                    .filter_map(|slice| Some(Wrong::Differs(slice, self.present_content(slice, view)?)))
+                    .collect()
+            }
             Goal::NobodyHere => {
                 let shows = self.own(id, view).filter(|slice| self.may_soon_show(slice, view));
                 shows.map(|slice| Wrong::Differs(slice, emptied(slice, None))).collect()
@@ -261,7 +290,7 @@ impl Routes {
             Goal::Follow(version, _) => routes.confirmed.as_ref().is_some_and(|(of, seen)| {
                 of == version && seen.get(&slice.name) == Some(&(slice.uid.clone(), slice.version))
             }),
-            Goal::NobodyHere | Goal::Gone => true,
+            Goal::Present | Goal::NobodyHere | Goal::Gone => true,
         };
         let mut unconfirmed = false;
         // What is not wanted any more goes last: until then clients of the Service before are served.
@@ -300,6 +329,38 @@ impl Routes {
             self.confirming = Some((op, *version, seen));
         }
         self.read(step);
+    }
+
+    /// T1: what a slice is to say of whom it names; none: it says that already, or is left to others.
+    fn present_content(&self, slice: &Slice, view: &View) -> Option<SliceContent> {
+        let [endpoint] = slice.content.endpoints.as_slice() else { return None };
+        if self.departed.contains(&endpoint.uid) {
+            return Some(emptied(slice, None));
+        }
+        let Routing::By(service) = view.routing else { return None };
+        let pod = view.pods.iter().find(|pod| pod.uid == endpoint.uid)?;
+        let SliceContent { election, family, term, .. } = &slice.content;
+        let node = pod.node.as_deref().and_then(|name| view.nodes.get(name));
+        let present = SliceContent::of(election, service, *family, *term, pod, node);
+        (service.name == slice.content.service && present != slice.content && !service.contradicts(&present))
+            .then_some(present)
+    }
+
+    /// T1: reads the first pod that a slice names and the cache does not show: the cache of pods may be behind that of slices.
+    fn seek(&mut self, step: &mut Step) {
+        let Step { id, view, .. } = *step;
+        let is_unseen = |uid: &Uid| !self.departed.contains(uid) && !view.pods.iter().any(|pod| pod.uid == *uid);
+        let unseen =
+            self.own(id, view).flat_map(|slice| &slice.content.endpoints).find(|endpoint| is_unseen(&endpoint.uid));
+        let Some(unseen) = unseen else { return };
+        match self.sought {
+            Some(Sought::Reading(..)) => {}
+            Some(Sought::NotBefore(again)) if view.now < again => step.wake_at(Timer::SliceRetry, again),
+            _ => {
+                let op = step.request(Command::ReadPod { name: unseen.pod.clone() });
+                self.sought = Some(Sought::Reading(op, unseen.uid.clone()));
+            }
+        }
     }
 
     /// Whether the leader has to wait that somebody else takes out of a slice again. In a new term it does not.
@@ -366,6 +427,16 @@ impl Routes {
                     Ok(stored) if stored.version() == Some(version) => self.confirm(version, seen),
                     Ok(_) => return Taken::RecordChanged,
                     Err(failure) => self.fail(failure.clone(), now),
+                }
+                Taken::Mine
+            }
+            Outcome::PodRead(read) if matches!(&self.sought, Some(Sought::Reading(of, _)) if *of == op) => {
+                let Some(Sought::Reading(_, uid)) = self.sought.take() else { return Taken::Mine };
+                let is_gone = read.as_ref().is_ok_and(|pod| pod.as_ref().is_none_or(|pod| pod.uid != uid));
+                if is_gone {
+                    self.departed.insert(uid);
+                } else {
+                    self.sought = Some(Sought::NotBefore(now + SOUGHT_AGAIN));
                 }
                 Taken::Mine
             }
@@ -480,7 +551,7 @@ impl Routes {
         self.failure = Some(failure);
         match self.aim {
             Aim::NobodyHere => self.backoff.delay_shortly(now),
-            Aim::Follow | Aim::Gone => self.backoff.delay(now),
+            Aim::Follow | Aim::Present | Aim::Gone => self.backoff.delay(now),
         }
     }
 }

@@ -45,6 +45,11 @@ impl Election {
         }
     }
 
+    /// T1: where no other leader is elected, lets the slices name only a pod that is there, as it is.
+    pub(super) fn route_to_present(&mut self, step: &mut Step) {
+        self.routes.advance(&Goal::Present, step);
+    }
+
     /// C3: lets nobody be reached here.
     pub(super) fn route_nowhere(&mut self, step: &mut Step) {
         self.routes.advance(&Goal::NobodyHere, step);

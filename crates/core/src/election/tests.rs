@@ -16,6 +16,7 @@ mod keys;
 mod leaders;
 mod obligations;
 mod odd_input;
+mod presence;
 mod promotions;
 mod records;
 mod rollouts;

@@ -73,6 +73,10 @@ impl Look {
         let switchovers = switchovers.unwrap_or_default();
         let history = sight.election.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
         let mut told = json!(Row::of(&sight.election));
+        if outlook.leader.is_none() {
+            // T1: the status may be older than what was seen.
+            told["leader"] = Value::Null;
+        }
         told["outlook"] = json!(outlook);
         told["conditions"] = json!(conditions(&sight.election).collect::<Vec<_>>());
         told["spans"] = json!(spans(&history));

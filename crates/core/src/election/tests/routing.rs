@@ -38,7 +38,7 @@ impl Lab {
     }
 
     /// Who is reached through each slice.
-    fn reached(&self) -> Vec<String> {
+    pub(super) fn reached(&self) -> Vec<String> {
         let pods = |slice: &Slice| slice.content.endpoints.iter().map(|e| e.pod.clone()).collect::<Vec<_>>().join("+");
         self.slices.values().map(pods).collect()
     }
@@ -95,7 +95,7 @@ fn with_routing(mut lab: Lab, families: &[Family]) -> Lab {
 }
 
 /// With p0 elected, and reached.
-fn routed(pods: usize) -> Lab {
+pub(super) fn routed(pods: usize) -> Lab {
     let mut lab = with_routing(Lab::new(pods), &[Family::V4]);
     lab.run();
     assert_eq!((lab.reached(), lab.election.is_routed()), (vec!["p0".to_owned()], true));

@@ -1,0 +1,66 @@
+//! T1: what is there of a leader. The one answer for conditions, columns, metrics, slices and commands.
+
+use crate::{Holder, Instant, Pod};
+
+/// What is missing of a leader that a record or a status names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// There is no pod of its uid.
+    Gone,
+    /// Its pod has finished, or was evicted.
+    Finished,
+    /// Its pod does not carry the leader label.
+    Unlabelled,
+}
+
+/// A leader of which something is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbsentLeader {
+    /// Whom the record names.
+    pub holder: Holder,
+    /// What is missing.
+    pub what: Absence,
+    /// When that was first seen.
+    pub since: Instant,
+    /// Whether that is told, because nobody is about to take its place, or that takes long.
+    pub(crate) told: bool,
+}
+
+/// Returns what is missing of a leader, by the pods that there are; none: it is there. `shows_leader`: whether a pod carries the leader
+/// label. A cluster that leads itself is always there.
+pub fn absence<'a>(
+    leader: &Holder,
+    pods: impl IntoIterator<Item = &'a Pod>,
+    shows_leader: impl FnOnce(&Pod) -> bool,
+) -> Option<Absence> {
+    leader.pod.as_ref()?;
+    match pods.into_iter().find(|pod| pod.uid == leader.uid) {
+        None => Some(Absence::Gone),
+        Some(pod) if pod.finished => Some(Absence::Finished),
+        Some(pod) if !shows_leader(pod) => Some(Absence::Unlabelled),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Uid;
+
+    fn pod(uid: &str, finished: bool) -> Pod {
+        Pod { name: "a".into(), uid: Uid(uid.into()), finished, ..Pod::default() }
+    }
+
+    #[test]
+    fn a_leader_is_there_by_its_uid_its_containers_and_its_label() {
+        let leader = Holder { pod: Some("a".into()), uid: Uid("1".into()), node: None, ip: None };
+        let found = |pods: &[Pod], labelled| absence(&leader, pods, |_| labelled);
+        assert_eq!(found(&[pod("0", false), pod("1", false)], true), None);
+        assert_eq!(found(&[], true), Some(Absence::Gone));
+        assert_eq!(found(&[pod("2", false)], true), Some(Absence::Gone), "another pod has its name");
+        assert_eq!(found(&[pod("1", true)], true), Some(Absence::Finished));
+        assert_eq!(found(&[pod("1", false)], false), Some(Absence::Unlabelled));
+        let cluster = Holder { pod: None, ..leader.clone() };
+        assert_eq!(absence(&cluster, &[], |_| false), None);
+    }
+}
