@@ -124,7 +124,7 @@ fn object(namespace: &str) -> ElectionObject {
         },
     }));
     let mut object = ElectionObject::new(id(namespace), Version(1), seen.unwrap());
-    object.resolve(&Classes::new(), DEFAULT_CONTROLLER);
+    object.resolve(&Classes::new(), &Classes::new(), DEFAULT_CONTROLLER);
     object
 }
 
