@@ -60,7 +60,7 @@ impl Content {
 
     /// The same, if an election may have begun or ended to depend on others by one of its candidates.
     pub(super) fn depending_by(&self, entry: &Entry, pod: &Pod) -> BTreeSet<String> {
-        let is_made = || makers(pod).is_none_or(|id| self.mentions.by(&Mention::Workload(id)).next().is_some());
+        let is_made = || maker(pod).is_none_or(|id| self.mentions.by(&Mention::Workload(id)).next().is_some());
         if names_workloads(entry) && is_made() { self.depending(entry.object.name()) } else { BTreeSet::new() }
     }
 
@@ -91,7 +91,7 @@ impl Content {
         let sources = [object].into_iter().chain(jobs);
         let pods = sources.flat_map(|source| {
             let pods = self.labels.pods_of(&source.selector, &self.pods).into_iter();
-            pods.filter(|pod| source.selector.matches(&pod.labels) && makers(pod).is_none_or(|id| id == source.id))
+            pods.filter(|pod| source.selector.matches(&pod.labels) && maker(pod).is_none_or(|id| id == source.id))
         });
         let by_pods = pods.flat_map(|pod| self.selecting(&pod.name)).cloned();
         self.selected_by(&object.pod_labels).chain(by_pods).collect()
@@ -120,13 +120,13 @@ fn names_workloads(entry: &Entry) -> bool {
 }
 
 /// The Deployment or StatefulSet that made a pod. `None`: the pod does not tell.
-fn makers(pod: &Pod) -> Option<WorkloadId> {
-    let (kind, name) = pod.owner.as_ref()?.split_once('/')?;
-    match kind {
-        "ReplicaSet" => Some(WorkloadId { kind: WorkloadKind::Deployment, name: name.strip_suffix('-')?.into() }),
-        "StatefulSet" => Some(WorkloadId { kind: WorkloadKind::StatefulSet, name: name.into() }),
-        _ => None,
-    }
+fn maker(pod: &Pod) -> Option<WorkloadId> {
+    let owner = pod.owner.as_ref()?;
+    let deployment = owner.strip_prefix("ReplicaSet/").and_then(|name| name.strip_suffix('-'));
+    let of_kind = |kind| move |name: &str| WorkloadId { kind, name: name.into() };
+    deployment
+        .map(of_kind(WorkloadKind::Deployment))
+        .or_else(|| owner.strip_prefix("StatefulSet/").map(of_kind(WorkloadKind::StatefulSet)))
 }
 
 /// The labels of a Job's pods, by its template.
