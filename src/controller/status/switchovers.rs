@@ -116,10 +116,7 @@ pub(crate) fn trouble(why: Obstacle, asked: &Asked, to: Option<&str>) -> Trouble
         Obstacle::NotReached(present) => (
             "TermNotReached",
             true,
-            format!(
-                "the election is in term {present}, and spec.fromTerm is {from}, which it has not reached: create the Switchover again \
-                 with fromTerm: {present}"
-            ),
+            format!("the election is only in term {present}, and spec.fromTerm is {from}: create it again with fromTerm: {present}"),
         ),
         Obstacle::LedElsewhere => (
             "LedElsewhere",
