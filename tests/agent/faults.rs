@@ -131,6 +131,11 @@ async fn a_consul_that_does_not_answer_ends_the_command_in_time() {
     gone(command).await;
     let killed = paused.elapsed();
     assert!(asked + Duration::from_secs(1) < killed && killed < Duration::from_secs(8), "{asked:?} {killed:?}");
+    // Long enough for a request to have failed: nobody has said who holds the lock now.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let said = agent.errors();
+    assert!(said.contains("the lock is lost"), "{said}");
+    assert!(!said.contains("nobody holds the lock") && !said.contains("waits for the lock"), "{said}");
     consul.server(1).resume();
     let (next, _) = bench.begins(2).await;
     assert!(next > term, "{next} after {term}");
