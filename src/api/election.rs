@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::LONGEST_VALUE;
 use super::candidates::{Candidates, ElectedBy, FollowedLockStatus};
 use super::lenient::lenient;
+use super::reserved;
 use super::workload::{Workload, WorkloadsStatus};
 
 /// A CEL expression: the labels in effect. The schema has no default on purpose: the API server would store the default in the
@@ -307,16 +308,22 @@ pub enum Preemption {
     validation = Rule::new("!has(self.annotations) || self.annotations.all(k, !format.qualifiedName().validate(k).hasValue())")
         .message("annotations has a name that Kubernetes does not take: write at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, for example example.com/role"),
     validation = Rule::new("(!has(self.labels) || self.labels.all(k, !k.startsWith('lictor.dev/'))) && (!has(self.annotations) || self.annotations.all(k, !k.startsWith('lictor.dev/')))")
-        .message("names that begin with lictor.dev/ are reserved for lictor: choose another prefix")
+        .message("names that begin with lictor.dev/ are reserved for lictor: choose another prefix"),
+    validation = Rule::new(reserved::labels_rule())
+        .message("labels has a name that Kubernetes keeps to its own controllers, such as pod-template-hash, job-name, or a name below kubernetes.io. A pod whose value changes would leave its controller, which would make another pod in its place: write a name of your own, for example role"),
+    validation = Rule::new(reserved::annotations_rule())
+        .message("annotations has a name that a controller of Kubernetes writes itself, such as pod-template-hash, or a name below batch.kubernetes.io: write a name of your own, for example example.com/role")
 )]
 pub struct Marking {
-    /// At most 8 labels. lictor removes the labels of the other role that are not in this list. Default: role: leader on the
-    /// leader, role: follower on the others.
+    /// At most 8 labels. lictor removes the labels of the other role that are not in this list. Names that Kubernetes keeps to its
+    /// own controllers are refused, such as pod-template-hash, job-name, and all names below kubernetes.io and k8s.io but
+    /// app.kubernetes.io. Default: role: leader on the leader, role: follower on the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 8), schema_with = "short_values")]
     pub labels: Option<BTreeMap<String, String>>,
 
-    /// At most 8 annotations, each with at most 1024 characters. Default: none.
+    /// At most 8 annotations, each with at most 1024 characters. Names that controllers of Kubernetes write themselves are refused,
+    /// such as pod-template-hash, and names below batch.kubernetes.io. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8), schema_with = "annotation_values")]
     pub annotations: BTreeMap<String, String>,

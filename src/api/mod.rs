@@ -9,6 +9,7 @@ mod crds;
 mod election;
 mod hold;
 mod lenient;
+mod reserved;
 mod resolve;
 mod switchover;
 mod workload;

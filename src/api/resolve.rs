@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lictor_core::fits;
 
+use super::reserved;
 use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, LeaderElection};
 use crate::api;
 
@@ -189,6 +190,9 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             ),
         });
     }
+    let markings = markings(&election.spec);
+    refuse_reserved(&markings.leader, "leader")?;
+    refuse_reserved(&markings.follower, "follower")?;
     let name = election.metadata.name.as_deref().unwrap_or_default();
     let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
     let key = resolve_key(election, key.as_deref(), class, consul)?;
@@ -201,7 +205,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         followed,
         scope: selector.as_ref().map_or_else(lictor_core::Scope::default, |selector| lictor_core::Scope {
             selector: resolve_selector(selector),
-            markings: markings(&election.spec),
+            markings,
         }),
         cluster: selector.is_none().then(|| ClusterRule { available: eligibility.available_deployment_name.clone() }),
         service: routing.as_ref().map(|routing| routing.endpoint_slice.service_name.clone()),
@@ -409,6 +413,20 @@ fn resolve_marking(marking: Option<&api::Marking>, role: &str) -> lictor_core::M
     }
 }
 
+/// Refuses names that controllers own, which an older CRD may have let in.
+fn refuse_reserved(marking: &lictor_core::Marking, role: &str) -> Result<(), Refusal> {
+    let label = marking.labels.keys().find(|name| reserved::is_label(name)).map(|name| ("labels", name));
+    let annotation = || marking.annotations.keys().find(|name| reserved::is_annotation(name));
+    let Some((field, name)) = label.or_else(|| annotation().map(|name| ("annotations", name))) else { return Ok(()) };
+    Err(Refusal {
+        reason: "ReservedName",
+        message: format!(
+            "spec.{role}.{field} has the name {name:?}, which Kubernetes or lictor keeps to itself. A controller that selects its pods by \
+             it would lose each pod that lictor writes to, and make another one: write a name of your own, for example role"
+        ),
+    })
+}
+
 fn resolve_workload(workload: &api::Workload) -> (lictor_core::WorkloadId, WorkloadRule) {
     let rule = WorkloadRule {
         replicas: workload.replicas,
@@ -562,6 +580,24 @@ mod tests {
         let resolved = resolve(&election(json!({})), &Classes::new(), DEFAULT_CONTROLLER).unwrap().unwrap();
         assert_eq!(resolved.key.store, lictor_core::StoreId::leases());
         assert_eq!(resolved.when_lost, lictor_core::WhenLost::Demote);
+    }
+
+    /// The schema refuses this as well, but an election may be older than the schema.
+    #[test]
+    fn names_that_controllers_own_are_not_written_whatever_the_schema_let_in() {
+        for (role, marking, named) in [
+            ("leader", json!({"labels": {"role": "leader", "pod-template-hash": "x"}}), "labels"),
+            ("follower", json!({"labels": {"batch.kubernetes.io/job-name": "x"}}), "labels"),
+            ("follower", json!({"annotations": {"statefulset.kubernetes.io/pod-name": "x"}}), "annotations"),
+            ("leader", json!({"annotations": {"lictor.dev/term": "7"}}), "annotations"),
+        ] {
+            let refused = resolve(&election(json!({role: marking})), &Classes::new(), DEFAULT_CONTROLLER);
+            let refusal = refused.and_then(Result::err).unwrap_or_else(|| panic!("{marking} is refused"));
+            assert_eq!(refusal.reason, "ReservedName");
+            assert!(refusal.message.starts_with(&format!("spec.{role}.{named} has the name ")), "{}", refusal.message);
+        }
+        let cost = json!({"leader": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "5"}}});
+        assert!(outcome(cost, &Classes::new()).is_ok(), "users need this one");
     }
 
     #[test]

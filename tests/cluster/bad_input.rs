@@ -145,6 +145,52 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
     lab.assert_refused(cases);
 }
 
+/// A controller would lose each pod that lictor writes to, and make another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_controllers_own_are_refused_when_the_election_is_applied() {
+    let lab = Lab::new("owned-names").await;
+    let labels = [
+        "pod-template-hash",
+        "controller-revision-hash",
+        "pod-template-generation",
+        "job-name",
+        "controller-uid",
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/controller-uid",
+        "kubernetes.io/role",
+        "leaderworkerset.sigs.k8s.io/name",
+    ];
+    let annotations = ["pod-template-hash", "batch.kubernetes.io/job-completion-index"];
+    let spec = |role: &str, kind: &str, name: &str| {
+        let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}});
+        spec[role][kind] = json!({"example.com/own": role, name: "x"});
+        spec
+    };
+    let mut cases = Vec::new();
+    for role in ["leader", "follower"] {
+        let owned = "labels has a name that Kubernetes keeps to its own controllers";
+        cases.extend(labels.map(|name| (spec(role, "labels", name), owned)));
+        let owned = "annotations has a name that a controller of Kubernetes writes itself";
+        cases.extend(annotations.map(|name| (spec(role, "annotations", name), owned)));
+    }
+    lab.assert_refused(cases);
+}
+
+/// What looks like a name of Kubernetes' own, and is left to users, or has to be.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_left_to_users_are_accepted() {
+    let lab = Lab::new("own-names").await;
+    lab.elect(json!({
+        "leader": {
+            "labels": {"app.kubernetes.io/component": "leader", "kubernetes.io.example.com/role": "leader"},
+            "annotations": {"controller.kubernetes.io/pod-deletion-cost": "5", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+        },
+        "follower": {"labels": {"app.kubernetes.io/component": "follower"}},
+    }))
+    .await;
+}
+
 /// Sends a class to the API server without keeping it, and returns what the API server says.
 async fn dry_run(classes: &Api<ElectionClass>, name: &str, spec: &Value) -> Result<(), String> {
     let object = json!({

@@ -10,7 +10,7 @@ use crate::api::{
 
 /// The refusals that end only when somebody changes the election or its class. The others end by themselves, too: when the class
 /// arrives, or when the other election is deleted.
-const STALLING: [&str; 10] = [
+const STALLING: [&str; 11] = [
     "AmbiguousDefaultClass",
     "ClassNotOffered",
     "FollowsItself",
@@ -21,6 +21,7 @@ const STALLING: [&str; 10] = [
     "NoCandidates",
     "NotInConsul",
     "PodsMultiply",
+    "ReservedName",
 ];
 
 /// The reasons of conditions that are True although something is wrong.
