@@ -280,10 +280,19 @@ fn read(object: &k8s::EndpointSlice) -> Slice {
         && object.endpoints.iter().zip(&endpoints).all(|(found, spelt)| is_as_spelt(found, spelt))
         && object.ports.iter().flatten().eq(&ports)
         && object.address_type == content.family.word();
-    if !named || !own || !same || object.labels().keys().any(steered) {
+    // Whoever deletes an election may have its slices kept: then the API server takes the owner out of them, and nothing else.
+    let ownerless = object.owner_references().iter().all(|owner| owner.controller != Some(true));
+    let orphan_of = annotation(ELECTION_ANNOTATION).filter(|_| own && ownerless).cloned();
+    if !(named || orphan_of.is_some()) || !own || !same || object.labels().keys().any(steered) {
         content.term = Term::default();
     }
-    Slice { name: object.name_any(), uid: Uid(object.uid().unwrap_or_default()), version: version_of(object), content }
+    Slice {
+        name: object.name_any(),
+        uid: Uid(object.uid().unwrap_or_default()),
+        version: version_of(object),
+        content,
+        orphan_of,
+    }
 }
 
 fn is_as_spelt(found: &k8s::Endpoint, spelt: &k8s::Endpoint) -> bool {
@@ -413,6 +422,29 @@ mod tests {
             let mut other = object(&content());
             other["metadata"]["ownerReferences"] = owner;
             assert_eq!(read_back(other).content.election.0, election);
+        }
+    }
+
+    #[test]
+    fn a_slice_whose_owner_was_taken_out_is_known_by_its_marks() {
+        assert_eq!(read_back(object(&content())).orphan_of, None);
+        let mut orphan = object(&content());
+        orphan["metadata"]["ownerReferences"] = json!([]);
+        let read = read_back(orphan.clone());
+        assert_eq!((read.orphan_of.as_deref(), &read.content.election.0), (Some("web"), &String::new()));
+        assert_eq!((read.content.term, read.content.endpoints.len()), (Term(7), 1));
+        assert!(read.is_of(&Uid("new".into()), "web") && !read.is_of(&Uid("new".into()), "other"));
+        for (pointer, value) in [
+            ("/metadata/labels/endpointslice.kubernetes.io~1managed-by", json!("me")),
+            (
+                "/metadata/ownerReferences",
+                json!([{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "e", "controller": true}]),
+            ),
+            ("/metadata/annotations", json!({})),
+        ] {
+            let mut other = orphan.clone();
+            *other.pointer_mut(pointer).unwrap() = value;
+            assert_eq!(read_back(other).orphan_of, None, "{pointer}");
         }
     }
 

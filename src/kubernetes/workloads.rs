@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp as Wall;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use lictor_core::{
-    ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, KEPT_ANNOTATION, Pairs, Selector, Setting, TEMPLATE_ANNOTATION,
+    ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, JobPlan, KEPT_ANNOTATION, Pairs, Selector, Setting, TEMPLATE_ANNOTATION,
     TERM_ANNOTATION, Timestamp, Uid, Version, WRITTEN_ANNOTATION, WorkloadClaim, WorkloadId, WorkloadKind,
     WorkloadOutcome, WriteWorkload,
 };
@@ -152,6 +152,21 @@ impl WorkloadObject {
     /// Returns whether it can run, as far as its spec says.
     pub fn runs(&self) -> bool {
         self.setting.runs() && !self.finished
+    }
+
+    /// Returns the name of the election that made this Job from a template, if nobody owns the Job any more: the election was deleted
+    /// with `--cascade=orphan`.
+    pub fn orphan_of(&self) -> Option<&str> {
+        let (claim, template) = (self.claim.as_ref()?, self.template.as_ref()?);
+        let is_made = JobPlan { name: template.clone(), started: None }.term_of(&self.id).is_some();
+        (is_made && self.owner.is_none()).then_some(&claim.election)
+    }
+
+    /// Returns whether an election made this Job from the template of this name, or an earlier election of the same name did.
+    fn is_made_by(&self, election: &LeaderElection, template: &str) -> bool {
+        let owned = self.owner.as_ref().is_some_and(|owner| Some(&owner.0) == election.metadata.uid.as_ref());
+        let left = self.orphan_of().is_some() && self.orphan_of() == election.metadata.name.as_deref();
+        self.template.as_deref() == Some(template) && (owned || left)
     }
 
     /// Returns the selector of its own pods, or `None` if its pods belong to Jobs in between.
@@ -403,11 +418,8 @@ impl Workloads {
         // The cache may not show the Job of an earlier term yet, and Jobs of two terms must never run at once.
         match self.jobs(&namespace).await {
             Ok(jobs) => {
-                let own = |job: &WorkloadObject| {
-                    job.template.as_deref() == Some(plan)
-                        && job.owner.as_ref().map(|uid| &uid.0) == election.metadata.uid.as_ref()
-                };
-                if let Some(other) = jobs.into_iter().find(|job| own(job) && job.id != *id) {
+                let other = |job: &WorkloadObject| job.is_made_by(election, plan) && job.id != *id;
+                if let Some(other) = jobs.into_iter().find(other) {
                     return Answer { outcome: WorkloadOutcome::Conflict, seen: Some(Ok(Box::new(other))) };
                 }
             }
@@ -451,12 +463,11 @@ impl Workloads {
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let found = self.read(&namespace, id).await;
                 // A Job that belongs to an earlier election of this name is about to be garbage-collected.
-                let ours = matches!(&found, Ok(Some(job)) if job.template.as_deref() == Some(plan)
-                    && job.owner.as_ref().is_some_and(|owner| Some(&owner.0) == election.metadata.uid.as_ref()));
+                let ours = matches!(&found, Ok(Some(job)) if job.is_made_by(election, plan));
                 let outcome = match &found {
                     Ok(_) if ours => WorkloadOutcome::Conflict,
                     Ok(_) => WorkloadOutcome::Failed(Failure::Refused(format!(
-                        "there is a Job {} already that this election did not make: delete it",
+                        "there is a Job {0} already that this election did not make: delete it with `kubectl delete job {0}`",
                         id.name
                     ))),
                     Err(failure) => WorkloadOutcome::Failed(failure.clone()),
@@ -613,9 +624,14 @@ mod tests {
             "metadata": {"name": "web", "namespace": "n", "uid": "new"}, "spec": {},
         }));
         let election = election.unwrap();
-        for (owner, expected) in [("new", true), ("old", false)] {
+        // The last one was left to nobody, so it is found, and deleted first.
+        for (owner, expected) in [("new", true), ("old", false), ("", true)] {
             let none = json!({"apiVersion": "batch/v1", "kind": "JobList", "metadata": {}, "items": []});
-            let answers = vec![(200, none), (409, status(409, "AlreadyExists")), (200, job(owner))];
+            let mut found = job(owner);
+            if owner.is_empty() {
+                found["metadata"]["ownerReferences"] = json!([]);
+            }
+            let answers = vec![(200, none), (409, status(409, "AlreadyExists")), (200, found)];
             let (workloads, _) = server(answers).await;
             let claim = WorkloadClaim {
                 election: "web".into(),

@@ -1,9 +1,10 @@
 //! What an election leaves behind that has no finalizer, and when an election has one.
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use lictor_testing::kubernetes::workloads::{following, pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use lictor_testing::kubernetes::workloads::{following, idle_pod, job_spec, pod, setting};
 use lictor_testing::kubernetes::{Lab, eventually};
 use serde_json::{Value, json};
 
@@ -65,7 +66,7 @@ async fn what_is_deleted_while_no_operator_runs_is_cleaned_up_by_the_next_one() 
         "name": "foreign", "labels": {"app.kubernetes.io/managed-by": "lictor", "lictor.dev/election-uid": other}, "annotations": {"lictor.dev/record": record},
     }))
     .expect("metadata");
-    lab.leases_api().create(&kube::api::PostParams::default(), &foreign).await.expect("it can be made");
+    lab.leases_api().create(&PostParams::default(), &foreign).await.expect("it can be made");
 
     let _operator = lab.operator(&[]);
     wait_no_lease(&lab, "custom").await;
@@ -140,4 +141,97 @@ async fn an_upgrade_takes_off_the_finalizer_that_is_not_needed_and_moves_no_lead
         .patch("web", &PatchParams::default(), &merge(json!({"metadata": {"finalizers": null}})))
         .await
         .ok();
+}
+
+const SLICE: &str = "web-leader-lictor-ipv4";
+
+/// An election with a slice and a Job of its own.
+fn with_objects() -> Value {
+    let job = json!({"kind": "Job", "name": "migrate", "jobTemplate": {"spec": job_spec(idle_pod())}});
+    json!({"routing": {"endpointSlice": {"serviceName": "web-leader"}}, "workloads": [job]})
+}
+
+fn slices(lab: &Lab) -> Api<EndpointSlice> {
+    Api::namespaced(lab.client.clone(), &lab.namespace)
+}
+
+/// Waits until the slice names exactly this pod.
+async fn wait_named(lab: &Lab, pod: &str) -> EndpointSlice {
+    eventually(&format!("{SLICE} names {pod}"), || async {
+        let found = slices(lab).get(SLICE).await.map_err(|error| error.to_string())?;
+        let named = found.endpoints.iter().map(|endpoint| endpoint.target_ref.clone().and_then(|pod| pod.name));
+        if named.eq([Some(pod.to_owned())]) { Ok(found) } else { Err(format!("{:?}", found.endpoints)) }
+    })
+    .await
+}
+
+/// Deletes an election with a slice and a Job with `--cascade=orphan` while no operator runs. Only lictor's finalizer keeps it then.
+/// Returns its leader.
+async fn kept(test: &str) -> (Lab, String) {
+    let lab = Lab::new(test).await;
+    let operator = lab.operator(&[]);
+    let service = json!({"metadata": {"name": "web-leader"}, "spec": {"ports": [{"port": 80, "targetPort": 8080}]}});
+    let service: Service = serde_json::from_value(service).expect("a Service");
+    let services: Api<Service> = Api::namespaced(lab.client.clone(), &lab.namespace);
+    services.create(&PostParams::default(), &service).await.expect("a Service can be made");
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(with_objects()).await;
+    let leader = lab.wait_any_leader().await;
+    wait_named(&lab, &leader).await;
+    lab.wait_workload("Job/migrate-1", "it runs", |found| setting(found) == false).await;
+    operator.signal("KILL");
+    lab.elections_api().delete("web", &DeleteParams::orphan()).await.expect("it can be deleted");
+    wait_finalizers(&lab, 1).await;
+    let slice = slices(&lab).get(SLICE).await.expect("it is kept");
+    let job = lab.find("Job/migrate-1").await.expect("it is kept");
+    assert!(slice.owner_references().is_empty(), "{slice:?}");
+    assert!(job["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty), "{job}");
+    (lab, leader)
+}
+
+/// A slice that stays names an address that soon is a dead pod's, and then another pod's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_election_takes_its_slice_and_its_jobs_with_it_whatever_its_deletion_was_to_keep() {
+    let (lab, _) = kept("kept-none").await;
+    let _operator = lab.operator(&[]);
+    eventually("the election is gone", || async {
+        let found = lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())?;
+        found.map_or(Ok(()), |found| Err(format!("{:?}", found.metadata)))
+    })
+    .await;
+    let slice = slices(&lab).get_opt(SLICE).await.expect("the API server answers");
+    assert!(slice.is_none(), "{slice:?}");
+    eventually("the Job is gone", || async {
+        lab.find("Job/migrate-1").await.map_or(Ok(()), |job| Err(job.to_string()))
+    })
+    .await;
+}
+
+/// Somebody took the finalizer off, too. Shows R3.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_election_of_the_name_left_is_taken_over() {
+    let (lab, leader) = kept("kept-again").await;
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    lab.elections_api().patch("web", &PatchParams::default(), &free).await.expect("finalizers can be taken off");
+    eventually("the election is gone", || async {
+        let found = lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())?;
+        found.map_or(Ok(()), |found| Err(format!("{:?}", found.metadata)))
+    })
+    .await;
+    lab.kill_pod(&leader).await;
+    wait_named(&lab, &leader).await;
+
+    let uid = lab.elect(with_objects()).await.uid();
+    let _operator = lab.operator(&[]);
+    let next = lab.wait_any_leader().await;
+    let slice = wait_named(&lab, &next).await;
+    let [owner] = slice.owner_references() else { panic!("{slice:?}") };
+    assert_eq!(Some(&owner.uid), uid.as_ref());
+    lab.wait_condition("web", "Routed", "True", "Routed").await;
+    let own = format!("Job/migrate-{}", lab.term("web").await);
+    let job = lab.wait_workload(&own, "it runs", |found| setting(found) == false).await;
+    assert_eq!(job["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned), uid);
+    lab.wait_condition("web", "WorkloadsFollow", "True", "Follow").await;
+    let jobs = lab.api_of("Job").list(&ListParams::default()).await.expect("Jobs can be listed");
+    assert_eq!(jobs.items.len(), 1, "{:?}", jobs.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
 }

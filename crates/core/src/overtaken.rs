@@ -195,13 +195,13 @@ fn due(name: &str, uid: &Uid, operator_id: &str, known: &HeldElsewhere) -> Vec<(
         Some((term, Command::WritePod(WritePod::new(PodChange::Demote, pod, patch))))
     });
     let slices = slices.iter().filter_map(|slice| {
-        let SliceContent { election, service, family, term, .. } = &slice.content;
-        let leads = election == uid && slice.content.shows() && *term < rival.term;
+        let SliceContent { service, family, term, .. } = &slice.content;
+        let leads = slice.is_of(uid, name) && slice.content.shows() && *term < rival.term;
         let write = WriteSlice::Replace {
             name: slice.name.clone(),
             uid: slice.uid.clone(),
             version: slice.version,
-            content: SliceContent::empty(election, service, *family, *term),
+            content: SliceContent::empty(uid, service, *family, *term),
             stamp: (operator_id.into(), OpId(0)),
         };
         leads.then_some((*term, Command::WriteSlice(write)))

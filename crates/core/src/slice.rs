@@ -89,6 +89,15 @@ pub struct Slice {
     pub version: Version,
     /// What it says.
     pub content: SliceContent,
+    /// The name of the election that it was written for, if nobody owns it any more: the election was deleted with `--cascade=orphan`.
+    pub orphan_of: Option<String>,
+}
+
+impl Slice {
+    /// R3: whether it is of an election: the election owns it, or an earlier one by the same name has left it without an owner.
+    pub fn is_of(&self, uid: &Uid, name: &str) -> bool {
+        self.content.election == *uid || self.orphan_of.as_deref() == Some(name)
+    }
 }
 
 /// Versions of slices, by their names.

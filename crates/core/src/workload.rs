@@ -195,6 +195,8 @@ pub enum Wish {
     Stay,
     /// That it follows the leadership of this term alone: a Job that was made from a template.
     FollowTerm(Term),
+    /// That it is disabled and then deleted: a Job of an election that is being deleted, or that an earlier election of this name has left.
+    Delete,
     /// That the election has nothing to do with it any more. `restore`: with what it had before.
     Release {
         /// Otherwise it stays as it is.
@@ -215,6 +217,12 @@ impl JobPlan {
     /// The Job of a term.
     pub fn job(&self, term: Term) -> WorkloadId {
         WorkloadId { kind: WorkloadKind::Job, name: format!("{}-{term}", self.name) }
+    }
+
+    /// The term that a Job was made for, if its name is one that this plan gives.
+    pub fn term_of(&self, id: &WorkloadId) -> Option<Term> {
+        let number = id.name.strip_prefix(&self.name)?.strip_prefix('-')?;
+        number.parse().ok().map(Term).filter(|term| self.job(*term) == *id)
     }
 }
 
@@ -298,6 +306,16 @@ mod tests {
         assert_eq!((read.enabled, read.term, read.write, read.kept), (false, Term(0), OpId(0), Setting::Replicas(2)));
         annotations.remove(ELECTION_ANNOTATION);
         assert_eq!(Claim::read(&annotations, Setting::Replicas(2)), None);
+    }
+
+    #[test]
+    fn a_job_tells_its_term_to_the_plan_that_names_it_so() {
+        let plan = JobPlan { name: "settle".into(), started: None };
+        let term = |name: &str| plan.term_of(&WorkloadId { kind: WorkloadKind::Job, name: name.into() });
+        assert_eq!((plan.term_of(&plan.job(Term(7))), term("settle-12")), (Some(Term(7)), Some(Term(12))));
+        for other in ["settle", "settle-", "settle-a", "settle-1-2", "settle-07", "settles-1", "resettle-1"] {
+            assert_eq!(term(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lictor_core::{Failure, Family, Instant, Service, Slice, Uid, Version, slice_name};
 
 use super::workloads::Surroundings;
-use crate::controller::names::ElectionName;
+use crate::controller::names::{ElectionId, ElectionName};
 use crate::controller::object::ElectionObject;
 use crate::controller::on_demand::{OnDemandWatches, Watched};
 use crate::kubernetes::{Leftovers, ServiceDefect, ServiceObject};
@@ -89,10 +89,12 @@ impl Routing {
     pub(crate) fn unrouted<'s>(
         &self,
         services: impl IntoIterator<Item = &'s str>,
-        election: &Uid,
+        election: &ElectionId,
         known: &BTreeMap<String, Slice>,
     ) -> Vec<String> {
-        let has_none = |service: &&str| slices([*service], known).all(|slice| slice.content.election != *election);
+        let has_none = |service: &&str| {
+            slices([*service], known).all(|slice| !slice.is_of(&election.uid, &election.election.name))
+        };
         services.into_iter().filter(has_none).filter(|_| self.read).map(str::to_owned).collect()
     }
 

@@ -285,12 +285,19 @@ impl Workloads {
         }
         for workload in around.workloads.owned_by(&object.id().uid) {
             let Some(template) = &workload.template else { continue };
+            if object.is_deleted() {
+                workloads.push(shown(workload, around, WorkloadRule::default(), Wish::Delete, wall));
+                continue;
+            }
             let term =
                 workload.id.name.strip_prefix(template.as_str()).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
             // The Jobs of a template that is in the list no more are of no present term.
             let term = term.filter(|_| followed.jobs.iter().any(|plan| plan.name == *template)).unwrap_or_default();
             let wish = if followed.stay { Wish::Stay } else { Wish::FollowTerm(Term(term)) };
             workloads.push(shown(workload, around, WorkloadRule::default(), wish, wall));
+        }
+        for workload in around.workloads.orphans_of(object.name()) {
+            workloads.push(shown(workload, around, WorkloadRule::default(), Wish::Delete, wall));
         }
         followed.workloads = Some(workloads);
         followed

@@ -236,7 +236,7 @@ fn when_versions_go_back_lower_ones_count_and_the_terms_are_remembered() {
 fn slice(uid: &str, version: u64) -> Slice {
     let content = SliceContent::empty(&Uid("e".into()), "web-leader", Family::V4, Term(1));
     let name = "web-leader-lictor-ipv4".to_owned();
-    Slice { name, uid: Uid(uid.into()), version: Version(version), content }
+    Slice { name, uid: Uid(uid.into()), version: Version(version), content, orphan_of: None }
 }
 
 fn shown_slice(index: &Index) -> Option<(&str, u64)> {

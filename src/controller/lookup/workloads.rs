@@ -13,6 +13,8 @@ pub(crate) struct WorkloadCache {
     all: HashMap<WorkloadId, Known>,
     by_uid: HashMap<Uid, WorkloadId>,
     owned: HashMap<Uid, BTreeSet<WorkloadId>>,
+    /// By the name of the election that made them.
+    orphans: HashMap<String, BTreeSet<WorkloadId>>,
 }
 
 struct Known {
@@ -37,6 +39,11 @@ impl WorkloadCache {
         self.owned.get(owner).into_iter().flatten().filter_map(|id| self.get(id))
     }
 
+    /// The Jobs that elections of this name have made, and that nobody owns any more.
+    pub(crate) fn orphans_of(&self, election: &str) -> impl Iterator<Item = &WorkloadObject> {
+        self.orphans.get(election).into_iter().flatten().filter_map(|id| self.get(id))
+    }
+
     /// All workloads, in the order of their kinds and names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &WorkloadObject> {
         let mut all: Vec<&WorkloadObject> = self.all.values().map(|known| &known.object).collect();
@@ -57,6 +64,9 @@ impl WorkloadCache {
         if let Some(owner) = &object.owner {
             self.owned.entry(owner.clone()).or_default().insert(object.id.clone());
         }
+        if let Some(election) = object.orphan_of() {
+            self.orphans.entry(election.into()).or_default().insert(object.id.clone());
+        }
         self.all.insert(object.id.clone(), Known { object, place });
     }
 
@@ -71,6 +81,14 @@ impl WorkloadCache {
             owned.remove(id);
             if owned.is_empty() {
                 self.owned.remove(owner);
+            }
+        }
+        if let Some(election) = object.orphan_of()
+            && let Some(orphans) = self.orphans.get_mut(election)
+        {
+            orphans.remove(id);
+            if orphans.is_empty() {
+                self.orphans.remove(election);
             }
         }
         Some(object)

@@ -30,7 +30,7 @@ pub(crate) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Opt
     for plan in known.jobs() {
         let of = |workload: &&Workload| match workload.wish {
             Wish::FollowTerm(term) => plan.job(term) == workload.id,
-            Wish::Follow { .. } | Wish::Release { .. } | Wish::Stay => false,
+            Wish::Follow { .. } | Wish::Delete | Wish::Release { .. } | Wish::Stay => false,
         };
         if let Some(job) = workloads.iter().filter(of).max_by_key(|job| job.version) {
             let failing = group.workload_failures().contains_key(&job.id);

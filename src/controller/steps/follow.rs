@@ -22,7 +22,7 @@ pub(crate) fn follow(
     let Found { entry, around, locks, .. } = found;
     let probed = probed(entry, around.pods).filter(|_| desired == Desired::Run);
     entry.probing.follow(probed, entry.object.id(), reach, inputs);
-    let unrouted = entry.routing.unrouted(entry.services(), &entry.object.id().uid, around.slices);
+    let unrouted = entry.routing.unrouted(entry.services(), entry.object.id(), around.slices);
     let any = entry.members.candidates().next().is_some();
     if desired == Desired::Run
         && let Some(claims) = entry.workloads.present_claims(&entry.object, any, &unrouted)

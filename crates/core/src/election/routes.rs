@@ -215,7 +215,7 @@ impl Routes {
     }
 
     fn own<'v>(&self, id: &Identity, view: &View<'v>) -> impl Iterator<Item = &'v Slice> {
-        self.present(view).filter(|slice| slice.content.election == id.uid)
+        self.present(view).filter(|slice| slice.is_of(&id.uid, &id.name))
     }
 
     /// What is not as the record says; none: nobody is to be reached.
@@ -228,9 +228,9 @@ impl Routes {
                 let content = content(service, family, record, id, view);
                 match self.present(view).find(|slice| slice.name == name) {
                     None => wrong.push(Wrong::Missing(name.clone(), content)),
-                    Some(slice) if slice.content.election != id.uid => wrong.push(Wrong::Foreign(slice)),
+                    Some(slice) if !slice.is_of(&id.uid, &id.name) => wrong.push(Wrong::Foreign(slice)),
                     // R4.
-                    Some(slice) if service.contradicts(&content) => wrong.extend(astray(slice, record)),
+                    Some(slice) if service.contradicts(&content) => wrong.extend(astray(slice, record, id)),
                     Some(slice) if says(&slice.content, &content) => {}
                     Some(slice) => wrong.push(Wrong::Differs(slice, content)),
                 }
@@ -239,7 +239,7 @@ impl Routes {
         }
         for slice in self.own(id, view).filter(|slice| !wanted.contains(&slice.name)) {
             match view.routing {
-                Routing::Unusable => wrong.extend(astray(slice, record)),
+                Routing::Unusable => wrong.extend(astray(slice, record, id)),
                 Routing::Off | Routing::By(_) => wrong.push(Wrong::Unwanted(slice)),
             }
         }
@@ -269,7 +269,7 @@ impl Routes {
             }
             Goal::NobodyHere => {
                 let shows = self.own(id, view).filter(|slice| self.may_soon_show(slice, view));
-                shows.map(|slice| Wrong::Differs(slice, emptied(slice, None))).collect()
+                shows.map(|slice| Wrong::Differs(slice, emptied(slice, None, id))).collect()
             }
             Goal::Gone => self.own(id, view).map(Wrong::Unwanted).collect(),
         };
@@ -316,7 +316,11 @@ impl Routes {
                 }
                 Wrong::Unwanted(_) => {}
                 Wrong::Foreign(slice) => {
-                    let why = format!("the EndpointSlice {} belongs to another election, or to none", slice.name);
+                    let why = format!(
+                        "the EndpointSlice {0} belongs to another election, or to none. If no election uses it, delete it with `kubectl delete \
+                         endpointslice {0}`",
+                        slice.name
+                    );
                     self.fail(Failure::Refused(why), view.now);
                 }
             }
@@ -571,21 +575,22 @@ fn content(service: &Service, family: Family, record: Option<&Record>, id: &Iden
 }
 
 /// What is wrong with a slice that may keep the leader, if it names it, and is not to name anybody else.
-fn astray<'a>(slice: &'a Slice, record: Option<&Record>) -> Option<Wrong<'a>> {
+fn astray<'a>(slice: &'a Slice, record: Option<&Record>, id: &Identity) -> Option<Wrong<'a>> {
     let holder = record.and_then(|record| record.holder.as_ref());
     let leads = |uid: &Uid| holder.is_some_and(|holder| holder.uid == *uid);
     let astray = slice.content.endpoints.iter().any(|endpoint| !leads(&endpoint.uid));
-    astray.then(|| Wrong::Differs(slice, emptied(slice, record)))
+    astray.then(|| Wrong::Differs(slice, emptied(slice, record, id)))
 }
 
-/// What a slice is to say when it names nobody any more.
-fn emptied(slice: &Slice, record: Option<&Record>) -> SliceContent {
-    let SliceContent { election, service, family, term, .. } = &slice.content;
+/// What a slice is to say when it names nobody any more. The election owns it from then on, also if an earlier one has left it.
+fn emptied(slice: &Slice, record: Option<&Record>, id: &Identity) -> SliceContent {
+    let SliceContent { service, family, term, .. } = &slice.content;
     let term = record.map_or(*term, |record| record.term.max(*term));
-    SliceContent::empty(election, service, *family, term)
+    SliceContent::empty(&id.uid, service, *family, term)
 }
 
 /// Whether a slice says what it should. One that names nobody does so in any term.
 fn says(content: &SliceContent, wanted: &SliceContent) -> bool {
-    content == wanted || (!content.shows() && !wanted.shows() && content.service == wanted.service)
+    let nobody = !content.shows() && !wanted.shows();
+    content == wanted || (nobody && content.service == wanted.service && content.election == wanted.election)
 }

@@ -210,7 +210,9 @@ impl WorkloadReconciler {
     /// Without the lock, what was made for this cluster's term is not let run, whatever else is wanted of the election.
     pub(super) fn suspend_jobs(&mut self, around: Circumstances, step: &mut Step) {
         let view = step.view;
-        for job in view.workloads.into_iter().flatten().filter(|job| matches!(job.wish, Wish::FollowTerm(_))) {
+        for job in
+            view.workloads.into_iter().flatten().filter(|job| matches!(job.wish, Wish::FollowTerm(_) | Wish::Delete))
+        {
             if let Some(need) = self.need(job, Target::Follow, step) {
                 self.act(&need, job, Target::Follow, around, step);
             }
@@ -372,6 +374,8 @@ impl WorkloadReconciler {
             // W10.
             Wish::Stay => return None,
             Wish::Follow { .. } => (leads, true),
+            Wish::Delete if self.is_off(workload, step.id) => return (!workload.deleting).then_some(Need::Delete),
+            Wish::Delete => (None, true),
             Wish::FollowTerm(term) if leads.is_some_and(|leads| leads != term) => {
                 return (!workload.deleting).then_some(Need::Delete);
             }
@@ -448,7 +452,7 @@ impl WorkloadReconciler {
         let known = workload.kept();
         let given = match workload.wish {
             Wish::Follow { replicas } => replicas,
-            Wish::FollowTerm(_) | Wish::Release { .. } | Wish::Stay => None,
+            Wish::FollowTerm(_) | Wish::Delete | Wish::Release { .. } | Wish::Stay => None,
         };
         let setting = enabled(before, known, given);
         let claim = claim(op, true, known.unwrap_or(before), target, around, step);
@@ -493,6 +497,7 @@ impl WorkloadReconciler {
             }
             let earlier = |workload: &Workload| match workload.wish {
                 Wish::FollowTerm(other) => other != term && plan.job(other) == workload.id,
+                Wish::Delete => plan.term_of(&workload.id).is_some(),
                 Wish::Follow { .. } | Wish::Release { .. } | Wish::Stay => false,
             };
             if self.pending.contains_key(&id) || workloads.iter().any(earlier) {

@@ -130,7 +130,8 @@ impl World {
             ..Pod::default()
         };
         let content = SliceContent::empty(&uid(), "web-leader", Family::V4, Term(0));
-        let slice = Slice { name: "web-leader-v4".into(), uid: Uid("s".into()), version: Version(1), content };
+        let slice =
+            Slice { name: "web-leader-v4".into(), uid: Uid("s".into()), version: Version(1), content, orphan_of: None };
         let markings = Markings { leader: marking("leader"), follower: marking("follower"), ..Markings::default() };
         Self {
             without,

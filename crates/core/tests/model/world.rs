@@ -77,7 +77,8 @@ impl World {
     pub fn new(pods: usize, absent: usize, routed: bool) -> Self {
         let content = SliceContent::empty(&uid(), &SERVICE.name, Family::V4, Term(0));
         let version = Version((pods as u64 + 2) * RANGE);
-        let slice = Slice { name: SERVICE.slice(Family::V4), uid: Uid("slice".into()), version, content };
+        let slice =
+            Slice { name: SERVICE.slice(Family::V4), uid: Uid("slice".into()), version, content, orphan_of: None };
         let mut world = Self {
             pods: vec![None; pods],
             made: vec![0; pods],

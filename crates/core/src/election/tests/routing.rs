@@ -32,7 +32,7 @@ impl Lab {
     fn put_slice(&mut self, name: &str, content: SliceContent) -> Slice {
         let version = self.next_version();
         let uid = self.slices.get(name).map_or_else(|| uid(&format!("{name}-{version}")), |slice| slice.uid.clone());
-        let slice = Slice { name: name.into(), uid, version, content };
+        let slice = Slice { name: name.into(), uid, version, content, orphan_of: None };
         self.slices.insert(name.into(), slice.clone());
         slice
     }
@@ -441,6 +441,52 @@ fn another_elections_slice_is_not_touched() {
     lab.now = lab.now + Duration::from_secs(1);
     lab.run();
     assert_eq!((lab.reached(), lab.election.route_failure()), (vec!["p0".to_owned()], None));
+}
+
+/// Shows R3: the election was deleted, its slice was kept, and it is applied again.
+#[test]
+fn a_slice_that_an_earlier_election_of_the_name_left_is_taken_over() {
+    let left = |lab: &mut Lab, name: &str, content: SliceContent| {
+        lab.put_slice(V4, SliceContent { election: Uid::default(), ..content });
+        lab.slices.get_mut(V4).unwrap().orphan_of = Some(name.into());
+    };
+    let dead = Endpoint { pod: "dead".into(), uid: uid("dead"), ..routed(1).slices[V4].content.endpoints[0].clone() };
+    let nobody = SliceContent::empty(&uid("earlier"), "s", Family::V4, Term(26));
+    for content in [SliceContent { endpoints: vec![dead], ..nobody.clone() }, nobody.clone()] {
+        let mut lab = with_routing(Lab::new(2), &[Family::V4]);
+        left(&mut lab, "web", content.clone());
+        lab.run();
+        assert_eq!((lab.reached(), lab.election.route_failure()), (vec!["p0".to_owned()], None));
+        assert_eq!((&lab.slices[V4].content.election, &lab.slices[V4].orphan_of), (&uid("e"), &None));
+
+        // Nobody can be elected: whom it names goes all the same, and the election owns it.
+        let mut lab = with_routing(Lab::new(2), &[Family::V4]);
+        lab.unready("p0");
+        lab.unready("p1");
+        left(&mut lab, "web", content.clone());
+        lab.run();
+        assert_eq!(lab.reached(), [""]);
+        assert_eq!(
+            lab.slices[V4].content.election == uid("e"),
+            content.shows(),
+            "nothing is written that changes nothing"
+        );
+
+        // Its owner is taken out of it while the election goes: it is deleted.
+        let mut lab = routed(2);
+        let present = lab.slices[V4].content.clone();
+        left(&mut lab, "web", present);
+        lab.desired = Desired::Withdraw;
+        lab.run();
+        assert_eq!((lab.slices.len(), lab.election.situation()), (0, &Situation::Withdrawn));
+
+        // An election of another name has nothing to do with it.
+        let mut lab = with_routing(Lab::new(2), &[Family::V4]);
+        left(&mut lab, "other", content);
+        lab.run();
+        assert_eq!(lab.slices[V4].orphan_of.as_deref(), Some("other"));
+        assert!(lab.election.route_failure().unwrap().text().contains("kubectl delete endpointslice s-lictor-ipv4"));
+    }
 }
 
 /// Shows R4.

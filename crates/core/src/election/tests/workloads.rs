@@ -405,6 +405,61 @@ fn one_job_for_each_term_and_the_one_before_goes_first() {
     assert_eq!(lab.restarted().run(), [] as [&str; 0]);
 }
 
+/// Shows W7: the election was deleted, its Job was kept, and it is applied again.
+#[test]
+fn the_job_that_an_earlier_election_left_is_off_and_gone_before_another_is_made() {
+    let claim = WorkloadClaim {
+        election: "web".into(),
+        enabled: true,
+        term: Term(26),
+        writer: "another".into(),
+        write: OpId(1),
+        kept: Setting::Suspend(true),
+    };
+    // The Job of the very term that begins, and one of another.
+    for name in ["migrate-1", "migrate-26"] {
+        let mut lab = Lab::new(2);
+        lab.jobs = vec![JobPlan { name: "migrate".into(), started: None }];
+        let id = WorkloadId { kind: WorkloadKind::Job, name: name.into() };
+        let left = Workload { id, claim: Some(claim.clone()), wish: Wish::Delete, ..lab.made(name) };
+        lab.workloads = Some(vec![left.clone()]);
+        let mut all = lab.run();
+        lab.later(3);
+        all.extend(lab.run());
+        let at =
+            |words: &str| all.iter().position(|found| found == words).unwrap_or_else(|| panic!("{words}: {all:#?}"));
+        let deleted = at(&format!("DeleteJob Job/{name}"));
+        assert!(at(&format!("Disable Job/{name} Suspend(true)")) < deleted, "{all:#?}");
+        assert!(deleted < at("CreateJob Job/migrate-1") && at("CreateJob Job/migrate-1") < at("NoteJob migrate 1"));
+        assert!(all.contains(&"Enable Job/migrate-1 Suspend(false)".into()), "{all:#?}");
+
+        // Nobody leads, and it has ended: it goes all the same.
+        let mut lab = Lab::new(2);
+        lab.unready("p0");
+        lab.unready("p1");
+        lab.workloads = Some(vec![Workload { finished: true, ..left }]);
+        let all = lab.run();
+        assert!(all.contains(&format!("DeleteJob Job/{name}")), "{all:#?}");
+    }
+}
+
+/// Whoever deletes the election may have said that what it owns is to be kept.
+#[test]
+fn the_job_of_an_election_that_goes_is_disabled_and_deleted() {
+    let mut lab = Lab::new(2);
+    lab.jobs = vec![JobPlan { name: "migrate".into(), started: None }];
+    lab.run();
+    lab.workload("migrate-1").wish = Wish::Delete;
+    lab.desired = Desired::Withdraw;
+    let mut all = lab.run();
+    lab.later(3);
+    all.extend(lab.run());
+    let at = |words: &str| all.iter().position(|found| found == words).unwrap_or_else(|| panic!("{words}: {all:#?}"));
+    assert!(at("Disable Job/migrate-1 Suspend(true)") < at("DeleteJob Job/migrate-1"), "{all:#?}");
+    assert!(at("DeleteJob Job/migrate-1") < at("DeleteRecord"), "{all:#?}");
+    assert_eq!(*lab.election.situation(), Situation::Withdrawn);
+}
+
 /// Shows W8.
 #[test]
 fn what_there_is_no_right_to_holds_nothing_up() {
