@@ -93,6 +93,10 @@ pub struct LeaderElectionSpec {
     #[schemars(length(min = 1, max = 512))]
     pub key: Option<String>,
 
+    /// Where the terms begin. Default: One.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_term: Option<FirstTerm>,
+
     /// Who elects the leader. Operator (default): lictor does. Candidates: the candidates do, with a lock of their own. The leader is the
     /// pod that holds the lock in spec.candidates, as long as it is eligible. lictor follows that lock, and writes the labels, the
     /// status, workloads and routing. The label follows the lock late: what a pod does must hang on the lock, and not on the label.
@@ -172,6 +176,17 @@ pub struct LeaderElectionSpec {
     /// workload. It completes a handover that has begun. Default: false.
     #[serde(default)]
     pub paused: bool,
+}
+
+/// Where the terms begin. One (default): at 1. CreationTime: at the number of seconds from the beginning of 2026 until the election was
+/// created. An election that is deleted and applied again then goes on above its earlier terms, as long as its leader changed less
+/// often than once a second. Choose this if a system compares the terms. If it is set later, the next leadership begins there.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum FirstTerm {
+    /// At 1.
+    One,
+    /// At the number of seconds from the beginning of 2026 until the election was created.
+    CreationTime,
 }
 
 /// A selector of pods by their labels. A pod must meet all requirements.
@@ -508,7 +523,8 @@ pub struct LeaderElectionStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub leader: Option<Leader>,
 
-    /// The number of the present leadership. It only rises. The leader's pod has it in the annotation lictor.dev/term.
+    /// The number of the present leadership. It only rises while the election exists; spec.firstTerm says where it begins. The leader's
+    /// pod has it in the annotation lictor.dev/term.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub term: Option<i64>,
 

@@ -51,6 +51,8 @@ pub struct Resolved {
     pub when_lost: lictor_core::WhenLost,
     /// The Consul service that the leader is registered as.
     pub consul_service: Option<api::ConsulService>,
+    /// H9: no new term is below this one.
+    pub first_term: lictor_core::Term,
     /// Whether the election is frozen.
     pub paused: bool,
 }
@@ -153,6 +155,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         class_name: _,
         selector,
         key,
+        first_term,
         elected_by: _,
         candidates: _,
         eligibility,
@@ -232,6 +235,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             api::WhenStoreIsLost::Keep => lictor_core::WhenLost::Keep,
         },
         consul_service: consul_service.clone(),
+        first_term: resolve_first_term(*first_term, election),
         paused: *paused,
     })
 }
@@ -427,6 +431,19 @@ fn refuse_reserved(marking: &lictor_core::Marking, role: &str) -> Result<(), Ref
     })
 }
 
+/// The beginning of 2026, in seconds since 1970. Terms that begin with a time count from there: a Lease shows terms up to 2^31, which
+/// thus last until 2094.
+const TERMS_BEGIN: i64 = 1_767_225_600;
+
+/// Returns the term below which no new one may be. The API server gave the time at which the election was created, so all operators
+/// agree on it, whatever their clocks say.
+fn resolve_first_term(first: Option<api::FirstTerm>, election: &LeaderElection) -> lictor_core::Term {
+    let created = election.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+    let term = lictor_core::Term(created.saturating_sub(TERMS_BEGIN).max(1));
+    let fits = first == Some(api::FirstTerm::CreationTime) && term.is_credible(false);
+    if fits { term } else { lictor_core::Term::default() }
+}
+
 fn resolve_workload(workload: &api::Workload) -> (lictor_core::WorkloadId, WorkloadRule) {
     let rule = WorkloadRule {
         replicas: workload.replicas,
@@ -598,6 +615,25 @@ mod tests {
         }
         let cost = json!({"leader": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "5"}}});
         assert!(outcome(cost, &Classes::new()).is_ok(), "users need this one");
+    }
+
+    #[test]
+    fn terms_begin_with_the_time_at_which_the_election_was_created_if_it_says_so() {
+        let first = |first: serde_json::Value, created: &str| {
+            let mut election = election(json!({"firstTerm": first}));
+            let time = json!({"creationTimestamp": created});
+            election.metadata.creation_timestamp =
+                serde_json::from_value::<kube::core::ObjectMeta>(time).unwrap().creation_timestamp;
+            resolve(&election, &Classes::new(), DEFAULT_CONTROLLER).unwrap().unwrap().first_term.0
+        };
+        let time = json!("CreationTime");
+        assert_eq!(first(time.clone(), "2026-11-25T00:00:01Z"), 28_339_201);
+        assert_eq!(first(time.clone(), "2090-01-01T00:00:00Z"), 2_019_686_400);
+        for created in ["1970-01-01T00:00:00Z", "2026-01-01T00:00:00Z"] {
+            assert_eq!(first(time.clone(), created), 1, "a clock that is wrong: {created}");
+        }
+        assert_eq!(first(time, "2200-01-01T00:00:00Z"), 0, "such a clock leaves no terms");
+        assert_eq!((first(json!("One"), "2026-11-25T00:00:01Z"), first(json!(null), "2026-11-25T00:00:01Z")), (0, 0));
     }
 
     #[test]

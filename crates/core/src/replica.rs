@@ -74,6 +74,8 @@ pub struct Known<'a> {
     pub spec: Option<Spec<'a>>,
     /// The term that the status names: no term may be below it.
     pub status_term: Term,
+    /// H9: no new term may be below this one either.
+    pub first_term: Term,
     /// Whether the cluster itself is the candidate, and may lead; none: pods are.
     pub cluster: Option<Result<(), NotEligible>>,
     /// The lock that the candidates hold themselves, if they elect the leader; none: it is elected here.
@@ -126,6 +128,7 @@ impl<'a> Known<'a> {
             key,
             spec: None,
             status_term: Term(0),
+            first_term: Term(0),
             cluster: None,
             following: None,
             workloads: Some(&[]),
@@ -160,10 +163,10 @@ impl<'a> Known<'a> {
     where
         'a: 'b,
     {
-        let &Self { now, wall, generation, desired, gone, key, spec, status_term, cluster, following, .. } = self;
         let &Self {
-            workloads, jobs, wind_down, pods, foreign, nodes, probe_failed, switchovers, routing, slices, ..
+            now, wall, generation, desired, gone, key, spec, status_term, first_term, cluster, following, ..
         } = self;
+        let &Self { workloads, jobs, wind_down, pods, foreign, nodes, probe_failed, switchovers, routing, slices, .. } = self;
         View {
             now,
             wall,
@@ -176,6 +179,7 @@ impl<'a> Known<'a> {
             order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
             failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
             status_term,
+            first_term,
             cluster,
             following,
             workloads,

@@ -34,6 +34,8 @@ pub(crate) struct View<'a> {
     pub failover_delay: Duration,
     /// The term that the status names: no term may be below it.
     pub status_term: Term,
+    /// H9: no new term may be below this one either.
+    pub first_term: Term,
     /// Whether the cluster itself is the candidate, and may lead; `None`: pods are.
     pub cluster: Option<Result<(), NotEligible>>,
     /// The lock that the candidates hold themselves, if they elect the leader; `None`: it is elected here.

@@ -39,6 +39,7 @@ pub(crate) fn step(
         key,
         spec: entry.object.spec().map(|spec| spec.spec()),
         status_term: entry.object.status_term(),
+        first_term: entry.object.spec().map(|spec| spec.first_term).unwrap_or_default(),
         cluster: entry.workloads.cluster(),
         following: rule.map(|rule| Following { rule, lock: &entry.followed }),
         workloads: entry.workloads.shown(),

@@ -93,3 +93,32 @@ async fn a_namespace_that_is_deleted_with_a_live_election_in_it_goes_and_others_
     })
     .await;
 }
+
+/// Shows H9. A system that compares terms would refuse every leader of an election whose terms begin anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_election_that_is_applied_again_goes_on_above_its_earlier_terms() {
+    let lab = Lab::new("terms-again").await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    let spec = json!({"firstTerm": "CreationTime"});
+    lab.elect(spec.clone()).await;
+    let leader = lab.wait_any_leader().await;
+    lab.kill_pod(&leader).await;
+    let next = if leader == "a" { "b" } else { "a" };
+    lab.wait_leader(next).await;
+    let last = lab.term("web").await;
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    eventually("its lock is gone", || async {
+        lab.lease("web").await.map_or(Ok(()), |lease| Err(format!("{lease:?}")))
+    })
+    .await;
+    // It led twice, so it needs two seconds.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+
+    lab.elect(spec).await;
+    lab.wait_leader(next).await;
+    let again = lab.term("web").await;
+    assert!(again > last, "term {again} after {last}");
+    let pod = lab.get_pod(next).await;
+    assert_eq!(pod.annotations()["lictor.dev/term"], again.to_string(), "the leader's pod shows it");
+}

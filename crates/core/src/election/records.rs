@@ -34,7 +34,7 @@ impl Election {
         let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
         record.drain_obligation = self.obligations.to_record(replaced.as_ref(), self.lock.record(), view);
         if candidate.is_some() {
-            record.term = self.terms.highest().next();
+            record.term = self.terms.next(view.first_term);
             record.term_by_version = view.policy.shared;
         }
         // H14: the one by which this pod is elected. Another one may be accepted while the lock was given to this cluster.

@@ -30,6 +30,11 @@ impl Terms {
         term < self.reached
     }
 
+    /// The term of the next leadership: above all that were given, and none below `first`.
+    pub(super) fn next(self, first: Term) -> Term {
+        self.highest.next().max(first)
+    }
+
     /// A term that was surely given.
     pub(super) fn see(&mut self, term: Term) {
         self.highest = self.highest.max(term);
@@ -50,12 +55,17 @@ impl Terms {
         if view.status_term.is_credible(view.policy.shared) || only_source {
             sure = sure.max(view.status_term);
         }
+        // Where the terms begin is known for sure, too, so a term a little above is as credible as one a little above what was given.
+        let credible = |hint: Term| {
+            let given = sure.raised_by_hint(hint);
+            if view.first_term.raised_by_hint(hint) == hint { given.max(hint) } else { given }
+        };
         let mut highest = sure;
         if let Some(Stored::Damaged(_, hint)) = lock.stored() {
-            highest = highest.max(sure.raised_by_hint(*hint));
+            highest = highest.max(credible(*hint));
         }
         for pod in view.pods.iter().filter(|pod| id.wrote(pod)) {
-            highest = highest.max(term_of(pod).map_or(highest, |term| sure.raised_by_hint(term)));
+            highest = highest.max(term_of(pod).map_or(highest, credible));
         }
         self.highest = highest;
     }

@@ -77,6 +77,7 @@ struct Lab {
     order: HandoverOrder,
     failover_delay: Duration,
     status_term: Term,
+    first_term: Term,
     pods: BTreeMap<String, Pod>,
     nodes: BTreeMap<String, Node>,
     /// Pods that the cache does not show.
@@ -154,6 +155,7 @@ impl Lab {
             order: HandoverOrder::DemoteFirst,
             failover_delay: Duration::ZERO,
             status_term: Term(0),
+            first_term: Term(0),
             pods: BTreeMap::new(),
             nodes: BTreeMap::from([("n".to_owned(), Node::default())]),
             unseen: BTreeSet::new(),
@@ -304,6 +306,7 @@ impl Lab {
             order: self.order,
             failover_delay: self.failover_delay,
             status_term: self.status_term,
+            first_term: self.first_term,
             cluster: self.cluster,
             following: self.followed.as_ref().map(|lock| Following { rule: &rule, lock }),
             workloads: self.workloads.as_deref(),

@@ -122,6 +122,37 @@ fn a_term_is_above_all_that_is_known_and_incredible_hints_are_not() {
     assert_eq!(noted("2147483647"), "WriteRecord 1 p0");
 }
 
+/// Shows H9.
+#[test]
+fn terms_begin_where_the_election_says_and_go_on_from_there() {
+    let mut lab = Lab::new(3);
+    lab.first_term = Term(28_000_000);
+    assert_eq!(lab.run()[0], "WriteRecord 28000000 p0");
+    assert_eq!(lab.run(), NOTHING);
+    lab.unready("p0");
+    assert_eq!(lab.run()[0], "WriteRecord 28000001 p1");
+    // The lock and the status are lost: what the pods show is credible, because it is a little above where the terms begin.
+    let mut lab = lab.restarted();
+    lab.store(|_| Stored::Absent);
+    let all = lab.run();
+    assert!(all.iter().any(|words| words.starts_with("WriteRecord 28000002 ")), "{all:#?}");
+
+    // It is written into an election that leads already: the present leadership keeps its term.
+    let mut lab = Lab::led(2);
+    lab.first_term = Term(28_000_000);
+    assert_eq!((lab.run(), lab.election.term()), (NOTHING.map(str::to_owned).to_vec(), Term(1)));
+    lab.unready("p0");
+    assert_eq!(lab.run()[0], "WriteRecord 28000000 p1");
+    // Nor does an edited annotation raise it much.
+    let mut lab = Lab::new(1);
+    lab.first_term = Term(100);
+    lab.edit("p0", |pod| {
+        pod.annotations.insert(ELECTION_ANNOTATION.into(), "web".into());
+        pod.annotations.insert(TERM_ANNOTATION.into(), "1101".into());
+    });
+    assert_eq!(lab.run()[0], "WriteRecord 100 p0");
+}
+
 #[test]
 fn a_term_that_only_a_fresh_list_shows_is_outbid() {
     let mut lab = Lab::new(2);
