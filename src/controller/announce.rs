@@ -199,19 +199,15 @@ fn tell_transition(
     }
 }
 
-/// Why a leader changed, as half a sentence; of a probe that failed, also what was asked.
+/// Why a leader changed, as half a sentence; of a probe that failed, also how often, where it asked, and what came back.
 fn why(entry: &Entry, reason: Reason, previous: Option<&Holder>) -> String {
     let why = describe(reason, previous);
-    let asked = || {
-        let (probe, ip) = (entry.spec()?.probe.as_ref()?, previous?.ip.as_ref()?.parse().ok()?);
-        let at = |port| SocketAddr::new(ip, port);
-        let asked = match probe.target.as_ref()? {
-            ProbeTarget::Http(port, path) => format!("GET http://{}{path}", at(*port)),
-            ProbeTarget::Tcp(port) => format!("a connection to {}", at(*port)),
-        };
-        Some(format!("{why}: {asked} failed {} times in a row", probe.rules.failure_threshold))
+    let probed = || {
+        let times = entry.spec()?.probe.as_ref()?.rules.failure_threshold;
+        let told = entry.probing.told(&previous?.uid)?;
+        Some(format!("{why} {times} times in a row: {told}"))
     };
-    let probed = (reason == Reason::ProbeFailed(ProbeFailure::NoAnswer)).then(asked).flatten();
+    let probed = (reason == Reason::ProbeFailed(ProbeFailure::NoAnswer)).then(probed).flatten();
     probed.unwrap_or_else(|| why.into_owned())
 }
 

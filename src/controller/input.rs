@@ -54,8 +54,8 @@ pub enum Input {
     Switched(SwitchoverId, u64, Box<Result<Option<Switchover>, Option<Failure>>>),
     /// The outcome of a registration of the leader in the store's own directory.
     Registered(ElectionId, Registration, Result<bool, Failure>),
-    /// Whether the leader that is probed under this number fails in this way.
-    Probed(ElectionId, u64, ProbeFailure, bool),
+    /// Whether the leader that is probed under this number fails in this way: if it does, where it was asked and what came back.
+    Probed(ElectionId, u64, ProbeFailure, Result<(), String>),
     /// Whether this replica acts.
     Claim(ClaimUpdate),
 }

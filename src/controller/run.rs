@@ -327,8 +327,8 @@ impl Controller {
                     self.index.mark(&id.election);
                 }
             }
-            Input::Probed(id, number, failure, fails) => {
-                if self.index.entry(&id).is_some_and(|entry| entry.probing.take(number, failure, fails)) {
+            Input::Probed(id, number, failure, found) => {
+                if self.index.entry(&id).is_some_and(|entry| entry.probing.take(number, failure, found)) {
                     self.index.mark_urgent(&id.election);
                 }
             }

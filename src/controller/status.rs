@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::{
-    Absence, Election, Failure, Holder, Instant, Node, Pod, ProbeFailure, Rival, Situation, Slice, Timestamp, Uid,
-    absence, eligible,
+    Absence, Election, Failure, Holder, Instant, Node, Pod, ProbeFailure, Rival, Situation, Slice, Stays, Timestamp,
+    Uid, absence, eligible,
 };
 
 use self::followed::{followed_lock, led_by_nobody, led_unseen};
@@ -339,14 +339,25 @@ fn elected(
     }
     match (group.situation(), leads) {
         (Situation::LedDespiteProbe(failure), Some(pod)) => {
-            let fails = match failure {
-                ProbeFailure::NoAnswer => "fails its probe",
-                ProbeFailure::ProcessGone(port) => {
-                    &format!("refuses connections to port {port}, so its process is gone")
+            let told = group.leader().and_then(|(_, holder, _)| entry.probing.told(&holder.uid));
+            let fails = match (failure, told) {
+                (ProbeFailure::NoAnswer, Some(told)) => format!("fails its probe ({told})"),
+                (ProbeFailure::NoAnswer, None) => "fails its probe".to_owned(),
+                (ProbeFailure::ProcessGone(port), _) => {
+                    format!("refuses connections to port {port}, so its process is gone")
                 }
             };
-            let message = format!("{pod} {fails}, and stays the leader because no other pod is eligible");
-            condition(ELECTED, true, "ProbeFails", message, generation)
+            let why = match group.stays() {
+                Stays::Alone => "because no other pod is eligible".to_owned(),
+                Stays::AllFail => {
+                    "because each other pod that could lead has failed the probe, too, since it succeeded last: check spec.probe".to_owned()
+                }
+                Stays::Until(_) => format!(
+                    "for now, because the leader has changed {} times in a row: a change that can wait has to, for longer each time",
+                    group.flapping().in_row(now)
+                ),
+            };
+            condition(ELECTED, true, "ProbeFails", format!("{pod} {fails}, and stays the leader {why}"), generation)
         }
         (Situation::Recovering(why, _), Some(pod)) => condition(
             ELECTED,
@@ -370,8 +381,18 @@ fn elected(
                 let message = format!("{pod} is the leader, but not all pods are candidates: {trouble}");
                 Some(condition(ELECTED, true, "LabelInUse", message, generation))
             };
+            let flaps = || {
+                let (changes, reason) = group.flapping().many(now)?;
+                let message = format!(
+                    "{pod} is the leader, and the leader has changed {changes} times without staying for ten minutes, the last time \
+                     because of {}: `kubectl lictor history {}` has the others",
+                    reason.word(),
+                    entry.object.name()
+                );
+                Some(condition(ELECTED, true, "Flapping", message, generation))
+            };
             let leads = || condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation);
-            unseen.or_else(limps).unwrap_or_else(leads)
+            unseen.or_else(limps).or_else(flaps).unwrap_or_else(leads)
         }
         (_, None) => match (entry.workloads.cluster(), entry.following()) {
             (_, Some(following)) if !spec.paused => led_by_nobody(spec, following, candidates, now, generation),

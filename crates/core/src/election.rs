@@ -36,6 +36,7 @@ mod workloads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use self::fitness::Stays;
 pub(crate) use self::forecast::forecast;
 pub use self::forecast::{Contender, Forecast, Verdict};
 
@@ -61,8 +62,8 @@ use super::step::{Ops, Step};
 use super::timers::{Timer, Timers};
 use super::view::{Desired, Situation, View};
 use super::{
-    AbsentLeader, Announcement, Command, Failure, Holder, Instant, LockValidity, Markings, OpId, Pod, Record, Scope,
-    Stored, Term, Timestamp, Uid, Version, WorkloadId,
+    AbsentLeader, Announcement, Command, Failure, Flapping, Holder, Instant, LockValidity, Markings, OpId, Pod, Record,
+    Scope, Stored, Term, Timestamp, Uid, Version, WorkloadId,
 };
 
 /// One group's election. Its parts keep what they know themselves; here is the order in which they are asked.
@@ -163,6 +164,16 @@ impl Election {
     /// What the election is about.
     pub fn situation(&self) -> &Situation {
         &self.situation
+    }
+
+    /// Why a leader stays that fails its probe.
+    pub fn stays(&self) -> Stays {
+        self.fitness.stays()
+    }
+
+    /// The changes of leader in a row, as far as this operator has made them.
+    pub fn flapping(&self) -> &Flapping {
+        self.fitness.flapping()
     }
 
     /// The highest term that was seen.
@@ -270,6 +281,7 @@ impl Election {
         let mut step = Step::new(&id, &view, &mut ops);
         self.take_step(&mut step);
         self.look_for_leader(&mut step);
+        self.fitness.await_calm(&mut step);
         let (timers, effects) = step.end();
         (self.ops, self.timers) = (ops, timers);
         self.promotions.note(&effects.requests);

@@ -13,6 +13,7 @@ mod deletions;
 mod election;
 mod eligibility;
 mod few;
+mod flapping;
 mod followed;
 mod handover;
 mod identity;
@@ -61,9 +62,10 @@ pub use command::{
 pub use connection::{ConnectionEvent, ConnectionState};
 pub use contest::Contest;
 pub use deletions::Deletions;
-pub use election::{Contender, Election, Forecast, Verdict};
+pub use election::{Contender, Election, Forecast, Stays, Verdict};
 pub use eligibility::{Advantage, NotEligible, Preference, Rank, Rules, annotation_defect, eligible, standing};
 pub use few::{Few, Names, give_back};
+pub use flapping::Flapping;
 pub use followed::{
     FollowedLock, Following, IdentityPattern, IdentityRule, IdentitySource, LONGEST_IDENTITY, LockHolder, NotHeld,
     Unmapped, fits,

@@ -98,6 +98,8 @@ pub struct Known<'a> {
     pub nodes: &'a BTreeMap<String, Node>,
     /// The pod whose probe fails, if it is the leader, and how.
     pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
+    /// The pod whose probe has succeeded since it became the leader, if any has.
+    pub probe_answered: Option<&'a Uid>,
     /// The switchovers that its users ask for.
     pub switchovers: Switchovers<'a>,
     /// All locks that were seen.
@@ -140,6 +142,7 @@ impl<'a> Known<'a> {
             slices: &[],
             nodes: &NO_NODES,
             probe_failed: None,
+            probe_answered: None,
             switchovers: Switchovers::default(),
             locks,
             validity: Some(LockValidity::Unlimited),
@@ -166,7 +169,7 @@ impl<'a> Known<'a> {
         let &Self {
             now, wall, generation, desired, gone, key, spec, status_term, first_term, cluster, following, ..
         } = self;
-        let &Self { workloads, jobs, wind_down, pods, foreign, nodes, probe_failed, switchovers, routing, slices, .. } = self;
+        let &Self { workloads, jobs, wind_down, pods, foreign, nodes, probe_failed, probe_answered, switchovers, routing, slices, .. } = self;
         View {
             now,
             wall,
@@ -191,6 +194,7 @@ impl<'a> Known<'a> {
             slices,
             nodes,
             probe_failed,
+            probe_answered,
             switchovers,
             strays,
             bids: self.locks.bids(key),

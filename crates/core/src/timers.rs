@@ -19,6 +19,8 @@ pub(crate) enum Timer {
     Recovery,
     /// T1: the leader is told to be missing, if it still is.
     Absence,
+    /// A change of leader that can wait is due, or a row of changes is over.
+    Flapping,
     /// What follows from a switchover is over.
     HoldOver,
     /// A pod has been ready for long enough.

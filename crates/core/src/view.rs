@@ -58,6 +58,8 @@ pub(crate) struct View<'a> {
     pub nodes: &'a BTreeMap<String, Node>,
     /// The pod whose probe fails, if it is the leader, and how.
     pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
+    /// The pod whose probe has succeeded since it became the leader, if any has.
+    pub probe_answered: Option<&'a Uid>,
     /// The switchovers that its users ask for.
     pub switchovers: Switchovers<'a>,
     /// Locks that this election holds under other keys than its present one.

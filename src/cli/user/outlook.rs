@@ -345,6 +345,7 @@ impl Sight {
             let follows = [READY, STALLED, PAUSED].contains(&unwell.type_.as_str());
             let limps = [
                 "ClassDeleted",
+                "Flapping",
                 "LedElsewhere",
                 "LabellingFails",
                 "ProbeFails",

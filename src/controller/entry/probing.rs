@@ -2,6 +2,7 @@
 
 mod connection;
 
+use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct Probing {
     prober: Option<Prober>,
     /// How many were begun: what an earlier one found counts no more.
     begun: u64,
+    /// The leader that has failed last, where it was asked, and what came back.
+    last: Option<(Uid, String)>,
 }
 
 /// A leader, and how it is asked.
@@ -44,6 +47,8 @@ struct Prober {
     probed: Probed,
     number: u64,
     failures: Vec<ProbeFailure>,
+    /// Whether it has answered as it should, once.
+    answered: bool,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -55,12 +60,27 @@ impl Probing {
         gone.or(failures.first()).map(|failure| (&probed.leader, *failure))
     }
 
-    /// Takes whether the leader that is asked under this number fails in this way. Returns whether it is still asked.
-    pub(crate) fn take(&mut self, number: u64, failure: ProbeFailure, fails: bool) -> bool {
+    /// The leader whose probe has succeeded since it leads.
+    pub(crate) fn answered(&self) -> Option<&Uid> {
+        self.prober.as_ref().filter(|prober| prober.answered).map(|prober| &prober.probed.leader)
+    }
+
+    /// Where a leader was asked that has failed last, and what came back.
+    pub(crate) fn told(&self, leader: &Uid) -> Option<&str> {
+        self.last.as_ref().filter(|(uid, _)| uid == leader).map(|(_, told)| told.as_str())
+    }
+
+    /// Takes whether the leader that is asked under this number fails in this way: if it does, where it was asked and what came back.
+    /// Returns whether it is still asked.
+    pub(crate) fn take(&mut self, number: u64, failure: ProbeFailure, found: Result<(), String>) -> bool {
         let Some(prober) = self.prober.as_mut().filter(|prober| prober.number == number) else { return false };
         prober.failures.retain(|other| *other != failure);
-        if fails {
-            prober.failures.push(failure);
+        match found {
+            Ok(()) => prober.answered |= failure == ProbeFailure::NoAnswer,
+            Err(told) => {
+                prober.failures.push(failure);
+                self.last = Some((prober.probed.leader.clone(), told));
+            }
         }
         true
     }
@@ -81,7 +101,7 @@ impl Probing {
         self.prober = probed.map(|probed| {
             let tell = |failure: ProbeFailure| {
                 let (id, inputs) = (id.clone(), inputs.clone());
-                move |fails: bool| inputs.send(Input::Probed(id.clone(), number, failure, fails)).is_ok()
+                move |found| inputs.send(Input::Probed(id.clone(), number, failure, found)).is_ok()
             };
             let Probed { ip, probe, .. } = &probed;
             let mut tasks = Vec::new();
@@ -91,15 +111,12 @@ impl Probing {
             }
             if let Some(port) = probe.connection {
                 let to = SocketAddr::new(*ip, port);
-                let holding = connection::hold(
-                    to,
-                    probe.rules.timeout,
-                    reach.dial.clone(),
-                    tell(ProbeFailure::ProcessGone(port)),
-                );
+                let tell = tell(ProbeFailure::ProcessGone(port));
+                let tell = move |gone| tell(if gone { Err(format!("{to} refuses connections")) } else { Ok(()) });
+                let holding = connection::hold(to, probe.rules.timeout, reach.dial.clone(), tell);
                 tasks.push(crate::process::spawn(holding));
             }
-            Prober { probed, number, failures: Vec::new(), tasks }
+            Prober { probed, number, failures: Vec::new(), answered: false, tasks }
         });
     }
 
@@ -129,41 +146,65 @@ pub(crate) fn probe_client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// Asks for as long as `tell` returns true. Calls it whenever the leader fails, or does not any more.
+/// Asks for as long as `tell` returns true. Calls it when the leader answers for the first time, and whenever it fails, or does not any
+/// more.
 async fn ask_on(
     ip: IpAddr,
     target: ProbeTarget,
     rules: ProbeRules,
     http: reqwest::Client,
-    tell: impl Fn(bool) -> bool,
+    tell: impl Fn(Result<(), String>) -> bool,
 ) {
     let mut ticks = interval(rules.period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut state = ProbeState::default();
-    let mut before = false;
+    let mut before = None;
     loop {
         ticks.tick().await;
-        let answers = ask(ip, &target, rules.timeout, &http).await;
-        let failed = state.observe(answers, &rules);
-        if failed != before && !tell(failed) {
+        let found = ask(ip, &target, rules.timeout, &http).await;
+        let failed = state.observe(found.is_ok(), &rules);
+        // That one answer is missing says nothing yet.
+        let news = if failed { Some(true) } else { found.is_ok().then_some(false) };
+        if news.is_none() || news == before {
+            continue;
+        }
+        before = news;
+        if !tell(if failed { found } else { Ok(()) }) {
             return;
         }
-        before = failed;
     }
 }
 
-async fn ask(ip: IpAddr, target: &ProbeTarget, limit: Duration, http: &reqwest::Client) -> bool {
+/// Asks once.
+///
+/// # Errors
+/// Where it was asked, and what came back instead of an answer.
+async fn ask(ip: IpAddr, target: &ProbeTarget, limit: Duration, http: &reqwest::Client) -> Result<(), String> {
     let host = match ip {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
     };
     match target {
         ProbeTarget::Http(port, path) => {
-            let answer = http.get(format!("http://{host}:{port}{path}")).timeout(limit).send().await;
-            answer.is_ok_and(|answer| answer.status().is_success() || answer.status().is_redirection())
+            let url = format!("http://{host}:{port}{path}");
+            match http.get(&url).timeout(limit).send().await {
+                Ok(answer) if answer.status().is_success() || answer.status().is_redirection() => Ok(()),
+                Ok(answer) => Err(format!("{url} answers {}", answer.status())),
+                Err(error) if error.is_timeout() => Err(format!("{url}: no answer within {} s", limit.as_secs())),
+                Err(error) => Err(format!("{url}: {}", cause(&error))),
+            }
         }
-        ProbeTarget::Tcp(port) => matches!(timeout(limit, TcpStream::connect((ip, *port))).await, Ok(Ok(_))),
+        ProbeTarget::Tcp(port) => match timeout(limit, TcpStream::connect((ip, *port))).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(format!("{host}:{port}: {error}")),
+            Err(_) => Err(format!("{host}:{port}: no connection within {} s", limit.as_secs())),
+        },
     }
+}
+
+/// What an error comes from.
+fn cause(error: &dyn Error) -> String {
+    error.source().map_or_else(|| error.to_string(), cause)
 }
 
 #[cfg(test)]
@@ -190,20 +231,23 @@ mod tests {
             let probe = ResolvedProbe { target: Some(ProbeTarget::Tcp(1)), connection: Some(port), rules };
             Some(Probed { leader: Uid(leader.into()), ip: IpAddr::from([127, 0, 0, 1]), probe })
         };
+        let fails = || Err("10.0.0.1:80 refuses connections".to_owned());
         let (gone, a) = (ProbeFailure::ProcessGone, Uid("a".into()));
         let mut probing = Probing::default();
         probing.follow(probed("a", 80), &id, &reach, &inputs);
-        assert!(probing.take(1, ProbeFailure::NoAnswer, true) && probing.take(1, gone(80), true));
+        assert!(probing.take(1, ProbeFailure::NoAnswer, fails()) && probing.take(1, gone(80), fails()));
         assert_eq!(probing.failed(), Some((&a, gone(80))), "this says the most");
-        assert!(probing.take(1, gone(80), false));
+        assert!(probing.take(1, gone(80), Ok(())));
         assert_eq!(probing.failed(), Some((&a, ProbeFailure::NoAnswer)));
+        assert_eq!(probing.told(&a), Some("10.0.0.1:80 refuses connections"));
+        assert_eq!(probing.answered(), None);
         // It is still the same: nothing begins anew.
         probing.follow(probed("a", 80), &id, &reach, &inputs);
         assert_eq!(probing.failed(), Some((&a, ProbeFailure::NoAnswer)));
         for next in [probed("a", 81), probed("b", 81), None, probed("b", 81)] {
             probing.follow(next, &id, &reach, &inputs);
             assert_eq!(probing.failed(), None);
-            assert!(!probing.take(1, gone(80), true), "it was on its way");
+            assert!(!probing.take(1, gone(80), fails()), "it was on its way");
             assert_eq!(probing.failed(), None);
         }
     }
@@ -223,7 +267,7 @@ mod tests {
             });
             let (http, limit) = (probe_client().unwrap(), Duration::from_secs(10));
             for target in [ProbeTarget::Http(local.port(), "/leader".into()), ProbeTarget::Tcp(local.port())] {
-                assert!(ask(local.ip(), &target, limit, &http).await, "{local} {target:?}");
+                assert_eq!(ask(local.ip(), &target, limit, &http).await, Ok(()), "{local} {target:?}");
             }
         }
     }

@@ -55,6 +55,7 @@ pub(crate) fn step(
         slices: &slices,
         nodes,
         probe_failed: entry.probing.failed(),
+        probe_answered: entry.probing.answered(),
         switchovers: switching.shown(),
         locks,
         validity,

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::time::Duration;
 
 use lictor_testing::kubernetes::{Lab, eventually, is_ready};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+use crate::commands::{run, told};
 
 /// A pod's answers: this HTTP status, or nothing if it is 0.
 struct Answers {
@@ -81,7 +84,7 @@ async fn a_ready_leader_that_fails_its_http_probe_is_replaced() {
         lab.wait_leader(new).await;
         lab.wait_reason(new, "ProbeFailed").await;
         let note = lab.wait_event("Pod", &leader, "Demoted").await;
-        let asked = format!("GET http://{}:{}/leader failed 2 times in a row", answers[old].ip, answers[old].port);
+        let asked = format!("2 times in a row: http://{}:{}/leader", answers[old].ip, answers[old].port);
         assert!(note.ends_with(&format!("the leader failed its probe: {asked}")), "{note}");
         assert!(is_ready(&lab.get_pod(&leader).await), "it looks ready still");
         answers[old].answer(200);
@@ -140,4 +143,69 @@ async fn a_leader_that_fails_its_probe_stays_if_nobody_else_is_eligible() {
     .await;
     recorder.catch_up().await;
     assert_eq!(recorder.assert_promises(), 2);
+}
+
+fn other_of(pod: &str) -> &'static str {
+    if pod == "a" { "b" } else { "a" }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_with_a_wrong_port_lets_the_leader_stay_and_says_where_it_asked() {
+    let lab = Lab::new("probe-wrong-port").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let answers = Answers::pair().await;
+    lab.ready_pod_at("a", &answers[0].ip).await;
+    lab.ready_pod_at("b", &answers[1].ip).await;
+    let probe =
+        |port: u16| json!({"httpGet": {"path": "/leader", "port": port}, "periodSeconds": 1, "failureThreshold": 2});
+    // Nobody listens at this port.
+    lab.elect(json!({"probe": probe(1)})).await;
+    let message = lab.wait_condition("web", "Elected", "True", "ProbeFails").await;
+    let leader = lab.wait_any_leader().await;
+    let ip = if leader == "a" { &answers[0].ip } else { &answers[1].ip };
+    assert!(message.contains(&format!("http://{ip}:1/leader: ")) && message.contains("refused"), "{message}");
+    assert!(message.contains("has failed the probe, too") && message.contains("check spec.probe"), "{message}");
+    lab.wait_condition("web", "Ready", "False", "ProbeFails").await;
+    let note = lab.wait_event("Pod", other_of(&leader), "Demoted").await;
+    assert!(note.contains(":1/leader: "), "{note}");
+    // Longer than five rounds of the probe.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 2, "each pod has led once, and the second one stays");
+    // A leader that is gone is replaced at once.
+    lab.kill_pod(&leader).await;
+    lab.wait_leader(other_of(&leader)).await;
+    lab.wait_condition("web", "Ready", "False", "ProbeFails").await;
+    lab.elect(json!({"probe": probe(answers[0].port)})).await;
+    lab.wait_condition("web", "Ready", "True", "Led").await;
+    recorder.catch_up().await;
+    assert_eq!(recorder.assert_promises(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_changes_again_and_again_is_told_and_what_can_wait_waits() {
+    let lab = Lab::new("flapping").await;
+    let _operator = lab.operator(&[]);
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({"preemption": "HigherPriority"})).await;
+    for number in 0..5 {
+        let leader = lab.wait_any_leader().await;
+        lab.kill_pod(&leader).await;
+        lab.ready_pods(&[&format!("c{number}")]).await;
+    }
+    let message = lab.wait_condition("web", "Elected", "True", "Flapping").await;
+    assert!(message.contains("has changed 5 times"), "{message}");
+    lab.wait_condition("web", "Ready", "False", "Flapping").await;
+    let doctor = run(&lab, &["doctor"]);
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains("Flapping"), "{}", told(&["doctor"], &doctor));
+    // A pod that was given a higher priority waits, and one that takes the place of a leader that is gone does not.
+    let leader = lab.wait_any_leader().await;
+    let roles = lab.roles().await;
+    let (other, _) = roles.iter().find(|(pod, _)| *pod != leader).expect("a follower");
+    lab.patch_pod(other, json!({"metadata": {"annotations": {"lictor.dev/priority": "9"}}})).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    lab.wait_leader(&leader).await;
+    lab.kill_pod(&leader).await;
+    lab.wait_leader(other).await;
 }

@@ -14,7 +14,7 @@ use crate::templates::Templates;
 use crate::timers::Timer;
 use crate::view::{Situation, View};
 use crate::{
-    Following, Holder, Instant, Node, NotEligible, Pod, ProbeFailure, Reason, Record, Uid, eligible, standing,
+    Flapping, Following, Holder, Instant, Node, NotEligible, Pod, ProbeFailure, Reason, Record, Uid, eligible, standing,
 };
 
 /// Who may lead.
@@ -102,6 +102,18 @@ impl<'a> Decision<'a> {
     }
 }
 
+/// Why a leader stays that fails its probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stays {
+    /// No other pod is eligible.
+    #[default]
+    Alone,
+    /// Each other pod that could lead has failed the probe, too, since it succeeded last.
+    AllFail,
+    /// The leader has changed so often that the next change waits.
+    Until(Instant),
+}
+
 /// What is remembered of the candidates from one decision to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fitness {
@@ -109,6 +121,13 @@ pub(super) struct Fitness {
     unfit: Option<(Uid, Instant)>,
     /// Pods that failed their probe as leaders, and have been ready ever since.
     suspects: BTreeSet<Uid>,
+    /// Pods that failed their probe as leaders since the probe of any leader succeeded last.
+    unanswered: BTreeSet<Uid>,
+    /// The generation of the election for which these are known: another one may have another probe.
+    generation: i64,
+    /// Why the leader stays that fails its probe.
+    stays: Stays,
+    flapping: Flapping,
     /// When the cause of the change that is under way was seen.
     cause: Option<Instant>,
     /// Who holds the lock of the candidates, if they elect the leader themselves.
@@ -132,6 +151,7 @@ impl Fitness {
             return self.decide_by_lock(following, record, step);
         }
         self.suspects.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid && pod.ready));
+        self.note_probes(view);
         let best = self.best(record, troubles, step);
         if let Some(until) = view.switchovers.next_end(view.now) {
             step.wake_at(Timer::HoldOver, until);
@@ -154,7 +174,7 @@ impl Fitness {
         };
         let others = best.filter(|other| other.uid != pod.uid);
         match fitness {
-            Ok(()) => self.decide_beside_fit_leader(pod, others, record, troubles, view),
+            Ok(()) => self.decide_beside_fit_leader(pod, others, record, troubles, step),
             Err(why) => {
                 if let Some(until) = self.may_recover(&pod.uid, why, view) {
                     return Decision::Wait(why, until);
@@ -221,16 +241,33 @@ impl Fitness {
         others: Option<&'a Pod>,
         record: Option<&Record>,
         troubles: &Troubles,
-        view: &View<'a>,
+        step: &mut Step<'a>,
     ) -> Decision<'a> {
+        let view = step.view;
         self.unfit = None;
+        let waits = self.flapping.waits(view.now);
         let excused = view.switchovers.excuses(&pod.uid, record, view.now);
         let counts = |failure| !excused || failure != ProbeFailure::NoAnswer;
         if let Some((_, failure)) = view.probe_failed.filter(|(uid, failure)| **uid == pod.uid && counts(*failure)) {
             self.suspects.insert(pod.uid.clone());
-            let elect = |other| Decision::Elect(Candidate::Pod(other), Reason::ProbeFailed(failure));
-            let keep = Decision::KeepDespiteProbe(Candidate::Pod(pod), failure);
-            return self.best_other(&pod.uid, false, record, troubles, view).map_or(keep, elect);
+            self.unanswered.insert(pod.uid.clone());
+            let other = self.best_other(&pod.uid, false, record, troubles, view);
+            let gone = failure != ProbeFailure::NoAnswer;
+            let answering = other.filter(|other| gone || !self.unanswered.contains(&other.uid));
+            return match (answering, waits.filter(|_| !gone)) {
+                (Some(other), None) => Decision::Elect(Candidate::Pod(other), Reason::ProbeFailed(failure)),
+                (answering, waits) => {
+                    self.stays = match (answering, waits) {
+                        (Some(_), Some(until)) => Stays::Until(until),
+                        _ if other.is_some() => Stays::AllFail,
+                        _ => Stays::Alone,
+                    };
+                    if let Stays::Until(until) = self.stays {
+                        step.wake_at(Timer::Flapping, until);
+                    }
+                    Decision::KeepDespiteProbe(Candidate::Pod(pod), failure)
+                }
+            };
         }
         if let Some(other) = self.instead_of(pod, record, troubles, view) {
             return Decision::Elect(Candidate::Pod(other), Reason::NotLabelled);
@@ -240,11 +277,48 @@ impl Fitness {
         if let Some(other) = off {
             return Decision::Elect(Candidate::Pod(other), Reason::NodeCordoned);
         }
-        match others.filter(|_| !view.switchovers.protects(&pod.uid, record, view.now)) {
-            Some(other) if view.rules.preempt && priority(other) > priority(pod) => {
-                Decision::Elect(Candidate::Pod(other), Reason::Preempted)
+        let preempts = |other: &&Pod| view.rules.preempt && priority(other) > priority(pod);
+        let others = others.filter(|_| !view.switchovers.protects(&pod.uid, record, view.now));
+        match (others.filter(preempts), waits) {
+            (Some(other), None) => Decision::Elect(Candidate::Pod(other), Reason::Preempted),
+            (Some(_), Some(until)) => {
+                step.wake_at(Timer::Flapping, until);
+                Decision::Keep(Candidate::Pod(pod))
             }
-            _ => Decision::Keep(Candidate::Pod(pod)),
+            (None, _) => Decision::Keep(Candidate::Pod(pod)),
+        }
+    }
+
+    /// Takes what the probes tell. A probe that has succeeded with anybody is no wrong one, so who failed it earlier may be tried again.
+    fn note_probes(&mut self, view: &View) {
+        let answers = view.probe_answered.is_some() && view.probe_failed.is_none();
+        if answers || self.generation != view.generation {
+            self.unanswered.clear();
+        }
+        self.generation = view.generation;
+        let suspects = &self.suspects;
+        self.unanswered.retain(|uid| suspects.contains(uid));
+    }
+
+    /// Why the leader stays that fails its probe.
+    pub(super) fn stays(&self) -> Stays {
+        self.stays
+    }
+
+    /// The changes of leader in a row.
+    pub(super) fn flapping(&self) -> &Flapping {
+        &self.flapping
+    }
+
+    /// The leader has changed.
+    pub(super) fn note_change(&mut self, reason: Reason, now: Instant) {
+        self.flapping.note(reason, now);
+    }
+
+    /// Looks again when a row of changes is over that is told.
+    pub(super) fn await_calm(&self, step: &mut Step) {
+        if let (Some(_), Some(end)) = (self.flapping.many(step.view.now), self.flapping.ends(step.view.now)) {
+            step.wake_at(Timer::Flapping, end);
         }
     }
 
@@ -385,7 +459,7 @@ impl Fitness {
             let (suspect, outdated) = (self.suspects.contains(&pod.uid), templates.is_outdated(pod));
             let held_back = view.switchovers.holds_back(&pod.uid, record, view.now);
             let standing = Standing { suspect, held_back, shows_leader: false, outdated };
-            rank(pod, node_of(pod, view), view.rules, standing)
+            (self.unanswered.contains(&pod.uid), rank(pod, node_of(pod, view), view.rules, standing))
         })
     }
 

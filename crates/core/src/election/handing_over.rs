@@ -80,6 +80,7 @@ impl Election {
         let Handover { record, previous, purpose, version, after_others, .. } = handover;
         match purpose {
             Purpose::Elect(reason) => {
+                self.fitness.note_change(reason, view.now);
                 self.leader = record.holder.clone().map(|holder| (record.term, holder, record.since));
                 let previous =
                     previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));

@@ -85,6 +85,7 @@ struct Lab {
     /// Pods on which somebody else owns a key.
     foreign: BTreeSet<Uid>,
     probe_failed: Option<(Uid, ProbeFailure)>,
+    probe_answered: Option<Uid>,
     /// The switchover that its user was told is accepted.
     accepted: Option<Asked>,
     gives_up: bool,
@@ -161,6 +162,7 @@ impl Lab {
             unseen: BTreeSet::new(),
             foreign: BTreeSet::new(),
             probe_failed: None,
+            probe_answered: None,
             accepted: None,
             gives_up: false,
             holds: Vec::new(),
@@ -318,6 +320,7 @@ impl Lab {
             slices: &slices,
             nodes: &self.nodes,
             probe_failed: self.probe_failed.as_ref().map(|(uid, failure)| (uid, *failure)),
+            probe_answered: self.probe_answered.as_ref(),
             switchovers: Switchovers { accepted: self.accepted.as_ref(), gives_up: self.gives_up, holds: &self.holds },
             strays: &self.strays,
             bids: &self.bids,

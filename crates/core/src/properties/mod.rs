@@ -6,6 +6,7 @@ mod agents;
 mod backoffs;
 mod claims;
 mod connections;
+mod flapping;
 mod order;
 mod overtaken;
 mod sessions;

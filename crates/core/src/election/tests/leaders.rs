@@ -1,6 +1,7 @@
 //! Who leads, and when somebody else does: first elections, failovers, restarts, probes.
 
 use super::*;
+use crate::Reason;
 
 #[test]
 fn a_first_election_stamps_every_candidate_and_reads_the_election_again() {
@@ -211,4 +212,85 @@ fn a_pod_that_is_gone_is_not_tried_again_while_the_cache_still_shows_it() {
     assert_eq!(all[..4], ["WriteRecord 2 p1", "Demote p0 2", "Promote p1 2", "ReadRecord"]);
     assert_eq!(all.iter().filter(|words| words.starts_with("Promote")).count(), 2, "{all:#?}");
     assert_eq!(all.last().unwrap(), "Transition p2 LeaderGone");
+}
+
+/// Lets whoever leads fail its probe, as long as anybody is elected for that; returns how often that was.
+fn fail_all(lab: &mut Lab) -> usize {
+    for changes in 0..10 {
+        let leader = lab.leader().unwrap().to_owned();
+        (lab.probe_failed, lab.probe_answered) = (Some((uid(&leader), ProbeFailure::NoAnswer)), None);
+        lab.run();
+        if lab.leader() == Some(&*leader) {
+            return changes;
+        }
+        lab.probe_failed = None;
+        lab.run();
+    }
+    panic!("it goes on for ever")
+}
+
+#[test]
+fn a_probe_that_nobody_answers_moves_the_leadership_once_through_the_group_at_most() {
+    let mut lab = Lab::led(3);
+    assert_eq!(fail_all(&mut lab), 2, "each of the others is tried once");
+    assert_eq!(*lab.election.situation(), Situation::LedDespiteProbe(ProbeFailure::NoAnswer));
+    assert_eq!(lab.election.stays(), Stays::AllFail);
+    lab.now = lab.now + Duration::from_secs(3_600);
+    assert_eq!((lab.run(), lab.leader()), (Vec::new(), Some("p2")), "it stays, however long that takes");
+    // A leader that is gone is replaced at once all the same.
+    lab.pods.remove("p2");
+    lab.probe_failed = None;
+    lab.run();
+    assert_eq!(lab.leader(), Some("p0"));
+    // A pod that was not asked yet may be another one than all that have failed.
+    let new = Pod { name: "p9".into(), uid: uid("p9"), ..lab.pods["p1"].clone() };
+    lab.put(Pod { labels: Pairs::from([("app".into(), "web".into())]), ..new });
+    lab.probe_failed = Some((uid("p0"), ProbeFailure::NoAnswer));
+    lab.run();
+    assert_eq!(lab.leader(), Some("p9"));
+}
+
+#[test]
+fn when_the_probe_has_succeeded_with_anybody_who_failed_earlier_may_lead_again() {
+    let mut lab = Lab::led(2);
+    assert_eq!(fail_all(&mut lab), 1);
+    // It was no wrong probe: the leader answers, and fails later.
+    (lab.probe_failed, lab.probe_answered) = (None, Some(uid("p1")));
+    lab.run();
+    lab.probe_failed = Some((uid("p1"), ProbeFailure::NoAnswer));
+    lab.run();
+    assert_eq!(lab.leader(), Some("p0"));
+    // Another probe may be a right one.
+    let mut lab = Lab::led(2);
+    assert_eq!(fail_all(&mut lab), 1);
+    (lab.generation, lab.present) = (2, ElectionRead::Present { uid: uid("e"), generation: 2 });
+    lab.run();
+    assert_eq!(lab.leader(), Some("p0"));
+}
+
+#[test]
+fn changes_that_can_wait_wait_for_longer_each_time_and_a_leader_that_is_gone_does_not() {
+    let mut lab = Lab::led(2);
+    lab.rules.preempt = true;
+    let mut priority = 0;
+    let mut waited = Vec::new();
+    for _ in 0..6 {
+        let other = if lab.leader() == Some("p0") { "p1" } else { "p0" };
+        priority += 1;
+        let annotation = (PRIORITY_ANNOTATION.to_owned(), priority.to_string());
+        lab.edit(other, |pod| drop(pod.annotations.insert(annotation.0, annotation.1)));
+        let began = lab.now;
+        lab.run();
+        while lab.leader() != Some(other) {
+            lab.now = lab.election.wake().unwrap();
+            lab.run();
+        }
+        waited.push(lab.now.since(began).as_secs());
+    }
+    assert_eq!(waited, [0, 0, 0, 10, 20, 40], "the pause before the fourth change is that after the third");
+    assert_eq!(lab.election.flapping().many(lab.now), Some((6, Reason::Preempted)));
+    let leader = lab.leader().unwrap().to_owned();
+    lab.pods.remove(&leader);
+    lab.run();
+    assert!(lab.leader().is_some_and(|next| next != leader), "at once");
 }
