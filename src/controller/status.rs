@@ -338,27 +338,7 @@ fn elected(
         return condition(ELECTED, holds, reason, format!("tried again and again: {}", failure.text()), generation);
     }
     match (group.situation(), leads) {
-        (Situation::LedDespiteProbe(failure), Some(pod)) => {
-            let told = group.leader().and_then(|(_, holder, _)| entry.probing.told(&holder.uid));
-            let fails = match (failure, told) {
-                (ProbeFailure::NoAnswer, Some(told)) => format!("fails its probe ({told})"),
-                (ProbeFailure::NoAnswer, None) => "fails its probe".to_owned(),
-                (ProbeFailure::ProcessGone(port), _) => {
-                    format!("refuses connections to port {port}, so its process is gone")
-                }
-            };
-            let why = match group.stays() {
-                Stays::Alone => "because no other pod is eligible".to_owned(),
-                Stays::AllFail => {
-                    "because each other pod that could lead has failed the probe, too, since it succeeded last: check spec.probe".to_owned()
-                }
-                Stays::Until(_) => format!(
-                    "for now, because the leader has changed {} times in a row: a change that can wait has to, for longer each time",
-                    group.flapping().in_row(now)
-                ),
-            };
-            condition(ELECTED, true, "ProbeFails", format!("{pod} {fails}, and stays the leader {why}"), generation)
-        }
+        (Situation::LedDespiteProbe(failure), Some(pod)) => despite_probe(entry, group, *failure, pod, now),
         (Situation::Recovering(why, _), Some(pod)) => condition(
             ELECTED,
             true,
@@ -404,6 +384,35 @@ fn elected(
             }
         },
     }
+}
+
+/// The condition `Elected` of a leader that fails its probe, and stays.
+fn despite_probe(entry: &Entry, group: &Election, failure: ProbeFailure, pod: &str, now: Instant) -> Condition {
+    let told = group.leader().and_then(|(_, holder, _)| entry.probing.told(&holder.uid));
+    let fails = match (failure, told) {
+        (ProbeFailure::NoAnswer, Some(told)) => format!("fails its probe ({told})"),
+        (ProbeFailure::NoAnswer, None) => "fails its probe".to_owned(),
+        (ProbeFailure::ProcessGone(port), _) => {
+            format!("refuses connections to port {port}, so its process is gone")
+        }
+    };
+    let why = match group.stays() {
+        Stays::Alone => "because no other pod is eligible".to_owned(),
+        Stays::AllFail => {
+            "because each other pod that could lead has failed the probe, too, since it succeeded last: check spec.probe".to_owned()
+        }
+        Stays::Until(_) => format!(
+            "for now, because the leader has changed {} times in a row: a change that can wait has to, for longer each time",
+            group.flapping().in_row(now)
+        ),
+    };
+    condition(
+        ELECTED,
+        true,
+        "ProbeFails",
+        format!("{pod} {fails}, and stays the leader {why}"),
+        entry.object.generation(),
+    )
 }
 
 /// Which pods there are, and why none of them can lead.

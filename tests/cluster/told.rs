@@ -19,7 +19,7 @@ async fn wait_told_lost(lab: &Lab, operator: &Operator, reason: &str) -> String 
     let term = status.term.unwrap_or_default().to_string();
     assert_eq!(row[..3], ["web", reason, &term], "no LEADER before the TERM: {row:?}");
     let leads = format!("lictor_leader{{namespace=\"{}\",election=\"web\"", lab.namespace);
-    assert_eq!(operator.metric(&leads).await.unwrap_or_default(), 0.0, "{message}");
+    assert!(operator.metric(&leads).await.unwrap_or_default() < 0.5, "{message}");
     for arguments in [&["who", "web"][..], &["who", "web", "-o", "name"]] {
         let output = run(lab, arguments);
         let said = told(arguments, &output);
@@ -176,7 +176,7 @@ async fn wait_told_lost_while_refused(lab: &Lab, operator: &Operator) -> String 
     let status = lab.election("web").await.status.unwrap_or_default();
     assert_eq!(status.leader, None, "{status:#?}");
     let leads = format!("lictor_leader{{namespace=\"{}\",election=\"web\"", lab.namespace);
-    assert_eq!(operator.metric(&leads).await.unwrap_or_default(), 0.0, "{message}");
+    assert!(operator.metric(&leads).await.unwrap_or_default() < 0.5, "{message}");
     let output = run(lab, &["who", "web"]);
     assert_eq!(output.status.code(), Some(3), "{}", told(&["who", "web"], &output));
     message
