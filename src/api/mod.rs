@@ -31,8 +31,8 @@ pub use crds::{VERSION_ANNOTATION, crds, crds_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, EndpointSliceRouting, FirstTerm, Handover, HandoverOrder,
     HeldConnection, HistoryEntry, HttpGet, Leader, LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking,
-    PodSelector, PodSelectorOperator, PodSelectorRequirement, Preemption, Preference, Probe, Routing, TcpSocket, WhenLabelInUse,
-    WhenStoreIsLost,
+    PodSelector, PodSelectorOperator, PodSelectorRequirement, Preemption, Preference, Probe, Routing, TcpSocket,
+    WhenLabelInUse, WhenStoreIsLost,
 };
 pub use hold::{ended, held_until, hold, left, says};
 pub use resolve::{

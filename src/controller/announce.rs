@@ -1,20 +1,18 @@
 //! What elections announce, as Events, logs and history.
 
-use std::net::SocketAddr;
-
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use lictor_core::{
-    Announcement, Holder, Pod, ProbeFailure, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId, WorkloadKind,
-    annotation_defect,
+    Announcement, Holder, Pod, ProbeFailure, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
+    WorkloadKind, annotation_defect,
 };
 
 use super::entry::Entry;
 use super::executor::Executor;
 use super::names::SwitchoverId;
 use super::object::{holder_name, told_holder};
-use crate::api::{HistoryEntry, LeaderElection, ProbeTarget, Switchover};
+use crate::api::{HistoryEntry, LeaderElection, Switchover};
 use crate::kubernetes::Event;
 use crate::wording::{describe, in_seconds, led_elsewhere};
 

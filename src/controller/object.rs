@@ -8,7 +8,8 @@ use lictor_core::{Concern, Holder, Key, Locks, Record, StoreId, Stored, Term, Ve
 
 use super::names::{ElectionId, ElectionName};
 use crate::api::{
-    ACCEPTED, BUILT_IN_CLASS, Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, has_default, resolve,
+    ACCEPTED, BUILT_IN_CLASS, Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, has_default,
+    resolve,
 };
 
 /// The reason of a refusal: without a leader, the election's workloads would keep its own candidates away.

@@ -48,7 +48,8 @@ pub(super) fn status(
     let mut conditions: Vec<Condition> = Vec::new();
     if let Some(Refusal { reason, message }) = entry.object.refusal() {
         conditions.push(condition(ACCEPTED, false, reason, message, generation));
-        status.candidates = entry.spec().filter(|spec| spec.cluster.is_none()).map(|spec| count(entry, spec, candidates, now));
+        status.candidates =
+            entry.spec().filter(|spec| spec.cluster.is_none()).map(|spec| count(entry, spec, candidates, now));
         let (leader, elected) = while_refused(entry, group, &before, around, generation);
         status.leader = leader;
         conditions.push(elected);

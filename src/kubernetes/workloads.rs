@@ -11,9 +11,9 @@ use k8s_openapi::jiff::Timestamp as Wall;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use lictor_core::{
-    ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, JobPlan, KEPT_ANNOTATION, Pairs, Selector, Setting, TEMPLATE_ANNOTATION,
-    TERM_ANNOTATION, Timestamp, Uid, Version, WRITTEN_ANNOTATION, WorkloadClaim, WorkloadId, WorkloadKind,
-    WorkloadOutcome, WriteWorkload,
+    ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, JobPlan, KEPT_ANNOTATION, Pairs, Selector, Setting,
+    TEMPLATE_ANNOTATION, TERM_ANNOTATION, Timestamp, Uid, Version, WRITTEN_ANNOTATION, WorkloadClaim, WorkloadId,
+    WorkloadKind, WorkloadOutcome, WriteWorkload,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

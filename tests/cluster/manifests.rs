@@ -132,20 +132,24 @@ impl World {
 /// What the status of an election says that is not so.
 fn untrue(election: &LeaderElection, pods: &[Pod]) -> Option<String> {
     let name = election.name_any();
+    let Some(status) = &election.status else { return Some(format!("{name} has no status")) };
+    let holds = |type_: &str| status.conditions.iter().any(|one| one.type_ == type_ && one.status == "True");
     let default: BTreeMap<String, String> = [("role".to_owned(), "leader".to_owned())].into();
     let labels = election.spec.leader.as_ref().and_then(|leader| leader.labels.clone()).unwrap_or(default);
-    let leads = |pod: &&Pod| {
-        pod.annotations().get("lictor.dev/election") == Some(&name)
-            && labels.iter().all(|(key, value)| pod.labels().get(key) == Some(value))
-    };
-    let leaders: Vec<&Pod> = pods.iter().filter(leads).collect();
-    let Some(status) = &election.status else { return Some(format!("{name} has no status")) };
+    // While an election is refused, its leader has the labels of the spec that was served last.
+    let labelled = |pod: &Pod| labels.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
+    let marked = |pod: &&Pod| pod.annotations().get("lictor.dev/election") == Some(&name);
     let said = status.leader.as_ref().and_then(|leader| leader.pod_uid.as_deref());
-    let is: Vec<&str> = leaders.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
-    let holds = |type_: &str| status.conditions.iter().any(|one| one.type_ == type_ && one.status == "True");
-    let agrees = is.as_slice() == said.as_slice() && (!holds("Elected") || said.is_some());
+    let is = |pod: &&Pod| pod.metadata.uid.as_deref() == said;
+    let agrees = if holds("Accepted") {
+        let mut leaders = pods.iter().filter(marked).filter(|pod| labelled(pod));
+        leaders.next().is_some_and(|pod| is(&pod)) == said.is_some() && leaders.next().is_none()
+    } else {
+        said.is_none() || pods.iter().filter(marked).any(|pod| is(&pod))
+    };
+    let agrees = agrees && (!holds("Elected") || said.is_some());
     let stale = status.observed_generation != election.metadata.generation;
-    (!agrees || stale).then(|| format!("{name}: {is:?} lead, and the status says {said:?}: {:#?}", status.conditions))
+    (!agrees || stale).then(|| format!("{name}: the status says {said:?}: {:#?}", status.conditions))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -169,7 +169,20 @@ impl<'a> Known<'a> {
         let &Self {
             now, wall, generation, desired, gone, key, spec, status_term, first_term, cluster, following, ..
         } = self;
-        let &Self { workloads, jobs, wind_down, pods, foreign, nodes, probe_failed, probe_answered, switchovers, routing, slices, .. } = self;
+        let &Self {
+            workloads,
+            jobs,
+            wind_down,
+            pods,
+            foreign,
+            nodes,
+            probe_failed,
+            probe_answered,
+            switchovers,
+            routing,
+            slices,
+            ..
+        } = self;
         View {
             now,
             wall,

@@ -25,8 +25,15 @@ const STALLING: [&str; 11] = [
 ];
 
 /// The reasons of conditions that are True although something is wrong.
-const LIMPING: [&str; 7] =
-    ["ClassDeleted", "Flapping", "FollowedLockUnknown", "LabelInUse", "LabellingFails", "ProbeFails", "WaitingForRecovery"];
+const LIMPING: [&str; 7] = [
+    "ClassDeleted",
+    "Flapping",
+    "FollowedLockUnknown",
+    "LabelInUse",
+    "LabellingFails",
+    "ProbeFails",
+    "WaitingForRecovery",
+];
 
 /// Adds `Ready` and `Stalled` to an election's conditions. Lets the message of each that is not well end with the page to read, and
 /// sets the times.

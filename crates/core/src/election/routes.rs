@@ -264,7 +264,7 @@ impl Routes {
             Goal::Present => {
                 self.seek(step);
                 self.own(id, view)
-                    .filter_map(|slice| Some(Wrong::Differs(slice, self.present_content(slice, view)?)))
+                    .filter_map(|slice| Some(Wrong::Differs(slice, self.present_content(slice, id, view)?)))
                     .collect()
             }
             Goal::NobodyHere => {
@@ -336,16 +336,16 @@ impl Routes {
     }
 
     /// T1: what a slice is to say of whom it names; none: it says that already, or is left to others.
-    fn present_content(&self, slice: &Slice, view: &View) -> Option<SliceContent> {
+    fn present_content(&self, slice: &Slice, id: &Identity, view: &View) -> Option<SliceContent> {
         let [endpoint] = slice.content.endpoints.as_slice() else { return None };
         if self.departed.contains(&endpoint.uid) {
-            return Some(emptied(slice, None));
+            return Some(emptied(slice, None, id));
         }
         let Routing::By(service) = view.routing else { return None };
         let pod = view.pods.iter().find(|pod| pod.uid == endpoint.uid)?;
-        let SliceContent { election, family, term, .. } = &slice.content;
+        let SliceContent { family, term, .. } = &slice.content;
         let node = pod.node.as_deref().and_then(|name| view.nodes.get(name));
-        let present = SliceContent::of(election, service, *family, *term, pod, node);
+        let present = SliceContent::of(&id.uid, service, *family, *term, pod, node);
         (service.name == slice.content.service && present != slice.content && !service.contradicts(&present))
             .then_some(present)
     }
