@@ -10,7 +10,7 @@ chart-readme := --chart-search-root charts --sort-values-order file --log-level 
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo demo-picture plots test test-all nightly test-oldest oldest-rust prometheus compile prove simulate scale torture agents connection instructions mutants verify fix bench peers audit image check-image reproducible from-nothing release e2e-node
+.PHONY: help demo demo-picture plots test test-all nightly test-oldest oldest-rust prometheus compile prove simulate scale torture manifests agents connection instructions mutants verify fix bench peers audit image check-image reproducible from-nothing release e2e-node
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ agents: ## Break processes, links and servers under real agents, and see that no
 	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul toxiproxy-server >/dev/null
 	LICTOR_AGENT_FAULTS='$(or $(FAULTS),1000)' $(if $(SEED),LICTOR_SEED='$(SEED)') \
 	  cargo test --locked --test agent -- --ignored --nocapture no_fault
+
+manifests: ## Apply manifests at random on real controllers, and see that nothing that is not lictor's is harmed: make manifests [MINUTES=30] [SEED=17]
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl >/dev/null
+	LICTOR_MANIFEST_SECONDS=$$((60 * $(or $(MINUTES),30))) $(if $(SEED),LICTOR_SEED='$(SEED)') cargo test --locked --test cluster -- --ignored --nocapture no_manifest_harms
 
 connection: ## Hold a connection to a server that closes it each second, and see no leader lost: make connection [MINUTES=60]
 	LICTOR_CONNECTION_SECONDS=$$((60 * $(or $(MINUTES),60))) cargo test --locked --package lictor --lib -- --ignored --nocapture connection

@@ -1,7 +1,7 @@
 //! Manifests drawn at random from what the API accepts: elections, Deployments and their labels, in any combination, on real
 //! controllers. No election may multiply pods, destroy what is somebody else's, switch a workload off for good, or say what is not so.
 //!
-//! `LICTOR_MANIFEST_SECONDS` says how long, `LICTOR_SEED` which ones.
+//! `make manifests MINUTES=30 SEED=7` runs it for longer, and draws others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -153,7 +153,7 @@ fn untrue(election: &LeaderElection, pods: &[Pod]) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "slow: applies manifests for a minute"]
+#[ignore = "slow: waits for controllers for a minute"]
 async fn no_manifest_harms_what_is_not_its_own() {
     let (seconds, seed) = (setting("LICTOR_MANIFEST_SECONDS", 60), setting("LICTOR_SEED", 1));
     let lab = Lab::new("manifests").await;

@@ -98,7 +98,7 @@ impl Ownership<'_> {
     }
 }
 
-/// Whether a group's pods leave their controller because of what is written on them, so that the controller makes new ones without end.
+/// O2: whether a group's pods leave their controller because of what is written on them, so that the controller makes new ones without end.
 ///
 /// A controller lets go of a pod that its selector does not match any more. Two of them that the election has marked, and another one in
 /// the place of each, are no accident.

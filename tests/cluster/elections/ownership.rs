@@ -1,4 +1,4 @@
-//! O1: what somebody else owns on a pod stays as it is, and no election makes a controller multiply its pods.
+//! O1, O2: what somebody else owns on a pod stays as it is, and no election makes a controller multiply its pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
