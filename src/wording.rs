@@ -93,6 +93,12 @@ pub fn missing(leader: &str, what: Absence) -> (&'static str, String) {
         Absence::Finished => {
             ("LeaderGone", format!("{leader} was the leader, and its pod has finished or was evicted"))
         }
+        Absence::Taken => (
+            "LabelMissing",
+            format!(
+                "{leader} was the leader, and another election has labelled its pod since: its annotation lictor.dev/election names it"
+            ),
+        ),
         Absence::Unlabelled => {
             ("LabelMissing", format!("{leader} is the leader by the lock, and does not carry the leader label"))
         }

@@ -126,7 +126,8 @@ fn while_refused(
     let holder = as_holder(told).filter(|_| here);
     let shows = |pod: &Pod| entry.spec().is_none_or(|spec| spec.scope.markings.shows_leader(pod));
     if let Some(holder) = holder
-        && let Some(what) = absence(&holder, holder.pod.as_ref().and_then(|name| around.pods.get(name)), shows)
+        && let Some(what) =
+            absence(entry.object.name(), &holder, holder.pod.as_ref().and_then(|name| around.pods.get(name)), shows)
     {
         return (None, missing(entry, around, &holder, what, generation));
     }
@@ -150,7 +151,8 @@ fn missing(entry: &Entry, around: Surroundings<'_>, holder: &Holder, what: Absen
     let pod = told_holder(&entry.object, holder);
     let is_there =
         || holder.pod.as_ref().and_then(|name| around.pods.get(name)).is_some_and(|pod| pod.uid == holder.uid);
-    let (reason, what) = match what {
+    let unlabelled = what == Absence::Unlabelled;
+    let (mut reason, what) = match what {
         Absence::Gone if is_there() => {
             ("LabelMissing", format!("{pod} is the leader by the lock, and its labels match the election no more"))
         }
@@ -161,6 +163,9 @@ fn missing(entry: &Entry, around: Surroundings<'_>, holder: &Holder, what: Absen
     } else if entry.spec().is_some_and(|spec| spec.paused) {
         ": nobody is promoted while the election is paused. Set spec.paused to false to elect another leader".to_owned()
     } else if let Some(failure) = entry.election().and_then(Election::failure) {
+        if unlabelled {
+            reason = "HandoverFails";
+        }
         format!(": tried again and again: {}", failure.text())
     } else {
         ": the operator is about to put that right".to_owned()

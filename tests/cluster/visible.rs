@@ -215,11 +215,15 @@ async fn the_history_tells_the_last_ten_changes_the_newest_first() {
     let lab = Lab::new("history").await;
     let _operator = lab.operator(&[]);
     lab.ready_pods(&["a", "b"]).await;
-    lab.elect(json!({"preemption": "HigherPriority"})).await;
+    lab.elect(json!({})).await;
     let mut leader = lab.wait_any_leader().await;
-    for change in 1..=11 {
-        leader = if leader == "a" { "b".into() } else { "a".into() };
-        prefer(&lab, &leader, change).await;
+    for _ in 1..=11 {
+        let next = if leader == "a" { "b" } else { "a" };
+        lab.set_condition(&leader, "Ready", false).await;
+        lab.wait_leader(next).await;
+        lab.set_condition(&leader, "Ready", true).await;
+        lab.wait_candidates(2, 2).await;
+        leader = next.to_owned();
     }
     let election = lab.wait_status("web", "twelve leaderships are told", |election| {
         election.status.as_ref().and_then(|status| status.history.first()).is_some_and(|entry| entry.term == 12)
@@ -232,7 +236,7 @@ async fn the_history_tells_the_last_ten_changes_the_newest_first() {
         assert!(newer.completion_time >= older.completion_time && newer.completion_time.is_some());
     }
     for entry in &history {
-        assert_eq!(entry.reason, "Preempted");
+        assert_eq!(entry.reason, "LeaderNotReady");
         assert!((0..60_000).contains(&entry.duration_milliseconds), "{entry:?}");
     }
 }

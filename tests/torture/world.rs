@@ -406,7 +406,8 @@ fn variant(number: usize) -> (Value, Markings) {
         labels: [(key.to_owned(), value.to_owned())].into(),
         annotations: lictor_core::Pairs::default(),
     };
-    let roles = Markings { leader: marking("role", "leader"), follower: marking("role", "follower") };
+    let roles =
+        Markings { leader: marking("role", "leader"), follower: marking("role", "follower"), ..Markings::default() };
     match number % 4 {
         0 => (json!({}), roles),
         1 => (json!({"handover": {"failoverDelaySeconds": FAILOVER_DELAY / 1_000}}), roles),

@@ -1,6 +1,6 @@
 //! T1: what is there of a leader. The one answer for conditions, columns, metrics, slices and commands.
 
-use crate::{Holder, Instant, Pod};
+use crate::{ELECTION_ANNOTATION, Holder, Instant, Pod};
 
 /// What is missing of a leader that a record or a status names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Absence {
     Finished,
     /// Its pod does not carry the leader label.
     Unlabelled,
+    /// Another election has marked its pod since.
+    Taken,
 }
 
 /// A leader of which something is missing.
@@ -26,9 +28,10 @@ pub struct AbsentLeader {
     pub(crate) told: bool,
 }
 
-/// Returns what is missing of a leader, by the pods that there are; none: it is there. `shows_leader`: whether a pod carries the leader
+/// Returns what is missing of an election's leader, by the pods that there are; none: it is there. `shows_leader`: whether a pod carries the leader
 /// label. A cluster that leads itself is always there.
 pub fn absence<'a>(
+    election: &str,
     leader: &Holder,
     pods: impl IntoIterator<Item = &'a Pod>,
     shows_leader: impl FnOnce(&Pod) -> bool,
@@ -37,6 +40,9 @@ pub fn absence<'a>(
     match pods.into_iter().find(|pod| pod.uid == leader.uid) {
         None => Some(Absence::Gone),
         Some(pod) if pod.finished => Some(Absence::Finished),
+        Some(pod) if pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election) => {
+            Some(Absence::Taken)
+        }
         Some(pod) if !shows_leader(pod) => Some(Absence::Unlabelled),
         Some(_) => None,
     }
@@ -54,13 +60,17 @@ mod tests {
     #[test]
     fn a_leader_is_there_by_its_uid_its_containers_and_its_label() {
         let leader = Holder { pod: Some("a".into()), uid: Uid("1".into()), node: None, ip: None };
-        let found = |pods: &[Pod], labelled| absence(&leader, pods, |_| labelled);
+        let found = |pods: &[Pod], labelled| absence("web", &leader, pods, |_| labelled);
         assert_eq!(found(&[pod("0", false), pod("1", false)], true), None);
         assert_eq!(found(&[], true), Some(Absence::Gone));
         assert_eq!(found(&[pod("2", false)], true), Some(Absence::Gone), "another pod has its name");
         assert_eq!(found(&[pod("1", true)], true), Some(Absence::Finished));
         assert_eq!(found(&[pod("1", false)], false), Some(Absence::Unlabelled));
+        let marked =
+            |election| Pod { annotations: [(ELECTION_ANNOTATION, election)].into_iter().collect(), ..pod("1", false) };
+        assert_eq!(found(&[marked("web")], true), None);
+        assert_eq!(found(&[marked("other")], true), Some(Absence::Taken));
         let cluster = Holder { pod: None, ..leader.clone() };
-        assert_eq!(absence(&cluster, &[], |_| false), None);
+        assert_eq!(absence("web", &cluster, &[], |_| false), None);
     }
 }

@@ -1,5 +1,6 @@
 //! T1: whether the leader that a status names is there, whatever the operator does.
 
+use kube::ResourceExt;
 use lictor_core::{Absence, Holder, Pod, Uid, absence};
 
 use super::reading::{Reader, Seen, condition};
@@ -37,7 +38,7 @@ pub(super) fn lost<'a>(
         return None;
     };
     let holder = Holder { pod: Some(pod.clone()), uid: Uid(uid), node: None, ip: None };
-    let what: Absence = absence(&holder, pods, |pod| markings(&election.spec).shows_leader(pod))?;
+    let what: Absence = absence(&election.name_any(), &holder, pods, |pod| markings(&election.spec).shows_leader(pod))?;
     Some(missing(&pod, what).1)
 }
 

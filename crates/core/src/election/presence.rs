@@ -48,7 +48,7 @@ impl Election {
     fn missing(&self, view: &View) -> Option<(Holder, Absence)> {
         let holder = self.to_be_told(view.desired)?;
         let shows = |pod: &Pod| self.lock.shows_leader(pod, view.scope);
-        Some((holder.clone(), absence(holder, view.pods.iter().copied(), shows)?))
+        Some((holder.clone(), absence(&self.id.name, holder, view.pods.iter().copied(), shows)?))
     }
 
     /// Who leads as far as this operator has decided, or by the election's record; none: nobody is said to.

@@ -180,7 +180,7 @@ proptest! {
             lab.run();
             if let Some((_, holder, _)) = lab.election.leader().cloned() {
                 let markings = lab.scope.markings.clone();
-                let missing = absence(&holder, lab.pods.values(), |pod| markings.shows_leader(pod));
+                let missing = absence("web", &holder, lab.pods.values(), |pod| markings.shows_leader(pod));
                 prop_assert_eq!(missing, None, "{:?} is told after {:?}", holder, what);
             }
             // A minute later at the latest, all that waits was tried again.
