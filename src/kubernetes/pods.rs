@@ -14,6 +14,7 @@ use serde_json::json;
 
 use self::provenance::provenance;
 pub(super) use self::slim::SlimPod;
+use super::workloads::FIELD_MANAGER;
 use super::{failure, within};
 
 /// Elections, each with the name of a pod that it has marked.
@@ -45,7 +46,9 @@ impl Pods {
             "annotations": write.patch.annotations,
         }});
         let api = self.api(namespace);
-        let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+        // By this name `managedFields` tells what lictor wrote from what came with the pod (O1).
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let patch = Patch::Merge(patch);
         let patched = api.patch(&write.name, &parameters, &patch);
         match within(self.timeout, patched).await {
             Ok(pod) => PodOutcome::Written(Box::new(pod.into())),

@@ -583,7 +583,12 @@ async fn without_the_crds_the_operator_says_how_to_install_them_and_waits() {
     })
     .await;
     for kind in kinds {
-        assert_eq!(operator.log().matches(&format!("does not know {kind}")).count(), 1, "{}", operator.log());
+        assert_eq!(
+            operator.log().matches(&format!("\"message\":\"the cluster does not know {kind}")).count(),
+            1,
+            "{}",
+            operator.log()
+        );
     }
 
     cluster.install_crds();

@@ -6,10 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use lictor_core::Provenance;
 use serde_json::Value;
 
+use crate::kubernetes::FIELD_MANAGER;
+
 /// Returns what came with a pod. Whoever wrote its containers has created it, since nobody else can; all else that this writer owns came
 /// with them. A label that somebody has written since, also with the same value, belongs to another writer.
 pub(super) fn provenance(metadata: &ObjectMeta) -> Provenance {
-    let entries = metadata.managed_fields.iter().flatten();
+    let entries =
+        metadata.managed_fields.iter().flatten().filter(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER));
     let mut creators =
         entries.filter_map(fields).filter(|fields| fields["f:spec"]["f:containers"].is_object()).peekable();
     if creators.peek().is_none() {

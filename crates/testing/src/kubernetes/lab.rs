@@ -239,6 +239,15 @@ impl Lab {
         found(&election).map(|condition| condition.message).unwrap_or_default()
     }
 
+    /// Waits until the status says that there is a leader, whatever else it says of it: several failovers in a row are told, too.
+    pub async fn wait_elected(&self, name: &str) {
+        self.wait_status(name, &format!("{name} has Elected=True"), |election| {
+            let mut conditions = election.status.iter().flat_map(|status| &status.conditions);
+            conditions.any(|condition| condition.type_ == "Elected" && condition.status == "True")
+        })
+        .await;
+    }
+
     /// Waits for an Event with this reason about an object of this kind and name. Returns its note.
     pub async fn wait_event(&self, kind: &str, name: &str, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);

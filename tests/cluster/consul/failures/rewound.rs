@@ -57,7 +57,7 @@ async fn failover(side: &Side, leader: &str, name: &str) -> String {
     side.member.lab.ready_pods(&[name]).await;
     side.member.lab.kill_pod(leader).await;
     let next = side.member.lab.wait_any_leader().await;
-    side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
+    side.member.lab.wait_elected("web").await;
     next
 }
 
@@ -160,7 +160,7 @@ async fn two_clusters(consul: &Consul) {
     east.member.lab.wait_leader("b").await;
     west.member.lab.ready_pods(&["c"]).await;
     west.member.wait_led_elsewhere("east", "b").await;
-    east.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
+    east.member.lab.wait_elected("web").await;
 
     // The west is there: it has its lock again.
     wests.restore(consul);
@@ -173,7 +173,7 @@ async fn two_clusters(consul: &Consul) {
     // The west is gone when it has its lock again.
     west.member.lab.kill_pod("c").await;
     east.member.lab.wait_leader("b").await;
-    east.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
+    east.member.lab.wait_elected("web").await;
     west.operator.signal("KILL");
     wests.restore(consul);
     let began = Instant::now();

@@ -43,7 +43,7 @@ async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
         consul.server(1).configure("");
         let began = Instant::now();
         side.member.lab.wait_leader(&leader).await;
-        side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
+        side.member.lab.wait_elected("web").await;
         within(&format!("limits on {what}, led when they are lifted"), began);
         side.member.wait_class("True", "Answers").await;
         assert_eq!(sessions(consul, &side.member).await, session);
@@ -129,7 +129,7 @@ async fn answers() {
             if found["Value"]["holder"]["pod"] == json!(leader) { Ok(()) } else { Err(found.to_string()) }
         })
         .await;
-        side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
+        side.member.lab.wait_elected("web").await;
     }
     assert_eq!(side.kept_its_promises().await, 6);
 }
