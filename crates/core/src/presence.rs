@@ -1,6 +1,6 @@
 //! T1: what is there of a leader. The one answer for conditions, columns, metrics, slices and commands.
 
-use crate::{ELECTION_ANNOTATION, Holder, Instant, Pod};
+use crate::{ELECTION_ANNOTATION, Holder, Pod};
 
 /// What is missing of a leader that a record or a status names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,6 @@ pub struct AbsentLeader {
     pub holder: Holder,
     /// What is missing.
     pub what: Absence,
-    /// When that was first seen.
-    pub since: Instant,
-    /// Whether that is told, because nobody is about to take its place, or that takes long.
-    pub(crate) told: bool,
 }
 
 /// Returns what is missing of an election's leader, by the pods that there are; none: it is there. `shows_leader`: whether a pod carries the leader

@@ -17,8 +17,6 @@ pub(crate) enum Timer {
     WorkloadRetry,
     /// The leader is not fit, and may recover until then.
     Recovery,
-    /// T1: the leader is told to be missing, if it still is.
-    Absence,
     /// A change of leader that can wait is due, or a row of changes is over.
     Flapping,
     /// What follows from a switchover is over.

@@ -1,16 +1,10 @@
 //! T1: what may be told of the leader is what is there.
 
-use std::time::Duration;
-
 use super::Election;
 use super::phase::Phase;
 use crate::step::Step;
-use crate::timers::Timer;
 use crate::view::{Desired, View};
 use crate::{Absence, AbsentLeader, Holder, Pod, Term, Timestamp, absence};
-
-/// How long a leader may be missing before it is told, while another one is being elected or its label is being put back.
-const PASSING: Duration = Duration::from_secs(2);
 
 impl Election {
     /// T1: the leader that was promoted and is there: term, pod, since when.
@@ -20,7 +14,7 @@ impl Election {
 
     /// T1: the leader by the record, if something is missing of it and nobody takes its place.
     pub fn absent(&self) -> Option<&AbsentLeader> {
-        self.absent.as_ref().filter(|absent| absent.told)
+        self.absent.as_ref()
     }
 
     /// Whether its leader is known to be gone, and no other one could be elected yet.
@@ -28,20 +22,13 @@ impl Election {
         self.failure.is_some() && self.missing(view).is_some_and(|(_, what)| what == Absence::Gone)
     }
 
-    /// Looks whether the leader that is to be told is there.
-    pub(super) fn look_for_leader(&mut self, step: &mut Step) {
+    /// Looks whether the leader that is to be told is there. While another one takes its place, nothing is told: that takes a moment, or
+    /// fails.
+    pub(super) fn look_for_leader(&mut self, step: &Step) {
         let view = step.view;
-        let missing = self.missing(view);
-        let before = self.absent.take();
-        let Some((holder, what)) = missing else { return };
-        let same = before.filter(|before| (&before.holder.uid, before.what) == (&holder.uid, what));
-        let since = same.map_or(view.now, |before| before.since);
         let left_alone = matches!(view.desired, Desired::Freeze | Desired::Refuse) && matches!(self.phase, Phase::Idle);
-        let told = left_alone || self.failure.is_some() || since + PASSING <= view.now;
-        if !told {
-            step.wake_at(Timer::Absence, since + PASSING);
-        }
-        self.absent = Some(AbsentLeader { holder, what, since, told });
+        let missing = if left_alone || self.failure.is_some() { self.missing(view) } else { None };
+        self.absent = missing.map(|(holder, what)| AbsentLeader { holder, what });
     }
 
     /// Who should lead, if something is missing of it.

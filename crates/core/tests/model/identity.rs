@@ -6,8 +6,8 @@
 //! counts how long ago it was, or how soon it comes. Terms of a Lease are counted on from, so they stay as they are; those of a store
 //! with versions are versions.
 //!
-//! Two things are left out beyond that: how many failures in a row there were, once the longest wait is reached, and how many
-//! renewals, which give nothing but the jitter.
+//! Three things are left out beyond that: how many failures in a row there were, once the longest wait is reached; how many renewals,
+//! which give nothing but the jitter; and the changes of leader in a row, which let only a fourth change wait, and no history here has one.
 //!
 //! All this is read off the `Debug` text of the parts, which is complete where `Debug` is derived.
 
@@ -27,6 +27,9 @@ const FAILURES: u64 = 7;
 
 /// Moments that are longer ago than this do not matter any more: no length of time is as long.
 const LONG_AGO: u64 = 90_000_000_000;
+
+/// The changes of leader in a row, up to the next `}`.
+const FLAPPING: &str = "flapping: Flapping {";
 
 /// How an operator calls itself in records.
 pub fn operator_id(operator: usize, start: u32) -> String {
@@ -109,6 +112,10 @@ impl<T> Known<T> {
 
 impl Shape {
     pub fn of(text: &str) -> Self {
+        let text = match text.split_once(FLAPPING) {
+            Some((before, after)) => &[before, after.split_once('}').map_or("", |(_, after)| after)].concat(),
+            None => text,
+        };
         let mut hasher = DefaultHasher::new();
         let mut numbers = Vec::new();
         let mut rest = text;
