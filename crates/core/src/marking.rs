@@ -167,17 +167,21 @@ impl Markings {
         DeletionCost::of(pod).take_off(&mut patch);
         if pod.annotations.contains_key(REPLACED_ANNOTATION) {
             let Replaced { labels, annotations } = Replaced::on(pod);
-            let restore = |changes: &mut Changes, have: &Pairs, replaced: &BTreeMap<String, String>| {
-                // What somebody has written in the place of lictor's own since, stays.
-                let free = |key: &str, changes: &Changes| changes.contains_key(key) || !have.contains_key(key);
-                for (key, value) in replaced {
-                    if free(key, changes) {
-                        changes.set(key, value);
+            let restore =
+                |changes: &mut Changes, have: &Pairs, replaced: &BTreeMap<String, String>, own: &BTreeSet<&str>| {
+                    // What somebody has written in the place of lictor's own since, stays; and no key is restored that lictor did not write,
+                    // whatever a template has copied into the annotation.
+                    let free = |key: &str, changes: &Changes| changes.contains_key(key) || !have.contains_key(key);
+                    for (key, value) in replaced.iter().filter(|(key, _)| own.contains(key.as_str())) {
+                        if free(key, changes) {
+                            changes.set(key, value);
+                        }
                     }
-                }
-            };
-            restore(&mut patch.labels, &pod.labels, &labels);
-            restore(&mut patch.annotations, &pod.annotations, &annotations);
+                };
+            let own = all.iter().flat_map(|markings| markings.label_keys()).collect();
+            restore(&mut patch.labels, &pod.labels, &labels, &own);
+            let own = all.iter().flat_map(|markings| markings.annotation_keys()).collect();
+            restore(&mut patch.annotations, &pod.annotations, &annotations, &own);
             patch.annotations.take_off(REPLACED_ANNOTATION);
         }
         patch
@@ -227,7 +231,7 @@ impl Markings {
             patch.labels.extend(marking.labels.keys().map(|key| (key, None)));
             patch.annotations.extend(marking.annotations.keys().map(|key| (key, None)));
         }
-        self.keep_replaced(&mut patch, election, former, before);
+        self.keep_replaced(&mut patch, former, before);
         patch.labels.extend(role.labels.iter().map(|(key, value)| (key, Some(value))));
         patch.annotations.extend(role.annotations.iter().map(|(key, value)| (key, Some(value))));
         patch.stamp(election, term);
@@ -235,21 +239,30 @@ impl Markings {
     }
 
     /// O1: notes what is about to be replaced, and restores what no role of this spec has any more.
-    fn keep_replaced(&self, patch: &mut PodPatch, election: &str, former: &[Self], before: &Before) {
+    fn keep_replaced(&self, patch: &mut PodPatch, former: &[Self], before: &Before) {
         let known = before.annotations.get(REPLACED_ANNOTATION);
         if !self.replaces && known.is_none() {
             return;
         }
         let mut replaced = known.map(Replaced::read).unwrap_or_default();
-        let marked = before.annotations.get(ELECTION_ANNOTATION) == Some(election);
+        // On a pod without the mark, an own value may be one that somebody wrote by hand, and it would not be restored either.
         let own = |is_label, key: &str, value: &str| {
-            marked && [self].into_iter().chain(former).any(|markings| markings.write(is_label, key, value))
+            [self].into_iter().chain(former).any(|markings| markings.write(is_label, key, value))
         };
         let labels: BTreeSet<&str> = self.label_keys().collect();
         let annotations: BTreeSet<&str> = self.annotation_keys().collect();
-        for (is_label, present, have, kept, changes) in [
-            (true, &labels, &before.labels, &mut replaced.labels, &mut patch.labels),
-            (false, &annotations, &before.annotations, &mut replaced.annotations, &mut patch.annotations),
+        let former_labels: BTreeSet<&str> = former.iter().flat_map(Self::label_keys).collect();
+        let former_annotations: BTreeSet<&str> = former.iter().flat_map(Self::annotation_keys).collect();
+        for (is_label, present, earlier, have, kept, changes) in [
+            (true, &labels, &former_labels, &before.labels, &mut replaced.labels, &mut patch.labels),
+            (
+                false,
+                &annotations,
+                &former_annotations,
+                &before.annotations,
+                &mut replaced.annotations,
+                &mut patch.annotations,
+            ),
         ] {
             if self.replaces {
                 let foreign = have.iter().filter(|(key, value)| present.contains(key) && !own(is_label, key, value));
@@ -259,7 +272,10 @@ impl Markings {
             }
             let gone: Vec<String> = kept.keys().filter(|key| !present.contains(key.as_str())).cloned().collect();
             for (key, value) in gone.into_iter().filter_map(|key| kept.remove_entry(&key)) {
-                changes.set(&key, &value);
+                // Another key was never lictor's: a template has copied the annotation.
+                if earlier.contains(key.as_str()) {
+                    changes.set(&key, &value);
+                }
             }
         }
         if replaced.is_empty() {

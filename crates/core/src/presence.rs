@@ -36,11 +36,12 @@ pub fn absence<'a>(
     match pods.into_iter().find(|pod| pod.uid == leader.uid) {
         None => Some(Absence::Gone),
         Some(pod) if pod.finished => Some(Absence::Finished),
-        Some(pod) if pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election) => {
-            Some(Absence::Taken)
-        }
-        Some(pod) if !shows_leader(pod) => Some(Absence::Unlabelled),
-        Some(_) => None,
+        Some(pod) => match pod.annotations.get(ELECTION_ANNOTATION) {
+            Some(name) if name != election => Some(Absence::Taken),
+            // A template may have the same label; the mark is written with lictor's own.
+            mark if mark.is_none() || !shows_leader(pod) => Some(Absence::Unlabelled),
+            _ => None,
+        },
     }
 }
 
@@ -50,7 +51,8 @@ mod tests {
     use crate::Uid;
 
     fn pod(uid: &str, finished: bool) -> Pod {
-        Pod { name: "a".into(), uid: Uid(uid.into()), finished, ..Pod::default() }
+        let annotations = [(ELECTION_ANNOTATION, "web")].into_iter().collect();
+        Pod { name: "a".into(), uid: Uid(uid.into()), finished, annotations, ..Pod::default() }
     }
 
     #[test]
@@ -64,7 +66,8 @@ mod tests {
         assert_eq!(found(&[pod("1", false)], false), Some(Absence::Unlabelled));
         let marked =
             |election| Pod { annotations: [(ELECTION_ANNOTATION, election)].into_iter().collect(), ..pod("1", false) };
-        assert_eq!(found(&[marked("web")], true), None);
+        let unmarked = Pod { annotations: Default::default(), ..pod("1", false) };
+        assert_eq!(found(&[unmarked], true), Some(Absence::Unlabelled), "its template has the label");
         assert_eq!(found(&[marked("other")], true), Some(Absence::Taken));
         let cluster = Holder { pod: None, ..leader.clone() };
         assert_eq!(absence("web", &cluster, &[], |_| false), None);

@@ -90,6 +90,7 @@ impl<'a> Decision<'a> {
                 current
                     && !terms.is_outdated(record.term)
                     && view.scope.markings.is_leader(pod, record.term)
+                    && id.wrote(pod)
                     && !has_leftover(pod, record)
             }
             Self::Keep(Candidate::Cluster) | Self::KeepDespiteProbe(Candidate::Cluster, _) => {

@@ -204,7 +204,8 @@ fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Ste
     let markings = &view.scope.markings;
     let (change, patch) = if view.selects(pod) {
         let leaves = (pod.deleting || pod.finished) && !markings.shows_leader(pod);
-        if (leaves || markings.is_follower(pod)) && !leftover {
+        // Without its mark nobody would find it again when the election goes.
+        if (leaves || (markings.is_follower(pod) && id.wrote(pod))) && !leftover {
             return None;
         }
         (PodChange::Demote, markings.demotion(&id.name, term, former, &Before::of(pod)))

@@ -189,6 +189,8 @@ impl Operator {
             spec: Some(spec),
             pods: &pods,
             probe_failed: self.probe_failed.as_ref().map(|uid| (uid, ProbeFailure::NoAnswer)),
+            // Whoever does not fail its probe has answered it, so that who failed it earlier may lead again.
+            probe_answered: self.named().filter(|_| self.probe_failed.is_none()),
             ..Known::new(self.now, key, &self.locks)
         };
         let before = self.named().cloned();

@@ -105,6 +105,26 @@ fn what_no_role_has_any_more_is_restored_when_the_spec_changes() {
     }
 }
 
+#[test]
+fn what_a_template_has_copied_into_the_annotation_is_not_restored() {
+    let mut lab = Lab::new(2);
+    for name in ["p0", "p1"] {
+        lab.edit(name, |pod| {
+            drop(
+                pod.annotations.insert(crate::REPLACED_ANNOTATION.into(), "label app=evil\nannotation why=none".into()),
+            );
+        });
+    }
+    lab.run();
+    assert_eq!((lab.leader(), role(&lab, "p1")), (Some("p0"), Some("follower")));
+    lab.desired = Desired::Withdraw;
+    (lab.gone, lab.present) = (true, ElectionRead::Gone);
+    lab.run();
+    for pod in lab.pods.values() {
+        assert_eq!((pod.labels.get("app"), pod.annotations.len()), (Some("web"), 0), "{pod:#?}");
+    }
+}
+
 /// The label of a pod, whether the election has marked it, whether a controller made it, and whether that is known.
 type Made = (Option<&'static str>, bool, bool, Option<bool>);
 
