@@ -172,6 +172,8 @@ impl Operator {
             self.probe_failed = None;
         }
         let pods: Vec<&Pod> = self.pods.values().collect();
+        // Whoever does not fail its probe has answered it, so that who failed it earlier may lead again.
+        let answered = self.named().filter(|_| self.probe_failed.is_none()).cloned();
         let order = if self.promotes_first { HandoverOrder::PromoteFirst } else { HandoverOrder::DemoteFirst };
         let spec = Spec {
             scope,
@@ -189,8 +191,7 @@ impl Operator {
             spec: Some(spec),
             pods: &pods,
             probe_failed: self.probe_failed.as_ref().map(|uid| (uid, ProbeFailure::NoAnswer)),
-            // Whoever does not fail its probe has answered it, so that who failed it earlier may lead again.
-            probe_answered: self.named().filter(|_| self.probe_failed.is_none()),
+            probe_answered: answered.as_ref(),
             ..Known::new(self.now, key, &self.locks)
         };
         let before = self.named().cloned();
