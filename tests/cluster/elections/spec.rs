@@ -245,6 +245,8 @@ async fn an_edited_election_does_not_take_what_another_one_has_already_although_
     lab.apply_election("older", with("selector", json!({"matchLabels": {"app": "web"}}))).await;
     lab.wait_condition("older", "Accepted", "False", "PodsTaken").await;
     lab.wait_leader(&leader).await;
+    // The younger one was accepted in an earlier second than the older one could be now.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
     for pod in ["a", "b"] {
         lab.kill_pod(pod).await;
     }
