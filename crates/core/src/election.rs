@@ -280,7 +280,7 @@ impl Election {
         let (id, mut ops, view) = (self.id.clone(), self.ops, view.of(&pods, &strays));
         let mut step = Step::new(&id, &view, &mut ops);
         self.take_step(&mut step);
-        self.look_for_leader(&mut step);
+        self.look_for_leader(&step);
         self.fitness.await_calm(&mut step);
         let (timers, effects) = step.end();
         (self.ops, self.timers) = (ops, timers);

@@ -48,7 +48,7 @@ pub fn absence<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Uid;
+    use crate::{Pairs, Uid};
 
     fn pod(uid: &str, finished: bool) -> Pod {
         let annotations = [(ELECTION_ANNOTATION, "web")].into_iter().collect();
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(found(&[pod("1", false)], false), Some(Absence::Unlabelled));
         let marked =
             |election| Pod { annotations: [(ELECTION_ANNOTATION, election)].into_iter().collect(), ..pod("1", false) };
-        let unmarked = Pod { annotations: Default::default(), ..pod("1", false) };
+        let unmarked = Pod { annotations: Pairs::default(), ..pod("1", false) };
         assert_eq!(found(&[unmarked], true), Some(Absence::Unlabelled), "its template has the label");
         assert_eq!(found(&[marked("other")], true), Some(Absence::Taken));
         let cluster = Holder { pod: None, ..leader.clone() };
