@@ -31,27 +31,27 @@ pub struct InUse {
     pub from_template: bool,
 }
 
-/// What an election may write on a pod.
+/// Whether an election may write on a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Title {
-    /// All that it wants to write: nobody else owns one of the keys.
+    /// The election may write: nobody else owns one of its keys there.
     Free,
-    /// Nothing: somebody else owns a key.
+    /// The election may not write, because somebody else owns this key.
     InUse(InUse),
-    /// Nothing before the pod's provenance is read.
+    /// The pod's provenance has to be read first.
     Unread,
 }
 
-/// What an election writes, for the question whose a key is.
+/// An election's keys and their values, which decide together with a pod's own whose a key is.
 #[derive(Clone, Copy, Debug)]
 pub struct Ownership<'a> {
-    /// The election's name: what it marks pods with.
+    /// The election's name, with which it marks pods.
     pub election: &'a str,
-    /// What it writes.
+    /// The labels and annotations of its present spec.
     pub markings: &'a Markings,
-    /// What its former specs wrote, and may still be there.
+    /// The labels and annotations of its former specs, which pods may still carry.
     pub former: &'a [&'a Markings],
-    /// What was read of pods.
+    /// The provenance of the pods that were read.
     pub provenances: &'a Provenances,
 }
 
@@ -93,7 +93,7 @@ impl Ownership<'_> {
             return Some(false);
         }
         let provenance = self.provenances.get(&pod.uid)?;
-        // What lictor or a person wrote since is not among it. If nobody knows, only what lictor has marked is its own.
+        // The keys that lictor or a person wrote later are not in the list. Without a list, only a marked pod counts as the election's own.
         Some(provenance.created_with.as_ref().map_or(!marked, |created| created.contains(key)))
     }
 }
@@ -108,11 +108,10 @@ pub fn multiply<'a>(election: &str, pods: impl Iterator<Item = &'a Pod> + Clone)
     let released = alive
         .clone()
         .filter(|pod| pod.control.was_released() && pod.annotations.get(ELECTION_ANNOTATION) == Some(election));
-    let replaced = released.filter(|left| {
+    let mut replaced = released.filter(|left| {
         let mut others = alive.clone().filter(|pod| pod.control.is_controlled());
         others.any(|other| stem(other) == stem(left) && other.created >= left.created)
     });
-    let mut replaced = replaced;
     replaced.next().filter(|_| replaced.next().is_some())
 }
 

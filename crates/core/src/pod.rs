@@ -53,12 +53,12 @@ pub struct Pod {
 /// Whether a controller, such as a `ReplicaSet`, counts a pod among its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// None ever did: somebody made it by itself.
+    /// No controller ever did: somebody made the pod by itself.
     #[default]
     None,
-    /// One does.
+    /// A controller does.
     Controlled,
-    /// One made it, and has let go of it, as it does with a pod that its selector does not match any more.
+    /// A controller made the pod and has let go of it, because its selector no longer matches.
     Released,
 }
 

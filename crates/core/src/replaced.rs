@@ -1,4 +1,4 @@
-//! What labels and annotations had for values before lictor wrote its own, where a user insists (`spec.whenLabelInUse: Replace`). They
+//! The values that labels and annotations had before lictor wrote its own, because the user insists (`spec.whenLabelInUse: Replace`). They
 //! are kept on the pod itself, in one annotation, and restored when lictor takes its own off.
 
 use std::collections::BTreeMap;
@@ -15,16 +15,16 @@ pub(crate) struct Replaced {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// What stands in the place of a line's end, and of itself, in a value.
+/// The characters of a value that are escaped, each with its escape: a line break would end the entry.
 const ESCAPES: [(&str, &str); 2] = [("%", "%25"), ("\n", "%0A")];
 
 impl Replaced {
-    /// What a pod says that was replaced on it.
+    /// Reads the annotation of a pod.
     pub(crate) fn on(pod: &Pod) -> Self {
         pod.annotations.get(REPLACED_ANNOTATION).map(Self::read).unwrap_or_default()
     }
 
-    /// Reads what is written on a pod. A line that somebody has spoilt says nothing.
+    /// Parses the annotation's text. A line that somebody has spoilt is skipped.
     pub(crate) fn read(text: &str) -> Self {
         let mut replaced = Self::default();
         for line in text.lines() {
