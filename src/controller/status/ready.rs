@@ -47,7 +47,8 @@ pub(super) fn complete(
         condition.message = with_page(&condition.message, &condition.type_.to_lowercase());
     }
     let ready = ready(&conditions, generation);
-    let stalled = ready.status == "False" && STALLING.contains(&ready.reason.as_str());
+    let refused = conditions.iter().any(|condition| condition.type_ == ACCEPTED && condition.status == "False");
+    let stalled = refused && ready.status == "False" && STALLING.contains(&ready.reason.as_str());
     let stalled = stalled.then(|| condition(STALLED, true, &ready.reason, ready.message.clone(), generation));
     let all = [ready].into_iter().chain(stalled).chain(conditions).collect();
     with_transition_times(all, before, now)
@@ -144,6 +145,7 @@ mod tests {
             (&[accepted, elected, answers, (WORKLOADS_FOLLOW, "True", "Follow")], "True", "Led"),
             (&[accepted, elected, answers, (WORKLOADS_FOLLOW, "False", "Missing")], "False", "Missing"),
             (&[accepted, elected, answers, (WORKLOADS_FOLLOW, "Unknown", "NotReadYet")], "Unknown", "NotReadYet"),
+            (&[accepted, (ELECTED, "True", "LabelInUse"), answers], "False", "LabelInUse"),
             (&[accepted, elected, answers, paused], "True", "Paused"),
             (&[accepted, nobody, answers, paused], "True", "Paused"),
             (&[accepted, (ELECTED, "False", "LeaderGone"), answers, paused], "False", "LeaderGone"),
