@@ -298,7 +298,7 @@ impl Election {
         self.gone = view.gone;
         self.lingers = view.desired == Desired::Leave && self.workloads.lets_run(Target::Await, step);
         self.terms.learn(&self.lock, &self.id, view);
-        self.lock.learn(&self.id.uid);
+        self.lock.learn(&self.id, view.policy.shared);
         self.unconfirmed = view.policy.validity != LockValidity::Ended && !view.policy.validity.lasts(view.now);
         self.rivals.note(&self.lock, view.now);
         self.obligations.note(&self.lock, view);

@@ -65,6 +65,17 @@ pub(super) struct Handover {
     pub(super) found: Found,
 }
 
+/// Whose record a handover's record has replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chain {
+    /// This operator's own: no write of anybody else can arrive late any more.
+    Own,
+    /// Somebody else's.
+    Others,
+    /// That of another replica, which wrote it while this one acted: it may still act.
+    Rivals,
+}
+
 /// What the answers of a handover tell beyond itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
@@ -142,20 +153,22 @@ enum TargetState {
 }
 
 impl Handover {
-    /// What follows a record that was just written; `fenced`: it replaced this operator's own.
+    /// What follows a record that was just written.
     pub(super) fn new(
         election: &str,
         version: Version,
         record: Record,
         previous: Option<Holder>,
-        fenced: bool,
+        chain: Chain,
         purpose: Purpose,
         target: Option<(Holder, Seen)>,
     ) -> Self {
+        let fenced = chain == Chain::Own;
         let first = if fenced { TargetState::Due } else { TargetState::ElectionUnread };
         let target =
             target.map(|(holder, seen)| Target { holder, seen, refused: false, conflicted: false, state: first });
-        let lists = purpose == Purpose::Withdraw || (target.is_some() && !fenced);
+        // Where nobody is promoted, others' writes matter only if they are still being sent.
+        let lists = purpose == Purpose::Withdraw || chain == Chain::Rivals || (target.is_some() && !fenced);
         Self {
             election: election.into(),
             version,
@@ -177,7 +190,7 @@ impl Handover {
     /// Puts the leader's labels right under its own, fenced record. `pod` was read before the record will be confirmed.
     pub(super) fn restore(election: &str, version: Version, record: Record, pod: &Pod) -> Self {
         let holder = record.holder.clone();
-        let mut handover = Self::new(election, version, record, holder.clone(), true, Purpose::Restore, None);
+        let mut handover = Self::new(election, version, record, holder.clone(), Chain::Own, Purpose::Restore, None);
         let state = TargetState::Unconfirmed;
         handover.target =
             holder.map(|holder| Target { holder, seen: Seen::of(pod), refused: false, conflicted: false, state });
@@ -185,9 +198,9 @@ impl Handover {
     }
 
     /// H12: takes all labels off, under a record that names nobody any more.
-    pub(super) fn withdraw(election: &str, version: Version, record: Record, fenced: bool) -> Self {
+    pub(super) fn withdraw(election: &str, version: Version, record: Record, chain: Chain) -> Self {
         let holder = record.holder.clone();
-        Self::new(election, version, record, holder, fenced, Purpose::Withdraw, None)
+        Self::new(election, version, record, holder, chain, Purpose::Withdraw, None)
     }
 
     /// Sends what can be sent now. `promoting`: pods for which a promotion of this process may still be on its way; `left`: pods that

@@ -85,8 +85,10 @@ impl Election {
                 let previous =
                     previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));
                 let leader = record.holder;
-                let transition = Transition { term: record.term, leader, previous, reason, took };
-                step.announce(Announcement::Transition(transition));
+                if leader.is_some() || previous.is_some() {
+                    let transition = Transition { term: record.term, leader, previous, reason, took };
+                    step.announce(Announcement::Transition(transition));
+                }
             }
             Purpose::Restore | Purpose::Tidy => {
                 self.leader = record.holder.map(|holder| (record.term, holder, record.since));

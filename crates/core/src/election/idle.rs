@@ -5,7 +5,7 @@ use super::fitness::{Candidate, Decision};
 use super::phase::{Phase, Verification, Withdrawal};
 use super::upkeep::drift;
 use super::workloads::Target;
-use crate::handover::Handover;
+use crate::handover::{Chain, Handover};
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::{Desired, Situation, View};
@@ -231,6 +231,11 @@ impl Election {
                     // What is written on pods while nobody leads, has to be in the record too.
                     let present = self.make_record(view, None, Some(record), record.since);
                     self.amend(record, version, present, step);
+                    return false;
+                }
+                if record.is_some() && self.lock.chain(stored.version()) == Chain::Rivals {
+                    // C5: what the other replica has on its way would show somebody here.
+                    self.write(stored, None, Reason::Resumed, step);
                     return false;
                 }
                 self.settle(stored, None, step);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::handover::Chain;
+use crate::identity::Identity;
 use crate::{Pod, Record, Scope, Stored, Uid, Version};
 
 /// The lock, and how far what is known of it is trusted.
@@ -18,6 +20,11 @@ pub(super) struct Lock {
     last: Option<Arc<Stored>>,
     /// What was written under the records that were seen. A record that somebody deletes or edits does not take it along.
     scopes: Vec<Scope>,
+    /// The version that this operator began with: who wrote up to it, has ended.
+    inherited: Version,
+    /// Whether another replica of this cluster has written a record since, and may have more on its way. Where no other cluster can
+    /// lead, that does no harm.
+    rivaled: bool,
 }
 
 /// What was made sure of for one version of the lock. For any other version it has to be made sure of again.
@@ -35,7 +42,16 @@ impl Lock {
     /// A lock as the store's watch shows it; none: it is not known.
     pub(super) fn new(stored: Option<(Version, Arc<Stored>)>) -> Self {
         let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
-        Self { stored, newest, asked_at: newest, trust: Trust::default(), last: None, scopes: Vec::new() }
+        Self {
+            stored,
+            newest,
+            asked_at: newest,
+            trust: Trust::default(),
+            last: None,
+            scopes: Vec::new(),
+            inherited: newest,
+            rivaled: false,
+        }
     }
 
     pub(super) fn stored(&self) -> Option<&Stored> {
@@ -152,6 +168,16 @@ impl Lock {
 
     pub(super) fn fence(&mut self, version: Version) {
         self.trust.fenced = Some(version);
+        self.rivaled = false;
+    }
+
+    /// Whose record has this version.
+    pub(super) fn chain(&self, version: Option<Version>) -> Chain {
+        match (self.is_fenced(version), self.rivaled) {
+            (true, _) => Chain::Own,
+            (false, true) => Chain::Rivals,
+            (false, false) => Chain::Others,
+        }
     }
 
     /// Whether the pods were looked at after this version of somebody else's record, as far as it matters for a decision for this pod.
@@ -184,11 +210,12 @@ impl Lock {
 
     /// Learns from the record of this election what is written on pods. A tidied record says that nothing is left of what was written
     /// before.
-    pub(super) fn learn(&mut self, election: &Uid) {
+    pub(super) fn learn(&mut self, id: &Identity, shared: bool) {
         let Some(record) = self.stored.as_ref().and_then(|stored| stored.record()) else { return };
-        if record.election != *election {
+        if record.election != id.uid {
             return;
         }
+        self.rivaled |= shared && record.operator_id != id.operator_id && self.newest > self.inherited;
         self.last.clone_from(&self.stored);
         if !record.scopes().eq(&self.scopes) {
             self.scopes = record.scopes().cloned().collect();

@@ -1,6 +1,6 @@
 //! What is under way with an election.
 
-use crate::handover::{Handover, Purpose, Seen};
+use crate::handover::{Chain, Handover, Purpose, Seen};
 use crate::slice::SliceVersions;
 use crate::{Holder, Instant, Key, OpId, PlacedBid, Reason, Record, Uid, Version};
 
@@ -48,8 +48,8 @@ pub(super) struct Intent {
     pub(super) record: Record,
     /// Whom the record that it replaces names.
     pub(super) previous: Option<Holder>,
-    /// Whether the chain of this operator's own records is unbroken.
-    pub(super) fenced: bool,
+    /// Whose that record is.
+    pub(super) chain: Chain,
     pub(super) purpose: Purpose,
     /// The target as it was seen before the record is written.
     pub(super) target: Option<(Holder, Seen)>,

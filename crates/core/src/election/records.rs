@@ -3,7 +3,7 @@
 use super::Election;
 use super::fitness::Candidate;
 use super::phase::{Intent, Phase};
-use crate::handover::{Handover, Purpose};
+use crate::handover::{Chain, Handover, Purpose};
 use crate::step::Step;
 use crate::view::{Situation, View};
 use crate::{
@@ -63,7 +63,7 @@ impl Election {
         let intent = Intent {
             key: view.key.clone(),
             record,
-            fenced: self.lock.is_fenced(expected),
+            chain: self.lock.chain(expected),
             previous: replaced.and_then(|record| record.holder),
             purpose: Purpose::Elect(reason),
             target,
@@ -105,9 +105,9 @@ impl Election {
     pub(super) fn amend(&mut self, replaced: &Record, version: Version, record: Record, step: &mut Step) {
         let (key, expected) = (step.view.key.clone(), Some(version));
         let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: Box::new(record.clone()) });
-        let (previous, fenced) = (replaced.holder.clone(), self.lock.is_fenced(expected));
+        let (previous, chain) = (replaced.holder.clone(), self.lock.chain(expected));
         let slices = self.routes.seen(step.view);
-        let intent = Intent { key, record, previous, fenced, purpose: Purpose::Tidy, target: None, slices };
+        let intent = Intent { key, record, previous, chain, purpose: Purpose::Tidy, target: None, slices };
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
@@ -180,17 +180,20 @@ impl Election {
 
     /// The record is written: the handover that it announces begins.
     pub(super) fn begin(&mut self, version: Version, intent: Intent) -> Phase {
-        let Intent { record, previous, fenced, purpose, target, slices, key: _ } = intent;
+        let Intent { record, previous, chain, purpose, target, slices, key: _ } = intent;
+        if chain != Chain::Own {
+            self.routes.distrust();
+        }
         self.routes.confirm(version, slices);
         let record = record.at(version);
         self.terms.see(record.term);
         if purpose == Purpose::Tidy {
-            if fenced {
+            if chain == Chain::Own {
                 self.lock.fence(version);
             }
             return Phase::Idle;
         }
-        Phase::HandingOver(Box::new(Handover::new(&self.id.name, version, record, previous, fenced, purpose, target)))
+        Phase::HandingOver(Box::new(Handover::new(&self.id.name, version, record, previous, chain, purpose, target)))
     }
 
     pub(super) fn take_read(&mut self, read: Result<Stored, Failure>, now: Instant) {

@@ -30,7 +30,7 @@ pub(super) struct Routes {
     awaited: BTreeMap<String, Awaited>,
     /// Writes that show somebody and may still be carried out, by the slice's name.
     outstanding: BTreeMap<String, Outstanding>,
-    /// C4: slices that this operator has written since it began to decide: what earlier ones have on its way for them fails.
+    /// C4: slices that this operator has written since it replaced somebody else's record: what others have on their way for them fails.
     fenced: BTreeSet<Uid>,
     /// Slices that are no more, though the cache may still show them.
     gone: BTreeSet<Uid>,
@@ -161,6 +161,11 @@ impl Routes {
     /// The record was written or read, and has this version. What was asked about an earlier one, tells nothing any more.
     pub(super) fn confirm(&mut self, record: Version, seen: SliceVersions) {
         (self.confirmed, self.confirming) = (Some((record, seen)), None);
+    }
+
+    /// C4: somebody else's record was replaced: what they have on their way may still arrive.
+    pub(super) fn distrust(&mut self) {
+        self.fenced.clear();
     }
 
     /// C3, C5: whether somebody is reached here, or may soon be.

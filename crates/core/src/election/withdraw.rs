@@ -41,7 +41,7 @@ impl Election {
         }
         self.situation = Situation::HandingOver;
         let version = stored.version();
-        let fenced = self.lock.is_fenced(version);
+        let chain = self.lock.chain(version);
         match (stored, version) {
             (Stored::Ours(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.id.uid => {
                 // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
@@ -54,7 +54,7 @@ impl Election {
                         .all(|scope| *scope == record.scope || record.former.contains(scope)) =>
             {
                 self.phase =
-                    Phase::HandingOver(Box::new(Handover::withdraw(&self.id.name, *version, record.clone(), fenced)));
+                    Phase::HandingOver(Box::new(Handover::withdraw(&self.id.name, *version, record.clone(), chain)));
                 true
             }
             (_, Some(version)) => {
@@ -71,7 +71,7 @@ impl Election {
                     key,
                     record,
                     previous,
-                    fenced,
+                    chain,
                     purpose: Purpose::Withdraw,
                     target: None,
                     slices: SliceVersions::new(),

@@ -648,3 +648,28 @@ fn after_a_restart_an_empty_slice_is_written_once_where_another_cluster_leads() 
     let [emptied, taken] = ["Empty ", "WriteRecord "].map(|begin| all.iter().position(|done| done.starts_with(begin)));
     assert!(emptied.is_some() && emptied < taken, "{all:?}");
 }
+
+/// Shows C4 and C5 where two replicas act at the same time, because one takes the other for gone: what the other one still has on its way would
+/// show its leader beside that of the next cluster.
+#[test]
+fn after_another_replicas_record_all_is_written_once_before_the_lock_is_let_go_of() {
+    for holder in [true, false] {
+        let mut lab = shared_and_routed(1);
+        let led = lab.record();
+        lab.unready("p0");
+        let all = lab.run();
+        assert_eq!(all.last().unwrap(), "ReleaseRecord", "{all:?}");
+        assert_eq!(lab.reached(), [""]);
+        let (slice, pod) = (lab.slices[V4].version, lab.pods["p0"].version);
+        let holder = led.holder.clone().filter(|_| holder);
+        lab.store(|version| {
+            let (term, operator_id) = (Term(90), "other".to_owned());
+            Stored::Ours(version, Record { term, operator_id, holder, ..led })
+        });
+        let all = lab.run();
+        assert!(lab.slices[V4].version > slice && lab.pods["p0"].version > pod, "a late write fails: {all:?}");
+        let at = |begin: &str| all.iter().position(|done| done.starts_with(begin)).unwrap();
+        assert!(at("WriteRecord ") < at("Empty ") && at("Empty ") < at("ReleaseRecord"), "{all:?}");
+        assert_eq!(lab.run(), NOTHING);
+    }
+}
