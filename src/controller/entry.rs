@@ -17,6 +17,7 @@ use self::history::History;
 pub(super) use self::probing::{Probed, Probing, Reach, probe_client};
 pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, is_forbidden, slices};
 use self::titles::Titles;
+pub(super) use self::titles::{TitleRead, Unread};
 pub(super) use self::workloads::{Surroundings, Workloads};
 use self::writes::OwnWrites;
 pub(super) use self::writes::Retry;

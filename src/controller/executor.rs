@@ -20,14 +20,15 @@ use tokio::sync::{mpsc, watch};
 use self::lanes::{Class, Limits, Share};
 use self::repeats::Repeats;
 use self::requests::{Gate, Queue, Requests};
+use super::entry::{TitleRead, Unread};
 use super::input::Input;
 use super::names::{ElectionId, ElectionName, Namespace, SwitchoverId};
 use super::object::ElectionObject;
 use super::permit::{Grant, Permit};
 use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved, Switchover, SwitchoverStatus};
 use crate::kubernetes::{
-    Answer, Change, ClaimUpdate, Elections, Event, Events, MarkedPods, MatchingPods, Pods, Slices, Switchovers,
-    WorkloadObject, Workloads, version_of,
+    Answer, Change, ClaimUpdate, Controllers, Elections, Event, Events, MarkedPods, MatchingPods, Pods, Slices,
+    Switchovers, WorkloadObject, Workloads, version_of,
 };
 use crate::process::monotonic;
 use crate::store::{Owner, Registration, StoreEvent, Stores};
@@ -70,6 +71,7 @@ pub(super) struct Executor(Arc<Hands>);
 pub(super) struct Hands {
     stores: Stores,
     pods: Pods,
+    controllers: Controllers,
     matching: MatchingPods,
     marked: MarkedPods,
     workloads: Workloads,
@@ -110,6 +112,7 @@ impl Executor {
             matching: MatchingPods::new(pods.clone()),
             marked: MarkedPods::new(pods.clone()),
             pods,
+            controllers: Controllers::new(client.clone(), request_timeout),
             workloads: Workloads::new(client.clone(), request_timeout),
             slices: Slices::new(client.clone(), request_timeout),
             elections: Elections::new(client.clone(), request_timeout),
@@ -272,15 +275,21 @@ impl Executor {
         });
     }
 
-    /// Reads who labelled a pod (O1); what is found comes back as an input.
-    pub(super) fn read_provenance(&self, object: &ElectionObject, name: String, uid: Uid) {
+    /// Reads whose the keys on a candidate are (O1); what is found comes back as an input.
+    pub(super) fn read_title(&self, object: &ElectionObject, uid: Uid, unread: Unread) {
         let (this, id) = (self.clone(), object.id().clone());
         let (of, asked) = (id.clone(), uid.clone());
-        let failed = move |failure| Some(Input::Provenance(of, asked, Err(failure)));
+        let failed = move |failure| Some(Input::Title(of, asked, Err(failure)));
         // The first handover of its group waits for it.
         self.requests.submit(&self.cluster, &share(&id), Class::Urgent, Gate::OPEN, failed, move |_| async move {
-            let read = this.pods.provenance(&id.election.namespace, &name).await;
-            Some(Input::Provenance(id, uid, read))
+            let namespace = &id.election.namespace;
+            let read = match unread {
+                Unread::Pod(name) => this.pods.provenance(namespace, &name).await.map(TitleRead::Pod),
+                Unread::Controller(controller) => {
+                    this.controllers.selection(namespace, &controller).await.map(TitleRead::Controller)
+                }
+            };
+            Some(Input::Title(id, uid, read))
         });
     }
 

@@ -2,11 +2,11 @@
 
 use futures::StreamExt;
 use lictor_core::{
-    Failure, FollowedLock, Key, Node, OpId, Outcome, Pod, ProbeFailure, Provenance, Slice, Uid, Version, WorkloadId,
-    WorkloadKind,
+    Failure, FollowedLock, Key, Node, OpId, Outcome, Pod, ProbeFailure, Slice, Uid, Version, WorkloadId, WorkloadKind,
 };
 use tokio::sync::mpsc;
 
+use super::entry::TitleRead;
 use super::names::{ElectionId, Namespace, SwitchoverId};
 use crate::api::{ElectionClass, LeaderElection, Switchover};
 use crate::kubernetes::{Change, ClaimUpdate, Leftovers, ServiceObject, WorkloadObject};
@@ -38,8 +38,8 @@ pub enum Input {
     Slice(Namespace, Result<Box<Slice>, (String, Uid)>),
     /// What else than lictor's slices the Service of an election reaches somebody by: what the search of this number found.
     Leftovers(ElectionId, u64, Result<Leftovers, Failure>),
-    /// Who labelled the pod with this uid, which is a candidate of an election, and the uid that was read; `None`: there is none of its name.
-    Provenance(ElectionId, Uid, Result<Option<(Uid, Provenance)>, Failure>),
+    /// Whose the keys are on a candidate of an election: what was read of the object with this uid.
+    Title(ElectionId, Uid, Result<TitleRead, Failure>),
     /// Of locks.
     Records(StoreEvent),
     /// Of a lock that candidates hold themselves.

@@ -286,9 +286,9 @@ impl Controller {
                     self.index.mark(&id.election);
                 }
             }
-            Input::Provenance(id, uid, read) => {
+            Input::Title(id, uid, read) => {
                 if let Some(entry) = self.index.entry(&id) {
-                    entry.titles.take(&uid, read, monotonic());
+                    entry.titles.take(uid, read, monotonic());
                     self.index.mark(&id.election);
                 }
             }

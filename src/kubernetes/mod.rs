@@ -2,6 +2,7 @@
 
 mod classes;
 mod client;
+mod controllers;
 mod crds;
 mod elections;
 mod events;
@@ -24,6 +25,7 @@ mod workloads;
 
 pub use classes::ElectionClasses;
 pub use client::{ClientError, Namespaces, connect, connect_in};
+pub use controllers::Controllers;
 pub use crds::{Crds, Installed};
 pub use elections::Elections;
 pub use events::{Event, Events};

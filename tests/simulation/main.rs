@@ -15,6 +15,7 @@ mod excuse;
 mod faults;
 mod judge;
 mod log;
+mod mill;
 mod operator;
 mod process;
 mod programs;

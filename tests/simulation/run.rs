@@ -161,7 +161,8 @@ fn untidy(world: &World) -> Option<String> {
         return Some(format!("{leftovers:?} show a leader's label of an earlier spec"));
     }
     let users = world.clusters.iter().map(|cluster| &cluster.users);
-    users.flat_map(|users| APPS.map(|app| users.untidy(app))).flatten().next()
+    let untidy = users.flat_map(|users| APPS.map(|app| users.untidy(app))).flatten().next();
+    untidy.or_else(|| world.clusters.iter().find_map(|cluster| cluster.mill.verdict()))
 }
 
 /// Switchovers that have not ended. Where a clock has jumped, one may still wait, until its time has come or its deadline has passed.

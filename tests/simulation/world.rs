@@ -16,6 +16,7 @@ use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment
 use crate::excuse::{Condition, Loss};
 use crate::judge::{Group, Judge, WORKLOAD};
 use crate::log::Log;
+use crate::mill::Mill;
 use crate::operator::{CONTROLLER, OWN_NAMESPACE, Started, own_lease, start};
 use crate::process::Simulated;
 use crate::programs::{Programs, address};
@@ -48,6 +49,7 @@ pub struct Cluster {
     pub api: Arc<ApiServer>,
     pub programs: Arc<Programs>,
     pub users: Arc<Users>,
+    pub mill: Mill,
     pub replicas: Vec<Replica>,
 }
 
@@ -134,7 +136,9 @@ impl World {
             let prng = |of: u64| Prng::new(seed.wrapping_mul(31) + 8 * of + u64::try_from(number).unwrap_or(0));
             tokio::spawn(run_cron_job(api.clone(), prng(1), judge.clone(), log.clone(), number));
             tokio::spawn(collect_garbage(api.clone(), prng(2), log.clone()));
-            clusters.push(Cluster { api, programs: Arc::default(), users, replicas });
+            let mill = Mill::new(api.clone(), seed.wrapping_add(2 * u64::try_from(number).unwrap_or(0)));
+            tokio::spawn(mill.clone().run(prng(3), judge.clone()));
+            clusters.push(Cluster { api, programs: Arc::default(), users, mill, replicas });
         }
         tokio::spawn(watch_over(judge.clone(), consul.clone()));
         Self { log, judge, consul, clusters, begun: Instant::now() }

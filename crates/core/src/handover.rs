@@ -12,8 +12,8 @@ use super::step::Step;
 use super::view::View;
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Ownership,
-    Pod, PodChange, PodOutcome, PodPatch, Provenances, Reason, Record, Scope, Selector, Stored, Term, Title, Uid,
-    Version, WritePod,
+    Pod, PodChange, PodOutcome, PodPatch, Provenances, Reason, Record, Scope, Selections, Selector, Stored, Term,
+    Title, Uid, Version, WritePod,
 };
 
 /// What a handover is for.
@@ -401,8 +401,13 @@ impl Handover {
     fn find_foreign(&self, listed: &[Pod], view: &View) -> BTreeSet<Uid> {
         let markings = &self.record.scope.markings;
         let former: Vec<&Markings> = self.record.former.iter().map(|scope| &scope.markings).collect();
-        let unread = Provenances::new();
-        let asked = Ownership { election: &self.election, markings, former: &former, provenances: &unread };
+        let asked = Ownership {
+            election: &self.election,
+            markings,
+            former: &former,
+            provenances: &Provenances::new(),
+            selections: &Selections::default(),
+        };
         let known =
             |pod: &&Pod| self.purpose != Purpose::Withdraw && view.pods.iter().any(|other| other.uid == pod.uid);
         let new = listed.iter().filter(|pod| !known(pod) && asked.of(pod) != Title::Free);

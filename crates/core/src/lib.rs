@@ -81,9 +81,9 @@ pub use marking::{
 pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};
 pub use overtaken::HeldElsewhere;
-pub use ownership::{InUse, Ownership, Provenance, Provenances, Title, multiply};
+pub use ownership::{InUse, Multiplying, Owner, Ownership, Provenance, Provenances, Selection, Selections, Title};
 pub use pairs::Pairs;
-pub use pod::{Control, NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
+pub use pod::{Control, Controller, ControllerKind, NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
 pub use presence::{Absence, AbsentLeader, absence};
 pub use probe::{ProbeFailure, ProbeRules, ProbeState};
 pub use record::{Holder, Offer, Record, Rival, Scope, Stored, SwitchoverMark};

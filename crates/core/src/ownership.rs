@@ -1,12 +1,13 @@
 //! O1: lictor writes a label or an annotation on a pod only where nobody else owns that key.
 //!
-//! A pod that carries none of an election's keys is free. One that the election has marked carries the election's own values, or
-//! values that somebody changed since, which are corrected. Everything else may belong to somebody: to a `ReplicaSet` that selects by
-//! it, to a Service, to a person.
+//! The labels that a pod's controller selects by are the controller's, whatever the pod carries: a `ReplicaSet` lets go of a pod that it no
+//! longer selects, and makes another one. Apart from these, a pod that carries none of an election's keys is free. One that the election
+//! has marked carries the election's own values, or values that somebody changed since, which are corrected. Everything else may
+//! belong to somebody: to a Service, to a person.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{ELECTION_ANNOTATION, Markings, Pod, Uid};
+use crate::{Controller, ControllerKind, ELECTION_ANNOTATION, Markings, Pod, Uid};
 
 /// Which keys of a pod came with it from the template of its controller, as the API server tells (`metadata.managedFields`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,17 +19,69 @@ pub struct Provenance {
 /// The provenance of pods, as far as it was read. A pod's never changes.
 pub type Provenances = BTreeMap<Uid, Provenance>;
 
+/// The labels that controllers select their pods by, as far as the controllers were read, by their uids. A group has few controllers, and
+/// what one of `apps/v1` or `batch/v1` selects by never changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selections(Vec<(Uid, Selection)>);
+
+/// The labels that one controller selects its pods by; `None`: lictor is not allowed to read it.
+pub type Selection = Option<Box<[String]>>;
+
+impl Selections {
+    /// Keeps what was read of a controller.
+    pub fn insert(&mut self, controller: Uid, selection: Selection) {
+        self.0.push((controller, selection));
+    }
+
+    /// Forgets the controllers that none of these pods has.
+    pub fn retain(&mut self, pods: &[&Pod]) {
+        let has = |pod: &Pod, uid: &Uid| pod.control.controller().is_some_and(|controller| controller.uid == *uid);
+        self.0.retain(|(uid, _)| pods.iter().any(|pod| has(pod, uid)));
+    }
+
+    /// What a controller selects by, as far as that is known.
+    fn of(&self, controller: &Controller) -> Selects<'_> {
+        if controller.kind == ControllerKind::Other {
+            return Selects::Untold;
+        }
+        match self.0.iter().find(|(uid, _)| *uid == controller.uid) {
+            Some((_, Some(keys))) => Selects::By(keys),
+            Some((_, None)) => Selects::Untold,
+            None => Selects::Unread,
+        }
+    }
+}
+
+/// What is known of how a controller selects its pods.
+enum Selects<'a> {
+    /// By these labels.
+    By(&'a [String]),
+    /// Nobody can tell.
+    Untold,
+    /// The controller has to be read first.
+    Unread,
+}
+
 /// A key that somebody else owns on a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InUse {
     /// The label or annotation.
     pub key: String,
-    /// The value that the pod carries.
-    pub value: String,
     /// Whether it is a label.
     pub is_label: bool,
-    /// Whether the value came with the pod, and is one that the election writes, too.
-    pub from_template: bool,
+    /// Who owns it.
+    pub by: Owner,
+}
+
+/// Who owns a key on a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The pod's controller, which selects by it.
+    Controller(Controller),
+    /// The template of the pod's controller, with this value, which the election writes, too.
+    Template(String),
+    /// Somebody who wrote this value.
+    Somebody(String),
 }
 
 /// Whether an election may write on a pod.
@@ -38,7 +91,16 @@ pub enum Title {
     Free,
     /// The election may not write, because somebody else owns this key.
     InUse(InUse),
-    /// The pod's provenance has to be read first.
+    /// The pod's controller has to be read first, or else the pod's provenance.
+    Unread,
+}
+
+/// Whether a group's pods multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multiplying<'a> {
+    /// They do; one of those that have left their controller.
+    Yes(&'a Pod),
+    /// The controllers of the others have to be read first.
     Unread,
 }
 
@@ -53,11 +115,25 @@ pub struct Ownership<'a> {
     pub former: &'a [&'a Markings],
     /// The provenance of the pods that were read.
     pub provenances: &'a Provenances,
+    /// What the controllers that were read select by.
+    pub selections: &'a Selections,
 }
 
 impl Ownership<'_> {
     /// O1: what may be written on a pod.
     pub fn of(&self, pod: &Pod) -> Title {
+        // Nobody can insist on this one: a key that the controller selects by has no former value that could be restored.
+        match pod.control.controller().map(|controller| (controller, self.selections.of(controller))) {
+            Some((controller, Selects::By(keys))) => {
+                if let Some(key) = self.shared(keys) {
+                    let by = Owner::Controller(controller.clone());
+                    return Title::InUse(InUse { key: key.into(), is_label: true, by });
+                }
+            }
+            // A marked pod has carried the election's labels before, and its controller is still there.
+            Some((_, Selects::Unread)) if !self.has_marked(pod) => return Title::Unread,
+            Some((_, Selects::Untold | Selects::Unread)) | None => {}
+        }
         if self.markings.replaces {
             return Title::Free;
         }
@@ -69,8 +145,9 @@ impl Ownership<'_> {
             match self.of_key(pod, is_label, key, value) {
                 Some(false) => {}
                 Some(true) => {
-                    let from_template = self.markings.write(is_label, key, value);
-                    return Title::InUse(InUse { key: key.into(), value: value.into(), is_label, from_template });
+                    let is_written = self.markings.write(is_label, key, value);
+                    let by = if is_written { Owner::Template } else { Owner::Somebody }(value.into());
+                    return Title::InUse(InUse { key: key.into(), is_label, by });
                 }
                 None => title = Title::Unread,
             }
@@ -78,9 +155,60 @@ impl Ownership<'_> {
         title
     }
 
+    /// The controllers that have to be read, of these pods.
+    pub fn unread<'b>(&self, pods: &[&'b Pod]) -> impl Iterator<Item = &'b Controller> {
+        let controllers = pods.iter().filter_map(|pod| pod.control.controller());
+        controllers.filter(|controller| self.is_unread(controller))
+    }
+
+    /// Whether a controller has to be read.
+    pub fn is_unread(&self, controller: &Controller) -> bool {
+        matches!(self.selections.of(controller), Selects::Unread)
+    }
+
+    /// O2: whether a group's pods leave their controller because of what is written on them, so that the controller makes new ones without end.
+    ///
+    /// A controller lets go of a pod that its selector does not match any more. Two of them that the election has marked, and another one in
+    /// the place of each, are no accident, unless the controller selects by other labels than the election writes.
+    pub fn multiply<'b>(&self, pods: &[&'b Pod]) -> Option<Multiplying<'b>> {
+        let stem = |pod: &'b Pod| pod.name.rsplit_once('-').map_or(pod.name.as_str(), |(stem, _)| stem);
+        let alive = || pods.iter().copied().filter(|pod| !pod.finished && !pod.deleting);
+        let replaced = |left: &&'b Pod, counts: fn(bool, &Selects<'_>) -> bool| {
+            alive().filter(|pod| stem(pod) == stem(left) && pod.created >= left.created).any(|pod| {
+                pod.control.controller().is_some_and(|controller| {
+                    let selects = self.selections.of(controller);
+                    let shares = matches!(selects, Selects::By(keys) if self.shared(keys).is_some());
+                    counts(shares, &selects)
+                })
+            })
+        };
+        let left = || alive().filter(|pod| pod.control.was_released() && self.has_marked(pod));
+        let mut certain = left().filter(|left| replaced(left, |shares, of| shares || matches!(of, Selects::Untold)));
+        if let (Some(pod), Some(_)) = (certain.next(), certain.next()) {
+            return Some(Multiplying::Yes(pod));
+        }
+        let mut perhaps = left().filter(|left| replaced(left, |shares, of| shares || !matches!(of, Selects::By(_))));
+        perhaps.next().and(perhaps.next()).map(|_| Multiplying::Unread)
+    }
+
+    /// The first label that the election writes and a controller selects by.
+    fn shared(&self, keys: &[String]) -> Option<&str> {
+        self.markings.label_keys().find(|key| keys.iter().any(|selected| selected == key))
+    }
+
+    fn has_marked(&self, pod: &Pod) -> bool {
+        pod.annotations.get(ELECTION_ANNOTATION) == Some(self.election)
+    }
+
+    /// Whether a pod carries one of the election's keys, whoever wrote it.
+    pub fn carries(&self, pod: &Pod) -> bool {
+        self.markings.label_keys().any(|key| pod.labels.contains_key(key))
+            || self.markings.annotation_keys().any(|key| pod.annotations.contains_key(key))
+    }
+
     /// Whether somebody else owns a key with this value; `None`: that can't be said before the pod's provenance is read.
     fn of_key(&self, pod: &Pod, is_label: bool, key: &str, value: &str) -> Option<bool> {
-        let marked = pod.annotations.get(ELECTION_ANNOTATION) == Some(self.election);
+        let marked = self.has_marked(pod);
         let present = self.markings.write(is_label, key, value);
         let own = present || self.former.iter().any(|markings| markings.write(is_label, key, value));
         if marked && own {
@@ -89,7 +217,7 @@ impl Ownership<'_> {
         if !marked && !present {
             return Some(true);
         }
-        if !marked && !pod.control.is_controlled() {
+        if !marked && pod.control.controller().is_none() {
             return Some(false);
         }
         let provenance = self.provenances.get(&pod.uid)?;
@@ -98,27 +226,25 @@ impl Ownership<'_> {
     }
 }
 
-/// O2: whether a group's pods leave their controller because of what is written on them, so that the controller makes new ones without end.
-///
-/// A controller lets go of a pod that its selector does not match any more. Two of them that the election has marked, and another one in
-/// the place of each, are no accident.
-pub fn multiply<'a>(election: &str, pods: impl Iterator<Item = &'a Pod> + Clone) -> Option<&'a Pod> {
-    let stem = |pod: &'a Pod| pod.name.rsplit_once('-').map_or(pod.name.as_str(), |(stem, _)| stem);
-    let alive = pods.filter(|pod| !pod.finished && !pod.deleting);
-    let released = alive
-        .clone()
-        .filter(|pod| pod.control.was_released() && pod.annotations.get(ELECTION_ANNOTATION) == Some(election));
-    let mut replaced = released.filter(|left| {
-        let mut others = alive.clone().filter(|pod| pod.control.is_controlled());
-        others.any(|other| stem(other) == stem(left) && other.created >= left.created)
-    });
-    replaced.next().filter(|_| replaced.next().is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Control, Marking, Pairs, Timestamp};
+
+    /// Of a controller with this uid.
+    fn controlled(uid: &str) -> Control {
+        controlled_by(ControllerKind::ReplicaSet, uid)
+    }
+
+    fn controlled_by(kind: ControllerKind, uid: &str) -> Control {
+        Control::By(Box::new(Controller { kind, name: "web-5d8f".into(), uid: Uid(uid.into()) }))
+    }
+
+    fn selections(keys: &[&str]) -> Selections {
+        let mut read = Selections::default();
+        read.insert(Uid("rs".into()), Some(keys.iter().copied().map(str::to_owned).collect()));
+        read
+    }
 
     fn markings() -> Markings {
         let marking =
@@ -144,9 +270,11 @@ mod tests {
             (pod.uid.clone(), Provenance { created_with })
         });
         let provenances = read.into_iter().collect();
+        let selections = &selections(&["app", "pod-template-hash"]);
         let former = Marking { labels: [("role", "primary")].into_iter().collect(), annotations: Pairs::default() };
         let former = Markings { leader: former, ..Markings::default() };
-        Ownership { election: "web", markings: &markings(), former: &[&former], provenances: &provenances }.of(pod)
+        Ownership { election: "web", markings: &markings(), former: &[&former], provenances: &provenances, selections }
+            .of(pod)
     }
 
     fn is_in_use(title: &Title) -> bool {
@@ -155,20 +283,17 @@ mod tests {
 
     #[test]
     fn a_pod_without_the_key_is_free() {
-        for control in [Control::None, Control::Controlled, Control::Released] {
-            assert_eq!(title(&pod(None, None, control), None), Title::Free);
+        for control in [Control::None, controlled("rs"), Control::Released] {
+            assert_eq!(title(&pod(None, None, control.clone()), None), Title::Free);
             assert_eq!(title(&pod(None, Some("web"), control), None), Title::Free);
         }
     }
 
     #[test]
     fn a_value_that_the_election_does_not_write_belongs_to_somebody() {
-        let InUse { key, value, is_label, from_template } =
-            match title(&pod(Some("backend"), None, Control::Controlled), None) {
-                Title::InUse(in_use) => in_use,
-                other => panic!("{other:?}"),
-            };
-        assert_eq!((key.as_str(), value.as_str(), is_label, from_template), ("role", "backend", true, false));
+        let by = Owner::Somebody("backend".into());
+        let in_use = Title::InUse(InUse { key: "role".into(), is_label: true, by });
+        assert_eq!(title(&pod(Some("backend"), None, controlled("rs")), None), in_use);
         // Whoever wrote it, and whether or not a controller made the pod.
         assert!(is_in_use(&title(&pod(Some("backend"), None, Control::None), Some(&[]))));
         // Also what a former spec of this election wrote, on a pod that it has not marked.
@@ -180,22 +305,21 @@ mod tests {
     fn what_a_person_wrote_is_taken_over_and_what_came_from_a_template_is_not() {
         for role in ["leader", "follower"] {
             assert_eq!(title(&pod(Some(role), None, Control::None), None), Title::Free, "nothing selects by it");
-            let made = pod(Some(role), None, Control::Controlled);
+            let made = pod(Some(role), None, controlled("rs"));
             assert_eq!(title(&made, None), Title::Unread);
             assert_eq!(title(&made, Some(&["app"])), Title::Free);
-            match title(&made, Some(&["app", "role"])) {
-                Title::InUse(in_use) => assert!(in_use.from_template),
-                other => panic!("{other:?}"),
-            }
+            let by = Owner::Template(role.into());
+            let in_use = Title::InUse(InUse { key: "role".into(), is_label: true, by });
+            assert_eq!(title(&made, Some(&["app", "role"])), in_use);
         }
     }
 
     #[test]
     fn what_the_election_wrote_is_its_own_and_what_was_changed_since_is_corrected() {
         for role in ["leader", "follower", "primary"] {
-            assert_eq!(title(&pod(Some(role), Some("web"), Control::Controlled), None), Title::Free);
+            assert_eq!(title(&pod(Some(role), Some("web"), controlled("rs")), None), Title::Free);
         }
-        let changed = pod(Some("custom"), Some("web"), Control::Controlled);
+        let changed = pod(Some("custom"), Some("web"), controlled("rs"));
         assert_eq!(title(&changed, None), Title::Unread);
         assert_eq!(title(&changed, Some(&["app"])), Title::Free, "somebody changed it by hand");
         assert!(is_in_use(&title(&changed, Some(&["role"]))), "it came with a template that has the mark, too");
@@ -205,10 +329,12 @@ mod tests {
     fn where_the_api_server_does_not_tell_only_what_is_marked_is_its_own() {
         let unknown = |pod: &Pod| {
             let provenances = [(pod.uid.clone(), Provenance::default())].into();
-            Ownership { election: "web", markings: &markings(), former: &[], provenances: &provenances }.of(pod)
+            let selections = &selections(&["app"]);
+            Ownership { election: "web", markings: &markings(), former: &[], provenances: &provenances, selections }
+                .of(pod)
         };
-        assert!(is_in_use(&unknown(&pod(Some("leader"), None, Control::Controlled))));
-        assert_eq!(unknown(&pod(Some("custom"), Some("web"), Control::Controlled)), Title::Free);
+        assert!(is_in_use(&unknown(&pod(Some("leader"), None, controlled("rs")))));
+        assert_eq!(unknown(&pod(Some("custom"), Some("web"), controlled("rs"))), Title::Free);
     }
 
     #[test]
@@ -218,7 +344,9 @@ mod tests {
         let mut pod = pod(None, None, Control::None);
         pod.annotations = [("since", "1999")].into_iter().collect();
         let provenances = Provenances::new();
-        let mut asked = Ownership { election: "web", markings: &markings, former: &[], provenances: &provenances };
+        let selections = &Selections::default();
+        let mut asked =
+            Ownership { election: "web", markings: &markings, former: &[], provenances: &provenances, selections };
         match asked.of(&pod) {
             Title::InUse(in_use) => assert!(!in_use.is_label && in_use.key == "since"),
             other => panic!("{other:?}"),
@@ -226,6 +354,35 @@ mod tests {
         let insists = Markings { replaces: true, ..markings.clone() };
         asked.markings = &insists;
         assert_eq!(asked.of(&pod), Title::Free);
+    }
+
+    /// What is asked of a group whose controllers select by what was read.
+    fn with<T>(markings: &Markings, selections: &Selections, ask: impl FnOnce(Ownership<'_>) -> T) -> T {
+        let provenances = &Provenances::new();
+        ask(Ownership { election: "web", markings, former: &[], provenances, selections })
+    }
+
+    #[test]
+    fn what_the_controller_selects_by_is_its_own_whatever_the_pod_carries() {
+        let insists = Markings { replaces: true, ..markings() };
+        for markings in [markings(), insists] {
+            let of = |pod: &Pod, selections: &Selections| with(&markings, selections, |asked| asked.of(pod));
+            for (role, marked) in [(None, None), (None, Some("web")), (Some("follower"), Some("web"))] {
+                let pod = pod(role, marked, controlled("rs"));
+                match of(&pod, &selections(&["app", "role"])) {
+                    Title::InUse(InUse { by: Owner::Controller(by), .. }) => assert_eq!(by.name, "web-5d8f"),
+                    other => panic!("{other:?}"),
+                }
+                assert_eq!(of(&pod, &selections(&["app"])), Title::Free);
+                let unread = if marked.is_some() { Title::Free } else { Title::Unread };
+                assert_eq!(of(&pod, &Selections::default()), unread, "what is marked was looked at before");
+            }
+            let unreadable = pod(None, None, controlled_by(ControllerKind::Other, "x"));
+            assert_eq!(of(&unreadable, &Selections::default()), Title::Free, "O2 looks after it");
+            let mut refused = Selections::default();
+            refused.insert(Uid("rs".into()), None);
+            assert_eq!(of(&pod(None, None, controlled("rs")), &refused), Title::Free, "O2 looks after it");
+        }
     }
 
     #[test]
@@ -236,15 +393,34 @@ mod tests {
             ..pod(None, marked.then_some("web"), control)
         };
         let left = |name: &str| of(name, Control::Released, true, 1);
-        let made = |name: &str| of(name, Control::Controlled, false, 2);
-        let found = |pods: &[Pod]| multiply("web", pods.iter()).is_some();
-        assert!(found(&[left("web-5d8f-a"), left("web-5d8f-b"), made("web-5d8f-c")]));
+        let made = |name: &str| of(name, controlled("rs"), false, 2);
+        let asked = |selections: &Selections, pods: &[Pod]| {
+            let pods: Vec<&Pod> = pods.iter().collect();
+            with(&markings(), selections, |asked| match asked.multiply(&pods) {
+                Some(Multiplying::Yes(_)) => Some(true),
+                Some(Multiplying::Unread) => None,
+                None => Some(false),
+            })
+        };
+        let mut untold = Selections::default();
+        untold.insert(Uid("rs".into()), None);
+        let found = |pods: &[Pod]| {
+            // The controller selects by the label, or nobody can tell what it selects by.
+            let [by_key, untold] = [&selections(&["role"]), &untold].map(|read| asked(read, pods).unwrap());
+            assert_eq!(by_key, untold);
+            by_key
+        };
+        let both = [left("web-5d8f-a"), left("web-5d8f-b"), made("web-5d8f-c")];
+        assert!(found(&both));
         assert!(!found(&[left("web-5d8f-a"), made("web-5d8f-c")]), "one may have been taken out by hand");
         assert!(!found(&[left("web-5d8f-a"), left("web-5d8f-b")]), "nobody makes others in their place");
         assert!(!found(&[left("web-5d8f-a"), left("web-5d8f-b"), made("other-5d8f-c")]));
         let unmarked = of("web-5d8f-b", Control::Released, false, 1);
         assert!(!found(&[left("web-5d8f-a"), unmarked, made("web-5d8f-c")]), "not by what this election wrote");
-        let elder = of("web-5d8f-c", Control::Controlled, true, 0);
+        let elder = of("web-5d8f-c", controlled("rs"), true, 0);
         assert!(!found(&[left("web-5d8f-a"), left("web-5d8f-b"), elder]));
+
+        assert_eq!(asked(&selections(&["app"]), &both), Some(false), "somebody took both out by another label");
+        assert_eq!(asked(&Selections::default(), &both), None, "that can't be said yet");
     }
 }

@@ -51,27 +51,58 @@ pub struct Pod {
 }
 
 /// Whether a controller, such as a `ReplicaSet`, counts a pod among its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Control {
     /// No controller ever did: somebody made the pod by itself.
     #[default]
     None,
     /// A controller does.
-    Controlled,
+    By(Box<Controller>),
     /// A controller made the pod and has let go of it, because its selector no longer matches.
     Released,
 }
 
 impl Control {
-    /// Whether one does now.
-    pub fn is_controlled(self) -> bool {
-        self == Self::Controlled
+    /// The controller that does now.
+    pub fn controller(&self) -> Option<&Controller> {
+        match self {
+            Self::By(controller) => Some(controller),
+            Self::None | Self::Released => None,
+        }
     }
 
     /// Whether one did.
-    pub fn was_released(self) -> bool {
-        self == Self::Released
+    pub fn was_released(&self) -> bool {
+        *self == Self::Released
     }
+}
+
+/// The controller of a pod, as the pod's owner reference names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Its kind.
+    pub kind: ControllerKind,
+    /// Its name; a controller of the same name with another uid is another one.
+    pub name: String,
+    /// Its uid.
+    pub uid: Uid,
+}
+
+/// The kinds of controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerKind {
+    /// `apps/v1`.
+    ReplicaSet,
+    /// `apps/v1`.
+    StatefulSet,
+    /// `apps/v1`.
+    DaemonSet,
+    /// `batch/v1`.
+    Job,
+    /// `v1`.
+    ReplicationController,
+    /// Of somebody else's API: how it selects its pods is not known.
+    Other,
 }
 
 impl Pod {

@@ -4,28 +4,49 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lictor_core::{
-    ELECTION_ANNOTATION, Failure, InUse, Instant, Locks, Markings, Members, Ownership, Pod, PodCache, Provenance,
-    Provenances, Record, Title, Uid, multiply,
+    Controller, ELECTION_ANNOTATION, Failure, InUse, Instant, Locks, Markings, Members, Multiplying, Owner, Ownership,
+    Pod, PodCache, Provenance, Provenances, Record, Selection, Selections, Title, Uid,
 };
 
 use crate::api::Refusal;
 use crate::controller::object::ElectionObject;
 
-/// How long it takes until a pod is read again of which the API server did not tell who labelled it.
+/// How long it takes until an object is read again that could not be read, or that was another one.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// What is known of whose the keys on the candidates are.
 #[derive(Default)]
 pub(crate) struct Titles {
     provenances: Provenances,
-    /// The candidates that are being read; those that could not be, until when they are not read again.
+    selections: Selections,
+    /// The objects that are being read; those that could not be, until when they are not read again.
     reading: BTreeMap<Uid, Option<Instant>>,
-    /// The candidates that have to be read, by their names.
-    unread: BTreeMap<String, Uid>,
+    /// The objects that have to be read.
+    unread: BTreeMap<Uid, Unread>,
+    /// Whether the election has to wait until they are read.
+    waits: bool,
     /// The candidates on which nothing may be written, or nothing yet.
     foreign: BTreeSet<Uid>,
     /// The first of them on which somebody else owns a key, by its name.
     in_use: Option<(String, InUse)>,
+}
+
+/// An object that has to be read.
+#[derive(Clone)]
+pub(crate) enum Unread {
+    /// A candidate of this name: which of its labels came with it.
+    Pod(String),
+    /// A candidate's controller: what it selects by.
+    Controller(Controller),
+}
+
+/// What was read of an object.
+#[derive(Debug)]
+pub enum TitleRead {
+    /// Of a pod, with the uid that it has; `None`: there is none of that name.
+    Pod(Option<(Uid, Provenance)>),
+    /// Of a controller.
+    Controller(Selection),
 }
 
 impl Titles {
@@ -34,9 +55,9 @@ impl Titles {
         &self.foreign
     }
 
-    /// Whether the election has to wait until candidates are read.
-    pub(crate) fn are_unread(&self) -> bool {
-        !self.unread.is_empty()
+    /// Whether the election has to wait until candidates or their controllers are read.
+    pub(crate) fn wait(&self) -> bool {
+        self.waits
     }
 
     /// What keeps a candidate from taking part, as a sentence.
@@ -52,24 +73,30 @@ impl Titles {
         pods: &PodCache,
         locks: &Locks,
     ) -> Option<Refusal> {
-        (self.unread, self.foreign, self.in_use) = Default::default();
+        (self.unread, self.waits, self.foreign, self.in_use) = Default::default();
         let spec = object.spec().filter(|spec| spec.cluster.is_none() && !object.is_deleted())?;
         let markings = &spec.scope.markings;
         let candidates: Vec<&Pod> = members.candidates().filter_map(|pod| pods.get(pod)).collect();
-        if !self.provenances.is_empty() || !self.reading.is_empty() {
-            let present: BTreeSet<&Uid> = candidates.iter().map(|pod| &pod.uid).collect();
-            self.provenances.retain(|uid, _| present.contains(uid));
-            self.reading.retain(|uid, _| present.contains(uid));
-        }
+        self.retain(&candidates);
         let scopes = object.record(locks).into_iter().flat_map(Record::scopes);
         let former: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
-        let asked = Ownership { election: object.name(), markings, former: &former, provenances: &self.provenances };
+        let asked = Ownership {
+            election: object.name(),
+            markings,
+            former: &former,
+            provenances: &self.provenances,
+            selections: &self.selections,
+        };
         let (mut free, mut stands_in_the_way) = (false, None);
         for pod in candidates.iter().copied() {
             match asked.of(pod) {
                 Title::Free => free |= !pod.finished,
                 Title::Unread => {
-                    self.unread.insert(pod.name.clone(), pod.uid.clone());
+                    if pod.control.controller().is_none_or(|controller| !asked.is_unread(controller)) {
+                        self.unread.insert(pod.uid.clone(), Unread::Pod(pod.name.clone()));
+                    }
+                    // A pod that shows nothing yet is left out of the group until then.
+                    self.waits |= asked.carries(pod);
                     self.foreign.insert(pod.uid.clone());
                 }
                 Title::InUse(in_use) => {
@@ -83,8 +110,15 @@ impl Titles {
                 }
             }
         }
-        if let Some(pod) = multiply(object.name(), candidates.iter().copied()) {
-            return Some(Refusal { reason: "PodsMultiply", message: multiplies(&pod.name, object.name()) });
+        let controllers = asked.unread(&candidates);
+        self.unread.extend(controllers.map(|found| (found.uid.clone(), Unread::Controller(found.clone()))));
+        self.waits |= !free && !self.unread.is_empty();
+        match asked.multiply(&candidates) {
+            Some(Multiplying::Yes(pod)) => {
+                return Some(Refusal { reason: "PodsMultiply", message: multiplies(&pod.name, object.name()) });
+            }
+            Some(Multiplying::Unread) => self.waits = true,
+            None => {}
         }
         // A pod that shows the leader's label for good, or that leads, can't be left out of the group.
         let alone = || self.trouble().filter(|_| !free && self.unread.is_empty());
@@ -92,29 +126,46 @@ impl Titles {
         Some(Refusal { reason: "LabelInUse", message })
     }
 
-    /// The candidates that are to be read now, each with its uid.
-    pub(crate) fn begin_reads(&mut self, now: Instant) -> Vec<(String, Uid)> {
+    /// Forgets what was read of pods and controllers that are gone.
+    fn retain(&mut self, candidates: &[&Pod]) {
+        self.selections.retain(candidates);
+        if self.provenances.is_empty() && self.reading.is_empty() {
+            return;
+        }
+        let controllers = candidates.iter().filter_map(|pod| pod.control.controller());
+        let controllers = controllers.map(|controller| &controller.uid);
+        let present: BTreeSet<&Uid> = candidates.iter().map(|pod| &pod.uid).chain(controllers).collect();
+        self.provenances.retain(|uid, _| present.contains(uid));
+        self.reading.retain(|uid, _| present.contains(uid));
+    }
+
+    /// What is to be read now.
+    pub(crate) fn begin_reads(&mut self, now: Instant) -> Vec<(Uid, Unread)> {
         let waits = |uid: &Uid| self.reading.get(uid).is_some_and(|until| until.is_none_or(|until| until > now));
-        let due: Vec<(String, Uid)> =
-            self.unread.iter().filter(|(_, uid)| !waits(uid)).map(|(name, uid)| (name.clone(), uid.clone())).collect();
-        self.reading.extend(due.iter().map(|(_, uid)| (uid.clone(), None)));
+        let due: Vec<(Uid, Unread)> =
+            self.unread.iter().filter(|(uid, _)| !waits(uid)).map(|(uid, what)| (uid.clone(), what.clone())).collect();
+        self.reading.extend(due.iter().map(|(uid, _)| (uid.clone(), None)));
         due
     }
 
-    /// Takes what was read of a pod, with the uid that it has. `None`: there is none of that name.
-    pub(crate) fn take(&mut self, asked: &Uid, read: Result<Option<(Uid, Provenance)>, Failure>, now: Instant) {
-        let Some(awaited) = self.reading.get_mut(asked) else { return };
+    /// Takes what was read of an object.
+    pub(crate) fn take(&mut self, asked: Uid, read: Result<TitleRead, Failure>, now: Instant) {
+        let Some(awaited) = self.reading.get_mut(&asked) else { return };
         match read {
-            Ok(Some((uid, provenance))) if uid == *asked => {
-                self.reading.remove(asked);
+            Ok(TitleRead::Pod(Some((uid, provenance)))) if uid == asked => {
+                self.reading.remove(&asked);
                 self.provenances.insert(uid, provenance);
             }
+            Ok(TitleRead::Controller(selection)) => {
+                self.reading.remove(&asked);
+                self.selections.insert(asked, selection);
+            }
             // Another pod has the name by now, or none has: the watch tells that soon.
-            Ok(_) | Err(_) => *awaited = Some(now + PAUSE),
+            Ok(TitleRead::Pod(_)) | Err(_) => *awaited = Some(now + PAUSE),
         }
     }
 
-    /// When pods are to be read again.
+    /// When objects are to be read again.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.reading.values().flatten().min().copied()
     }
@@ -130,19 +181,23 @@ fn is_marked(pod: &Pod, election: &str) -> bool {
 }
 
 /// What is in use on a pod, and what to do.
-fn told(pod: &str, InUse { key, value, is_label, from_template }: &InUse) -> String {
-    let kind = if *is_label { "label" } else { "annotation" };
-    let kinds = if *is_label { "labels" } else { "annotations" };
-    if *from_template {
-        return format!(
-            "the pod {pod} has the {kind} {key}={value} from its controller's template, so a controller or a Service may select by it: \
-             take it out of the template, write other {kinds} into spec.leader and spec.follower, or set spec.whenLabelInUse to Replace"
-        );
+fn told(pod: &str, InUse { key, is_label, by }: &InUse) -> String {
+    let (kind, kinds) = if *is_label { ("label", "labels") } else { ("annotation", "annotations") };
+    match by {
+        Owner::Controller(Controller { kind, name, .. }) => format!(
+            "the {kind:?} {name} selects the pod {pod} by the label {key}, which this election writes, so it would let go of the pod and \
+             make another one: write other labels into spec.leader and spec.follower"
+        ),
+        Owner::Template(value) => format!(
+            "the pod {pod} has the {kind} {key}={value} from its controller's template, so a Service or another controller may select by \
+             it: take it out of the template, write other {kinds} into spec.leader and spec.follower, or set spec.whenLabelInUse to \
+             Replace"
+        ),
+        Owner::Somebody(value) => format!(
+            "the pod {pod} has the {kind} {key}={value}, which this election did not write: write other {kinds} into spec.leader and \
+             spec.follower, take it off the pod and out of its controller's template, or set spec.whenLabelInUse to Replace"
+        ),
     }
-    format!(
-        "the pod {pod} has the {kind} {key}={value}, which this election did not write: write other {kinds} into spec.leader and \
-         spec.follower, take it off the pod and out of its controller's template, or set spec.whenLabelInUse to Replace"
-    )
 }
 
 fn multiplies(pod: &str, election: &str) -> String {

@@ -99,14 +99,15 @@ pub(crate) fn desire(
     // A leader whose lock is lost is demoted all the same. A watch that does not work keeps no election waiting.
     let unseen = *entry.routing.route() == Route::Unknown { soon: true };
     let unfollowed = entry.following().is_some_and(|following| *following.lock == FollowedLock::Unread);
-    if desired == Desired::Run {
-        for (name, uid) in entry.titles.begin_reads(moment.now) {
-            executor.read_provenance(&entry.object, name, uid);
+    // A paused election is judged as well, so that a dry run tells what keeps it from its pods.
+    if desired == Desired::Run || (desired == Desired::Freeze && !draining) {
+        for (uid, unread) in entry.titles.begin_reads(moment.now) {
+            executor.read_title(&entry.object, uid, unread);
         }
         again.add(entry.titles.due());
     }
     let unseen = unseen || deployment_is_unseen(entry, watches) || workloads_are_unseen(entry, watches);
-    let waits = desired == Desired::Run && (lacks || unseen || unfollowed || entry.titles.are_unread());
+    let waits = desired == Desired::Run && (lacks || unseen || unfollowed || entry.titles.wait());
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);
     let desired = match desired {

@@ -1,10 +1,10 @@
 //! The parts of a pod that matter here.
 
 use k8s_openapi::api::core::v1 as k8s;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use kube::api::Log;
-use lictor_core::{Control, NamedPort, Pod, TEMPLATE_LABELS, Timestamp, Uid};
+use lictor_core::{Control, Controller, ControllerKind, NamedPort, Pod, TEMPLATE_LABELS, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 
 use crate::api::LONGEST_VALUE;
@@ -130,11 +130,28 @@ fn owner(metadata: &ObjectMeta) -> Option<String> {
 
 /// A controller gives its pods names that the API server completes, and lets go of a pod that it does not select any more.
 fn control(metadata: &ObjectMeta) -> Control {
-    let controlled = metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
-    match (controlled, metadata.generate_name.as_deref().is_none_or(str::is_empty)) {
-        (true, _) => Control::Controlled,
-        (false, false) => Control::Released,
-        (false, true) => Control::None,
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+    match (owner, metadata.generate_name.as_deref().is_none_or(str::is_empty)) {
+        (Some(owner), _) => Control::By(Box::new(Controller {
+            kind: kind(owner),
+            name: owner.name.clone(),
+            uid: Uid(owner.uid.clone()),
+        })),
+        (None, false) => Control::Released,
+        (None, true) => Control::None,
+    }
+}
+
+/// Another API's controllers may have the same kind in another group.
+fn kind(owner: &OwnerReference) -> ControllerKind {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    match (group, owner.kind.as_str()) {
+        ("apps", "ReplicaSet") => ControllerKind::ReplicaSet,
+        ("apps", "StatefulSet") => ControllerKind::StatefulSet,
+        ("apps", "DaemonSet") => ControllerKind::DaemonSet,
+        ("batch", "Job") => ControllerKind::Job,
+        ("", "ReplicationController") => ControllerKind::ReplicationController,
+        _ => ControllerKind::Other,
     }
 }
 
@@ -200,6 +217,21 @@ mod tests {
         assert_eq!(made("StatefulSet", "web", revision).as_deref(), Some("StatefulSet/web"));
         assert_eq!(made("ReplicaSet", "web", json!({"app": "web"})), None);
         assert_eq!(pod(json!({"metadata": {"labels": of_template("5d8f")}})).owner, None);
+    }
+
+    #[test]
+    fn which_controller_has_a_pod() {
+        let of = |api_version: &str, kind: &str| {
+            let owner = json!({"apiVersion": api_version, "kind": kind, "name": "web", "uid": "u", "controller": true});
+            pod(json!({"metadata": {"generateName": "web-", "ownerReferences": [owner]}})).control
+        };
+        let kind = |api_version, kind| of(api_version, kind).controller().map(|controller| controller.kind);
+        assert_eq!(kind("apps/v1", "StatefulSet"), Some(ControllerKind::StatefulSet));
+        assert_eq!(kind("batch/v1", "Job"), Some(ControllerKind::Job));
+        assert_eq!(kind("v1", "ReplicationController"), Some(ControllerKind::ReplicationController));
+        assert_eq!(kind("apps.kruise.io/v1beta1", "StatefulSet"), Some(ControllerKind::Other));
+        assert_eq!(pod(json!({"metadata": {"generateName": "web-"}})).control, Control::Released);
+        assert_eq!(pod(json!({"metadata": {"name": "web"}})).control, Control::None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
-use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
+use lictor_testing::kubernetes::{Lab, PodSpec, User, eventually};
 use serde_json::{Value, json};
 
 /// Makes a Deployment `web` of two pods, whose template has these labels beside `app: web`, and waits until they are ready.
@@ -57,9 +57,12 @@ async fn a_label_that_a_controller_selects_by_is_never_written_so_its_pods_do_no
     let lab = Lab::new("label-selected").await;
     let _operator = lab.operator(&[]);
     deploy(&lab, &json!({"matchLabels": {"app": "web", "role": "backend"}}), &json!({"role": "backend"})).await;
-    lab.elect(json!({})).await;
-    let message = refused(&lab, "LabelInUse").await;
-    assert!(message.contains("has the label role=backend") && message.contains("whenLabelInUse"), "{message}");
+    // Nor does it help to insist.
+    for insists in [json!({}), json!({"whenLabelInUse": "Replace"})] {
+        lab.elect(insists).await;
+        let message = refused(&lab, "LabelInUse").await;
+        assert!(message.contains("the ReplicaSet web-") && message.contains("by the label role"), "{message}");
+    }
     assert_untouched(&lab, "backend").await;
     // With labels of its own, it is served.
     let own = |value: &str| json!({"labels": {"example.com/leads": value}});
@@ -73,7 +76,7 @@ async fn a_label_that_a_controller_selects_by_is_never_written_so_its_pods_do_no
 async fn a_label_from_a_template_is_not_taken_over_even_if_the_election_would_write_the_same() {
     let lab = Lab::new("label-from-template").await;
     let _operator = lab.operator(&[]);
-    deploy(&lab, &json!({"matchLabels": {"app": "web", "role": "follower"}}), &json!({"role": "follower"})).await;
+    deploy(&lab, &json!({"matchLabels": {"app": "web"}}), &json!({"role": "follower"})).await;
     lab.elect(json!({})).await;
     let message = refused(&lab, "LabelInUse").await;
     assert!(message.contains("role=follower from its controller's template"), "{message}");
@@ -124,12 +127,53 @@ async fn where_a_user_insists_the_former_value_is_kept_and_restored() {
     .await;
 }
 
+/// Selectors that match every pod before the election writes on it.
+fn excluding() -> [Value; 2] {
+    [
+        json!({"key": "role", "operator": "DoesNotExist"}),
+        json!({"key": "role", "operator": "NotIn", "values": ["leader"]}),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_that_leave_their_controller_for_any_cause_stop_the_election() {
+async fn a_label_that_a_controller_excludes_is_never_written() {
+    for (number, expression) in excluding().into_iter().enumerate() {
+        let lab = Lab::new(&format!("excluded-{number}")).await;
+        let _operator = lab.operator(&[]);
+        // A template that has a copy of the election's mark makes no difference.
+        let object = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"}, "spec": {
+            "replicas": 2, "serviceName": "web",
+            "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [expression]},
+            "template": {
+                "metadata": {"labels": {"app": "web"}, "annotations": {"lictor.dev/election": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "example/web:1"}]},
+            },
+        }});
+        lab.try_kubectl(&["create", "-f", "-"], Some(&object.to_string())).expect("a StatefulSet can be made");
+        eventually("it has its pods", || async {
+            let pods = pods(&lab).await.len();
+            if pods == 2 { Ok(()) } else { Err(format!("{pods} pods")) }
+        })
+        .await;
+        lab.elect(json!({})).await;
+        let message = refused(&lab, "LabelInUse").await;
+        assert!(message.contains("the StatefulSet web selects the pod web-"), "{message}");
+        let pods = pods(&lab).await;
+        assert!(
+            pods.iter().all(|pod| pod.owner_references().len() == 1 && !pod.labels().contains_key("role")),
+            "{pods:#?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_leave_a_controller_that_can_not_be_read_stop_the_election() {
     let lab = Lab::new("multiply").await;
-    let _operator = lab.operator(&[]);
-    let expressions = json!([{"key": "role", "operator": "DoesNotExist"}]);
-    deploy(&lab, &json!({"matchLabels": {"app": "web"}, "matchExpressions": expressions}), &json!({})).await;
+    let user = User::new(&lab).await;
+    user.may(|_, resource| resource != "replicasets").await;
+    let _operator = user.operator(&[]);
+    let [excluded, _] = excluding();
+    deploy(&lab, &json!({"matchLabels": {"app": "web"}, "matchExpressions": [excluded]}), &json!({})).await;
     lab.elect(json!({})).await;
     let message = refused(&lab, "PodsMultiply").await;
     assert!(message.contains("have left their controller"), "{message}");
@@ -140,6 +184,27 @@ async fn pods_that_leave_their_controller_for_any_cause_stop_the_election() {
     assert_eq!(unlabelled, 2, "{all:#?}");
     assert!(all.len() <= 12, "{} pods", all.len());
     refused(&lab, "PodsMultiply").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_somebody_takes_out_of_their_controller_stop_nothing() {
+    let lab = Lab::new("taken-out").await;
+    let mut operator = lab.operator(&[]);
+    deploy(&lab, &json!({"matchLabels": {"app": "web", "tier": "live"}}), &json!({"tier": "live"})).await;
+    lab.elect(json!({})).await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+    lab.wait_candidates(2, 2).await;
+    for pod in pods(&lab).await {
+        lab.try_kubectl(&["label", "pod", &pod.name_any(), "tier=debug", "--overwrite"], None).expect("a label");
+    }
+    ready(&lab).await;
+    lab.wait_candidates(4, 4).await;
+    lab.wait_condition("web", "Ready", "True", "Led").await;
+    operator.stop().await;
+    let _operator = lab.operator(&[]);
+    let leader = lab.wait_any_leader().await;
+    lab.delete_pod(&leader).await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

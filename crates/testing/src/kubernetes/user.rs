@@ -19,8 +19,11 @@ pub struct User<'a> {
 
 /// All rights that an operator needs in a namespace: verbs by API group and resource. The groups apps and batch are about
 /// workloads.
-const RIGHTS: [(&str, &str, &[&str]); 13] = [
+const RIGHTS: [(&str, &str, &[&str]); 16] = [
     ("", "pods", &["get", "list", "watch", "patch"]),
+    ("", "replicationcontrollers", &["get"]),
+    ("apps", "daemonsets", &["get"]),
+    ("apps", "replicasets", &["get"]),
     ("lictor.dev", "leaderelections", &["get", "list", "watch", "patch"]),
     ("lictor.dev", "leaderelections/status", &["patch"]),
     ("lictor.dev", "switchovers", &["list", "watch", "delete"]),

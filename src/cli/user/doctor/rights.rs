@@ -15,12 +15,17 @@ use crate::kubernetes::Namespaces;
 type Need = (&'static str, &'static str, &'static [&'static str]);
 
 /// What the operator needs in each namespace that it serves.
-const ALWAYS: [Need; 7] = [
+const ALWAYS: [Need; 12] = [
     ("lictor.dev", "leaderelections", &["get", "list", "watch", "patch"]),
     ("lictor.dev", "leaderelections/status", &["patch"]),
     ("lictor.dev", "switchovers", &["list", "watch", "delete"]),
     ("lictor.dev", "switchovers/status", &["patch"]),
     ("", "pods", &["get", "list", "watch", "patch"]),
+    ("apps", "replicasets", &["get"]),
+    ("apps", "statefulsets", &["get"]),
+    ("apps", "daemonsets", &["get"]),
+    ("batch", "jobs", &["get"]),
+    ("", "replicationcontrollers", &["get"]),
     ("coordination.k8s.io", "leases", LEASE),
     ("events.k8s.io", "events", &["create", "patch"]),
 ];

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::properties::config;
-use crate::{Control, Ownership, Provenances, Title};
+use crate::{Control, Controller, ControllerKind, Ownership, Provenances, Selections, Title};
 
 /// Gives a pod a label that somebody else owns.
 fn own(lab: &mut Lab, name: &str, role: &str) {
@@ -125,12 +125,12 @@ fn what_a_template_has_copied_into_the_annotation_is_not_restored() {
     }
 }
 
-/// The label of a pod, whether the election has marked it, whether a controller made it, and whether that is known.
-type Made = (Option<&'static str>, bool, bool, Option<bool>);
+/// The label of a pod, whether the election has marked it, which controller made it, and whether its label came with it, as far as that is known.
+type Made = (Option<&'static str>, bool, Option<usize>, Option<bool>);
 
 fn made() -> impl Strategy<Value = Made> {
     let role = prop::option::of(prop::sample::select(vec!["leader", "follower", "backend"]));
-    (role, any::<bool>(), any::<bool>(), prop::option::of(any::<bool>()))
+    (role, any::<bool>(), prop::option::of(0..2_usize), prop::option::of(any::<bool>()))
 }
 
 proptest! {
@@ -140,18 +140,28 @@ proptest! {
     #[test]
     fn what_somebody_else_owns_is_never_changed(
         pods in prop::collection::vec(made(), 1..5),
+        selects in prop::collection::vec(prop::option::of(any::<bool>()), 2),
         unready in prop::collection::vec(0..5_usize, 0..4),
         restarts in any::<bool>(),
         goes in any::<bool>(),
     ) {
         let mut lab = Lab::new(pods.len());
-        let mut provenances = Provenances::new();
-        for (number, (role, marked, controlled, created)) in pods.iter().enumerate() {
+        let (mut provenances, mut selections) = (Provenances::new(), Selections::default());
+        for (number, by_role) in selects.iter().enumerate() {
+            if let Some(by_role) = by_role {
+                let key = if *by_role { "role" } else { "app" };
+                selections.insert(uid(&format!("c{number}")), Some([key.to_owned()].into()));
+            }
+        }
+        for (number, (role, marked, controller, created)) in pods.iter().enumerate() {
             let name = format!("p{number}");
             lab.edit(&name, |pod| {
                 pod.labels.extend(role.map(|role| ("role", role)));
                 pod.annotations.extend(marked.then_some((ELECTION_ANNOTATION, "web")));
-                pod.control = if *controlled { Control::Controlled } else { Control::None };
+                pod.control = controller.map_or(Control::None, |number| {
+                    let (kind, name) = (ControllerKind::ReplicaSet, format!("c{number}"));
+                    Control::By(Box::new(Controller { kind, uid: uid(&name), name }))
+                });
             });
             if let Some(created) = created {
                 let keys = created.then(|| "role".to_owned()).into_iter().collect();
@@ -160,7 +170,8 @@ proptest! {
         }
         let titles = |lab: &Lab| -> BTreeMap<String, Title> {
             let markings = &lab.scope.markings;
-            let asked = Ownership { election: "web", markings, former: &[], provenances: &provenances };
+            let (provenances, selections) = (&provenances, &selections);
+            let asked = Ownership { election: "web", markings, former: &[], provenances, selections };
             lab.pods.values().map(|pod| (pod.name.clone(), asked.of(pod))).collect()
         };
         let before: Vec<Pod> = titles(&lab)
