@@ -234,8 +234,13 @@ impl Election {
                     return false;
                 }
                 if record.is_some() && self.lock.chain(stored.version()) == Chain::Rivals {
-                    // C5: what the other replica has on its way would show somebody here.
-                    self.write(stored, None, Reason::Resumed, step);
+                    // C5: what the other replica has on its way would show somebody here. L1: it may do the same.
+                    if view.now < view.restores_from {
+                        step.wake_at(Timer::PodRetry, view.restores_from);
+                    } else {
+                        step.contest();
+                        self.write(stored, None, Reason::Resumed, step);
+                    }
                     return false;
                 }
                 self.settle(stored, None, step);
