@@ -19,8 +19,8 @@ const APPS: [&str; 3] = ["a", "b", "c"];
 const ELECTIONS: [&str; 4] = ["one", "two", "three", "four"];
 /// The most replicas that a Deployment here asks for.
 const REPLICAS: usize = 3;
-/// What all Deployments ask for together, as often again for a rollout, and the few that leave a controller before lictor stops.
-const MOST_PODS: usize = APPS.len() * (2 * REPLICAS + 8);
+/// What all Deployments ask for together, and as often again for a rollout, or for those of a Deployment that goes while the next one comes.
+const MOST_PODS: usize = APPS.len() * 4 * REPLICAS;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().filter(|text| !text.is_empty()).map_or(default, |text| text.parse().expect("a number"))
@@ -36,12 +36,19 @@ fn deployment(prng: &mut Prng, app: &str) -> Value {
         if prng.percent(50) {
             selector["matchLabels"][key] = json!(value);
         }
-    } else if prng.percent(20) {
-        selector["matchExpressions"] = json!([{"key": pick(prng, &["role", "tier"]), "operator": "DoesNotExist"}]);
+    } else if prng.percent(40) {
+        let mut expression = json!({"key": pick(prng, &["role", "tier"]), "operator": "DoesNotExist"});
+        if prng.percent(50) {
+            expression["operator"] = json!("NotIn");
+            expression["values"] = json!([pick(prng, &["leader", "follower"])]);
+        }
+        selector["matchExpressions"] = json!([expression]);
     }
+    // As who copies a pod into a template.
+    let copied = if prng.percent(10) { json!({"lictor.dev/election": pick(prng, &ELECTIONS)}) } else { json!({}) };
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app}, "spec": {
         "replicas": 1 + prng.below(REPLICAS), "selector": selector,
-        "template": {"metadata": {"labels": labels}, "spec": {
+        "template": {"metadata": {"labels": labels, "annotations": copied}, "spec": {
             "containers": [{"name": "main", "image": "example/web:1"}], "terminationGracePeriodSeconds": 1,
         }},
     }})
@@ -166,9 +173,12 @@ async fn no_manifest_harms_what_is_not_its_own() {
         for _ in 0..=world.prng.below(12) {
             world.act().await;
             done += 1;
-            let living = world.pods().await.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).count();
-            most = most.max(living);
-            assert!(living <= MOST_PODS, "seed {seed}: {living} pods after {done} manifests");
+            let pods = world.pods().await;
+            let living: Vec<&Pod> = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect();
+            most = most.max(living.len());
+            assert!(living.len() <= MOST_PODS, "seed {seed}: {} pods after {done} manifests", living.len());
+            let left = living.iter().find(|pod| pod.owner_references().is_empty());
+            assert!(left.is_none(), "seed {seed}: a pod left its controller after {done} manifests: {left:#?}");
         }
         if world.prng.percent(20) {
             operator.signal("KILL");
@@ -193,10 +203,12 @@ async fn no_manifest_harms_what_is_not_its_own() {
             let set = sets.iter().find(|set| set.labels().get("pod-template-hash") == template);
             let Some(set) = set.filter(|_| pod.metadata.deletion_timestamp.is_none()) else { continue };
             let spec = set.spec.clone().unwrap_or_default();
-            let wanted = spec.template.and_then(|template| template.metadata?.labels).unwrap_or_default();
+            let template = spec.template.and_then(|template| template.metadata).unwrap_or_default();
+            let (wanted, copied) = (template.labels.unwrap_or_default(), template.annotations.unwrap_or_default());
             let mut have = pod.labels().clone();
             have.remove("note");
-            if have != wanted || pod.annotations().keys().any(|key| key.starts_with("lictor.dev/")) {
+            let is_left = |key: &String| key.starts_with("lictor.dev/") && !copied.contains_key(key);
+            if have != wanted || pod.annotations().keys().any(is_left) {
                 return Err(format!("{wanted:?} was made, and is {:#?}", pod.metadata));
             }
         }

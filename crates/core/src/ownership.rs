@@ -130,8 +130,7 @@ impl Ownership<'_> {
                     return Title::InUse(InUse { key: key.into(), is_label: true, by });
                 }
             }
-            // A marked pod has carried the election's labels before, and its controller is still there.
-            Some((_, Selects::Unread)) if !self.has_marked(pod) => return Title::Unread,
+            Some((_, Selects::Unread)) if !self.is_settled(pod) => return Title::Unread,
             Some((_, Selects::Untold | Selects::Unread)) | None => {}
         }
         if self.markings.replaces {
@@ -198,6 +197,11 @@ impl Ownership<'_> {
 
     fn has_marked(&self, pod: &Pod) -> bool {
         pod.annotations.get(ELECTION_ANNOTATION) == Some(self.election)
+    }
+
+    /// Whether the controller was read before, because the election has written all of its labels on the pod.
+    fn is_settled(&self, pod: &Pod) -> bool {
+        self.has_marked(pod) && self.markings.label_keys().all(|key| pod.labels.contains_key(key))
     }
 
     /// Whether a pod carries one of the election's keys, whoever wrote it.
@@ -374,8 +378,8 @@ mod tests {
                     other => panic!("{other:?}"),
                 }
                 assert_eq!(of(&pod, &selections(&["app"])), Title::Free);
-                let unread = if marked.is_some() { Title::Free } else { Title::Unread };
-                assert_eq!(of(&pod, &Selections::default()), unread, "what is marked was looked at before");
+                let unread = if role.is_some() { Title::Free } else { Title::Unread };
+                assert_eq!(of(&pod, &Selections::default()), unread, "a label that is there was looked at before");
             }
             let unreadable = pod(None, None, controlled_by(ControllerKind::Other, "x"));
             assert_eq!(of(&unreadable, &Selections::default()), Title::Free, "O2 looks after it");

@@ -94,7 +94,9 @@ impl Content {
             pods.filter(|pod| source.selector.matches(&pod.labels) && maker(pod).is_none_or(|id| id == source.id))
         });
         let by_pods = pods.flat_map(|pod| self.selecting(&pod.name)).cloned();
-        self.selected_by(&object.pod_labels).chain(by_pods).collect()
+        let mut labels = object.pod_labels.clone();
+        labels.extend(given(object.id.kind).iter().map(|key| (*key, "")));
+        self.selected_by(&labels).chain(by_pods).collect()
     }
 
     /// The elections whose selectors match these labels.
@@ -127,6 +129,17 @@ fn maker(pod: &Pod) -> Option<WorkloadId> {
     deployment
         .map(of_kind(WorkloadKind::Deployment))
         .or_else(|| owner.strip_prefix("StatefulSet/").map(of_kind(WorkloadKind::StatefulSet)))
+}
+
+/// The labels that a workload's controllers give each pod beside those of its template; their values are known from the pods alone.
+fn given(kind: WorkloadKind) -> &'static [&'static str] {
+    match kind {
+        WorkloadKind::Deployment => &["pod-template-hash"],
+        WorkloadKind::StatefulSet => &["controller-revision-hash", "statefulset.kubernetes.io/pod-name"],
+        WorkloadKind::Job | WorkloadKind::CronJob => {
+            &["batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"]
+        }
+    }
 }
 
 /// The labels of a Job's pods, by its template.

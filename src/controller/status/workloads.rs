@@ -80,7 +80,7 @@ fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instan
     }
     if let Some(names) = among(WorkloadState::Untouched) {
         let message = format!(
-            "{names}: neither enabled nor disabled, because spec.selector of the election {} has never matched a pod: check \
+            "{names}: left as it is, because spec.selector of the election {} has never matched a pod: check \
              spec.selector against the pods' labels",
             entry.object.name()
         );

@@ -34,6 +34,12 @@ async fn an_election_whose_workloads_make_its_own_candidates_is_refused_before_a
     lab.apply_election("self", of("self", &[])).await;
     lab.wait_condition("self", "Elected", "True", "Elected").await;
 
+    // What selects only pods without a label that each pod of a Deployment has, is no candidate that a Deployment makes.
+    let expression = json!({"key": "pod-template-hash", "operator": "DoesNotExist"});
+    let selector = json!({"matchLabels": {"app": "self"}, "matchExpressions": [expression]});
+    lab.apply_election("bare", json!({"selector": selector, "workloads": following(&["Deployment/self"])})).await;
+    lab.wait_condition("bare", "Accepted", "True", "Accepted").await;
+
     // The workload comes later than the election, and no pod tells yet whom it makes.
     lab.apply_election("later", of("later", &["Deployment/later"])).await;
     lab.wait_condition("later", "WorkloadsFollow", "False", "Missing").await;
