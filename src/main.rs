@@ -9,11 +9,5 @@ fn main() -> ExitCode {
         eprintln!("lictor: a cryptography provider is installed already");
         return ExitCode::FAILURE;
     }
-    match Cli::read().run() {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("lictor: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    Cli::end(Cli::read().run())
 }

@@ -17,15 +17,15 @@ const TOO_LATE: u8 = 137;
 
 /// Becomes the command, unless `until`, in nanoseconds since the machine's start, is over, or the agent that started this is gone. A1: the
 /// agent may have been stopped between its decision and this. Whatever was started before `until`, the watchdog finds then (A3).
-/// Returns only if it does not become the command: with the exit code.
-pub fn pass(until: u64, agent: i32, command: &[OsString]) -> u8 {
+/// Returns only if it does not become the command: with the exit code, and what there is to say.
+pub fn pass(until: u64, agent: i32, command: &[OsString]) -> (u8, Option<String>) {
     // If the agent is killed, so is the command. A process that the command starts is the watchdog's to kill.
     let guarded = set_parent_process_death_signal(Some(Signal::KILL));
     if guarded.is_err() || getppid() != Pid::from_raw(agent) || from_boot_nanoseconds(until) <= monotonic() {
-        return TOO_LATE;
+        return (TOO_LATE, None);
     }
-    let Some((program, arguments)) = command.split_first() else { return NOT_RUNNABLE };
+    let Some((program, arguments)) = command.split_first() else { return (NOT_RUNNABLE, None) };
     let error = Command::new(program).args(arguments).exec();
-    eprintln!("lictor: can't run {}: {error}", program.display());
-    if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE }
+    let code = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
+    (code, Some(format!("lictor: can't run {}: {error}", program.display())))
 }

@@ -15,20 +15,30 @@ use crate::process::{boot_nanoseconds, from_boot_nanoseconds};
 pub(super) const WATCHDOG: &str = "watchdog";
 
 /// The agent's end.
-pub(super) struct ToWatchdog(UnixStream);
+pub(super) struct ToWatchdog {
+    stream: UnixStream,
+    /// What it was told last.
+    until: Option<Instant>,
+}
 
 impl ToWatchdog {
     /// Connects to the watchdog of this name.
     pub(super) fn connect(name: &Name) -> io::Result<Self> {
         let stream = Std::connect_addr(&name.address(WATCHDOG)?)?;
         stream.set_nonblocking(true)?;
-        Ok(Self(UnixStream::from_std(stream)?))
+        Ok(Self { stream: UnixStream::from_std(stream)?, until: None })
+    }
+
+    /// Says the same again, which shows that this process goes on.
+    pub(super) fn tell_again(&mut self) {
+        self.tell(self.until);
     }
 
     /// Tells until when the command may live. A watchdog that does not read any more keeps what it was told last, which is earlier.
-    pub(super) fn tell(&self, until: Option<Instant>) {
+    pub(super) fn tell(&mut self, until: Option<Instant>) {
+        self.until = until;
         let nanoseconds = until.map_or(0, |until| boot_nanoseconds(until).max(1));
-        if let Err(error) = self.0.try_write(&nanoseconds.to_le_bytes()) {
+        if let Err(error) = self.stream.try_write(&nanoseconds.to_le_bytes()) {
             tracing::debug!(%error, "the watchdog could not be told");
         }
     }
@@ -36,8 +46,8 @@ impl ToWatchdog {
     /// Waits until the watchdog has ended.
     pub(super) async fn closed(&self) {
         let mut nothing = [0; 8];
-        while self.0.readable().await.is_ok() {
-            match self.0.try_read(&mut nothing) {
+        while self.stream.readable().await.is_ok() {
+            match self.stream.try_read(&mut nothing) {
                 Ok(read) if read > 0 => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Ok(_) | Err(_) => return,
@@ -87,7 +97,15 @@ impl FromAgent {
         let Some(stream) = &self.stream else { return false };
         let mut buffer = [0; 512];
         loop {
-            match stream.try_read(&mut buffer) {
+            // The runtime reads only after it was told that there is something. After this process was stopped, it did not hear yet of
+            // what was said meanwhile, and the command would be killed at a moment that has been put off since.
+            let read = match stream.try_read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    rustix::io::read(stream, &mut buffer).map_err(io::Error::from)
+                }
+                read => read,
+            };
+            match read {
                 Ok(0) => {
                     self.closed = true;
                     break;

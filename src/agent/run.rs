@@ -103,6 +103,7 @@ impl Processes for Chain {
             Some(signal) = self.signals.next() => {
                 if ends(signal) && self.asked_to_end.is_none() {
                     self.asked_to_end = Some(signal);
+                    self.watchdog.tell_again();
                     return vec![AgentEvent::Stop];
                 }
                 if let Some(running) = &self.running {

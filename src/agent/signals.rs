@@ -32,6 +32,14 @@ pub fn children() -> io::Result<BoxStream<'static, Signal>> {
     of(Signal::CHILD)
 }
 
+/// Returns a stream that says when somebody wants to stop this process from its terminal. From now on that has no other effect.
+///
+/// # Errors
+/// If the system lets nobody wait for that.
+pub(super) fn stops() -> io::Result<BoxStream<'static, Signal>> {
+    of(Signal::TSTP)
+}
+
 fn of(kind: Signal) -> io::Result<BoxStream<'static, Signal>> {
     let mut heard = signal(SignalKind::from_raw(kind.as_raw()))?;
     Ok(poll_fn(move |context| heard.poll_recv(context).map(|heard| heard.map(|()| kind))).boxed())

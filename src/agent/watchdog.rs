@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use lictor_core::{Watchdog, WatchdogCommand};
+use lictor_core::{Instant, Watchdog, WatchdogCommand};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::link::{FromAgent, WATCHDOG};
 use super::place::Name;
 use super::processes::{reap, signal_below};
-use super::signals::{children, forwarded};
+use super::signals::{children, ends, forwarded, stops};
 use crate::process::{monotonic, nap};
 
 /// The environment variable by which a process knows that it has a watchdog, and what it is: see [`Part`].
@@ -60,6 +60,9 @@ impl Part {
     }
 }
 
+/// A3: an agent that was asked to end has to say something within the time that its command has to end, and so much more.
+const UNHEARD: Duration = Duration::from_secs(2);
+
 /// From one attempt to kill to the next one.
 const KILL_AGAIN: Duration = Duration::from_millis(5);
 
@@ -79,6 +82,9 @@ pub trait Guarded: Send {
     /// # Errors
     /// If they can't be found.
     fn kill_all(&mut self) -> io::Result<usize>;
+
+    /// Kills the agent itself.
+    fn kill_agent(&mut self);
 
     /// Waits until something may have happened. Returns the agent's exit code if it has ended. This can be cancelled at any time.
     fn hear(&mut self) -> impl Future<Output = Option<u8>> + Send;
@@ -105,6 +111,10 @@ pub async fn guard(mut guarded: impl Guarded) -> io::Result<u8> {
                 }
                 KILL_AGAIN
             }
+            WatchdogCommand::KillAgent => {
+                guarded.kill_agent();
+                KILL_AGAIN
+            }
             WatchdogCommand::KillAll => {
                 nothing = if guarded.kill_all()? == 0 { nothing + 1 } else { 0 };
                 if nothing > 1 {
@@ -125,11 +135,12 @@ pub async fn guard(mut guarded: impl Guarded) -> io::Result<u8> {
 }
 
 /// Starts this program again as the agent, and if there are hooks once more to run them. Looks after both. Returns the exit code to hand on.
+/// `stop_timeout` is how long the command has to end.
 ///
 /// # Errors
 /// If it can't begin. Then nothing runs.
-pub async fn watch(name: &Name, hooks: bool) -> anyhow::Result<u8> {
-    let (signals, children) = (forwarded()?, children()?);
+pub async fn watch(name: &Name, hooks: bool, stop_timeout: Duration) -> anyhow::Result<u8> {
+    let (signals, children, stops) = (forwarded()?, children()?, stops()?);
     // What becomes a daemon below this process stays below it. As process 1 of a container, it is so anyway.
     set_child_subreaper(Some(getpid())).context("can't become the parent of what the command leaves behind")?;
     let listener = name.take(WATCHDOG).await?;
@@ -138,7 +149,17 @@ pub async fn watch(name: &Name, hooks: bool) -> anyhow::Result<u8> {
         Part::Hooks(agent).start()?;
     }
     let link = FromAgent::new(listener, agent);
-    Ok(guard(Below { agent, lives: true, link, signals, children }).await?)
+    Ok(guard(Below {
+        agent,
+        lives: true,
+        link,
+        signals,
+        children,
+        stops,
+        asked: None,
+        patience: stop_timeout + UNHEARD,
+    })
+    .await?)
 }
 
 /// The processes below a watchdog on this machine.
@@ -148,11 +169,19 @@ struct Below {
     link: FromAgent,
     signals: BoxStream<'static, Signal>,
     children: BoxStream<'static, Signal>,
+    stops: BoxStream<'static, Signal>,
+    /// When the agent was asked to end, until the [`Watchdog`] hears it.
+    asked: Option<Instant>,
+    patience: Duration,
 }
 
 impl Guarded for Below {
     fn tell(&mut self, watchdog: &mut Watchdog) -> bool {
-        self.link.tell(watchdog)
+        let told = self.link.tell(watchdog);
+        if let Some(asked) = self.asked.take() {
+            watchdog.asked_to_end(asked + self.patience);
+        }
+        told
     }
 
     fn kill_command(&mut self) -> io::Result<usize> {
@@ -161,6 +190,11 @@ impl Guarded for Below {
 
     fn kill_all(&mut self) -> io::Result<usize> {
         signal_below(getpid(), Signal::KILL)
+    }
+
+    fn kill_agent(&mut self) {
+        tracing::error!("the agent was asked to end, and does not: it is killed");
+        self.signal(Signal::KILL);
     }
 
     async fn hear(&mut self) -> Option<u8> {
@@ -174,11 +208,28 @@ impl Guarded for Below {
             () = self.link.ready() => None,
             // Until the agent is reaped, nobody else has its id.
             Some(signal) = self.signals.next(), if self.lives => {
-                if let Err(error) = kill_process(self.agent, signal) {
-                    eprintln!("lictor: the agent could not be signalled: {error}");
+                if ends(signal) {
+                    self.asked = self.asked.or(Some(monotonic()));
                 }
+                self.signal(signal);
                 None
             }
+            // A watchdog that is stopped guards nothing, and an agent that is stopped holds the lock for nothing.
+            Some(_) = self.stops.next() => {
+                tracing::warn!("an agent is not stopped by Ctrl-Z: Ctrl-C ends it, and POST /yield leaves the lock to another one");
+                None
+            }
+        }
+    }
+}
+
+impl Below {
+    /// Sends a signal to the agent, unless it was reaped.
+    fn signal(&self, signal: Signal) {
+        if self.lives
+            && let Err(error) = kill_process(self.agent, signal)
+        {
+            tracing::warn!(%error, "the agent could not be signalled");
         }
     }
 }

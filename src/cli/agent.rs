@@ -23,7 +23,7 @@ use crate::api::DEFAULT_CONTROLLER;
 use crate::kubernetes::connect;
 use crate::observe::{About, Hooks, HooksAt, Leader, Settings, Telling, hear_agent, run_hooks, with_agent};
 use crate::store::Home;
-use crate::telemetry::{LogFormat, init_logs};
+use crate::telemetry::{LogFormat, init_logs, say};
 
 /// The TTLs that Consul accepts.
 const CONSUL_TTL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(24 * 3600));
@@ -144,7 +144,11 @@ pub(super) fn nested(agent: Command) -> Command {
 
 impl Gate {
     pub(super) fn run(self) -> ExitCode {
-        crate::agent::pass(self.until, self.agent, &self.command).into()
+        let (code, problem) = crate::agent::pass(self.until, self.agent, &self.command);
+        if let Some(problem) = problem {
+            say(&problem);
+        }
+        code.into()
     }
 }
 
@@ -157,7 +161,7 @@ impl Agent {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let hooks = self.tell.hooks()?;
         let code = match Part::of_this_process() {
-            Part::Watchdog => runtime.block_on(crate::agent::watch(&name, hooks.is_some()))?,
+            Part::Watchdog => runtime.block_on(crate::agent::watch(&name, hooks.is_some(), self.stop_timeout))?,
             Part::Agent => runtime.block_on(self.take_part(&name, hooks))?,
             Part::Hooks(agent) => runtime.block_on(async {
                 let hooks = hooks.context("there are no hooks")?;

@@ -111,4 +111,19 @@ impl Cli {
         };
         ended.map(ExitCode::from)
     }
+
+    /// Says what went wrong, if anything did, and returns with what the process is to exit. This waits for nobody who does not read.
+    pub fn end(ended: anyhow::Result<ExitCode>) -> ExitCode {
+        let code = ended.unwrap_or_else(|error| {
+            let problem = format!("lictor: {error:#}");
+            #[cfg(target_os = "linux")]
+            crate::telemetry::say(&problem);
+            #[cfg(not(target_os = "linux"))]
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        });
+        #[cfg(target_os = "linux")]
+        crate::telemetry::flush_logs();
+        code
+    }
 }

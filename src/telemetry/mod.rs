@@ -8,6 +8,6 @@ mod server;
 mod stores;
 
 pub use health::Health;
-pub use logs::{LogFormat, init_logs};
+pub use logs::{LogFormat, flush_logs, init_logs, say};
 pub use metrics::{ElectionFigures, Metrics};
 pub use server::serve;

@@ -58,10 +58,20 @@ impl Bench {
     }
 
     /// Starts a command line that runs an agent.
-    pub fn run(&self, mut command: Command, environment: &[(&str, &str)]) -> Running {
+    pub fn run(&self, command: Command, environment: &[(&str, &str)]) -> Running {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let errors = self.directory.join(format!("errors-{}", STARTED.fetch_add(1, Ordering::Relaxed)));
-        let child = command
+        let stderr = File::create(&errors).expect("a file can be made").into();
+        Running { child: self.spawn(command, environment, stderr), errors }
+    }
+
+    /// The same with this for its standard error: what it logs can't be asked for.
+    pub fn run_into(&self, stderr: Stdio, command: Command, environment: &[(&str, &str)]) -> Running {
+        Running { child: self.spawn(command, environment, stderr), errors: PathBuf::new() }
+    }
+
+    fn spawn(&self, mut command: Command, environment: &[(&str, &str)], stderr: Stdio) -> Child {
+        command
             .current_dir(&self.directory)
             .env_remove("RUST_LOG")
             .env_remove("CONSUL_HTTP_TOKEN")
@@ -69,10 +79,9 @@ impl Bench {
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(&errors).expect("a file can be made"))
+            .stderr(stderr)
             .spawn()
-            .expect("it starts");
-        Running { child, errors }
+            .expect("it starts")
     }
 
     /// Returns the lines of a file that commands wrote.

@@ -13,6 +13,8 @@ mod listening;
 mod locks;
 mod round_trips;
 mod silent;
+mod stalled;
+mod stopped;
 mod telling;
 mod torture;
 

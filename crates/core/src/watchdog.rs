@@ -6,6 +6,8 @@ use super::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watchdog {
     until: Option<Instant>,
+    /// By when the agent has to have said something, if somebody asked it to end.
+    heard_by: Option<Instant>,
     ended: bool,
 }
 
@@ -16,6 +18,8 @@ pub enum WatchdogCommand {
     Wait(Option<Instant>),
     /// Kill what the agent runs, and not the agent itself. Then ask again.
     KillCommand,
+    /// Kill the agent itself, which hangs. Then ask again.
+    KillAgent,
     /// Kill everything, for the agent has ended. Then end.
     KillAll,
 }
@@ -23,7 +27,12 @@ pub enum WatchdogCommand {
 impl Watchdog {
     /// The agent said until when its command may live. `None`: it has none.
     pub fn told(&mut self, until: Option<Instant>) {
-        self.until = until;
+        (self.until, self.heard_by) = (until, None);
+    }
+
+    /// The agent was asked to end. Whatever it says before `by` shows that it does.
+    pub fn asked_to_end(&mut self, by: Instant) {
+        self.heard_by = self.heard_by.or(Some(by));
     }
 
     /// All of the command that there was is gone. The agent starts no other one before it says until when that may live.
@@ -40,8 +49,9 @@ impl Watchdog {
     pub fn next(&self, now: Instant) -> WatchdogCommand {
         match self.until {
             _ if self.ended => WatchdogCommand::KillAll,
+            _ if self.heard_by.is_some_and(|by| by <= now) => WatchdogCommand::KillAgent,
             Some(until) if until <= now => WatchdogCommand::KillCommand,
-            until => WatchdogCommand::Wait(until),
+            until => WatchdogCommand::Wait(until.into_iter().chain(self.heard_by).min()),
         }
     }
 }
@@ -70,6 +80,24 @@ mod tests {
         watchdog.told(Some(at(20)));
         watchdog.told(None);
         assert_eq!(watchdog.next(at(30)), WatchdogCommand::Wait(None));
+    }
+
+    /// Shows A3.
+    #[test]
+    fn an_agent_that_was_asked_to_end_and_says_nothing_is_killed() {
+        let mut watchdog = Watchdog::default();
+        watchdog.told(Some(at(8)));
+        watchdog.asked_to_end(at(5));
+        watchdog.asked_to_end(at(6));
+        assert_eq!(watchdog.next(at(1)), WatchdogCommand::Wait(Some(at(5))));
+        assert_eq!(watchdog.next(at(5)), WatchdogCommand::KillAgent);
+        watchdog.ended();
+        assert_eq!(watchdog.next(at(5)), WatchdogCommand::KillAll);
+
+        let mut watchdog = Watchdog::default();
+        watchdog.asked_to_end(at(5));
+        watchdog.told(None);
+        assert_eq!(watchdog.next(at(9)), WatchdogCommand::Wait(None), "it ends by itself");
     }
 
     /// Shows A3.

@@ -479,6 +479,10 @@ impl Guarded for Below {
         Ok(self.0.die(KILLED))
     }
 
+    fn kill_agent(&mut self) {
+        self.0.agent_ended(KILLED);
+    }
+
     async fn hear(&mut self) -> Option<u8> {
         let look = |table: &mut Table| {
             if let Some(code) = table.ended.take() {
