@@ -28,6 +28,9 @@ const HOLDER_ANNOTATION: &str = "lictor.dev/holder";
 /// L1: how often the Lease is read at most because another replica seems to act.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
+/// L2: how long the Lease may take to be written whose duration somebody has shortened. Kubernetes knows no duration below a second.
+const SHORTENED: Duration = Duration::from_millis(200);
+
 /// A replica, as it writes itself into the operator's Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -252,6 +255,11 @@ impl LeaseClaim {
                 }
             }
             failed = failed.filter(|_| !claim.is_others());
+            if known && claim.is_shortened() && matches!(claim.next((self.clock)()), ClaimCommand::Write { .. }) {
+                // L2: that ends by this write. If it fails, what is published then says so.
+                tracing::warn!(lease = self.name, "somebody has shortened the Lease's duration: it is written again");
+                continue;
+            }
             self.publish(&claim, failed.clone());
         }
         self.updates.send_modify(|update| update.state = ClaimState::Standby);
@@ -356,7 +364,9 @@ impl LeaseClaim {
     async fn write(&self, claim: &mut Claim, expected: Option<Version>, takes_over: bool) -> Option<Failure> {
         let (sent, known) = ((self.clock)(), claim.known());
         let wall = MicroTime(Timestamp::from_millisecond(wall().0).unwrap_or_default());
-        let limit = self.parameters.margin();
+        // L2: others wait for a second at least.
+        let limit =
+            if claim.is_shortened() { SHORTENED.min(self.parameters.margin()) } else { self.parameters.margin() };
         let annotations = BTreeMap::from([(HOLDER_ANNOTATION.to_owned(), json!(self.own).to_string())]);
         let written = match expected {
             None => {
@@ -368,7 +378,7 @@ impl LeaseClaim {
                     },
                     spec: Some(LeaseSpec {
                         holder_identity: Some(self.own.identity.clone()),
-                        lease_duration_seconds: i32::try_from(self.parameters.duration.as_secs().max(1)).ok(),
+                        lease_duration_seconds: i32::try_from(self.parameters.published().as_secs()).ok(),
                         acquire_time: Some(wall.clone()),
                         renew_time: Some(wall),
                         lease_transitions: Some(0),
@@ -380,7 +390,7 @@ impl LeaseClaim {
             Some(version) => {
                 let mut spec = json!({
                     "holderIdentity": self.own.identity,
-                    "leaseDurationSeconds": self.parameters.duration.as_secs().max(1),
+                    "leaseDurationSeconds": self.parameters.published().as_secs(),
                     "renewTime": wall,
                 });
                 if takes_over {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use lictor_testing::kubernetes::{Lab, User, eventually};
 use lictor_testing::{Candidate, signal, tool};
 use serde_json::json;
@@ -170,7 +170,30 @@ async fn an_agent_whose_watchdog_is_stopped_leads_on_and_ends_its_command_itself
     signal("STOP", &[running.watchdog()]);
     renewed_for(&lab, Duration::from_secs(4)).await;
     assert!(state(command).is_some() && bench.begun().len() == 1);
+    // When it goes on, it first reads what it was told meanwhile.
+    signal("CONT", &[running.watchdog()]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(state(command).is_some() && bench.begun().len() == 1, "{}", running.errors());
+    signal("STOP", &[running.watchdog()]);
     lab.leases_api().delete("report", &DeleteParams::default()).await.expect("it can be deleted");
     gone(command).await;
     signal("CONT", &[running.watchdog()]);
+}
+
+/// Shows L2.
+#[tokio::test]
+async fn a_holder_whose_duration_somebody_shortens_writes_the_lease_again() {
+    let (lab, bench) = (Lab::new("agent-shortened").await, Bench::new("shortened"));
+    let _first = agent(&lab, &bench, "one", "30s");
+    bench.begins(1).await;
+    let second = agent(&lab, &bench, "two", "30s");
+    second.says("waits for the lock leader=\"one_").await;
+    for _ in 0..3 {
+        let shorter = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
+        lab.leases_api().patch("report", &PatchParams::default(), &shorter).await.expect("it can be written");
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let lease = lab.leases_api().get("report").await.expect("it is there").spec.expect("it has a spec");
+        assert!(lease.holder_identity.as_ref().is_some_and(|holder| holder.starts_with("one_")), "{lease:?}");
+        assert_eq!((lease.lease_duration_seconds, bench.begun().len()), (Some(30), 1));
+    }
 }

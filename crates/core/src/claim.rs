@@ -37,6 +37,11 @@ impl ClaimParameters {
         Self { duration, patience: Self::LONGEST }
     }
 
+    /// The duration that is written: in whole seconds.
+    pub fn published(self) -> Duration {
+        Duration::from_secs(self.duration.as_secs().max(1))
+    }
+
     /// From one renewal to the next.
     pub fn renewal(self) -> Duration {
         self.duration / 3
@@ -218,6 +223,8 @@ impl Claim {
         let due = match &self.seen {
             None => self.not_before,
             Some(seen) if seen.holder.is_none() => self.not_before,
+            // L2.
+            Some(_) if self.is_shortened() => self.not_before,
             // Where it is not known to be renewed, a request whose answer was lost has written it: it is taken anew.
             Some(_) if self.is_mine() => {
                 self.renewed.map_or(self.not_before, |at| (at + self.parameters.renewal()).max(self.not_before))
@@ -259,9 +266,16 @@ impl Claim {
         self.seen.as_ref().is_some_and(|seen| seen.holder.as_deref() == Some(self.identity.as_str()))
     }
 
+    /// L2: whether somebody has written a shorter duration into the lease while this replica holds it. Contenders count with that one.
+    pub fn is_shortened(&self) -> bool {
+        self.is_mine() && self.seen.as_ref().is_some_and(|seen| seen.duration < self.parameters.published())
+    }
+
     fn deadline(&self) -> Option<Instant> {
         let renewed = self.renewed.filter(|_| self.is_mine())?;
-        Some(renewed + self.parameters.duration - self.parameters.margin())
+        let own = renewed + self.parameters.duration - self.parameters.margin();
+        let shortened = self.seen.as_ref().filter(|_| self.is_shortened());
+        Some(shortened.map_or(own, |seen| own.min(seen.at + seen.duration - seen.duration / 5)))
     }
 }
 
@@ -303,6 +317,26 @@ mod tests {
         assert_eq!(claim.state(at(12)), ClaimState::Standby);
         assert!(!claim.is_others());
         assert_eq!(claim.next(at(20)), write(Some(1), false));
+    }
+
+    /// Shows L2.
+    #[test]
+    fn a_holder_whose_duration_was_shortened_writes_it_again_or_stops_early() {
+        let mine = |version, seconds| (Version(version), Some("me".into()), Duration::from_secs(seconds));
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.written(Version(1), at(0), at(0));
+        claim.observe(Some(mine(2, 1)), at(2));
+        assert!(claim.is_shortened());
+        assert_eq!(claim.next(at(2)), write(Some(2), false));
+        let until = at(2) + Duration::from_millis(800);
+        assert_eq!(claim.state(at(2)), ClaimState::Acting(until));
+        claim.failed(at(2));
+        assert_eq!((claim.next(at(2)), claim.state(until)), (ClaimCommand::Wait(at(3)), ClaimState::Standby));
+        claim.written(Version(3), at(3), at(3));
+        assert_eq!((claim.is_shortened(), claim.state(at(3))), (false, ClaimState::Acting(at(15))));
+        // A longer one only makes others wait.
+        claim.observe(Some(mine(4, 60)), at(4));
+        assert_eq!((claim.next(at(4)), claim.state(at(4))), (ClaimCommand::Wait(at(8)), ClaimState::Acting(at(15))));
     }
 
     /// Shows L3.
