@@ -84,6 +84,11 @@ pub(super) struct Agent {
     #[arg(long, env = "LICTOR_STOP_TIMEOUT", value_name = "DURATION", default_value = "20s", value_parser = duration)]
     stop_timeout: Duration,
 
+    /// How long the command runs at least for lictor to exit at once when it has ended by itself. One that ends sooner releases the lock at once,
+    /// and lictor exits when this time is over, so that whatever starts it again does not do so without end.
+    #[arg(long, env = "LICTOR_SHORTEST_RUN", value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    shortest_run: Duration,
+
     /// Where to answer HTTP, for processes of this machine or pod alone: localhost:PORT, which is 127.0.0.1 and ::1, or another address of the
     /// loopback interface. It has the paths of `lictor observe`, GET /state, and POST /yield, which leaves the lock to another one. Default: nowhere.
     #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", value_parser = loopback)]
@@ -226,7 +231,13 @@ impl Agent {
 
     fn timing(&self) -> AgentTiming {
         let grace = self.grace.unwrap_or(self.ttl / 10);
-        AgentTiming { ttl: self.ttl, grace, stop_timeout: self.stop_timeout, away: self.stay_away }
+        AgentTiming {
+            ttl: self.ttl,
+            grace,
+            stop_timeout: self.stop_timeout,
+            away: self.stay_away,
+            shortest_run: self.shortest_run,
+        }
     }
 
     fn name(&self) -> Name {

@@ -1,6 +1,7 @@
 //! How a command ends, and what the agent hands on.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use lictor_testing::consul::Consul;
 use lictor_testing::{program, signal, skip};
@@ -121,4 +122,27 @@ async fn it_is_the_first_process_of_a_container() {
     // It released the lock.
     let key = consul.api().get(&format!("/v1/kv/{}", bench.key)).await.expect("Consul answers").json();
     assert!(key[0]["Session"].is_null(), "{key}");
+}
+
+/// A command that ends at once, under whatever starts the agent again at once, costs Consul four writes each time.
+#[tokio::test]
+async fn an_agent_whose_command_ends_at_once_takes_its_time_to_end() {
+    let (consul, bench) = (Consul::shared(), Bench::new("at-once"));
+    let run = |more: &'static [&'static str], command: &'static [&'static str]| {
+        let begun = Instant::now();
+        let mut agent = bench.agent_of(consul.address(), "one", more, command);
+        async move { (agent.ended().await.code(), begun.elapsed()) }
+    };
+    let (code, lasted) = run(&[], &["sh", "-c", "exit 3"]).await;
+    assert!(code == Some(3) && lasted >= Duration::from_secs(1), "{code:?} {lasted:?}");
+    let (code, lasted) = run(&["--shortest-run", "2s"], &["sh", "-c", "sleep 1"]).await;
+    assert!(code == Some(0) && lasted >= Duration::from_secs(2), "{code:?} {lasted:?}");
+    // Meanwhile the lock is free, and SIGTERM ends it at once.
+    let mut agent = bench.agent_of(consul.address(), "one", &["--shortest-run", "30s"], &["sh", "-c", "exit 4"]);
+    agent.says("the command has ended").await;
+    let _other = bench.agent(consul, "two", &[], &Bench::worker(""));
+    bench.begins(1).await;
+    let asked = Instant::now();
+    assert_eq!(agent.stop().await, Some(4));
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
 }

@@ -18,6 +18,8 @@ pub struct AgentTiming {
     pub stop_timeout: Duration,
     /// A7: how long the agent takes no part in the election after it has yielded.
     pub away: Duration,
+    /// How long after the start of a command that has ended by itself the agent ends at the earliest.
+    pub shortest_run: Duration,
 }
 
 impl AgentTiming {
@@ -132,6 +134,8 @@ pub struct Agent {
     orphaned: bool,
     /// Whether somebody wants it to leave the lock to another one.
     yielding: bool,
+    /// When the last command was started.
+    began: Instant,
     /// The exit code to hand on.
     code: Option<u8>,
     /// The term of the last command.
@@ -162,7 +166,8 @@ impl Agent {
     pub fn new(timing: AgentTiming) -> Self {
         let (lock, guarded, code, last, asked) = (None, None, None, None, None);
         let (stopping, orphaned, yielding) = (false, false, false);
-        Self { timing, lock, run: Run::Absent, guarded, stopping, orphaned, yielding, code, last, asked }
+        let began = Instant::default();
+        Self { timing, lock, run: Run::Absent, guarded, stopping, orphaned, yielding, began, code, last, asked }
     }
 
     /// Takes what was heard. Returns what to do, in this order.
@@ -192,8 +197,9 @@ impl Agent {
             AgentEvent::Orphaned => (self.stopping, self.orphaned) = (true, true),
             AgentEvent::Released => {
                 if self.run == Run::Releasing {
-                    // A7. If it has to end as well, that follows.
-                    self.run = Run::Away(now + self.timing.away);
+                    // A7. If it has to end as well, that follows: at once, or when a command that has ended too soon has had its time.
+                    let own = self.code.is_some().then_some(self.began + self.timing.shortest_run);
+                    self.run = Run::Away(own.unwrap_or(now + self.timing.away));
                     (self.lock, self.yielding) = (None, false);
                 }
             }
@@ -219,7 +225,7 @@ impl Agent {
 
     /// Whether it leaves the lock to another one, or has.
     pub fn is_yielding(&self) -> bool {
-        self.yielding || matches!(self.run, Run::Away(_))
+        self.yielding || matches!(self.run, Run::Away(_)) && !self.is_over()
     }
 
     /// What it is doing.
@@ -277,6 +283,7 @@ impl Agent {
                     self.guard(Some(lock.until), actions);
                     self.run = Run::Running(lock.term);
                     self.last = Some(lock.term);
+                    self.began = now;
                     actions.push(AgentAction::Start { term: lock.term, until: lock.until });
                 }
                 _ => self.guard(None, actions),
@@ -296,7 +303,7 @@ impl Agent {
                     actions.push(AgentAction::Kill);
                 }
             }
-            Run::Away(_) if self.is_over() => {
+            Run::Away(until) if self.stopping || self.is_over() && until <= now => {
                 self.run = Run::Over;
                 actions.push(AgentAction::Exit(self.code.unwrap_or(0)));
             }
@@ -355,6 +362,7 @@ mod tests {
         grace: Duration::from_secs(1),
         stop_timeout: Duration::from_secs(5),
         away: Duration::from_secs(3),
+        shortest_run: Duration::from_secs(1),
     };
 
     fn at(milliseconds: u64) -> Instant {
@@ -484,6 +492,21 @@ mod tests {
         assert_eq!(agent.observe(AgentEvent::Ended(5), at(1000)), [Terminate]);
         assert_eq!(agent.observe(AgentEvent::Gone, at(1001)), [Guard(None), Release]);
         assert_eq!(agent.observe(AgentEvent::Released, at(1002)), [Exit(5)]);
+    }
+
+    #[test]
+    fn a_command_that_ends_too_soon_delays_the_end_and_not_the_release() {
+        let mut agent = running();
+        assert_eq!(agent.observe(AgentEvent::Ended(5), at(100)), [Terminate]);
+        assert_eq!(agent.observe(AgentEvent::Gone, at(101)), [Guard(None), Release]);
+        assert_eq!(agent.observe(AgentEvent::Released, at(110)), []);
+        assert_eq!(agent.wake_at(at(110)), Some(at(1000)));
+        assert_eq!(agent.observe(AgentEvent::Yield, at(120)), []);
+        assert!(!agent.is_yielding(), "it ends, and takes no part again");
+        let mut asked = agent.clone();
+        assert_eq!(asked.observe(AgentEvent::Stop, at(200)), [Exit(5)]);
+        assert_eq!(agent.observe(AgentEvent::Tick, at(999)), []);
+        assert_eq!(agent.observe(AgentEvent::Tick, at(1000)), [Exit(5)]);
     }
 
     #[test]

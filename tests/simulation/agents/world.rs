@@ -48,6 +48,7 @@ impl Setting {
             grace: ttl / [10, 5][prng.below(2)],
             stop_timeout: Duration::from_secs([2, 5, 20][prng.below(3)]),
             away: Duration::from_secs([1, 5][prng.below(2)]),
+            shortest_run: Duration::from_secs(1),
         };
         let lock_delay = if prng.percent(60) { ttl } else { Duration::from_secs(1) };
         let renew_every = if prng.percent(30) { Duration::from_secs(1) } else { Duration::MAX };

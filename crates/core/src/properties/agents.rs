@@ -12,6 +12,7 @@ const TIMING: AgentTiming = AgentTiming {
     grace: Duration::from_secs(1),
     stop_timeout: Duration::from_secs(5),
     away: Duration::from_secs(3),
+    shortest_run: Duration::from_secs(1),
 };
 /// From the sending of a renewal to the end of the validity.
 const VALIDITY: Duration = Duration::from_secs(8);
