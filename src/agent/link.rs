@@ -1,4 +1,4 @@
-//! What the agent tells its watchdog: until when the command may live. Eight bytes for each message: nanoseconds since the machine's
+//! What the agent tells its watchdog and its guard: until when the command may live. Eight bytes for each message: nanoseconds since the machine's
 //! start, or zero for "there is none".
 
 use std::io;
@@ -9,10 +9,13 @@ use rustix::process::Pid;
 use tokio::net::UnixStream;
 
 use super::place::{Held, Name};
+use super::processes::parent_of;
 use crate::process::{boot_nanoseconds, from_boot_nanoseconds};
 
 /// The part of a name under which a watchdog waits for its agent.
 pub(super) const WATCHDOG: &str = "watchdog";
+/// The same for the guard.
+pub(super) const GUARD: &str = "guard";
 
 /// The agent's end.
 pub(super) struct ToWatchdog {
@@ -22,9 +25,9 @@ pub(super) struct ToWatchdog {
 }
 
 impl ToWatchdog {
-    /// Connects to the watchdog of this name.
-    pub(super) fn connect(name: &Name) -> io::Result<Self> {
-        let stream = Std::connect_addr(&name.address(WATCHDOG)?)?;
+    /// Connects to the watchdog, or the guard, of this name.
+    pub(super) fn connect(name: &Name, part: &str) -> io::Result<Self> {
+        let stream = Std::connect_addr(&name.address(part)?)?;
         stream.set_nonblocking(true)?;
         Ok(Self { stream: UnixStream::from_std(stream)?, until: None })
     }
@@ -59,7 +62,10 @@ impl ToWatchdog {
 /// The watchdog's end.
 pub(super) struct FromAgent {
     listener: Held,
-    agent: Pid,
+    child: Pid,
+    /// The child is the guard, and the agent a child of it.
+    is_above: bool,
+    agent: Option<Pid>,
     stream: Option<UnixStream>,
     /// What came of a message so far.
     part: Vec<u8>,
@@ -68,8 +74,19 @@ pub(super) struct FromAgent {
 }
 
 impl FromAgent {
-    pub(super) fn new(listener: Held, agent: Pid) -> Self {
-        Self { listener, agent, stream: None, part: vec![], closed: false }
+    /// Listens to the agent, which is this child.
+    pub(super) fn of(agent: Pid, listener: Held) -> Self {
+        Self { listener, child: agent, is_above: false, agent: None, stream: None, part: vec![], closed: false }
+    }
+
+    /// Listens to the agent, which is a child of this child.
+    pub(super) fn below(guard: Pid, listener: Held) -> Self {
+        Self { is_above: true, ..Self::of(guard, listener) }
+    }
+
+    /// The agent, while it is there.
+    pub(super) fn agent(&self) -> Option<Pid> {
+        self.agent.filter(|_| !self.closed)
     }
 
     /// Waits until there may be something to read.
@@ -86,8 +103,10 @@ impl FromAgent {
             let Ok((stream, _)) = self.listener.listener().accept().await else { continue };
             // Anybody in this network namespace can connect.
             let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
-            if peer == Some(self.agent.as_raw_nonzero().get()) {
-                self.stream = Some(stream);
+            let Some(peer) = peer.and_then(Pid::from_raw) else { continue };
+            let shown = if self.is_above { parent_of(peer) } else { Some(peer) };
+            if shown == Some(self.child) {
+                (self.stream, self.agent) = (Some(stream), Some(peer));
             }
         }
     }

@@ -1,17 +1,18 @@
 //! `lictor agent`: takes part in an election, and runs a command only while it holds the lock.
 //!
-//! It is a chain of processes, so that nothing outlives the lock, whichever of them is killed or stopped:
+//! It is a chain of processes, so that nothing outlives the lock, whichever one or two of the first three are killed or stopped:
 //!
 //! ```text
-//! watchdog    what the user started. Forwards signals, hands on the exit code, reaps
-//! ├─ agent    keeps the lock. Decides by lictor_core::Agent
-//! │  └─ command, and all that comes from it
-//! └─ hooks    only if there are hooks: tells others who leads (src/observe)
+//! watchdog       what the user started. Forwards signals, hands on the exit code, reaps
+//! └─ guard       the same once more, by another name and in a session of its own: a signal to all that is named lictor misses it
+//!    ├─ agent    keeps the lock. Decides by lictor_core::Agent
+//!    │  └─ command, and all that comes from it
+//!    └─ hooks    only if there are hooks: tells others who leads (src/observe)
 //! ```
 //!
-//! The agent tells the watchdog until when the command may live, before it starts it and with each renewal. Both kill the command and
-//! all that comes from it in time, each by its own clock: the agent a little before the end, the watchdog at the end. Both are
-//! subreapers, so a process that becomes a daemon is still below them.
+//! The agent tells the watchdog and the guard until when the command may live, before it starts it and with each renewal. All three kill
+//! the command and all that comes from it in time, each by its own clock: the agent a little before the end, the others at the end. All are
+//! subreapers, so a process that becomes a daemon is still below them, also when two of them are gone.
 
 mod beside;
 mod command;

@@ -85,6 +85,11 @@ fn all() -> io::Result<BTreeMap<i32, Process>> {
     Ok(found)
 }
 
+/// Returns the parent of a process. None: it is gone.
+pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
+    Pid::from_raw(read(pid.as_raw_nonzero().get())?.parent)
+}
+
 fn read(pid: i32) -> Option<Process> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }

@@ -12,7 +12,7 @@ use rustix::process::{Signal, getpid, set_child_subreaper};
 
 use super::command::{CommandLine, Running};
 use super::life::{Processes, live};
-use super::link::ToWatchdog;
+use super::link::{GUARD, ToWatchdog, WATCHDOG};
 use super::lock::Lock;
 use super::place::Held;
 use super::processes::reap;
@@ -38,10 +38,12 @@ pub async fn run(
     let (signals, children) = (forwarded()?, children()?);
     set_child_subreaper(Some(getpid())).context("can't become the parent of what the command leaves behind")?;
     let inherited = held.hand_down().context("can't hand the agent's name down to the command")?;
-    let watchdog = ToWatchdog::connect(held.name()).context("can't reach the agent's watchdog")?;
+    let reach =
+        |part| ToWatchdog::connect(held.name(), part).with_context(|| format!("can't reach the agent's {part}"));
+    let watchdogs = [reach(WATCHDOG)?, reach(GUARD)?];
     let chain = Chain {
         command,
-        watchdog,
+        watchdogs,
         orphaned: false,
         signals,
         children,
@@ -55,8 +57,9 @@ pub async fn run(
 /// The processes of an agent on this machine.
 struct Chain {
     command: CommandLine,
-    watchdog: ToWatchdog,
-    /// The watchdog is gone.
+    /// The watchdog, and the guard.
+    watchdogs: [ToWatchdog; 2],
+    /// One of them is gone.
     orphaned: bool,
     signals: BoxStream<'static, Signal>,
     children: BoxStream<'static, Signal>,
@@ -68,7 +71,7 @@ struct Chain {
 
 impl Processes for Chain {
     fn guard(&mut self, until: Option<Instant>) {
-        self.watchdog.tell(until);
+        self.watchdogs.iter_mut().for_each(|watchdog| watchdog.tell(until));
     }
 
     fn start(&mut self, term: Term, until: Instant) -> io::Result<()> {
@@ -92,18 +95,22 @@ impl Processes for Chain {
     async fn hear(&mut self) -> Vec<AgentEvent> {
         let ended = self.running.as_ref().is_some_and(Running::has_ended);
         let wait = if ended { LOOK_AGAIN } else { Duration::MAX };
+        let [watchdog, guard] = &mut self.watchdogs;
         tokio::select! {
             biased;
             _ = self.children.next() => {}
-            () = self.watchdog.closed(), if !self.orphaned => {
-                tracing::error!("the watchdog is gone: the command is killed");
+            who = async { tokio::select! {
+                () = watchdog.closed() => WATCHDOG,
+                () = guard.closed() => GUARD,
+            } }, if !self.orphaned => {
+                tracing::error!("the {who} is gone: the command is killed");
                 self.orphaned = true;
                 return vec![AgentEvent::Orphaned];
             }
             Some(signal) = self.signals.next() => {
                 if ends(signal) && self.asked_to_end.is_none() {
                     self.asked_to_end = Some(signal);
-                    self.watchdog.tell_again();
+                    self.watchdogs.iter_mut().for_each(ToWatchdog::tell_again);
                     return vec![AgentEvent::Stop];
                 }
                 if let Some(running) = &self.running {

@@ -1,4 +1,9 @@
-//! The watchdog: the process that the user started. It starts the agent, and outlives it (A3).
+//! The watchdog: the process that the user started. It starts the guard, which does the same again and starts the agent. Both outlive the
+//! agent (A3).
+//!
+//! The guard is there for whoever stops or kills the agent and the watchdog, for example by their name. The kernel has nothing else for
+//! that without privileges: a parent-death signal takes a death, and only the command's own process gets it; a timer that kills is a
+//! process's own; a cgroup that can be frozen or killed is one that may be written, which in a container and without root it seldom may.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,9 +14,9 @@ use anyhow::Context;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use lictor_core::{Instant, Watchdog, WatchdogCommand};
-use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
+use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper, setsid};
 
-use super::link::{FromAgent, WATCHDOG};
+use super::link::{FromAgent, GUARD, WATCHDOG};
 use super::place::Name;
 use super::processes::{reap, signal_below};
 use super::signals::{children, ends, forwarded, stops};
@@ -20,11 +25,16 @@ use crate::process::{monotonic, nap};
 /// The environment variable by which a process knows that it has a watchdog, and what it is: see [`Part`].
 pub const GUARD_VARIABLE: &str = "LICTOR_AGENT_WATCHED";
 
+/// The guard's name, for whoever sends signals by names.
+const GUARD_NAME: &str = "agent-guard";
+
 /// What a process of `lictor agent` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// What the user started.
     Watchdog,
+    /// What looks after the agent beside the watchdog.
+    Guard,
     /// The agent itself.
     Agent,
     /// What runs the hooks of the agent with this id.
@@ -35,6 +45,9 @@ impl Part {
     /// Returns what this process is.
     pub fn of_this_process() -> Self {
         let Some(said) = std::env::var_os(GUARD_VARIABLE) else { return Self::Watchdog };
+        if said == GUARD {
+            return Self::Guard;
+        }
         let agent = said.to_str().and_then(|said| said.strip_prefix("hooks of ")?.parse().ok());
         agent.and_then(Pid::from_raw).map_or(Self::Agent, Self::Hooks)
     }
@@ -42,20 +55,23 @@ impl Part {
     fn variable(self) -> String {
         match self {
             Self::Hooks(agent) => format!("hooks of {}", agent.as_raw_nonzero()),
+            Self::Guard => GUARD.into(),
             Self::Watchdog | Self::Agent => "1".into(),
         }
     }
 
     /// Starts this program again, with the same arguments, as that.
     fn start(self) -> anyhow::Result<Pid> {
-        let child = Command::new("/proc/self/exe")
-            .arg0("lictor")
-            .args(std::env::args_os().skip(1))
-            .env(GUARD_VARIABLE, self.variable())
+        let mut program = Command::new("/proc/self/exe");
+        program.args(std::env::args_os().skip(1)).env(GUARD_VARIABLE, self.variable());
+        if self == Self::Guard {
+            // It makes a session for itself, which who leads a group can't.
+            program.arg0(GUARD_NAME);
+        } else {
             // A terminal's Ctrl-C comes to the watchdog alone, and is forwarded.
-            .process_group(0)
-            .spawn()
-            .context("can't start the agent: is /proc mounted?")?;
+            program.arg0("lictor").process_group(0);
+        }
+        let child = program.spawn().context("can't start the agent: is /proc mounted?")?;
         Ok(Pid::from_child(&child))
     }
 }
@@ -134,37 +150,42 @@ pub async fn guard(mut guarded: impl Guarded) -> io::Result<u8> {
     }
 }
 
-/// Starts this program again as the agent, and if there are hooks once more to run them. Looks after both. Returns the exit code to hand on.
-/// `stop_timeout` is how long the command has to end.
+/// Starts this program again as the guard, or from there as the agent, and if there are hooks once more to run them. Looks after all of it.
+/// Returns the exit code to hand on. `stop_timeout` is how long the command has to end.
 ///
 /// # Errors
 /// If it can't begin. Then nothing runs.
-pub async fn watch(name: &Name, hooks: bool, stop_timeout: Duration) -> anyhow::Result<u8> {
+pub async fn watch(part: Part, name: &Name, hooks: bool, stop_timeout: Duration) -> anyhow::Result<u8> {
+    let is_guard = part == Part::Guard;
+    if is_guard {
+        // No signal from a terminal, or to the user's process group, comes here.
+        setsid().context("can't have a session of its own")?;
+        std::fs::write("/proc/self/comm", GUARD_NAME).context("can't change the guard's name: is /proc mounted?")?;
+    }
     let (signals, children, stops) = (forwarded()?, children()?, stops()?);
     // What becomes a daemon below this process stays below it. As process 1 of a container, it is so anyway.
     set_child_subreaper(Some(getpid())).context("can't become the parent of what the command leaves behind")?;
-    let listener = name.take(WATCHDOG).await?;
-    let agent = Part::Agent.start()?;
-    if hooks {
-        Part::Hooks(agent).start()?;
-    }
-    let link = FromAgent::new(listener, agent);
-    Ok(guard(Below {
-        agent,
-        lives: true,
-        link,
-        signals,
-        children,
-        stops,
-        asked: None,
-        patience: stop_timeout + UNHEARD,
-    })
-    .await?)
+    let (child, link) = if is_guard {
+        let listener = name.take(GUARD).await?;
+        let agent = Part::Agent.start()?;
+        if hooks {
+            Part::Hooks(agent).start()?;
+        }
+        (agent, FromAgent::of(agent, listener))
+    } else {
+        let listener = name.take(WATCHDOG).await?;
+        let guard = Part::Guard.start()?;
+        (guard, FromAgent::below(guard, listener))
+    };
+    // The guard is nearer to the agent, and goes first.
+    let patience = stop_timeout + if is_guard { UNHEARD } else { UNHEARD + UNHEARD / 4 };
+    Ok(guard(Below { child, lives: true, link, signals, children, stops, asked: None, patience }).await?)
 }
 
-/// The processes below a watchdog on this machine.
+/// The processes below a watchdog, or a guard, on this machine.
 struct Below {
-    agent: Pid,
+    /// The guard, or the agent.
+    child: Pid,
     lives: bool,
     link: FromAgent,
     signals: BoxStream<'static, Signal>,
@@ -185,7 +206,8 @@ impl Guarded for Below {
     }
 
     fn kill_command(&mut self) -> io::Result<usize> {
-        signal_below(self.agent, Signal::KILL)
+        // If the guard is stopped, what an agent leaves behind that has ended is below the guard.
+        signal_below(self.link.agent().unwrap_or(self.child), Signal::KILL)
     }
 
     fn kill_all(&mut self) -> io::Result<usize> {
@@ -201,12 +223,12 @@ impl Guarded for Below {
         tokio::select! {
             biased;
             _ = self.children.next() => {
-                let ended = reap().into_iter().find(|(pid, _)| *pid == self.agent);
+                let ended = reap().into_iter().find(|(pid, _)| *pid == self.child);
                 self.lives &= ended.is_none();
                 ended.map(|(_, code)| code)
             }
             () = self.link.ready() => None,
-            // Until the agent is reaped, nobody else has its id.
+            // Until the child is reaped, nobody else has its id.
             Some(signal) = self.signals.next(), if self.lives => {
                 if ends(signal) {
                     self.asked = self.asked.or(Some(monotonic()));
@@ -224,10 +246,10 @@ impl Guarded for Below {
 }
 
 impl Below {
-    /// Sends a signal to the agent, unless it was reaped.
+    /// Sends a signal to the child, unless it was reaped.
     fn signal(&self, signal: Signal) {
         if self.lives
-            && let Err(error) = kill_process(self.agent, signal)
+            && let Err(error) = kill_process(self.child, signal)
         {
             tracing::warn!(%error, "the agent could not be signalled");
         }

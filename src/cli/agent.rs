@@ -166,7 +166,9 @@ impl Agent {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let hooks = self.tell.hooks()?;
         let code = match Part::of_this_process() {
-            Part::Watchdog => runtime.block_on(crate::agent::watch(&name, hooks.is_some(), self.stop_timeout))?,
+            part @ (Part::Watchdog | Part::Guard) => {
+                runtime.block_on(crate::agent::watch(part, &name, hooks.is_some(), self.stop_timeout))?
+            }
             Part::Agent => runtime.block_on(self.take_part(&name, hooks))?,
             Part::Hooks(agent) => runtime.block_on(async {
                 let hooks = hooks.context("there are no hooks")?;

@@ -147,10 +147,19 @@ impl Running {
         i32::try_from(self.child.id()).expect("an id is small")
     }
 
+    /// Returns the guard's process id.
+    pub async fn guard(&self) -> i32 {
+        eventually("the watchdog has a guard", || async {
+            children(self.watchdog()).first().copied().ok_or_else(|| "it has none".to_owned())
+        })
+        .await
+    }
+
     /// Returns the agent's process id.
     pub async fn agent(&self) -> i32 {
-        eventually("the watchdog has an agent", || async {
-            children(self.watchdog()).first().copied().ok_or_else(|| "it has none".to_owned())
+        let guard = self.guard().await;
+        eventually("the guard has an agent", || async {
+            children(guard).first().copied().ok_or_else(|| "it has none".to_owned())
         })
         .await
     }

@@ -93,7 +93,7 @@ async fn orphans_are_reaped() {
     let script = "for i in 1 2 3 4 5; do (sleep 0.1 &) ; done; sleep 0.5; echo orphaned >>log";
     let agent = bench.agent(consul, "one", &[], &Bench::worker(script));
     bench.logs("orphaned").await;
-    for parent in [agent.watchdog(), agent.agent().await] {
+    for parent in [agent.watchdog(), agent.guard().await, agent.agent().await] {
         let zombies: Vec<_> =
             children(parent).into_iter().filter(|pid| state(*pid).is_some_and(|s| s.0 == 'Z')).collect();
         assert!(zombies.is_empty(), "{zombies:?}");

@@ -75,7 +75,7 @@ async fn the_database_refuses_what_a_worker_of_an_earlier_term_writes() {
     bench.logs(&format!("a report in term {term}")).await;
     let second = agent("two");
     second.says("waits for the lock").await;
-    let chain = [first.watchdog(), first.agent().await];
+    let chain = [first.watchdog(), first.guard().await, first.agent().await];
     signal("STOP", &[&chain[..], &[old]].concat());
     let (next, new) = bench.begins(2).await;
     bench.logs(&format!("a report in term {next}")).await;

@@ -10,7 +10,7 @@ use crate::bench::{gone, state};
 use crate::ending::daemon;
 
 /// Becomes a daemon that does not care for signals, beside the command.
-const DAEMON: &str = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 0.1; done' & echo \"daemon $!\" >>log";
+pub const DAEMON: &str = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 0.1; done' & echo \"daemon $!\" >>log";
 
 /// docs/agent.md names 250 ms for a machine that has a core free. Machines that run tests have none.
 const AFTER_A_THAW: Duration = Duration::from_secs(1);
@@ -44,15 +44,27 @@ async fn nothing_outlives_a_watchdog_that_is_killed() {
     }
 }
 
+/// Shows A3.
+#[tokio::test]
+async fn nothing_outlives_a_guard_that_is_killed() {
+    let (consul, bench) = (Consul::shared(), Bench::new("guard-killed"));
+    let mut running = bench.agent(consul, "one", &[], &Bench::worker(DAEMON));
+    let (_, command) = bench.begins(1).await;
+    let (agent, daemon) = (running.agent().await, daemon(&bench).await);
+    signal("KILL", &[running.guard().await]);
+    running.ended().await;
+    assert!([command, daemon, agent].into_iter().all(|pid| state(pid).is_none()), "the watchdog ends last");
+}
+
 /// Shows A5.
 #[tokio::test]
-async fn what_outlives_both_processes_keeps_the_name() {
-    let (consul, bench) = (Consul::shared(), Bench::new("both-killed"));
+async fn what_outlives_all_three_processes_keeps_the_name() {
+    let (consul, bench) = (Consul::shared(), Bench::new("all-killed"));
     let mut first = bench.agent(consul, "one", &[], &Bench::worker(DAEMON));
     let (_, command) = bench.begins(1).await;
     let (agent, daemon) = (first.agent().await, daemon(&bench).await);
-    // This leaves the daemon to nobody: either would have ended it.
-    kill_together(&[agent, first.watchdog()]);
+    // This leaves the daemon to nobody: each would have ended it.
+    kill_together(&[agent, first.guard().await, first.watchdog()]);
     first.ended().await;
     gone(command).await;
     let second = bench.agent(consul, "one", &[], &Bench::worker(""));
@@ -97,7 +109,7 @@ async fn after_a_freeze_of_everything_the_command_ends_at_once() {
     let first = bench.agent(consul, "one", &[], &beats("one"));
     let (_, command) = bench.begins(1).await;
     let _second = bench.agent(consul, "two", &[], &beats("two"));
-    let all = [command, first.agent().await, first.watchdog()];
+    let all = [command, first.agent().await, first.guard().await, first.watchdog()];
     signal("STOP", &all);
     bench.begins(2).await;
     let thawed = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later");

@@ -124,7 +124,7 @@ async fn an_agent_that_was_killed_leads_on_when_it_is_started_again() {
     let (term, command) = bench.begins(1).await;
     let session = entry(consul, &bench.key).await["Session"].clone();
     let agent = first.agent().await;
-    kill_together(&[agent, first.watchdog()]);
+    kill_together(&[agent, first.guard().await, first.watchdog()]);
     first.ended().await;
     gone(command).await;
 

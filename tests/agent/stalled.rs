@@ -16,7 +16,7 @@ const FULL: usize = 65_536;
 /// Returns a pipe that is full.
 fn full() -> (PipeReader, Stdio) {
     let (reader, mut writer) = pipe().expect("there is a pipe");
-    writer.write_all(&[b'.'; FULL]).expect("it takes that");
+    writer.write_all(&vec![b'.'; FULL]).expect("it takes that");
     (reader, writer.into())
 }
 

@@ -275,7 +275,7 @@ async fn what_runs_the_hooks_may_be_killed_and_the_command_runs_on() {
         bench.agent(consul, "one", &["--on-leader", "sleep 1000", "--hook-timeout", "1m"], &Bench::worker(""));
     let (_, command) = bench.begins(1).await;
     let agent_pid = agent.agent().await;
-    let beside = *children(agent.watchdog()).iter().find(|pid| **pid != agent_pid).expect("it runs the hooks");
+    let beside = *children(agent.guard().await).iter().find(|pid| **pid != agent_pid).expect("it runs the hooks");
     let hook =
         eventually("the hook runs", || async { children(beside).first().copied().ok_or_else(|| "none".to_owned()) })
             .await;

@@ -39,6 +39,8 @@ enum What {
     ContainerKilled,
     AgentStopped,
     WatchdogStopped,
+    /// The two that are named lictor, and neither the guard nor the command.
+    BothStopped,
     /// Everything, for so short a time that nobody else can have the lock: a command that is stopped keeps the lock on the file.
     ContainerFrozen,
     Ended,
@@ -55,12 +57,13 @@ enum What {
     ServerPaused,
 }
 
-const ALL: [What; 17] = [
+const ALL: [What; 18] = [
     What::AgentKilled,
     What::WatchdogKilled,
     What::ContainerKilled,
     What::AgentStopped,
     What::WatchdogStopped,
+    What::BothStopped,
     What::ContainerFrozen,
     What::Ended,
     What::CommandEnded,
@@ -251,7 +254,8 @@ impl Group {
     /// Returns the watchdog and the agent of a candidate, if they run.
     fn chain(&self, candidate: usize) -> Option<(i32, i32)> {
         let watchdog = self.candidates[candidate].running.as_ref()?.watchdog();
-        Some((watchdog, *children(watchdog).first()?))
+        let guard = *children(watchdog).first()?;
+        Some((watchdog, *children(guard).first()?))
     }
 
     /// Whose command lives, or else anybody.
@@ -295,11 +299,15 @@ impl Group {
         let freeze = self.ttl().mul_f64(0.45).min(lasts);
         let Some((watchdog, agent)) = self.chain(target) else { return };
         match what {
-            What::AgentStopped | What::WatchdogStopped => {
-                let pid = if what == What::AgentStopped { agent } else { watchdog };
-                send("STOP", &[pid]);
+            What::AgentStopped | What::WatchdogStopped | What::BothStopped => {
+                let pids: &[i32] = match what {
+                    What::AgentStopped => &[agent],
+                    What::WatchdogStopped => &[watchdog],
+                    _ => &[agent, watchdog],
+                };
+                send("STOP", pids);
                 sleep(lasts).await;
-                send("CONT", &[pid]);
+                send("CONT", pids);
                 return;
             }
             What::ContainerFrozen => {

@@ -43,12 +43,16 @@ pub enum What {
     Compaction,
 }
 
-const KINDS: [What; 15] = [
+const KINDS: [What; 19] = [
     What::Kill(Part::Agent),
     What::Kill(Part::Watchdog),
+    What::Kill(Part::Guard),
+    What::Kill(Part::Both),
     What::Kill(Part::All),
     What::Stop(Part::Agent),
     What::Stop(Part::Watchdog),
+    What::Stop(Part::Guard),
+    What::Stop(Part::Both),
     What::Stop(Part::All),
     What::Terminate,
     What::CommandEnds,

@@ -1,5 +1,5 @@
-//! The processes of one candidate: a watchdog, an agent, its command, and what that leaves behind. The loops of the first two are the
-//! real ones.
+//! The processes of one candidate: a watchdog, a guard, an agent, its command, and what that leaves behind. The loops of the first three are
+//! the real ones.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,11 +25,18 @@ const GATE: usize = 30;
 /// Within how many milliseconds a command ends that was asked to.
 const OBEYS: usize = 400;
 
+/// The numbers of a watchdog and of a guard, where there are two of something.
+const WATCHDOG: usize = 0;
+const GUARD: usize = 1;
+
 /// A part of what runs in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Agent,
     Watchdog,
+    Guard,
+    /// The agent and the watchdog, as by their name, and not the guard and the command.
+    Both,
     /// The container with everything in it.
     All,
 }
@@ -52,17 +59,18 @@ pub struct Place {
 #[derive(Default)]
 struct Table {
     watchdog: Option<Arc<Simulated>>,
+    guard: Option<Arc<Simulated>>,
     agent: Option<Arc<Simulated>>,
     command: Option<Command>,
     commands: u64,
-    /// What the agent has told the watchdog, and that one has not read.
-    told: Vec<Option<Instant>>,
-    /// The agent's exit code, until the watchdog hears it.
-    ended: Option<u8>,
-    /// SIGTERM to the watchdog, and to the agent.
-    signals: [bool; 2],
+    /// What the agent has told the watchdog and the guard, and they have not read.
+    told: [Vec<Option<Instant>>; 2],
+    /// The exit codes of the guard and of the agent, until the watchdog and the guard hear them.
+    ended: [Option<u8>; 2],
+    /// SIGTERM to the watchdog, to the guard, and to the agent.
+    signals: [bool; 3],
     /// How many times each part is stopped.
-    stops: [u32; 3],
+    stops: [u32; 5],
     handle: Option<Handle>,
 }
 
@@ -117,13 +125,14 @@ impl Place {
     pub fn start(self: &Arc<Self>, timing: AgentTiming, lock: impl FnMut() -> Lock + Send + 'static) {
         assert!(self.is_free());
         let process = || Simulated::new(self.rate, self.begun);
-        let (watchdog, agent) = (process(), process());
+        let (watchdog, guardian, agent) = (process(), process(), process());
         let (requests, handle) = requests();
         {
             let mut table = self.table();
             let commands = table.commands;
             *table = Table {
                 watchdog: Some(watchdog.clone()),
+                guard: Some(guardian.clone()),
                 agent: Some(agent.clone()),
                 commands,
                 handle: Some(handle),
@@ -133,10 +142,16 @@ impl Place {
         self.log.note(|| format!("c{} starts", self.number));
         let place = self.clone();
         spawn_in(&(watchdog as Arc<dyn Process>), async move {
-            let code = guard(Below(place.clone())).await.unwrap();
+            let code = guard(Below { place: place.clone(), which: WATCHDOG }).await.unwrap();
             place.log.note(|| format!("the watchdog of c{} ends with {code}", place.number));
             place.table().watchdog = None;
             place.changed();
+        });
+        let place = self.clone();
+        spawn_in(&(guardian as Arc<dyn Process>), async move {
+            let code = guard(Below { place: place.clone(), which: GUARD }).await.unwrap();
+            place.log.note(|| format!("the guard of c{} ends with {code}", place.number));
+            place.guard_ended(code);
         });
         let place = self.clone();
         spawn_in(&(agent as Arc<dyn Process>), async move {
@@ -207,15 +222,16 @@ impl Place {
     pub fn kill(&self, part: Part) {
         self.go_on();
         self.log.note(|| format!("{part:?} of c{} is killed", self.number));
-        let (watchdog, agent) = {
-            let mut table = self.table();
-            let watchdog = if part == Part::Agent { None } else { table.watchdog.take() };
-            (watchdog, table.agent.clone().filter(|_| part != Part::Watchdog))
-        };
-        if let Some(watchdog) = watchdog {
-            watchdog.kill();
+        if matches!(part, Part::Watchdog | Part::Both | Part::All) {
+            let watchdog = self.table().watchdog.take();
+            if let Some(watchdog) = watchdog {
+                watchdog.kill();
+            }
         }
-        if agent.is_some() {
+        if matches!(part, Part::Guard | Part::All) {
+            self.guard_ended(KILLED);
+        }
+        if matches!(part, Part::Agent | Part::Both | Part::All) {
             self.agent_ended(KILLED);
         }
         if part == Part::All {
@@ -224,8 +240,8 @@ impl Place {
         self.changed();
     }
 
-    /// As SIGSTOP, or SIGCONT. Whoever stops an agent and its watchdog stops the command, too: nobody promises anything for one that
-    /// runs while both are stopped.
+    /// As SIGSTOP, or SIGCONT. Whoever stops the agent, its watchdog and its guard stops the command, too: nobody promises anything for one
+    /// that runs while all three are stopped.
     pub fn stop(&self, part: Part, begins: bool) {
         let frozen = {
             let mut table = self.table();
@@ -243,7 +259,7 @@ impl Place {
     pub fn go_on(&self) {
         {
             let mut table = self.table();
-            table.stops = [0; 3];
+            table.stops = [0; 5];
             table.apply_stops();
         }
         self.judge.lock().unwrap().freeze(self.number, false);
@@ -267,12 +283,33 @@ impl Place {
 
     // What processes do
 
+    fn guard_ended(&self, code: u8) {
+        let guard = {
+            let mut table = self.table();
+            let guard = table.guard.take();
+            if guard.is_some() {
+                table.ended[WATCHDOG] = Some(code);
+            }
+            guard
+        };
+        self.changed();
+        if let Some(guard) = guard {
+            guard.kill();
+        }
+    }
+
     fn agent_ended(&self, code: u8) {
         let agent = {
             let mut table = self.table();
-            table.ended = Some(code);
-            table.agent.take()
+            let agent = table.agent.take();
+            if agent.is_some() {
+                table.ended[GUARD] = Some(code);
+            }
+            agent
         };
+        if agent.is_none() {
+            return;
+        }
         // The kernel kills the command itself. A daemon is the watchdog's to kill.
         let number = self.table().command.as_ref().map(|command| command.number);
         if let Some(number) = number {
@@ -360,20 +397,25 @@ impl Place {
 
 impl Table {
     fn is_free(&self) -> bool {
-        self.watchdog.is_none() && self.agent.is_none() && self.command.is_none()
+        self.watchdog.is_none() && self.guard.is_none() && self.agent.is_none() && self.command.is_none()
     }
 
     /// Whether the command is stopped.
     fn is_frozen(&self) -> bool {
-        let [agent, watchdog, all] = self.stops;
-        all > 0 || agent > 0 && watchdog > 0
+        let [agent, watchdog, guard] = self.stopped();
+        agent && watchdog && guard
+    }
+
+    /// Whether the agent, the watchdog and the guard are stopped.
+    fn stopped(&self) -> [bool; 3] {
+        let [agent, watchdog, guard, both, all] = self.stops;
+        [agent + both + all > 0, watchdog + both + all > 0, guard + all > 0]
     }
 
     fn apply_stops(&self) {
-        let [agent, watchdog, all] = self.stops;
-        for (process, stops) in [(&self.agent, agent + all), (&self.watchdog, watchdog + all)] {
+        for (process, stopped) in [&self.agent, &self.watchdog, &self.guard].into_iter().zip(self.stopped()) {
             let Some(process) = process else { continue };
-            if stops > 0 { process.stop() } else { process.go_on() }
+            if stopped { process.stop() } else { process.go_on() }
         }
     }
 }
@@ -388,7 +430,7 @@ impl Processes for Chain {
     fn guard(&mut self, until: Option<Instant>) {
         {
             let mut table = self.place.table();
-            table.told.push(until);
+            table.told.iter_mut().for_each(|told| told.push(until));
             if let (Some(command), Some(until)) = (&mut table.command, until) {
                 command.until = until;
             }
@@ -431,10 +473,10 @@ impl Processes for Chain {
     async fn hear(&mut self) -> Vec<AgentEvent> {
         let orphaned = &mut self.orphaned;
         let look = |table: &mut Table| {
-            if table.watchdog.is_none() && !std::mem::replace(orphaned, true) {
+            if (table.watchdog.is_none() || table.guard.is_none()) && !std::mem::replace(orphaned, true) {
                 return Some(vec![AgentEvent::Orphaned]);
             }
-            if std::mem::take(&mut table.signals[1]) {
+            if std::mem::take(&mut table.signals[2]) {
                 return Some(vec![AgentEvent::Stop]);
             }
             let news = |command: &Command| command.code.is_some() || command.heard && !command.left;
@@ -459,45 +501,54 @@ impl Processes for Chain {
     }
 }
 
-/// What a watchdog looks after.
-struct Below(Arc<Place>);
+/// What a watchdog, or a guard, looks after.
+struct Below {
+    place: Arc<Place>,
+    which: usize,
+}
 
 impl Guarded for Below {
     fn tell(&mut self, watchdog: &mut Watchdog) -> bool {
-        let told = std::mem::take(&mut self.0.table().told);
+        let told = std::mem::take(&mut self.place.table().told[self.which]);
         let last = told.last().copied();
         last.map(|until| watchdog.told(until)).is_some()
     }
 
     fn kill_command(&mut self) -> io::Result<usize> {
-        let processes = self.0.die(KILLED);
-        self.0.judge.lock().unwrap().figures.by_watchdogs += u64::from(processes > 0);
+        let processes = self.place.die(KILLED);
+        self.place.judge.lock().unwrap().figures.by_watchdogs += u64::from(processes > 0);
         Ok(processes)
     }
 
     fn kill_all(&mut self) -> io::Result<usize> {
-        Ok(self.0.die(KILLED))
+        // The agent lives on if the guard was killed.
+        let agent = self.which == WATCHDOG && self.place.table().agent.is_some();
+        if agent {
+            self.place.agent_ended(KILLED);
+        }
+        Ok(self.place.die(KILLED) + usize::from(agent))
     }
 
     fn kill_agent(&mut self) {
-        self.0.agent_ended(KILLED);
+        if self.which == GUARD { self.place.agent_ended(KILLED) } else { self.place.guard_ended(KILLED) }
     }
 
     async fn hear(&mut self) -> Option<u8> {
+        let which = self.which;
         let look = |table: &mut Table| {
-            if let Some(code) = table.ended.take() {
+            if let Some(code) = table.ended[which].take() {
                 return Some(Some(code));
             }
-            if std::mem::take(&mut table.signals[0]) {
-                table.signals[1] = true;
+            if std::mem::take(&mut table.signals[which]) {
+                table.signals[which + 1] = true;
                 return Some(None);
             }
-            (!table.told.is_empty()).then_some(None)
+            (!table.told[which].is_empty()).then_some(None)
         };
-        let heard = self.0.until(look).await;
+        let heard = self.place.until(look).await;
         if heard.is_none() {
             // The agent may have got a signal.
-            self.0.changed();
+            self.place.changed();
         }
         heard
     }
