@@ -166,12 +166,14 @@ async fn the_command_of_an_agent_may_be_an_agent() {
     gone(command).await;
 }
 
-/// The token is replaced in its file, and the old one deleted: the agent leads on.
+/// The token is replaced in its file, and the old one deleted: the agent leads on. When the new one loses its rights, the command ends in
+/// time, and when it has them again, another one begins.
 #[tokio::test]
 async fn a_new_token_in_the_file_is_used_without_a_restart() {
     let (consul, bench) = (Consul::start(Kind::Three), Bench::new("token"));
     let rules = documented("hcl", "lictor-agents").replace("services/report/leader", &bench.key);
-    consul.api().put("/v1/acl/policy", json!({"Name": "agent", "Rules": rules})).await.expect("Consul answers").ok();
+    let policy = json!({"Name": "agent", "Rules": rules});
+    let policy = consul.api().put("/v1/acl/policy", policy).await.expect("Consul answers").ok();
     let token = async || {
         let token = json!({"Policies": [{"Name": "agent"}]});
         let token = consul.api().put("/v1/acl/token", token).await.expect("Consul answers").ok();
@@ -200,4 +202,18 @@ async fn a_new_token_in_the_file_is_used_without_a_restart() {
     // Longer than the validity of what was renewed before.
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert!(state(command).is_some_and(|(state, _)| state != 'Z') && bench.begun().len() == 1, "{}", agent.errors());
+
+    let allow = async |rules: &str| {
+        let path = format!("/v1/acl/policy/{}", policy["ID"].as_str().expect("it has one"));
+        let rules = json!({"Name": "agent", "Rules": rules});
+        consul.api().put(&path, rules).await.expect("Consul answers").ok();
+    };
+    let taken = Instant::now();
+    allow("").await;
+    gone(command).await;
+    // Servers of Consul may rely on a policy for some seconds.
+    assert!(taken.elapsed() < Duration::from_secs(20), "{:?}", taken.elapsed());
+    agent.says("Permission denied").await;
+    allow(&rules).await;
+    bench.begins(2).await;
 }

@@ -91,6 +91,20 @@ async fn a_command_does_not_outlive_the_lock_when_all_that_is_named_lictor_is_st
     assert_eq!(bench.begun().len(), 2);
 }
 
+/// Shows A3.
+#[tokio::test]
+async fn the_watchdog_alone_ends_a_command_in_time() {
+    let (consul, bench) = (Consul::shared(), Bench::new("watchdog-alone"));
+    let running = bench.agent(consul, "one", &[], &Bench::worker(DAEMON));
+    let (_, command) = bench.begins(1).await;
+    let daemon = daemon(&bench).await;
+    let stopped = Instant::now();
+    signal("STOP", &[running.agent().await, running.guard().await]);
+    gone(command).await;
+    gone(daemon).await;
+    assert!(stopped.elapsed() < Duration::from_millis(8200), "{:?}", stopped.elapsed());
+}
+
 /// Becomes a daemon as daemons do: it closes what it has inherited, also the socket by which the kernel knows that the command lives.
 const CLOSING: &str = "setsid bash -c 'trap \"\" TERM HUP; for fd in /proc/$$/fd/*; do eval \"exec ${fd##*/}>&-\"; done
     while :; do sleep 0.1; done' & echo \"daemon $!\" >>log; sleep 0.3; echo closed >>log";
