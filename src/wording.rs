@@ -107,13 +107,14 @@ pub fn missing(leader: &str, what: Absence) -> (&'static str, String) {
 
 /// Who holds the lock that this cluster does not, as a sentence.
 pub fn led_elsewhere(rival: &Rival) -> String {
-    let Rival { cluster, holder, session, .. } = rival;
+    let Rival { cluster, holder, .. } = rival;
     match (cluster, holder) {
         (Some(cluster), Some(Holder { pod: Some(pod), .. })) => format!("the leader is {pod} in the cluster {cluster}"),
         (Some(cluster), Some(Holder { pod: None, .. })) => format!("the leader is the cluster {cluster}"),
         (Some(cluster), None) => format!("the cluster {cluster} holds the lock"),
         (None, _) => format!(
-            "another program holds the lock, by {session}: this cluster can elect a leader when that program releases it"
+            "another program holds the lock, by {}: this cluster can elect a leader when that program releases it",
+            rival.whose_session()
         ),
     }
 }

@@ -219,6 +219,64 @@ fn the_core_is_pure() {
     }
 }
 
+/// The texts of failures and sessions are for people, so another wording of them must not change what lictor does. Only where the
+/// answers of Kubernetes and Consul are read, their words count, because nothing else tells them apart there.
+#[test]
+fn no_decision_depends_on_the_wording_of_a_failure() {
+    let mut sources = sources();
+    assert!(sources.iter().any(|source| source.text.contains("Failure::")));
+    sources.extend(sources_in("crates/core/src"));
+    for source in sources.into_iter().map(Source::without_tests).filter(|source| !source.path.contains("tests")) {
+        let found = decides_by_text(&source.text);
+        assert!(found.is_none(), "{} decides by a text: {}", source.path, found.unwrap_or_default());
+        let by_name = [".described", "whose_session"].iter().any(|name| source.text.contains(name));
+        assert!(
+            !by_name || !source.path.starts_with("election/"),
+            "{} decides by what a session is called",
+            source.path
+        );
+    }
+}
+
+#[test]
+fn a_decision_by_text_is_found() {
+    for text in [
+        "matches!(failure, Failure::Refused(text) if text.starts_with(\"not allowed\"))",
+        "Some(Failure::Refused(text))\n    if text.contains(\"no\") => {}",
+        "failure\n    .text()\n    .ends_with(\"no\")",
+        "if failure.text() == known {",
+        "if known != failure.text() {",
+        "self.told.get(&id) != Some(failure.text())",
+    ] {
+        assert!(decides_by_text(text).is_some(), "{text}");
+    }
+    for text in
+        ["Err(Failure::Refused(_)) if alone => {}", "warn!(\"{}\", failure.text());", "Failure::Refused(text) => {}"]
+    {
+        assert_eq!(decides_by_text(text), None);
+    }
+}
+
+/// Returns where code decides by the text of a failure.
+fn decides_by_text(code: &str) -> Option<String> {
+    let code: String = code.split_whitespace().collect::<Vec<_>>().join(" ").replace(" .", ".");
+    let compared = [".starts_with(", ".ends_with(", ".contains(", ".find(", ".eq(", " == ", " != "];
+    let by_text = code.match_indices(".text()").find(|(at, call)| {
+        let (before, after) = (&code[..*at], &code[at + call.len()..]);
+        let operand = before.rsplit([' ', '(']).next().unwrap_or_default();
+        let before = before[..before.len() - operand.len()].trim_end_matches("Some(");
+        compared.iter().any(|comparison| after.starts_with(comparison))
+            || before.ends_with("== ")
+            || before.ends_with("!= ")
+    });
+    let by_guard = code.match_indices("Failure::").find(|(at, _)| {
+        let rest = code[*at..].split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        let guard = |rest: &str| rest.trim_start_matches(')').starts_with(" if ");
+        rest.is_some_and(|(bound, rest)| bound != "_" && bound == identifier(bound) && guard(rest))
+    });
+    by_text.or(by_guard).map(|(at, _)| code[at..].chars().take(80).collect())
+}
+
 /// It makes requests that kube has no method for.
 const LISTS_PODS: &str = "kubernetes/pods/protobuf.rs";
 

@@ -73,8 +73,7 @@ pub(super) fn unique(identity: Option<String>) -> String {
 
 /// Returns a failure's text for the person whose own rights count.
 pub(super) fn told(failure: Failure) -> anyhow::Error {
-    let (Failure::Refused(text) | Failure::Unknown(text) | Failure::Rewritten(text)) = failure;
-    anyhow::Error::msg(granting(&text, "; whoever runs this needs that right"))
+    anyhow::Error::msg(granting(failure.text(), "; whoever runs this needs that right"))
 }
 
 /// Prints to the standard output, with colours only on a terminal and without `NO_COLOR`. A reader that closes it early is no

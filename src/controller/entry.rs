@@ -15,7 +15,7 @@ use lictor_core::{Election, FollowedLock, Following, Key, Locks, Members, StoreI
 use self::decisions::Decisions;
 use self::history::History;
 pub(super) use self::probing::{Probed, Probing, Reach, probe_client};
-pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, is_forbidden, slices};
+pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, slices};
 use self::titles::Titles;
 pub(super) use self::titles::{TitleRead, Unread};
 pub(super) use self::workloads::{Surroundings, Workloads};

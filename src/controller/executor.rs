@@ -347,9 +347,9 @@ impl Executor {
     pub(super) fn register(&self, id: ElectionId, key: Key, version: Option<Version>, wanted: Registration) {
         let this = self.clone();
         let (of, unwritten) = (id.clone(), wanted.clone());
-        let failed = move |failure| {
+        let failed = move |failure: Failure| {
             // What is not sent any more, is found out anew.
-            let failed = if let Failure::Refused(_) = failure { Ok(false) } else { Err(failure) };
+            let failed = if failure.is_refused() { Ok(false) } else { Err(failure) };
             Some(Input::Registered(of, unwritten, failed))
         };
         let share = Share { group: key.store.0.clone(), member: id.election.to_string() };

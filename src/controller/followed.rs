@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use lictor_core::{Failure, FollowedLock, Key};
+use lictor_core::{FollowedLock, Key};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -89,8 +89,8 @@ async fn hand_on(stores: Stores, key: Key, sender: mpsc::UnboundedSender<Input>)
     loop {
         let store = match stores.get(&key.store) {
             Ok(store) => store,
-            Err(Failure::Refused(text) | Failure::Unknown(text) | Failure::Rewritten(text)) => {
-                if !tell(FollowedLock::Unknown(text)) {
+            Err(failure) => {
+                if !tell(FollowedLock::Unknown(failure.into_text())) {
                     return;
                 }
                 sleep(AGAIN).await;

@@ -280,10 +280,10 @@ fn leader_here(group: &Election, spec: &Resolved) -> Option<Leader> {
 
 /// The leader in another cluster; or the session of a program that is no lictor.
 fn leader_elsewhere(rival: &Rival) -> Leader {
-    let Rival { cluster, holder, since, session, .. } = rival;
+    let Rival { cluster, holder, since, .. } = rival;
     Leader {
         cluster_name: cluster.clone(),
-        session: cluster.is_none().then(|| session.clone()),
+        session: cluster.is_none().then(|| rival.whose_session().to_owned()),
         ..holder.as_ref().map(|holder| leader(holder, *since)).unwrap_or_default()
     }
     .named()

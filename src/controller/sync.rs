@@ -21,7 +21,7 @@ type List = (&'static str, Coverage);
 pub(super) struct Sync {
     scopes: Vec<Coverage>,
     missing: BTreeSet<List>,
-    broken: BTreeMap<List, String>,
+    broken: BTreeMap<List, Failure>,
     /// Lists of kinds whose CRD was deleted. What was known of them counts on, but no election can be served.
     unserved: BTreeSet<List>,
     /// Elections that can't be decided before lists have arrived.
@@ -128,9 +128,9 @@ impl Sync {
     pub(super) fn broken(&mut self, resource: &'static str, coverage: Coverage, failure: &Failure) {
         self.metrics.count_watch_failure(resource);
         let list = (resource, coverage);
-        if self.broken.get(&list).map(String::as_str) != Some(failure.text()) {
+        if self.broken.get(&list) != Some(failure) {
             tracing::warn!(resource, namespace = list.1.name(), "{}", failure.text());
-            self.broken.insert(list, failure.text().into());
+            self.broken.insert(list, failure.clone());
         }
         self.tell();
     }
@@ -147,7 +147,7 @@ impl Sync {
     fn sentences(&self) -> Vec<String> {
         let wait = |list: &List| {
             let waits = || format!("waiting for the first list of {}", list.0);
-            self.broken.get(list).cloned().unwrap_or_else(waits)
+            self.broken.get(list).map_or_else(waits, |failure| failure.text().to_owned())
         };
         let all: BTreeSet<&List> = self.missing.union(&self.unserved).collect();
         let mut sentences: Vec<String> = Vec::new();
@@ -215,7 +215,7 @@ mod tests {
     fn a_replica_acts_as_soon_as_it_knows_one_of_its_namespaces() {
         let namespaces = Namespaces::new(vec!["shop".into(), "crm".into()]);
         let mut sync = Sync::new(&namespaces, Health::default(), Metrics::default());
-        let refused = Failure::Refused("not allowed to list pods: no".into());
+        let refused = Failure::Forbidden("not allowed to list pods: no".into());
         sync.note("pods", &Change::<()>::Broken(Some("crm".into()), WatchFailure::Forbidden(refused)));
         let lists: Vec<List> =
             sync.missing.iter().filter(|list| *list != &("pods", Some("crm".to_owned()).into())).cloned().collect();

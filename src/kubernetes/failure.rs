@@ -31,7 +31,7 @@ pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     // Admission control refuses with the same status what the account has the right to do.
     let admission = ["denied request", "denied the request"].iter().any(|words| status.message.contains(words));
     if status.is_forbidden() && !admission {
-        return Failure::Refused(format!("not allowed to {verb} {resource}: {}{GRANT_TO_OPERATOR}", said(status)));
+        return Failure::Forbidden(format!("not allowed to {verb} {resource}: {}{GRANT_TO_OPERATOR}", said(status)));
     }
     let text = format!("can't {verb} {resource}: {}", said(status));
     match status.code {

@@ -427,7 +427,7 @@ impl LeaseClaim {
     /// Returns a failure that says to whom a missing right is to be granted.
     fn told(&self, failure: Failure) -> Failure {
         match failure {
-            Failure::Refused(text) => Failure::Refused(granting(&text, self.grant)),
+            Failure::Forbidden(text) => Failure::Forbidden(granting(&text, self.grant)),
             other => other,
         }
     }

@@ -33,7 +33,7 @@ impl MatchingPods {
         for selector in selectors {
             let matching: Vec<Pod> = match self.together(namespace, &kind(selector), selector, patience).await {
                 // It may be the selector of somebody else that is refused.
-                Err(Failure::Refused(_)) => {
+                Err(failure) if failure.is_refused() => {
                     let alone = format!("alone {}", as_text(selector));
                     self.together(namespace, &alone, selector, Duration::ZERO).await?.to_vec()
                 }

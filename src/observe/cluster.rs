@@ -91,8 +91,7 @@ fn ask(
 }
 
 fn failed(failure: WatchFailure) -> Heard {
-    let (Failure::Refused(text) | Failure::Unknown(text) | Failure::Rewritten(text)) = failure.into();
-    Heard::Failed(granting(&text, GRANT))
+    Heard::Failed(granting(Failure::from(failure).text(), GRANT))
 }
 
 /// Returns what an election's status says.
@@ -156,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_missing_right_is_to_be_granted_to_the_pod() {
-        let refused = Failure::Refused(format!("not allowed to list leaderelections: no{GRANT_TO_OPERATOR}"));
+        let refused = Failure::Forbidden(format!("not allowed to list leaderelections: no{GRANT_TO_OPERATOR}"));
         let Heard::Failed(text) = failed(WatchFailure::Forbidden(refused)) else { panic!("it failed") };
         assert!(text.ends_with(GRANT) && !text.contains("operator"), "{text}");
     }

@@ -240,7 +240,7 @@ impl Metrics {
     /// Counts a failed request.
     pub fn count_write_failure(&self, resource: &str, failure: &Failure) {
         let outcome = match failure {
-            Failure::Refused(_) => "refused",
+            Failure::Refused(_) | Failure::Forbidden(_) => "refused",
             Failure::Unknown(_) => "unknown",
             Failure::Rewritten(_) => "rewritten",
         };

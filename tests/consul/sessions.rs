@@ -373,7 +373,7 @@ async fn a_token_without_rights_gets_them() {
     client.set_token(None).unwrap();
     let keeper = Keeper::start(&client, settings("rights", 1), Role::Acting);
     let failing = keeper.until("that is told", |sessions| sessions.failure.is_some()).await;
-    let Some(Failure::Refused(text)) = failing.failure else { panic!("{failing:?}") };
+    let Some(Failure::Forbidden(text)) = failing.failure else { panic!("{failing:?}") };
     assert!(text.contains(r#"session "rights" { policy = "write" }"#), "{text}");
     client.set_token(consul.variable("HTTP_TOKEN")).unwrap();
     keeper.ids().await;

@@ -60,7 +60,7 @@ fn written(status: u16, done: bool, failure: Option<&Failure>) -> Result<(), Tes
     prop_assert!(!done || (200..400).contains(&status), "{status} is no success");
     if let Some(failure) = failure {
         prop_assert!(says(failure), "{failure:?}");
-        let sure = matches!(failure, Failure::Refused(_));
+        let sure = failure.is_refused();
         prop_assert!(!sure || !(200..400).contains(&status), "{status} may be a success: {failure:?}");
     }
     Ok(())

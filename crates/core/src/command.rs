@@ -358,6 +358,8 @@ pub enum SliceOutcome {
 pub enum Failure {
     /// The server said no, and did nothing.
     Refused(String),
+    /// The same, because a right is missing: as long as nobody grants it, the answer stays the same.
+    Forbidden(String),
     /// It may have been done, may not have been done, or may still be done later.
     Unknown(String),
     /// The server said yes, and keeps something else than what was written: a policy or a webhook changes it.
@@ -368,8 +370,25 @@ impl Failure {
     /// What went wrong, for a person.
     pub fn text(&self) -> &str {
         match self {
-            Self::Refused(text) | Self::Unknown(text) | Self::Rewritten(text) => text,
+            Self::Refused(text) | Self::Forbidden(text) | Self::Unknown(text) | Self::Rewritten(text) => text,
         }
+    }
+
+    /// The same, of one that is needed no more.
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Refused(text) | Self::Forbidden(text) | Self::Unknown(text) | Self::Rewritten(text) => text,
+        }
+    }
+
+    /// Whether the server surely did nothing.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Forbidden(_))
+    }
+
+    /// Whether a right is missing.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Forbidden(_))
     }
 }
 

@@ -165,8 +165,10 @@ pub struct Rival {
     pub term: Term,
     /// Since when it leads, by the clock of whoever elected it: for people.
     pub since: Option<Timestamp>,
-    /// How it holds the lock: by which session. Of one that is no lictor it is a text for people, which has the session's id.
+    /// The id of the session by which it holds the lock.
     pub session: String,
+    /// Of one that is no lictor: whose session that is, for people.
+    pub described: Option<String>,
     /// What its workloads need of whoever comes next.
     pub drain_obligation: Option<DrainObligation>,
     /// The last switchover that its record knows of.
@@ -176,6 +178,11 @@ pub struct Rival {
 }
 
 impl Rival {
+    /// How it holds the lock, for people: whose session it is, or its id alone.
+    pub fn whose_session(&self) -> &str {
+        self.described.as_deref().unwrap_or(&self.session)
+    }
+
     /// Whether it is the same holder in the same term: what it says of switchovers is no news for people.
     pub(super) fn leads_as(&self, other: &Self) -> bool {
         let led = |rival: &Self| Self { switchover: None, offer: None, ..rival.clone() };

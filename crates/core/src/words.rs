@@ -163,7 +163,7 @@ impl Display for Outcome {
 impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(text) => write!(f, "refused: {text}"),
+            Self::Refused(text) | Self::Forbidden(text) => write!(f, "refused: {text}"),
             Self::Unknown(text) => write!(f, "unknown outcome: {text}"),
             Self::Rewritten(text) => write!(f, "without effect: {text}"),
         }

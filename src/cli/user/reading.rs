@@ -419,7 +419,7 @@ pub(super) fn told_of_watch(failure: WatchFailure) -> String {
 
 /// Returns a failure's text without what only the operator's administrator can do.
 fn own(failure: Failure) -> String {
-    let (Failure::Refused(text) | Failure::Unknown(text) | Failure::Rewritten(text)) = failure;
+    let text = failure.into_text();
     text.strip_suffix(GRANT_TO_OPERATOR).unwrap_or(&text).to_owned()
 }
 

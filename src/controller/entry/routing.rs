@@ -187,7 +187,7 @@ impl Search {
                 let others = found.addresses.clone();
                 Route::Beside(Service { others, ..service.clone() }, found.clone())
             }
-            Some(Err(failure)) if is_forbidden(failure) => Route::Unusable(Obstacle::Forbidden(failure.clone())),
+            Some(Err(failure)) if failure.is_forbidden() => Route::Unusable(Obstacle::Forbidden(failure.clone())),
             Some(Err(_)) => Route::Unknown { soon: false },
         }
     }
@@ -225,11 +225,6 @@ fn is_clean(found: &Result<Leftovers, Failure>) -> bool {
 /// Whether a slice names this leader.
 pub(crate) fn leads(slice: &Slice, leader: Option<&Uid>) -> bool {
     slice.content.endpoints.iter().any(|endpoint| Some(&endpoint.uid) == leader)
-}
-
-/// Whether a right is missing.
-pub(crate) fn is_forbidden(failure: &Failure) -> bool {
-    matches!(failure, Failure::Refused(text) if text.starts_with("not allowed"))
 }
 
 /// The slices that an election may have, by the Services that it names or has named.
@@ -336,11 +331,14 @@ mod tests {
         search.look(&uid("u"), Version(2), false, at(2));
         search.take(3, unknown(), at(2));
         assert_eq!((search.route(&service()), search.due), (Route::By(service()), Some(at(3))));
-        let refused = |text: &str| Some(Err(Failure::Refused(text.into())));
-        search.found = refused("not allowed to get endpoints");
+        search.found = Some(Err(Failure::Forbidden("it may not get endpoints".into())));
         assert!(matches!(search.route(&service()), Route::Unusable(Obstacle::Forbidden(_))));
-        search.found = refused("this replica does not act any more");
-        assert_eq!(search.route(&service()), Route::Unknown { soon: false });
+        search.found = Some(Err(Failure::Refused("not allowed while this replica does not act".into())));
+        assert_eq!(
+            search.route(&service()),
+            Route::Unknown { soon: false },
+            "no right is missing, whatever the text says"
+        );
         // An answer to a search of before does not count.
         search.look(&uid("u"), Version(2), false, at(3));
         search.forget();

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use lictor_core::{Election, Family, Pod, Service, ServicePort, Situation, Slice, SliceContent, TargetPort};
 
 use crate::api::{ROUTED, condition, unknown, with_page};
-use crate::controller::entry::{Entry, Obstacle, Route, is_forbidden, slices};
+use crate::controller::entry::{Entry, Obstacle, Route, slices};
 use crate::controller::object::told_holder;
 use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
 
@@ -37,7 +37,7 @@ pub(crate) fn routed(
         Route::Beside(service, leftovers) => (service, Some(leftovers)),
     };
     if let Some(failure) = group.route_failure() {
-        if is_forbidden(failure) {
+        if failure.is_forbidden() {
             let (reason, message) = refused(&Obstacle::Forbidden(failure.clone()), namespace, name);
             return told(false, reason, message);
         }

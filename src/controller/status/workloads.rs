@@ -1,7 +1,7 @@
 //! What a status says about the workloads.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use lictor_core::{Election, Failure, Instant, Wish, Workload, WorkloadKind};
+use lictor_core::{Election, Instant, Wish, Workload, WorkloadKind};
 
 use crate::api::{WORKLOADS_FOLLOW, WorkloadState, WorkloadStatus, WorkloadsStatus, condition, unknown};
 use crate::controller::entry::Entry;
@@ -62,8 +62,7 @@ fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instan
         return told(false, "Forbidden", failure.text().into());
     }
     if let Some((id, failure)) = group.workload_failures().iter().next() {
-        let forbidden = matches!(failure, Failure::Refused(text) if text.starts_with("not allowed"));
-        let reason = if forbidden { "Forbidden" } else { "WriteFails" };
+        let reason = if failure.is_forbidden() { "Forbidden" } else { "WriteFails" };
         return told(false, reason, format!("{id}: tried again and again: {}", failure.text()));
     }
     let among = |state: WorkloadState| {

@@ -161,12 +161,13 @@ impl Layout {
                             since: record.holder.is_some().then_some(record.since),
                             holder: record.holder,
                             session: session.clone(),
+                            described: None,
                             drain_obligation: record.drain_obligation,
                             switchover: record.switchover,
                             offer: record.offer.filter(|offer| offer.cluster == cluster),
                         }
                     }
-                    None => Rival { session: describe(session), ..Rival::default() },
+                    None => Rival { session: session.clone(), described: Some(describe(session)), ..Rival::default() },
                 },
             ),
             None => match content {

@@ -7,6 +7,7 @@ use lictor_core::Failure;
 pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Unknown(text) => Failure::Unknown(text),
+        Error::Forbidden(text) => Failure::Forbidden(text),
         not_done => Failure::Refused(not_done.to_string()),
     }
 }

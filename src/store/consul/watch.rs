@@ -428,7 +428,7 @@ mod tests {
         may_tell.add_permits(1);
         let Some(StoreEvent::All(_, _, all)) = events.next().await else { panic!("the locks are told") };
         let Stored::HeldByOther(_, rival) = &all[0].2 else { panic!("{all:?}") };
-        assert!(rival.session.contains("theirs"), "{rival:?}");
+        assert!(rival.described.as_ref().is_some_and(|who| who.contains("theirs")), "{rival:?}");
     }
 
     /// The same as when this replica has a new session: a lock that it took for another cluster's looks different at the same version.

@@ -153,6 +153,7 @@ impl Election {
                     term: record.term,
                     since: None,
                     session: to.session.unwrap_or_default(),
+                    described: None,
                     drain_obligation: record.drain_obligation,
                     switchover: record.switchover,
                     offer: None,

@@ -17,10 +17,9 @@ impl Rivals {
     /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
     pub(super) fn note(&mut self, lock: &Lock, now: Instant) {
         match lock.stored() {
-            // What a person has written there does not tell that it leads no more. Its session is then described, which names it.
+            // A person who wrote there did not end that leadership: the same session still holds the lock.
             Some(Stored::HeldByOther(_, rival))
-                if rival.cluster.is_none()
-                    && self.led_by.as_ref().is_some_and(|session| rival.session.contains(session.as_str())) =>
+                if rival.cluster.is_none() && self.led_by.as_ref() == Some(&rival.session) =>
             {
                 self.vanished = None;
             }

@@ -171,7 +171,7 @@ impl Routes {
     /// C3, C5: whether somebody is reached here, or may soon be.
     pub(super) fn may_show(&self, id: &Identity, view: &View) -> bool {
         // The lock does not wait for a slice that shows nobody and that the API server refuses to write.
-        let refused = matches!(self.failure, Some(Failure::Refused(_)));
+        let refused = self.failure.as_ref().is_some_and(Failure::is_refused);
         let may_show = |slice: &Slice| slice.content.shows() || !refused && self.may_soon_show(slice, view);
         !self.outstanding.is_empty() || self.own(id, view).any(may_show)
     }

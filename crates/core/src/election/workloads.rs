@@ -233,8 +233,7 @@ impl WorkloadReconciler {
         self.reconcile(Target::Follow, around, step)
             || step.view.workloads.is_some_and(|workloads| {
                 // What is refused for good does not keep an election from being deleted.
-                let given_up =
-                    |workload: &Workload| matches!(self.failures.get(&workload.id), Some(Failure::Refused(_)));
+                let given_up = |workload: &Workload| self.failures.get(&workload.id).is_some_and(Failure::is_refused);
                 let done = |workload: &Workload| self.need(workload, Target::Follow, step).is_none();
                 workloads.iter().all(|workload| done(workload) || given_up(workload))
             })
@@ -244,7 +243,7 @@ impl WorkloadReconciler {
     pub(super) fn lets_run(&self, target: Target, step: &Step) -> bool {
         let Some(workloads) = step.view.workloads else { return true };
         workloads.iter().any(|workload| {
-            let refused = matches!(self.failures.get(&workload.id), Some(Failure::Refused(_)));
+            let refused = self.failures.get(&workload.id).is_some_and(Failure::is_refused);
             // W8: where there was never a right to write it, it is not under this election's control.
             let ours = step.id.claim_of(workload).is_some()
                 || self.pending.contains_key(&workload.id)
@@ -315,7 +314,7 @@ impl WorkloadReconciler {
                 None
             }
             WorkloadOutcome::Failed(failure) => {
-                if let Failure::Refused(_) = failure {
+                if failure.is_refused() {
                     self.unsure.remove(&(id.clone(), op));
                 }
                 match pending {

@@ -112,9 +112,7 @@ impl World {
             (["deleted"], []) => self.put_lock(key, |_| Stored::Absent),
             (["overwritten"], []) => {
                 let Stored::HeldByOther(_, rival) = self.lock(&key) else { return None };
-                // As the store describes a session that it can read nothing of.
-                let session = format!("the session \"x\" of the node n ({})", rival.session);
-                let unreadable = Rival { session, ..Rival::default() };
+                let unreadable = Rival { session: rival.session.clone(), ..Rival::default() };
                 self.put_lock(key, |version| Stored::HeldByOther(version, unreadable))
             }
             (["edited", "by", "hand"], [term]) => {

@@ -190,7 +190,7 @@ mod tests {
         let forbidden = || {
             Change::Broken(
                 None,
-                WatchFailure::Forbidden(Failure::Refused("not allowed to list leaderelections".into())),
+                WatchFailure::Forbidden(Failure::Forbidden("not allowed to list leaderelections".into())),
             )
         };
         assert!(!overview.take(forbidden(), true, &about));

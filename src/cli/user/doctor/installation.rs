@@ -49,7 +49,9 @@ pub(super) async fn crds(reader: &Reader) -> Finding {
     let installed = match reader.crds().await {
         Ok(installed) => installed,
         // This right alone may be missing. The rights to read the kinds themselves are checked separately.
-        Err(Failure::Refused(text)) => return Finding::unseen(format!("the CRDs were not checked: {text}")),
+        Err(Failure::Refused(text) | Failure::Forbidden(text)) => {
+            return Finding::unseen(format!("the CRDs were not checked: {text}"));
+        }
         Err(Failure::Unknown(text) | Failure::Rewritten(text)) => return Finding::wrong(text),
     };
     crds_finding(&installed)

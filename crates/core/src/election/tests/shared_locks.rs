@@ -294,6 +294,31 @@ fn a_lock_that_vanishes_while_another_cluster_leads_is_left_alone_for_a_while() 
     }
 }
 
+/// Somebody writes into the other cluster's lock by hand. Whether that cluster may still lead depends on the session's id alone, and
+/// not on what a person called the session, nor on an id that begins like another one.
+#[test]
+fn who_holds_an_overwritten_lock_is_known_by_the_id_of_its_session() {
+    for (session, described, still_leads) in [
+        ("s-1", "the session \"x\" of the node n (s-1)", true),
+        ("s-12", "the session \"x\" of the node n (s-12)", false),
+        ("s-2", "the session \"after s-1\" of the node n (s-2)", false),
+    ] {
+        let mut lab = shared(1);
+        lab.policy.grace = Duration::from_secs(10);
+        let holder = Holder { pod: Some("b".into()), uid: uid("b"), node: None, ip: None };
+        let led = Rival { holder: Some(holder), session: "s-1".into(), ..rival() };
+        lab.store(|version| Stored::HeldByOther(version, led));
+        lab.run();
+        let (session, described) = (session.into(), Some(described.into()));
+        let overwritten = Rival { session, described, ..Rival::default() };
+        lab.store(|version| Stored::HeldByOther(version, overwritten));
+        lab.run();
+        lab.store(|_| Stored::Absent);
+        lab.run();
+        assert_eq!(*lab.election.situation() == Situation::LockLost, still_leads, "{:?}", lab.election.situation());
+    }
+}
+
 /// Shows C7.
 #[test]
 fn after_the_store_was_put_back_only_who_leads_already_leads() {
