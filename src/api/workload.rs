@@ -177,7 +177,8 @@ fn free(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// The annotation of an election that lists what it has changed and must give back: workloads, and Services that it has slices of.
+/// The annotation of an election that lists what it has changed and must give back: workloads, Services that it has slices of, and what
+/// it writes on pods.
 /// lictor writes it before it changes anything of that.
 pub const WORKLOADS_ANNOTATION: &str = "lictor.dev/workloads";
 
@@ -199,6 +200,9 @@ pub struct Claims {
     /// The selector that has matched pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selected: Option<lictor_core::Selector>,
+    /// H16: what was written on which pods and is not cleaned up yet, where others can write the lock's record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<lictor_core::Scope>,
 }
 
 /// What a workload had before it was disabled.

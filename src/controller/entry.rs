@@ -112,8 +112,10 @@ impl Entry {
 
     /// Takes the object as it is now. Returns whether it has to be resolved again.
     pub(super) fn renew(&mut self, version: Version, seen: LeaderElection) -> bool {
+        let noted = self.workloads.claims().clone();
         self.workloads.renew(&seen);
-        self.object.renew(version, seen)
+        let selects_others = self.workloads.claims().scopes != noted.scopes;
+        self.object.renew(version, seen) || selects_others
     }
 
     /// Forgets what only a replica that acts has to know.

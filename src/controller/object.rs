@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
-use lictor_core::{Concern, Holder, Key, Locks, Record, StoreId, Stored, Term, Version};
+use lictor_core::{Concern, Holder, Key, Locks, Record, Scope, StoreId, Stored, Term, Version};
 
 use super::names::{ElectionId, ElectionName};
 use crate::api::{
@@ -235,9 +235,16 @@ impl ElectionObject {
     }
 
     /// Which pods it has to do with.
-    pub(super) fn concern<'a>(&'a self, locks: &'a Locks) -> Concern<'a> {
+    /// `noted`: what was noted in the object as written on pods (H16).
+    pub(super) fn concern<'a>(&'a self, locks: &'a Locks, noted: &'a [Scope]) -> Concern<'a> {
         let selector = self.spec().map(|spec| &spec.scope.selector);
-        Concern { election: self.name(), selector, record: self.record(locks) }
+        let noted = (self.spec().is_none() || self.shares_lock()).then_some(noted);
+        Concern { election: self.name(), selector, record: self.record(locks), noted }
+    }
+
+    /// Whether others can write its lock's record.
+    pub(super) fn shares_lock(&self) -> bool {
+        self.spec().is_some_and(|spec| spec.key.store != StoreId::leases())
     }
 
     /// The lock to work with: that of the spec; without a valid one that which is held.

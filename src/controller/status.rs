@@ -456,6 +456,10 @@ fn accepted(entry: &Entry, generation: i64) -> Condition {
     condition(ACCEPTED, true, "Accepted", "the election is served", generation)
 }
 
+/// H16.
+const FORGED: &str = "the lock's record claims labels or pods that this cluster never wrote: that is ignored, and the record of the next \
+                      leadership takes its place; find out who else may write that key in Consul";
+
 fn store_reachable(group: &Election, generation: i64) -> Condition {
     if group.is_unconfirmed() {
         let message = "the store did not confirm in time that the lock is still held: see the class's condition Ready";
@@ -463,6 +467,7 @@ fn store_reachable(group: &Election, generation: i64) -> Condition {
     }
     match group.failure() {
         Some(Failure::Unknown(text)) => condition(STORE_REACHABLE, false, "NoAnswer", text, generation),
+        _ if group.ignores_claims() => condition(STORE_REACHABLE, true, "RecordForged", FORGED, generation),
         _ => condition(STORE_REACHABLE, true, "Answers", "the lock's store answers", generation),
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lictor::api::{
     Claims, Classes, DEFAULT_CONTROLLER, ElectionClass, Kept, LeaderElection, OnRelease, Resolved, resolve,
 };
-use lictor_core::{Selector, Setting, StoreId};
+use lictor_core::{Scope, Selector, Setting, StoreId};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -116,7 +116,8 @@ proptest! {
         let claims = claims.into_iter().map(|(id, restore)| (id, release(restore))).collect();
         let kept = kept.into_iter().map(|(id, (uid, setting))| (id, Kept { uid, setting })).collect();
         let selected = selected.map(|labels| Selector { match_labels: labels.into(), ..Selector::default() });
-        let claims = Claims { claims, started, services, kept, selected };
+        let scopes = selected.iter().map(|selector: &Selector| Scope { selector: selector.clone(), ..Scope::default() }).collect();
+        let claims = Claims { claims, started, services, kept, selected, scopes };
         let annotations: BTreeMap<String, String> =
             claims.text().into_iter().map(|text| ("lictor.dev/workloads".to_owned(), text)).collect();
         prop_assert_eq!(Claims::of(Some(&annotations)), claims);

@@ -261,6 +261,23 @@ impl Election {
         self.lock.record()
     }
 
+    /// H16: whether the record claims to have been written on pods what this cluster never noted.
+    pub fn ignores_claims(&self) -> bool {
+        self.lock.has_claims()
+    }
+
+    /// H16: whether nothing is on pods any more, nor can come to them, of other specs than this one: this process wrote the record that
+    /// says so, in an unbroken chain.
+    pub fn has_cleaned_up(&self, scope: &Scope, generation: i64) -> bool {
+        let clean = |record: &Record| {
+            record.former.is_empty()
+                && record.scope == *scope
+                && record.election == self.id.uid
+                && record.generation == generation
+        };
+        matches!(self.phase, Phase::Idle) && self.lock.is_fenced(self.version()) && self.record().is_some_and(clean)
+    }
+
     /// The store's watch shows something. What is older than what is known already is ignored.
     pub(crate) fn observe(&mut self, at: Version, stored: Arc<Stored>) {
         self.lock.observe(at, stored);
@@ -297,6 +314,9 @@ impl Election {
         self.workloads.begin_step();
         self.gone = view.gone;
         self.lingers = view.desired == Desired::Leave && self.workloads.lets_run(Target::Await, step);
+        if let (true, Some(noted)) = (view.policy.shared, view.noted) {
+            self.lock.believe(noted, view.scope, view.generation);
+        }
         self.terms.learn(&self.lock, &self.id, view);
         self.lock.learn(&self.id, view.policy.shared);
         self.unconfirmed = view.policy.validity != LockValidity::Ended && !view.policy.validity.lasts(view.now);

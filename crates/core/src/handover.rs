@@ -61,6 +61,8 @@ pub(super) struct Handover {
     /// Whether H4, H5 and H6 apply: somebody else's writes may be on their way.
     pub(super) after_others: bool,
     abandoned: bool,
+    /// H16: others can write the record that was replaced, and may have made up whom it named.
+    advisory: bool,
     /// What it found out about the world, for the decisions to come.
     pub(super) found: Found,
 }
@@ -183,6 +185,7 @@ impl Handover {
             target,
             after_others: !fenced,
             abandoned: false,
+            advisory: false,
             found: Found::default(),
         }
     }
@@ -212,6 +215,7 @@ impl Handover {
         step: &mut Step,
     ) -> Progress {
         let view = step.view;
+        self.advisory = view.policy.shared && view.noted.is_some();
         let refused = self.is_refused() || self.is_fence_refused();
         if self.abandoned || (refused && self.is_overtaken(view)) {
             return Progress::Abandoned;
@@ -464,6 +468,11 @@ impl Handover {
                 patch.note_term(self.record.term);
             }
             return (PodChange::Remove, patch);
+        }
+        // Who is a candidate of no scope any more, has another version than when it was one: a late promotion fails.
+        let selected = |scope: &Scope| scope.selector.matches(&pod.labels);
+        if self.advisory && !wrote(&self.election, pod) && !self.record.scopes().any(selected) {
+            return (PodChange::Remove, PodPatch::default());
         }
         let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
         if self.purpose == Purpose::Withdraw && (others || (!wrote(&self.election, pod) && !self.after_others)) {

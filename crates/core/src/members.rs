@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::{Deletions, ELECTION_ANNOTATION, Instant, Names, Pod, Record, Selector, Uid};
+use crate::{Deletions, ELECTION_ANNOTATION, Instant, Names, Pod, Record, Scope, Selector, Uid};
 
 /// The pods of a namespace by name, as they were seen last.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +71,8 @@ pub struct Concern<'a> {
     pub selector: Option<&'a Selector>,
     /// The record of its lock.
     pub record: Option<&'a Record>,
+    /// H16: what was noted as written on pods, where others can write that record; none: what it says counts.
+    pub noted: Option<&'a [Scope]>,
 }
 
 impl Concern<'_> {
@@ -79,8 +81,9 @@ impl Concern<'_> {
     }
 
     fn includes(&self, pod: &Pod, earlier: &[Selector]) -> bool {
-        let leads =
-            || self.record.and_then(|record| record.holder.as_ref()).is_some_and(|holder| holder.uid == pod.uid);
+        // H16: a leader has the mark, or it is no leader yet, and then it is one of the selected.
+        let record = self.record.filter(|_| self.noted.is_none());
+        let leads = || record.and_then(|record| record.holder.as_ref()).is_some_and(|holder| holder.uid == pod.uid);
         self.selects(pod)
             || pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|election| election == self.election)
             || earlier.iter().any(|selector| selector.matches(&pod.labels))
@@ -142,10 +145,13 @@ impl Members {
         self.all.remove(pod)
     }
 
-    /// Takes the selectors under which pods may have been written to. `records`: of all locks that were written for the group.
+    /// Takes the selectors under which pods may have been written to. `records`: of all locks that were written for the group, and
+    /// that nobody else can write.
     pub fn learn<'a>(&mut self, concern: &Concern<'a>, records: impl Iterator<Item = &'a Record>) {
         self.earlier.clear();
-        for selector in concern.record.into_iter().chain(records).flat_map(selectors) {
+        let noted = concern.noted.into_iter().flatten();
+        let recorded = concern.record.filter(|_| concern.noted.is_none()).into_iter().chain(records);
+        for selector in recorded.flat_map(Record::scopes).chain(noted).map(|scope| &scope.selector) {
             if !self.earlier.contains(selector) {
                 self.earlier.push(selector.clone());
             }
@@ -175,7 +181,8 @@ impl Members {
 
     /// Whether all selectors of a record are taken into account.
     pub fn heeds(&self, record: Option<&Record>) -> bool {
-        record.into_iter().flat_map(selectors).all(|selector| self.earlier.contains(selector))
+        let mut selectors = record.into_iter().flat_map(Record::scopes).map(|scope| &scope.selector);
+        selectors.all(|selector| self.earlier.contains(selector))
     }
 
     /// Forgets the pods, and not the selectors.
@@ -188,11 +195,6 @@ impl Members {
 /// Puts a name into a set or takes it out. Returns whether it was in it.
 fn enter(names: &mut Names, name: &str, is: bool) -> bool {
     if is { !names.insert(name) } else { names.remove(name) }
-}
-
-/// The selectors under which pods were written to.
-fn selectors(record: &Record) -> impl Iterator<Item = &Selector> {
-    [&record.scope].into_iter().chain(&record.former).map(|scope| &scope.selector)
 }
 
 #[cfg(test)]
@@ -264,7 +266,7 @@ mod tests {
     #[test]
     fn a_group_has_to_do_with_whom_it_may_have_written_to() {
         let (present, record) = (selector("web"), record("leader", "old", &["older"]));
-        let concern = Concern { election: "web", selector: Some(&present), record: Some(&record) };
+        let concern = Concern { election: "web", selector: Some(&present), record: Some(&record), noted: None };
         let mut annotated = pod("annotated", "1", 1, &[]);
         annotated.annotations.insert(ELECTION_ANNOTATION.into(), "web".into());
         let mut of_another = pod("another", "2", 1, &[("app", "other")]);
@@ -296,6 +298,14 @@ mod tests {
         assert_eq!(memberships, [true, false, true, true, true, true, true]);
         assert_eq!((names(members.all()), names(members.candidates())), (concerned.to_vec(), vec!["candidate"]));
 
+        // H16: where others can write the record, what was noted counts in its place.
+        let noted = [Scope { selector: selector("stray"), ..Scope::default() }];
+        let advised = Concern { noted: Some(&noted), ..concern };
+        let mut of_noted = Members::default();
+        of_noted.learn(&advised, [].into_iter());
+        of_noted.gather(pods.iter(), &advised);
+        assert_eq!(names(of_noted.all()), ["annotated", "candidate", "stray"]);
+
         // Without a valid spec, nobody is a candidate.
         let refused = Concern { selector: None, ..concern };
         assert_eq!(members.gather(pods.iter(), &refused), [("candidate".to_owned(), false)]);
@@ -306,7 +316,7 @@ mod tests {
     #[test]
     fn a_pod_that_leaves_a_group_concerns_it_once_more() {
         let present = selector("web");
-        let concern = Concern { election: "web", selector: Some(&present), record: None };
+        let concern = Concern { election: "web", selector: Some(&present), record: None, noted: None };
         let mut members = Members::default();
         let mut put = |labels: &[(&str, &str)]| {
             let Membership { concerned, switched } = members.put(&pod("a", "1", 1, labels), &concern);

@@ -61,6 +61,20 @@ impl Record {
         self.former.iter().chain([&self.scope])
     }
 
+    /// H16: the same record, in a store that others write to. Of what it claims to be on pods, only what this cluster has noted itself
+    /// counts, and all of that does.
+    pub(super) fn believed(&self, noted: &[Scope], present: &Scope) -> Self {
+        let scope =
+            if self.scope == *present || noted.contains(&self.scope) { self.scope.clone() } else { Scope::default() };
+        let former = noted.iter().filter(|noted| **noted != scope).cloned().collect();
+        Self { scope, former, ..self.clone() }
+    }
+
+    /// H16: whether it claims something else to be on pods than what is wanted now, or was noted.
+    pub(super) fn claims_beyond(&self, noted: &[Scope], present: &Scope) -> bool {
+        self.scopes().any(|scope| scope != present && !noted.contains(scope))
+    }
+
     /// Adds what was written before, and may still be on pods.
     pub(super) fn add_former<'a>(&mut self, scopes: impl IntoIterator<Item = &'a Scope>) {
         for scope in scopes {
@@ -230,6 +244,15 @@ impl Stored {
         match self {
             Self::Ours(_, record) => Some(record),
             Self::Absent | Self::Free(..) | Self::HeldByOther(..) | Self::Damaged(..) | Self::Foreign(_) => None,
+        }
+    }
+
+    /// The same with what counts of this cluster's record.
+    pub(super) fn with_written(self, sound: Record) -> Self {
+        match self {
+            Self::Ours(version, _) => Self::Ours(version, sound),
+            Self::Free(version, Some(_), obligation) => Self::Free(version, Some(sound), obligation),
+            other => other,
         }
     }
 

@@ -102,6 +102,9 @@ pub struct Known<'a> {
     pub probe_answered: Option<&'a Uid>,
     /// The switchovers that its users ask for.
     pub switchovers: Switchovers<'a>,
+    /// H16: what this cluster has noted in a place of its own that it wrote on pods, and has not cleaned up; none: nobody else can write
+    /// records.
+    pub noted: Option<&'a [Scope]>,
     /// All locks that were seen.
     pub locks: &'a Locks,
     /// Until when what is held in the lock's store may be relied on; none: nothing is known of that store.
@@ -144,6 +147,7 @@ impl<'a> Known<'a> {
             probe_failed: None,
             probe_answered: None,
             switchovers: Switchovers::default(),
+            noted: None,
             locks,
             validity: Some(LockValidity::Unlimited),
             rewound: None,
@@ -159,6 +163,25 @@ impl<'a> Known<'a> {
     pub fn forecast(&self, name: &str, uid: &Uid, record: Option<&Record>) -> Option<Forecast<'a>> {
         let spec = self.spec?;
         Some(forecast(name, uid, &self.view((spec.scope, spec.rules), &[]), record))
+    }
+
+    /// H16: what counts of a lock under another key.
+    fn believed(&self, key: &Key, stored: &Stored) -> Stored {
+        match (self.noted, stored.written()) {
+            (Some(noted), Some(record)) if key.store != StoreId::leases() => {
+                stored.clone().with_written(record.believed(noted, &Scope::default()))
+            }
+            _ => stored.clone(),
+        }
+    }
+
+    /// The scope of the record that counts while there is no valid spec.
+    fn recorded(&self, election: &Election) -> Scope {
+        let believed = |scope: &&Scope| match self.noted {
+            Some(noted) if self.key.store != StoreId::leases() => noted.contains(scope),
+            _ => true,
+        };
+        election.record().map(|record| &record.scope).filter(believed).cloned().unwrap_or_default()
     }
 
     /// What an election is shown of it. `without_spec` is what counts while there is no valid spec.
@@ -209,6 +232,7 @@ impl<'a> Known<'a> {
             probe_failed,
             probe_answered,
             switchovers,
+            noted: self.noted,
             strays,
             bids: self.locks.bids(key),
             policy: policy(self),
@@ -339,10 +363,10 @@ impl Replica {
             .locks
             .of(&self.uid)
             .filter(|(other, _)| *other != key)
-            .map(|(key, stored)| (key.clone(), stored.clone()))
+            .map(|(key, stored)| (key.clone(), known.believed(key, stored)))
             .collect();
         let election = self.decide(known, begun);
-        let recorded = election.record().map(|record| record.scope.clone()).unwrap_or_default();
+        let recorded = known.recorded(election);
         let no_rules = Rules::default();
         let view = known.view((&recorded, &no_rules), &strays);
         let Effects { requests, announcements, contested } = election.step(&view);
@@ -366,7 +390,7 @@ impl Replica {
         if key != known.key {
             return Verdict::Unsettled;
         }
-        let recorded = election.record().map(|record| record.scope.clone()).unwrap_or_default();
+        let recorded = known.recorded(election);
         election.judge(asked, gives_up, &known.view((&recorded, &Rules::default()), &[]))
     }
 

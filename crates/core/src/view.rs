@@ -62,6 +62,9 @@ pub(crate) struct View<'a> {
     pub probe_answered: Option<&'a Uid>,
     /// The switchovers that its users ask for.
     pub switchovers: Switchovers<'a>,
+    /// H16: what this cluster has noted in a place of its own that it wrote on pods, and has not cleaned up; `None`: nobody else can write
+    /// the record, and all that it says counts.
+    pub noted: Option<&'a [Scope]>,
     /// Locks that this election holds under other keys than its present one.
     pub strays: &'a [(Key, Stored)],
     /// What other clusters, or this one, have answered to an offer of its lock.

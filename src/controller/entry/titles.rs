@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lictor_core::{
     Controller, ELECTION_ANNOTATION, Failure, InUse, Instant, Locks, Markings, Members, Multiplying, Owner, Ownership,
-    Pod, PodCache, Provenance, Provenances, Record, Selection, Selections, Title, Uid,
+    Pod, PodCache, Provenance, Provenances, Record, Scope, Selection, Selections, Title, Uid,
 };
 
 use crate::api::Refusal;
@@ -72,14 +72,16 @@ impl Titles {
         members: &Members,
         pods: &PodCache,
         locks: &Locks,
+        noted: &[Scope],
     ) -> Option<Refusal> {
         (self.unread, self.waits, self.foreign, self.in_use) = Default::default();
         let spec = object.spec().filter(|spec| spec.cluster.is_none() && !object.is_deleted())?;
         let markings = &spec.scope.markings;
         let candidates: Vec<&Pod> = members.candidates().filter_map(|pod| pods.get(pod)).collect();
         self.retain(&candidates);
-        let scopes = object.record(locks).into_iter().flat_map(Record::scopes);
-        let former: Vec<&Markings> = scopes.map(|scope| &scope.markings).collect();
+        let recorded = object.record(locks).filter(|_| !object.shares_lock());
+        let scopes = recorded.into_iter().flat_map(Record::scopes);
+        let former: Vec<&Markings> = scopes.chain(noted).map(|scope| &scope.markings).collect();
         let asked = Ownership {
             election: object.name(),
             markings,

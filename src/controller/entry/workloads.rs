@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lictor_core::{
-    Desired, Failure, JobPlan, NotEligible, Pod, PodCache, Record, Setting, Slice, StoreId, Term, Timestamp, Wish,
-    Workload, WorkloadClaim, WorkloadId, WorkloadKind,
+    Desired, Failure, JobPlan, Locks, NotEligible, Pod, PodCache, Record, Scope, Setting, Slice, StoreId, Term,
+    Timestamp, Wish, Workload, WorkloadClaim, WorkloadId, WorkloadKind,
 };
 
 use crate::api::{Claims, JobTemplate, Kept, LeaderElection, OnRelease, WorkloadRule};
@@ -121,7 +121,9 @@ impl Workloads {
         let matched = match &self.claims.selected {
             Some(selected) => Some(selected),
             // Earlier versions did not note it.
-            None => record.filter(|record| record.election == object.id().uid).map(|record| &record.scope.selector),
+            None => record
+                .filter(|record| record.election == object.id().uid && !object.shares_lock())
+                .map(|record| &record.scope.selector),
         };
         match selector {
             Some(_) if any => Presence::Some,
@@ -152,8 +154,18 @@ impl Workloads {
     }
 
     /// What its object has to say before any workload is changed, if it does not yet.
-    pub(crate) fn lacking_claims(&self, object: &ElectionObject) -> Option<Claims> {
+    pub(crate) fn lacking_claims(&self, object: &ElectionObject, locks: &Locks) -> Option<Claims> {
         let mut claims = Claims::clone(&self.claims);
+        // H16. A Lease may say what was written before the lock moved to a shared store.
+        if object.shares_lock() {
+            let leases = locks.of(&object.id().uid).filter(|(key, _)| key.store == StoreId::leases());
+            let recorded = leases.filter_map(|(_, lock)| lock.written()).flat_map(Record::scopes);
+            for scope in recorded.chain([&object.spec()?.scope]) {
+                if *scope != Scope::default() && !claims.scopes.contains(scope) {
+                    claims.scopes.push(scope.clone());
+                }
+            }
+        }
         for (id, rule) in &object.spec()?.workloads {
             claims.claims.insert(id.to_string(), rule.on_release);
         }
@@ -162,10 +174,20 @@ impl Workloads {
     }
 
     /// What its object should say now, if that is something else. It says no more what is over: these workloads are given back, and
-    /// these Services have no slices of it. And it says what the workloads had, and whether the selector has matched a pod.
-    pub(crate) fn present_claims(&self, object: &ElectionObject, any: bool, unrouted: &[String]) -> Option<Claims> {
+    /// these Services have no slices of it, and, if all is `clean`, no pod has what earlier specs wrote. And it says what the workloads had, and whether the selector has matched a pod.
+    pub(crate) fn present_claims(
+        &self,
+        object: &ElectionObject,
+        any: bool,
+        clean: bool,
+        unrouted: &[String],
+    ) -> Option<Claims> {
         let (spec, workloads) = (object.spec()?, self.shown()?);
         let mut claims = Claims::clone(&self.claims);
+        // H16.
+        if clean {
+            claims.scopes.retain(|scope| object.shares_lock() && *scope == spec.scope);
+        }
         // W9.
         for workload in workloads.iter().filter(|workload| claims.claims.contains_key(&workload.id.to_string())) {
             let own = workload.claim.as_ref().filter(|claim| claim.election == object.name());

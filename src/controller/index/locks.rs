@@ -122,7 +122,7 @@ impl Index {
         for election in concerned {
             let Some(entry) = self.named_mut(&election) else { continue };
             entry.decisions.observe(key, version, &stored);
-            if !entry.members.heeds(stored.written()) {
+            if key.store == StoreId::leases() && !entry.members.heeds(stored.written()) {
                 self.gather_members(&election);
             }
             // What is seen for the first time was there before. A lock that changes may be lost.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lictor_core::{ELECTION_ANNOTATION, Instant, Membership, Names, Pod, Selector, Uid, Version};
+use lictor_core::{ELECTION_ANNOTATION, Instant, Membership, Names, Pod, Selector, StoreId, Uid, Version};
 
 use super::{Content, Index};
 use crate::controller::names::{ElectionName, Namespace};
@@ -54,7 +54,10 @@ impl Index {
         for name in concerned {
             let Some(entry) = content.elections.get_mut(&name) else { continue };
             let winds_down = entry.decisions.winding_down().is_some();
-            let Membership { concerned, switched } = entry.members.put(pod, &entry.object.concern(&self.locks));
+            let Membership { concerned, switched } = {
+                let noted = &entry.workloads.claims().scopes;
+                entry.members.put(pod, &entry.object.concern(&self.locks, noted))
+            };
             link(&mut content.concerned, &pod.name, &name, entry.members.include(&pod.name));
             if switched.is_some() {
                 let selecting = content.concerned.get(&pod.name).into_iter().flatten();
@@ -111,10 +114,9 @@ impl Index {
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
         let Content { pods, labels, marked, elections, concerned, .. } = content;
         let Some(entry) = elections.get_mut(name) else { return };
-        let concern_of_it = entry.object.concern(&self.locks);
-        entry
-            .members
-            .learn(&concern_of_it, self.locks.of(&entry.object.id().uid).filter_map(|(_, lock)| lock.written()));
+        let concern_of_it = entry.object.concern(&self.locks, &entry.workloads.claims().scopes);
+        let leases = self.locks.of(&entry.object.id().uid).filter(|(key, _)| key.store == StoreId::leases());
+        entry.members.learn(&concern_of_it, leases.filter_map(|(_, lock)| lock.written()));
         let selectors = || concern_of_it.selector.into_iter().chain(entry.members.earlier());
         labels.follow(name, selectors(), pods);
 

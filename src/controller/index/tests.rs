@@ -396,7 +396,7 @@ fn what_a_decided_election_leaves_is_removed_by_who_acts_and_found_again_by_who_
 fn assert_consistent(index: &Index) {
     for (namespace, content) in &index.namespaces {
         for (name, entry) in &content.elections {
-            let concern = entry.object.concern(&index.locks);
+            let concern = entry.object.concern(&index.locks, &entry.workloads.claims().scopes);
             let mut walked = entry.members.clone();
             walked.gather(content.pods.iter(), &concern);
             let all: Vec<&String> = walked.all().collect();

@@ -25,13 +25,14 @@ const STALLING: [&str; 11] = [
 ];
 
 /// The reasons of conditions that are True although something is wrong.
-const LIMPING: [&str; 7] = [
+const LIMPING: [&str; 8] = [
     "ClassDeleted",
     "Flapping",
     "FollowedLockUnknown",
     "LabelInUse",
     "LabellingFails",
     "ProbeFails",
+    "RecordForged",
     "WaitingForRecovery",
 ];
 

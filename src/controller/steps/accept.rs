@@ -10,7 +10,7 @@ pub(crate) fn accept<'a>(index: &'a mut Index, election: &ElectionName) -> Optio
     let older = index.older_on_service(election);
     let mut found = index.find(election)?;
     let Found { entry, around, locks, .. } = &mut found;
-    let in_use = entry.titles.look(&entry.object, &entry.members, around.pods, locks);
+    let in_use = entry.titles.look(&entry.object, &entry.members, around.pods, locks, &entry.workloads.claims().scopes);
     let neighbours_care = found.entry.object.give_way(conflict.or(in_use), standing);
     found.entry.routing.give_way(older);
     Some((found, neighbours_care))

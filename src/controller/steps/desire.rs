@@ -1,8 +1,11 @@
 //! The second step: what is wanted of an election, and by which lock it is decided.
 
-use lictor_core::{Desired, Election, FollowedLock, Key, Knowledge, LockValidity, Locks, SharedStores, WorkloadKind};
+use lictor_core::{
+    Desired, Election, FollowedLock, Key, Knowledge, LockValidity, Locks, Scope, SharedStores, WorkloadKind,
+};
 
 use super::metadata::write_metadata;
+use crate::api::Resolved;
 use crate::controller::consul::ConsulStores;
 use crate::controller::entry::{Entry, Route, WATCHED};
 use crate::controller::executor::Executor;
@@ -72,7 +75,7 @@ pub(crate) fn desire(
         entry.probing.stop();
         return None;
     };
-    let lacking = entry.workloads.lacking_claims(&entry.object);
+    let lacking = entry.workloads.lacking_claims(&entry.object, locks);
     let unheld = entry.needs_finalizer(locks) && !entry.object.has_finalizer();
     let lacks = desired == Desired::Run && (unheld || lacking.is_some());
     if lacks {
@@ -107,12 +110,14 @@ pub(crate) fn desire(
         again.add(entry.titles.due());
     }
     let unseen = unseen || deployment_is_unseen(entry, watches) || workloads_are_unseen(entry, watches);
+    // H16: a lock whose record has to be written anew is not let go of before that is noted.
+    let unnoted = lacking_scopes(entry);
     let waits = desired == Desired::Run && (lacks || unseen || unfollowed || entry.titles.wait());
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);
     let desired = match desired {
         // The lock is not let go of before it is known whom its slices show.
-        Desired::Freeze | Desired::Refuse if draining && !unread && consul.releases_on_stop(&key.store) => {
+        Desired::Freeze | Desired::Refuse if draining && !unread && !unnoted && consul.releases_on_stop(&key.store) => {
             Desired::Leave
         }
         desired => desired,
@@ -126,6 +131,13 @@ pub(crate) fn desire(
         }
     };
     Some(Aim { desired, key, validity })
+}
+
+/// H16: whether its object does not say yet what its present spec writes on pods.
+fn lacking_scopes(entry: &Entry) -> bool {
+    let noted = &entry.workloads.claims().scopes;
+    let lacks = |spec: &Resolved| spec.scope != Scope::default() && !noted.contains(&spec.scope);
+    entry.object.shares_lock() && entry.spec().is_some_and(lacks)
 }
 
 /// Whether the Deployment that must be available is not known yet.

@@ -1,7 +1,7 @@
 //! The fifth step: what follows the leader, off the critical path: the probe, what the election's object says of its workloads, the
 //! finalizer that is not needed any more, and the registration.
 
-use lictor_core::{Desired, PodCache, SharedStores};
+use lictor_core::{Desired, Locks, PodCache, SharedStores};
 use tokio::sync::mpsc;
 
 use crate::controller::entry::{Entry, Probed, Reach};
@@ -24,8 +24,9 @@ pub(crate) fn follow(
     entry.probing.follow(probed, entry.object.id(), reach, inputs);
     let unrouted = entry.routing.unrouted(entry.services(), entry.object.id(), around.slices);
     let any = entry.members.candidates().next().is_some();
+    let clean = is_clean(entry, locks);
     if desired == Desired::Run
-        && let Some(claims) = entry.workloads.present_claims(&entry.object, any, &unrouted)
+        && let Some(claims) = entry.workloads.present_claims(&entry.object, any, clean, &unrouted)
     {
         if entry.writes.may_write_metadata(now) {
             let number = entry.writes.begin_metadata();
@@ -41,6 +42,13 @@ pub(crate) fn follow(
         again.add(entry.writes.metadata_retry());
     }
     again.add(entry.registered.follow(&entry.object, entry.decisions.decided(), executor, now));
+}
+
+/// H16: whether nothing of earlier specs is on pods any more, nor can come to them.
+fn is_clean(entry: &Entry, locks: &Locks) -> bool {
+    let (Some(spec), Some(election)) = (entry.spec(), entry.election()) else { return false };
+    let alone = locks.of(&entry.object.id().uid).all(|(key, _)| *key == spec.key);
+    alone && entry.decisions.key() == Some(&spec.key) && election.has_cleaned_up(&spec.scope, entry.object.generation())
 }
 
 /// The present leader, if it is to be probed and has an address.

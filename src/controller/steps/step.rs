@@ -61,6 +61,7 @@ pub(crate) fn step(
         validity,
         rewound: shared.rewound(&key.store),
         vanished: *vanished,
+        noted: Some(&entry.workloads.claims().scopes),
         alone_from,
         restores_from,
     };

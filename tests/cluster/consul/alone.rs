@@ -38,6 +38,57 @@ async fn the_lock_is_a_key_that_consuls_own_tools_understand() {
     assert_eq!((consul.version.as_str(), consul.sessions), ("1.22.3", vec![session]));
 }
 
+/// Shows H16: whoever may write the key can't have labels taken off the pods of others, also not by the next operator. And what the
+/// election's object says goes when the next spec is cleaned up after the former one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_record_takes_no_label_off_other_pods() {
+    let member = Member::new("consul-forged", "west", Consul::shared().address(), json!({})).await;
+    let lab = &member.lab;
+    lab.ready_pods(&["a", "b", "db"]).await;
+    lab.patch_pod("db", json!({"metadata": {"labels": {"app": "db", "tier": "leader"}}})).await;
+    let mut operator = member.operator(&[]);
+    member.elect(json!({})).await;
+    let leader = lab.wait_any_leader().await;
+    let version = async || lab.pods_api().get("db").await.expect("the pod exists").resource_version();
+    let before = version().await;
+    let forge = async || {
+        let mut record = entry(Consul::shared(), &member.key()).await.expect("the key is there")["Value"].clone();
+        let mut scope = record["scope"].clone();
+        scope["selector"]["matchLabels"] = json!({"app": "db"});
+        scope["leader"]["labels"] = json!({"tier": "leader"});
+        record["former"] = json!([scope]);
+        // With another term, it would be written anew at once.
+        record["termByVersion"] = json!(false);
+        record["term"] = json!(lab.election("web").await.status.and_then(|status| status.term));
+        let path = format!("/v1/kv/{}?flags=3304740253564472344", member.key());
+        Consul::shared().api().put(&path, record).await.expect("Consul answers").ok();
+    };
+    forge().await;
+    let message = lab.wait_condition("web", "StoreReachable", "True", "RecordForged").await;
+    assert!(message.contains("this cluster never wrote"), "{message}");
+    let next = if leader == "a" { "b" } else { "a" };
+    lab.kill_pod(&leader).await;
+    lab.wait_leader(next).await;
+    lab.wait_condition("web", "StoreReachable", "True", "Answers").await;
+    forge().await;
+    operator.signal("KILL");
+    operator = member.operator(&[]);
+    operator.sees_leader(&lab.namespace, "web", next).await;
+    lab.wait_condition("web", "StoreReachable", "True", "RecordForged").await;
+
+    member.elect(json!({"leader": {"labels": {"mode": "leader"}}, "follower": {"labels": {"mode": "follower"}}})).await;
+    eventually("the former label is off, and the note of it as well", || async {
+        let pod = lab.pods_api().get(next).await.map_err(|error| error.to_string())?;
+        let election = lab.elections_api().get("web").await.map_err(|error| error.to_string())?;
+        let noted = election.annotations().get("lictor.dev/workloads").cloned().unwrap_or_default();
+        let clean = pod.labels().get("mode").is_some_and(|mode| mode == "leader") && !pod.labels().contains_key("role");
+        let dropped = noted.contains("\"mode\"") && !noted.contains("\"role\"");
+        if clean && dropped { Ok(()) } else { Err(format!("{:?}, {noted}", pod.labels())) }
+    })
+    .await;
+    assert_eq!(version().await, before, "nothing was written on a pod of others");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_keeps_the_session_and_never_lets_go_of_the_lock() {
     let (member, _operator, leader) = led("consul-failover").await;

@@ -25,6 +25,10 @@ pub(super) struct Lock {
     /// Whether another replica of this cluster has written a record since, and may have more on its way. Where no other cluster can
     /// lead, that does no harm.
     rivaled: bool,
+    /// The version that this process wrote last: what is in it, is true.
+    own: Option<Version>,
+    /// H16: the version whose record claims what this cluster never noted.
+    claims: Option<Version>,
 }
 
 /// What was made sure of for one version of the lock. For any other version it has to be made sure of again.
@@ -42,15 +46,18 @@ impl Lock {
     /// A lock as the store's watch shows it; none: it is not known.
     pub(super) fn new(stored: Option<(Version, Arc<Stored>)>) -> Self {
         let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
+        let (trust, last, scopes) = Default::default();
         Self {
             stored,
             newest,
             asked_at: newest,
-            trust: Trust::default(),
-            last: None,
-            scopes: Vec::new(),
+            trust,
+            last,
+            scopes,
             inherited: newest,
             rivaled: false,
+            own: None,
+            claims: None,
         }
     }
 
@@ -113,7 +120,7 @@ impl Lock {
         }
         if let Some(version) = version.filter(|_| older) {
             // What was known when it was asked for is no more: somebody put the store back, or the store had hidden it.
-            (self.newest, self.trust) = (version, Trust::default());
+            (self.newest, self.trust, self.own) = (version, Trust::default(), None);
         }
         self.newest = self.newest.max(version.unwrap_or_default());
         self.keep(stored);
@@ -124,6 +131,7 @@ impl Lock {
         let present = version >= self.newest;
         if present {
             self.newest = version;
+            self.own = Some(version);
             self.keep(stored);
         }
         present
@@ -206,6 +214,26 @@ impl Lock {
 
     pub(super) fn confirm(&mut self, version: Version) {
         self.trust.confirmed = Some(version);
+    }
+
+    /// H16: takes off a record what it claims to be on pods and this cluster has not noted, unless this process wrote it. Of a record
+    /// for a later generation it is not known what was noted for that (H10).
+    pub(super) fn believe(&mut self, noted: &[Scope], present: &Scope, generation: i64) {
+        let version = self.version();
+        let Some(stored) = self.stored.as_ref().filter(|_| self.own != version) else { return };
+        let Some(record) = stored.written().filter(|record| record.generation <= generation) else { return };
+        if record.claims_beyond(noted, present) {
+            self.claims = version;
+        }
+        let sound = record.believed(noted, present);
+        if sound != *record {
+            self.stored = Some(Arc::new(stored.as_ref().clone().with_written(sound)));
+        }
+    }
+
+    /// H16: whether the record claims what this cluster never noted.
+    pub(super) fn has_claims(&self) -> bool {
+        self.claims.is_some() && self.claims == self.version()
     }
 
     /// Learns from the record of this election what is written on pods. A tidied record says that nothing is left of what was written

@@ -79,7 +79,9 @@ impl Election {
             self.failure = None;
         }
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return };
-        if clean && !record.former.is_empty() && (leader.is_some() || self.lock.is_fenced(Some(version))) {
+        // Somebody else may have written who leads in a shared store: that does not show that its handover was completed.
+        let completed = leader.is_some() && !(step.view.policy.shared && step.view.noted.is_some());
+        if clean && !record.former.is_empty() && (completed || self.lock.is_fenced(Some(version))) {
             let tidied = Record {
                 former: Vec::new(),
                 term_by_version: false,
@@ -146,6 +148,7 @@ impl Election {
             Some(replaced) => record.add_former(replaced.scopes()),
             None => record.add_former(self.lock.scopes()),
         }
+        record.add_former(view.noted.unwrap_or_default());
         record
     }
 

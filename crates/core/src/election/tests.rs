@@ -10,6 +10,7 @@ mod contests;
 mod drain;
 mod followed;
 mod foreign;
+mod forged;
 mod gone;
 mod handovers;
 mod keys;
@@ -95,6 +96,8 @@ struct Lab {
     /// It can't be used at present.
     unusable: bool,
     slices: BTreeMap<String, Slice>,
+    /// What the cluster has noted that it wrote on pods; none: nobody else can write the record.
+    noted: Option<Vec<Scope>>,
     strays: Vec<(Key, Stored)>,
     /// What a fresh listing of the locks shows.
     locks: Vec<(Key, Stored)>,
@@ -169,6 +172,7 @@ impl Lab {
             service: None,
             unusable: false,
             slices: BTreeMap::new(),
+            noted: None,
             strays: Vec::new(),
             locks: Vec::new(),
             stored: Stored::Absent,
@@ -322,6 +326,7 @@ impl Lab {
             probe_failed: self.probe_failed.as_ref().map(|(uid, failure)| (uid, *failure)),
             probe_answered: self.probe_answered.as_ref(),
             switchovers: Switchovers { accepted: self.accepted.as_ref(), gives_up: self.gives_up, holds: &self.holds },
+            noted: self.noted.as_deref(),
             strays: &self.strays,
             bids: &self.bids,
             policy: self.policy,

@@ -206,7 +206,7 @@ impl Operator {
         let (_, replica) = self.group.get_or_insert_with(new);
         let (key, scope) = (&object.spec.key, &object.spec.scope);
         let record = self.locks.get(key).and_then(|(_, stored)| stored.written());
-        let concern = Concern { election: ELECTION, selector: Some(&scope.selector), record };
+        let concern = Concern { election: ELECTION, selector: Some(&scope.selector), record, noted: None };
         let mut members = Members::default();
         members.learn(&concern, self.locks.of(&object.uid).filter_map(|(_, stored)| stored.written()));
         members.gather(self.pods.iter(), &concern);
