@@ -609,6 +609,30 @@ fn what_is_left_out_is_marked_with_what_runs_it() {
     assert_eq!(used.len(), marks.len(), "of these each selects something: {marks:?}, and only these do: {used:?}");
 }
 
+/// Numbers and lists that more than one place has.
+#[test]
+fn what_the_documents_count_and_list_is_so() {
+    let kinds = read("crds/lictor.dev.yaml").lines().filter(|line| *line == "kind: CustomResourceDefinition").count();
+    let word = ["no", "one", "two", "three", "four", "five"][kinds];
+    let run = read(".ci/run");
+    let (_, tests) = run.split_once("[ \"$status\" = 0 ]").expect("what comes after all is built");
+    let commands: Vec<&str> = tests.split("'make ").skip(1).map(|rest| rest.split('\'').next().unwrap()).collect();
+    assert!(commands.contains(&"test-all"), "{commands:?}");
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for line in text.lines() {
+            let counts = ["one", "two", "three", "four", "five"].map(|word| format!(" {word} CRDs"));
+            let told = counts.iter().find(|count| line.contains(count.as_str()));
+            assert!(told.is_none_or(|told| *told == format!(" {word} CRDs")), "{}: {line}", path.display());
+            if line.contains("`.ci/run`") && line.contains("`make verify`") {
+                let missing: Vec<_> =
+                    commands.iter().filter(|make| !line.contains(&format!("`make {make}`"))).collect();
+                assert!(missing.is_empty(), "{} does not name {missing:?}: {line}", path.display());
+            }
+        }
+    }
+}
+
 #[test]
 fn the_nightly_run_is_make_nightly() {
     let (workflow, makefile) = (read(".github/workflows/nightly.yaml"), read("Makefile"));
