@@ -50,10 +50,38 @@ fn lint_finds_nothing() {
     }
 }
 
+/// Another chart may have this one as an optional dependency.
+#[test]
+fn a_chart_that_depends_on_this_one_switches_it_off() {
+    let directory = std::env::temp_dir().join(format!("lictor-umbrella-{}", std::process::id()));
+    let parent = |condition: &str| {
+        let text = format!(
+            "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies:\n- {{name: lictor, version: '>=0.0.0-0', \
+             repository: 'file://{CHART}'{condition}}}\n"
+        );
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("Chart.yaml"), text).unwrap();
+        helm(None, &["dependency", "update", directory.to_str().unwrap()]).unwrap();
+    };
+    let made = |enabled: bool| {
+        let set = format!("lictor.enabled={enabled}");
+        helm(None, &["template", "shop", directory.to_str().unwrap(), "--kube-version", "1.33.0", "--set", &set])
+    };
+    parent(", condition: lictor.enabled");
+    assert!(made(true).unwrap().contains("kind: Deployment"));
+    assert!(!made(false).unwrap().contains("kind:"), "nothing of it is left");
+    parent("");
+    let refused = made(false).unwrap_err();
+    assert!(refused.contains("write condition: lictor.enabled"), "{refused}");
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
 /// Wrong values, and the words of each refusal.
 const NONSENSE: &[(&str, &str)] = &[
     ("replica: 2", "additional properties 'replica' not allowed"),
     ("image: {tags: v1}", "at '/image': additional properties 'tags' not allowed"),
+    ("enabled: 'no'", "at '/enabled': got string, want boolean"),
+    ("enabled: false", "enabled is false, and the chart is installed all the same"),
     ("replicas: 2", "additional properties 'replicas' not allowed"),
     ("replicaCount: 0", "at '/replicaCount': minimum: got 0, want 1"),
     ("replicaCount: two", "at '/replicaCount': got string, want integer"),
