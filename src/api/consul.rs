@@ -34,6 +34,8 @@ macro_rules! same {
         .message("consul.tls is given, but consul.address does not begin with https://: write https:// there, or leave tls out"),
     validation = Rule::new("!(has(self.tokenSecretRef) && has(self.login))")
         .message("lictor gets its token either from a Secret or by a login: leave out consul.tokenSecretRef or consul.login"),
+    validation = Rule::new("!has(self.login) || self.address.matches('^(https://.*|http://(localhost|127[.][0-9.]+|[[]::1[]])(:[0-9]+)?/?)$')")
+        .message("consul.login sends the token of lictor's account, which nobody on the way may read: write https:// into consul.address"),
     validation = Rule::new(concat!(same!("datacenter"), " && ", same!("__namespace__"), " && ", same!("partition"), " && self.record == oldSelf.record"))
         .message("datacenter, namespace, partition and record of consul can't be changed, because running elections have their locks there: make another class")
 )]
@@ -173,7 +175,7 @@ pub struct SecretKeyRef {
     pub key: Option<String>,
 }
 
-/// A login by a Consul auth method of type kubernetes or jwt. lictor logs out when it stops.
+/// A login by a Consul auth method of type jwt, with a token that is for Consul alone. lictor logs out when it stops.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsulLogin {
@@ -182,11 +184,12 @@ pub struct ConsulLogin {
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9_-]+$')").message("consul.login.authMethodName may have letters, digits, '-' and '_', for example kubernetes"))]
     pub auth_method_name: String,
 
-    /// The file in lictor's container that has the token of the service account. Default:
-    /// /var/run/secrets/kubernetes.io/serviceaccount/token.
+    /// The file in lictor's container with a projected token of its service account, which has an audience of its own. lictor refuses one
+    /// that the API server accepts, because Consul could use that as lictor. The chart mounts it with consulLogin.audience. Default:
+    /// /var/run/secrets/lictor.dev/consul/token.
     #[serde(default = "service_account_token")]
     #[schemars(length(min = 1, max = 1024))]
-    #[x_kube(validation = Rule::new("self.startsWith('/')").message("consul.login.tokenPath must be an absolute path, for example /var/run/secrets/kubernetes.io/serviceaccount/token"))]
+    #[x_kube(validation = Rule::new("self.startsWith('/')").message("consul.login.tokenPath must be an absolute path, for example /var/run/secrets/lictor.dev/consul/token"))]
     pub token_path: String,
 }
 
@@ -301,7 +304,7 @@ pub struct ConsulStatus {
 }
 
 fn service_account_token() -> String {
-    "/var/run/secrets/kubernetes.io/serviceaccount/token".into()
+    "/var/run/secrets/lictor.dev/consul/token".into()
 }
 
 fn number<const N: u32>() -> u32 {

@@ -76,10 +76,29 @@ fn a_chart_that_depends_on_this_one_switches_it_off() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
+/// Where the class looks for it by default, in every pod that may log in.
+#[test]
+fn the_operator_has_a_token_for_consul_alone() {
+    let all = objects(&template("consulLogin: {audience: consul}", &[]).unwrap());
+    let pods = all.iter().filter(|one| one["kind"] == "Deployment" || one["kind"] == "Job");
+    let specs: Vec<&Value> = pods.map(|one| &one["spec"]["template"]["spec"]).collect();
+    assert!(specs.len() > 1, "the hooks, too: {}", specs.len());
+    for spec in specs {
+        let token = &spec["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"];
+        assert_eq!((&token["audience"], &token["path"]), (&"consul".into(), &"token".into()), "{spec}");
+        let mount = &spec["containers"][0]["volumeMounts"][0];
+        assert_eq!(mount["mountPath"], "/var/run/secrets/lictor.dev/consul", "{spec}");
+        assert_eq!((&mount["name"], &mount["readOnly"]), (&spec["volumes"][0]["name"], &true.into()));
+    }
+    let without = template("", &[]).unwrap();
+    assert!(!without.contains("serviceAccountToken"), "nobody has one who does not ask for it");
+}
+
 /// Wrong values, and the words of each refusal.
 const NONSENSE: &[(&str, &str)] = &[
     ("replica: 2", "additional properties 'replica' not allowed"),
     ("image: {tags: v1}", "at '/image': additional properties 'tags' not allowed"),
+    ("consulLogin: {audience: 'https://kubernetes.default.svc'}", "at '/consulLogin/audience': 'not' failed"),
     ("enabled: 'no'", "at '/enabled': got string, want boolean"),
     ("enabled: false", "enabled is false, and the chart is installed all the same"),
     ("replicas: 2", "additional properties 'replicas' not allowed"),

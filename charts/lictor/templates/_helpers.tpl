@@ -108,7 +108,12 @@ nodeSelector: {{ toJson . }}
 {{- with .Values.tolerations }}
 tolerations: {{ toJson . }}
 {{- end }}
-{{- with .Values.extraVolumes }}
+{{- $volumes := .Values.extraVolumes -}}
+{{- with .Values.consulLogin.audience -}}
+{{- $token := dict "serviceAccountToken" (dict "audience" . "expirationSeconds" 3600 "path" "token") -}}
+{{- $volumes = append $volumes (dict "name" "consul-login" "projected" (dict "sources" (list $token))) -}}
+{{- end -}}
+{{- with $volumes }}
 volumes: {{ toJson . }}
 {{- end }}
 {{- end -}}
@@ -117,7 +122,11 @@ volumes: {{ toJson . }}
 {{- define "lictor.container" -}}
 image: {{ include "lictor.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-{{- with .Values.extraVolumeMounts }}
+{{- $mounts := .Values.extraVolumeMounts -}}
+{{- if .Values.consulLogin.audience -}}
+{{- $mounts = append $mounts (dict "name" "consul-login" "mountPath" "/var/run/secrets/lictor.dev/consul" "readOnly" true) -}}
+{{- end -}}
+{{- with $mounts }}
 volumeMounts: {{ toJson . }}
 {{- end }}
 {{- with .Values.containerSecurityContext }}

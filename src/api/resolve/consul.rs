@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -181,6 +182,9 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
         credentials: match (token_secret_ref, login) {
             (Some(_), Some(_)) => return Err("leave out consul.tokenSecretRef or consul.login"),
             (Some(secret), None) => Credentials::Secret(secret_key(secret, "token")),
+            (None, Some(_)) if !is_private(address) => {
+                return Err("consul.login sends the token of lictor's account: write https:// into consul.address");
+            }
             (None, Some(api::ConsulLogin { auth_method_name, token_path })) => {
                 Credentials::Login { method: auth_method_name.clone(), token_path: token_path.into() }
             }
@@ -204,6 +208,17 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
         release_on_stop: *when_operator_stops == LockPolicy::Release,
         prefix,
     })
+}
+
+/// Whether nobody on the way to an address can read what is sent there.
+fn is_private(address: &str) -> bool {
+    let Some(rest) = address.strip_prefix("http://") else { return true };
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => authority.split(':').next(),
+    };
+    host.is_some_and(|host| host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback()))
 }
 
 fn resolve_tls(tls: &api::ConsulTls) -> TlsSources {
@@ -381,16 +396,35 @@ mod tests {
     #[test]
     fn policies_and_sources_are_read() {
         let class = with(&json!({
+            "address": "https://consul.example:8501",
             "login": {"authMethodName": "kubernetes"}, "node": {"useAgent": true}, "whenOperatorStops": "Release",
             "whenClusterIsLost": {"policy": "Release"}, "sessions": {"count": 4, "ttlSeconds": 30, "lockDelaySeconds": 0},
         }));
         let class = class.unwrap();
-        let token_path = "/var/run/secrets/kubernetes.io/serviceaccount/token".into();
+        let token_path = "/var/run/secrets/lictor.dev/consul/token".into();
         assert_eq!(class.credentials, Credentials::Login { method: "kubernetes".into(), token_path });
         assert_eq!(class.node, SessionNode::Agent);
         assert!(class.release_on_stop);
         assert_eq!(class.release_after, Some(Duration::from_secs(60)));
         assert_eq!((class.sessions, class.ttl, class.lock_delay), (4, Duration::from_secs(30), Duration::ZERO));
+    }
+
+    #[test]
+    fn a_login_is_sent_where_nobody_on_the_way_can_read_it() {
+        let login = |address: &str| with(&json!({"address": address, "login": {"authMethodName": "k"}}));
+        for private in
+            ["https://consul.example:8501", "http://localhost:8500", "http://127.0.0.1:8500/", "http://[::1]:8500"]
+        {
+            assert!(login(private).is_ok(), "{private}");
+        }
+        for open in [
+            "http://consul.example:8500",
+            "http://localhost.example:8500",
+            "http://127.0.0.1.example",
+            "http://[::2]:1",
+        ] {
+            assert!(login(open).unwrap_err().contains("write https://"), "{open}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A login at Consul with the pod's own token, by the auth method `kubernetes`: Consul asks the API server whose token it is.
+//! A login at Consul with a projected token that is for Consul alone, by an auth method of the type `jwt`: Consul checks it by the API
+//! server's public keys. A token that the API server itself accepts is not sent.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,15 +28,20 @@ async fn lictor_logs_in_with_its_pods_token_logs_in_again_when_it_is_revoked_and
     make_secrets(&consul, &member);
     let kubectl = |arguments: &[&str]| member.lab.try_kubectl(arguments, None).expect("kubectl succeeds");
     let namespace = member.lab.namespace.as_str();
-    kubectl(&["create", "serviceaccount", "reviewer"]);
-    let who = format!("--serviceaccount={namespace}:reviewer");
-    kubectl(&["create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin", &who]);
+    let keys = "--clusterrole=system:service-account-issuer-discovery";
+    kubectl(&["create", "clusterrolebinding", namespace, keys, "--group=system:unauthenticated"]);
     std::fs::write(&file, kubectl(&["create", "token", "default"])).expect("a file can be written");
-    make_auth_method(&consul, &member, kubectl(&["create", "token", "reviewer", "--duration=1h"]).trim());
+    make_auth_method(&consul, &member);
 
     let mut operator = member.operator(&[]);
     member.lab.ready_pods(&["a", "b"]).await;
     member.elect(json!({})).await;
+    let message = member.wait_class("False", "TokenForApiServer").await;
+    assert!(message.contains("mount a projected token"), "{message}");
+    assert_eq!(tokens(&consul).await, Vec::<String>::new());
+
+    std::fs::write(&file, kubectl(&["create", "token", "default", "--audience=consul"]))
+        .expect("a file can be written");
     let leader = member.lab.wait_any_leader().await;
     member.wait_class("True", "Answers").await;
     let session = sessions(&consul, &member).await;
@@ -73,7 +79,7 @@ fn make_secrets(consul: &Consul, member: &Member) {
     }
 }
 
-fn make_auth_method(consul: &Consul, member: &Member, reviewer: &str) {
+fn make_auth_method(consul: &Consul, member: &Member) {
     let kubeconfig = Kubeconfig::read_from(member.lab.cluster.kubeconfig()).expect("the kubeconfig can be read");
     let cluster = kubeconfig.clusters[0].cluster.clone().expect("it names a cluster");
     let ca = match (cluster.certificate_authority_data, cluster.certificate_authority) {
@@ -81,13 +87,13 @@ fn make_auth_method(consul: &Consul, member: &Member, reviewer: &str) {
         (None, path) => std::fs::read_to_string(path.expect("it names a CA")).expect("the CA can be read"),
     };
     let server = cluster.server.expect("it names a server");
-    let (host, ca) = (format!("-kubernetes-host={server}"), format!("-kubernetes-ca-cert={ca}"));
-    let reviewer = format!("-kubernetes-service-account-jwt={reviewer}");
-    consul.cli(&["acl", "auth-method", "create", "-type=kubernetes", "-name=kubernetes", &host, &ca, &reviewer]);
+    let claims = json!({"/kubernetes.io/namespace": "namespace", "/kubernetes.io/serviceaccount/name": "name"});
+    let keys = format!("{}/openid/v1/jwks", server.trim_end_matches('/'));
+    let config = json!({"JWKSURL": keys, "JWKSCACert": ca, "BoundAudiences": ["consul"], "ClaimMappings": claims});
+    consul.cli(&["acl", "auth-method", "create", "-type=jwt", "-name=kubernetes", &format!("-config={config}")]);
     consul.cli(&["acl", "policy", "create", "-name=lictor", &format!("-rules={RULES}")]);
     consul.cli(&["acl", "role", "create", "-name=lictor", "-policy-name=lictor"]);
-    let selector =
-        format!("-selector=serviceaccount.namespace=={:?} and serviceaccount.name==default", member.lab.namespace);
+    let selector = format!("-selector=value.namespace=={:?} and value.name==default", member.lab.namespace);
     let binding = ["acl", "binding-rule", "create", "-method=kubernetes", "-bind-type=role", "-bind-name=lictor"];
     consul.cli(&[&binding[..], &[selector.as_str()]].concat());
 }
