@@ -73,7 +73,7 @@ pub(super) fn unique(identity: Option<String>) -> String {
 
 /// Returns a failure's text for the person whose own rights count.
 pub(super) fn told(failure: Failure) -> anyhow::Error {
-    anyhow::Error::msg(granting(failure.text(), "; whoever runs this needs that right"))
+    anyhow::Error::msg(granting(&failure.into_text(), "; whoever runs this needs that right"))
 }
 
 /// Prints to the standard output, with colours only on a terminal and without `NO_COLOR`. A reader that closes it early is no

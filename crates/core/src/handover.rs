@@ -61,8 +61,7 @@ pub(super) struct Handover {
     /// Whether H4, H5 and H6 apply: somebody else's writes may be on their way.
     pub(super) after_others: bool,
     abandoned: bool,
-    /// H16: others can write the record that was replaced, and may have made up whom it named.
-    advisory: bool,
+    replaced_by: Author,
     /// What it found out about the world, for the decisions to come.
     pub(super) found: Found,
 }
@@ -102,6 +101,13 @@ enum Listing {
     Due,
     Sent(OpId),
     Done(Vec<Pod>),
+}
+
+/// H16: who can have written the record that was replaced, and made up whom it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    Cluster,
+    Anybody,
 }
 
 /// Whether the election's locks under other keys are known.
@@ -185,7 +191,7 @@ impl Handover {
             target,
             after_others: !fenced,
             abandoned: false,
-            advisory: false,
+            replaced_by: Author::Cluster,
             found: Found::default(),
         }
     }
@@ -215,7 +221,9 @@ impl Handover {
         step: &mut Step,
     ) -> Progress {
         let view = step.view;
-        self.advisory = view.policy.shared && view.noted.is_some();
+        if view.policy.shared && view.noted.is_some() {
+            self.replaced_by = Author::Anybody;
+        }
         let refused = self.is_refused() || self.is_fence_refused();
         if self.abandoned || (refused && self.is_overtaken(view)) {
             return Progress::Abandoned;
@@ -471,7 +479,7 @@ impl Handover {
         }
         // Who is a candidate of no scope any more, has another version than when it was one: a late promotion fails.
         let selected = |scope: &Scope| scope.selector.matches(&pod.labels);
-        if self.advisory && !wrote(&self.election, pod) && !self.record.scopes().any(selected) {
+        if self.replaced_by == Author::Anybody && !wrote(&self.election, pod) && !self.record.scopes().any(selected) {
             return (PodChange::Remove, PodPatch::default());
         }
         let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
