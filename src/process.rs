@@ -121,6 +121,30 @@ impl<T> Future for Stoppable<T> {
     }
 }
 
+/// Returns a process whose clock goes with the runtime's, which stands still while anything is to be done.
+#[cfg(test)]
+pub(crate) fn virtual_process() -> Arc<dyn Process> {
+    struct Virtual(tokio::time::Instant);
+
+    impl Process for Virtual {
+        fn monotonic(&self) -> Instant {
+            Instant::after_origin(self.0.elapsed())
+        }
+
+        fn wall(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        fn started(&self, _: AbortHandle) {}
+
+        fn is_stopped(&self, _: &Waker) -> bool {
+            false
+        }
+    }
+
+    Arc::new(Virtual(tokio::time::Instant::now()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -176,8 +176,7 @@ where
         let (mut all, mut version) = (Vec::new(), None);
         loop {
             let list = within(LIMIT, (self.pages.list)(&self.api, &page)).await?;
-            let of_page = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-            let version = *version.get_or_insert(Version(of_page.ok_or_else(|| invalid("a list without a version"))?));
+            let version = *version.get_or_insert(version_of_list(&list)?);
             all.extend(list.items.into_iter().map(&self.read));
             page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
             if page.continue_token.is_some() {
@@ -262,6 +261,23 @@ where
         self.state = State::Watching(at, events);
         Ok(change)
     }
+}
+
+/// Lists everything that is selected, as of the version that is returned: a consistent read that begins after this call.
+///
+/// # Errors
+/// If there is no answer within `limit`, a refusal, or an answer without a version.
+pub async fn list_at<K>(limit: Duration, api: &Api<K>, selection: &ListParams) -> kube::Result<(Version, Vec<K>)>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let list = within(limit, api.list(selection)).await?;
+    Ok((version_of_list(&list)?, list.items))
+}
+
+fn version_of_list<K: Clone>(list: &ObjectList<K>) -> kube::Result<Version> {
+    let version = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+    version.map(Version).ok_or_else(|| invalid("a list without a version"))
 }
 
 /// Makes the error for an answer from which the watch can't continue.

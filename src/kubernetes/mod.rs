@@ -32,7 +32,7 @@ pub use events::{Event, Events};
 pub use failure::{GRANT_TO_OPERATOR, WatchFailure, defect, failure, granting, watch_failure, within};
 pub use followed_lease::follow_lease;
 pub use lease_claim::{ClaimUpdate, Holder, LeaseClaim};
-pub use list_watch::{Change, changes};
+pub use list_watch::{Change, changes, list_at};
 pub use marked::MarkedPods;
 pub use matching::MatchingPods;
 pub use nodes::read_nodes;

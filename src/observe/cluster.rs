@@ -11,7 +11,7 @@ use lictor_core::{Failure, Timestamp, Version};
 use super::heard::{Fact, Heard, Leader};
 use super::{Own, Role};
 use crate::api::LeaderElection;
-use crate::kubernetes::{Change, WatchFailure, changes, granting, version_of, watch_failure, within};
+use crate::kubernetes::{Change, WatchFailure, changes, granting, list_at, version_of, watch_failure};
 use crate::process::{monotonic, nap_until};
 
 /// The end of what is said about a right that is missing.
@@ -75,11 +75,10 @@ fn ask(
         async move {
             nap_until(next).await;
             let sent = monotonic();
-            let heard = match within(limit, api.list(&one)).await {
-                Ok(list) => {
-                    let version = list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-                    let fact = list.items.first().map_or(absent, |election| fact(election, &own));
-                    Heard::Confirmed { sent, version: Version(version.unwrap_or_default()), fact }
+            let heard = match list_at(limit, &api, &one).await {
+                Ok((version, all)) => {
+                    let fact = all.first().map_or(absent, |election| fact(election, &own));
+                    Heard::Confirmed { sent, version, fact }
                 }
                 Err(error) => failed(watch_failure("list", "leaderelections", &error)),
             };

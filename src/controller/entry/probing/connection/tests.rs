@@ -3,15 +3,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
-use lictor_core::{Instant, Timestamp};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::*;
 use crate::controller::dial::dialer;
-use crate::process::{Process, spawn_in};
+use crate::process::{spawn_in, virtual_process};
 
 const LIMIT: Duration = Duration::from_secs(1);
 /// More than the time until a refusal says something.
@@ -233,25 +232,6 @@ async fn what_a_server_sends_is_thrown_away() {
     println!("{sent} bytes were sent, and its end was seen after {:?}", ended.elapsed());
 }
 
-/// A clock that goes with the runtime's, which stands still while anything is to be done.
-struct Virtual(tokio::time::Instant);
-
-impl Process for Virtual {
-    fn monotonic(&self) -> Instant {
-        Instant::after_origin(self.0.elapsed())
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp(0)
-    }
-
-    fn started(&self, _: AbortHandle) {}
-
-    fn is_stopped(&self, _: &std::task::Waker) -> bool {
-        false
-    }
-}
-
 /// What a pod's address does with connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Address {
@@ -292,12 +272,11 @@ fn pod(
 /// What is told, and when in milliseconds, of an address that behaves like this from each moment on, until 20 s.
 async fn told(behaves: &[(u64, Address)]) -> Vec<(bool, u64)> {
     let begun = tokio::time::Instant::now();
-    let process: Arc<dyn Process> = Arc::new(Virtual(begun));
     let address = watch::channel(behaves[0].1).0;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let dial: Dial = Arc::new(pod(&address));
     let noted = seen.clone();
-    let holding = spawn_in(&process, async move {
+    let holding = spawn_in(&virtual_process(), async move {
         let tell = move |gone| {
             noted.lock().unwrap().push((gone, u64::try_from(begun.elapsed().as_millis()).unwrap()));
             true
