@@ -223,6 +223,11 @@ impl ConsulLock {
             self.term = self.term.max(term.unwrap_or_default());
         }
         let holder = entry.as_ref().and_then(|entry| entry.session.clone());
+        let key = entry.map(|entry| SeenKey { version: Version(entry.modify_index), session: entry.session });
+        if !self.lock.observe(index, key, monotonic()) {
+            // The watch tells late what came before a read.
+            return;
+        }
         self.leader = holder.filter(|session| self.own.as_ref() != Some(session)).map(|session| match content {
             Some(Content { cluster, record, .. }) => {
                 let since = record.holder.is_some().then_some(record.since);
@@ -231,8 +236,6 @@ impl ConsulLock {
             }
             None => Other::named(format!("the session {session}")),
         });
-        let key = entry.map(|entry| SeenKey { version: Version(entry.modify_index), session: entry.session });
-        self.lock.observe(index, key, monotonic());
     }
 
     async fn read(&mut self) {

@@ -235,15 +235,15 @@ impl LeaseClaim {
                     }
                 }
                 change = watch.next() => match change {
-                    Some(Change::All(_, _, leases)) => {
+                    Some(Change::All(_, at, leases)) => {
                         known = true;
-                        self.see(&mut claim, leases.first());
+                        self.see(&mut claim, at, leases.first());
                     }
                     Some(Change::Applied(lease)) => {
                         known = true;
-                        self.see(&mut claim, Some(&lease));
+                        self.see(&mut claim, version_of(&lease), Some(&lease));
                     }
-                    Some(Change::Deleted(_)) => self.see(&mut claim, None),
+                    Some(Change::Deleted(lease)) => self.see(&mut claim, version_of(&lease), None),
                     Some(Change::Rewound(_)) => _ = self.look(&mut claim).await,
                     Some(Change::Broken(_, failure)) => {
                         let failure = self.told(failure.into());
@@ -273,7 +273,11 @@ impl LeaseClaim {
         changes("leases", None, self.api.clone(), own, |lease| lease)
     }
 
-    fn see(&self, claim: &mut Claim, lease: Option<&Lease>) {
+    /// Takes the Lease as the watch shows it as of a version.
+    fn see(&self, claim: &mut Claim, at: Version, lease: Option<&Lease>) {
+        if claim.knows_later(at) {
+            return;
+        }
         if let Some(lease) = lease {
             self.identify(lease);
         }
@@ -473,7 +477,14 @@ fn seen(lease: &Lease) -> (Version, Option<String>, Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+
     use super::*;
+    use crate::process::{monotonic, spawn_in, virtual_process};
 
     fn lease(identity: &str, said: &str) -> Lease {
         serde_json::from_value(json!({
@@ -514,5 +525,62 @@ mod tests {
         assert!(!at("a", None, None).was_before(&at("b", None, None)));
         assert!(!at("a", own, None).was_before(&at("b", own, None)));
         assert!(!at("a", None, Some("u")).was_before(&at("b", None, Some("u"))));
+    }
+
+    /// Shows L4.
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_that_the_watch_tells_late_ends_no_claim_on_the_lease_that_was_made_anew() {
+        const LIST: &str = r#"{"metadata": {"resourceVersion": "4"}, "items": []}"#;
+        let begun = tokio::time::Instant::now();
+        let seen = Arc::new(Mutex::new((0, true)));
+        let mine = |version: &str| {
+            let spec = json!({"holderIdentity": "a", "leaseDurationSeconds": 15});
+            json!({"metadata": {"name": "l", "uid": version, "resourceVersion": version}, "spec": spec})
+        };
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let watches = request.uri().query().is_some_and(|query| query.contains("watch="));
+            let mut seen = seen.lock().expect("no test has failed");
+            let (made, late) = &mut *seen;
+            *made += u32::from(request.method() == Method::POST);
+            let (after, code, body) = match (request.method().as_str(), *made) {
+                ("GET", 0) if !watches => (0, 200, LIST.to_owned()),
+                ("GET", _) if watches && std::mem::take(late) => {
+                    (7, 200, json!({"type": "DELETED", "object": mine("7")}).to_string() + "\n")
+                }
+                ("GET", _) if watches => (60, 200, String::new()),
+                ("POST", 1) => (0, 201, mine("5").to_string()),
+                ("POST", 2) => (0, 201, mine("9").to_string()),
+                ("PATCH", 2) => (0, 200, mine("10").to_string()),
+                // Somebody has deleted the first one.
+                _ => (
+                    0,
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}).to_string(),
+                ),
+            };
+            async move {
+                tokio::time::sleep_until(begun + Duration::from_secs(after)).await;
+                let answer = Response::builder().status(code).body(Body::from(body.into_bytes()));
+                Ok::<_, Infallible>(answer.expect("an answer"))
+            }
+        });
+        let own = Holder { identity: "a".into(), ..Holder::default() };
+        let parameters = ClaimParameters::of_replica(Duration::from_secs(15));
+        let client = Client::new(service, "shop");
+        let (claim, mut updates, _gone) = LeaseClaim::new(client, "shop", "l".into(), own, parameters, monotonic);
+        let (_stop, stopping) = watch::channel(false);
+        let claiming = spawn_in(&virtual_process(), claim.run(stopping));
+        let mut acts = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(9), async {
+            while updates.changed().await.is_ok() {
+                let acting = matches!(updates.borrow_and_update().state, ClaimState::Acting(_));
+                if acts.last() != Some(&acting) {
+                    acts.push(acting);
+                }
+            }
+        })
+        .await;
+        claiming.abort();
+        assert_eq!(acts, [true, false, true], "until it was deleted, and from when it was made anew");
     }
 }

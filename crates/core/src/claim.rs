@@ -173,6 +173,12 @@ impl Claim {
         self.others_until
     }
 
+    /// Whether a later version of the lease is known than this one. A watch may tell late what came before a read or a write, also that the
+    /// lease was deleted.
+    pub fn knows_later(&self, version: Version) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.version > version)
+    }
+
     /// The highest version that was seen.
     pub fn known(&self) -> Version {
         self.known

@@ -70,11 +70,12 @@ impl KeyLock {
         }
     }
 
-    /// The key was seen, by an answer of this index. `None`: there is no such key.
-    pub fn observe(&mut self, index: Version, key: Option<SeenKey>, now: Instant) {
+    /// The key was seen, by an answer of this index. `None`: there is no such key. Returns whether that is news: something later may be
+    /// known.
+    pub fn observe(&mut self, index: Version, key: Option<SeenKey>, now: Instant) -> bool {
         let version = key.as_ref().map_or(index, |key| key.version);
         if version < self.known {
-            return;
+            return false;
         }
         self.known = version;
         let next = key.map_or(Seen::Absent, Seen::Present);
@@ -86,6 +87,7 @@ impl KeyLock {
         if self.holder().is_none() || self.holder() != self.session.as_deref() {
             self.held = None;
         }
+        true
     }
 
     /// A6: acquires the lock anew, in another term, although it is held.
@@ -259,10 +261,10 @@ mod tests {
     fn an_answer_that_is_older_than_ones_own_write_says_nothing() {
         let mut held = key(5, None);
         held.locked("own", Version(9));
-        held.observe(Version(7), None, at(1));
-        held.observe(Version(9), Some(seen(8, Some("other"))), at(1));
+        assert!(!held.observe(Version(7), None, at(1)));
+        assert!(!held.observe(Version(9), Some(seen(8, Some("other"))), at(1)));
         assert_eq!(held.held(), Some(Version(9)));
-        held.observe(Version(10), None, at(1));
+        assert!(held.observe(Version(10), None, at(1)));
         assert_eq!((held.held(), held.next(at(1))), (None, lock(None)));
     }
 

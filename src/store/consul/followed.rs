@@ -18,7 +18,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(2);
 /// Follows one key.
 pub(super) fn follow(store: &ConsulStore, key: &str) -> BoxStream<'static, FollowedLock> {
     let (parameters, key) = (store.parameters.clone(), key.to_owned());
-    let follower = Follower { parameters, key, index: 0, retry: None, named: None };
+    let follower = Follower { parameters, key, index: 0, known: 0, retry: None, named: None };
     unfold(follower, |mut follower| async move { Some((follower.next().await, follower)) }).boxed()
 }
 
@@ -26,6 +26,8 @@ struct Follower {
     parameters: ConsulParameters,
     key: String,
     index: u64,
+    /// As of which index the key was told last.
+    known: u64,
     /// How long to wait after the last failure.
     retry: Option<Duration>,
     /// The session that was asked for last, and its name.
@@ -53,8 +55,16 @@ impl Follower {
 
     async fn ask(&mut self) -> Result<FollowedLock, Error> {
         let ConsulParameters { client, wait, .. } = self.parameters.clone();
-        let (index, entry) = client.wait_key(&self.key, self.index, wait).await?;
-        self.index = index;
+        let (index, mut entry) = client.wait_key(&self.key, self.index, wait).await?;
+        let at = |entry: &Option<Entry>, index| entry.as_ref().map_or(index, |entry| entry.modify_index);
+        (self.index, self.known) = if at(&entry, index) < self.known {
+            // A server that takes itself for Consul's leader tells what was before; or Consul was put back to an earlier state, or has
+            // forgotten what was deleted. Only the present leader answers a consistent read.
+            entry = client.read_key(&self.key).await?;
+            (0, at(&entry, 0))
+        } else {
+            (index, at(&entry, index))
+        };
         let Some(entry) = entry else { return Ok(FollowedLock::Free(NotHeld::Absent)) };
         let Some(session) = entry.session.clone() else { return Ok(FollowedLock::Free(NotHeld::Released)) };
         let said = said(&entry);
@@ -165,6 +175,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_behind_does_not_bring_an_earlier_holder_back() {
+        let by = |holder: &str, index: u64| {
+            json!([{"LockIndex": 4, "Key": "a/.lock", "Flags": 0, "Value": STANDARD.encode(holder), "Session": "s",
+                "CreateIndex": 1, "ModifyIndex": index}])
+        };
+        // An absent key is as old as the answer, whose index is 7.
+        for late in [by("web-1", 8), json!([])] {
+            let answers = vec![by("web-1", 8), by("web-2", 9), late, by("web-2", 9), by("web-3", 10)];
+            let (told, asked) = told(answers, 4).await;
+            let holders = told.iter().map(|lock| match lock {
+                FollowedLock::Held(holder) => holder.identity.as_str(),
+                _ => "nobody",
+            });
+            assert_eq!(holders.collect::<Vec<_>>(), ["web-1", "web-2", "web-2", "web-3"]);
+            assert_eq!(asked.len(), 5);
+        }
+        // Consul was put back to an earlier state, and counts from there.
+        let (told, _) = told(vec![by("web-2", 9), by("web-1", 5), by("web-1", 5), by("web-2", 6)], 3).await;
+        assert!(matches!(&told[2], FollowedLock::Held(holder) if holder.version == Version(6)), "{told:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_agent_says_its_name_and_its_address() {
         let record = json!({"cluster": "web-1", "namespace": "", "name": "a/.lock", "term": 3, "termByVersion": true,
             "holder": {"pod": "web-1", "uid": "u", "node": "n", "ip": "10.0.0.1:80"}, "operatorId": "x", "since": 5,
@@ -176,7 +208,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_that_nobody_holds_is_free_and_a_failure_says_nothing() {
-        let (told, _) = told(vec![key(Some("eA=="), None), Value::Null, json!([])], 3).await;
+        // The answer's index is lower than the key's was, so the key is read once more.
+        let (told, _) = told(vec![key(Some("eA=="), None), Value::Null, json!([]), json!([])], 3).await;
         assert_eq!(told[0], FollowedLock::Free(NotHeld::Released));
         assert!(matches!(told[1], FollowedLock::Unknown(_)), "{told:?}");
         assert_eq!(told[2], FollowedLock::Free(NotHeld::Absent));
