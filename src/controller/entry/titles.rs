@@ -167,9 +167,9 @@ impl Titles {
         }
     }
 
-    /// When objects are to be read again.
+    /// When objects are to be read again: of those that still have to be.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.reading.values().flatten().min().copied()
+        self.unread.keys().filter_map(|uid| self.reading.get(uid)?.as_ref()).min().copied()
     }
 
     /// Forgets what only a replica that acts has to know.
@@ -208,4 +208,22 @@ fn multiplies(pod: &str, election: &str) -> String {
          their place: its selector does not match what spec.leader and spec.follower write, so write other labels there, and delete the \
          pods that have the annotation {ELECTION_ANNOTATION}={election} and no owner"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_need_not_be_read_any_more_makes_nobody_look_again() {
+        let at = |seconds| Instant::after_origin(Duration::from_secs(seconds));
+        let uid = Uid("u1".into());
+        let mut titles = Titles { unread: [("web-1".to_owned(), uid.clone())].into(), ..Titles::default() };
+        assert_eq!(titles.begin_reads(at(0)), [("web-1".to_owned(), uid.clone())]);
+        titles.take(&uid, Err(Failure::Unknown("no answer".into())), at(1));
+        assert_eq!((titles.due(), titles.begin_reads(at(5))), (Some(at(11)), vec![]));
+        // Somebody has taken the label off that was in question. The pod stays a candidate.
+        titles.unread.clear();
+        assert_eq!((titles.begin_reads(at(12)), titles.due()), (vec![], None), "a moment that is past is due at once");
+    }
 }
