@@ -23,7 +23,6 @@ use lictor_core::{
 };
 
 use self::dirty::Dirty;
-pub(super) use self::elections::name_of;
 use self::mentions::Mentions;
 use self::naming::Naming;
 pub(super) use self::switchovers::OfElection;
@@ -66,6 +65,8 @@ pub(super) struct Index {
     unclaimed: BTreeSet<Key>,
     /// Elections to look at.
     dirty: Dirty,
+    /// Elections that may follow another lock than before.
+    following: BTreeSet<ElectionName>,
 }
 
 /// What is known of one namespace.
@@ -136,7 +137,13 @@ impl Index {
             acts: false,
             unclaimed: BTreeSet::new(),
             dirty: Dirty::default(),
+            following: BTreeSet::new(),
         }
+    }
+
+    /// Takes the elections that may follow another lock than when this was asked last, however that came about.
+    pub(super) fn take_following(&mut self) -> BTreeSet<ElectionName> {
+        std::mem::take(&mut self.following)
     }
 
     /// Takes elections to look at, at most so many, the urgent ones first.

@@ -16,7 +16,7 @@ use super::consul::{ConsulStores, Context};
 use super::entry::{Reach, WATCHED, probe_client};
 use super::executor::Executor;
 use super::followed::FollowedLocks;
-use super::index::{Index, name_of};
+use super::index::Index;
 use super::input::{Input, forward};
 use super::names::{ElectionId, ElectionName, SwitchoverId};
 use super::on_demand::{OnDemandWatches, Watched};
@@ -371,28 +371,19 @@ impl Controller {
 
     fn take_classes(&mut self, change: Change<(String, ElectionClass)>) {
         self.note("electionclasses", &change);
-        let changed = self.index.apply_classes(change);
+        self.index.apply_classes(change);
         self.classes.apply(&self.index.classes);
         let index = &self.index;
         for id in self.consul.apply(&index.classes, |id| index.locks.holds_any(id) || index.uses(id)) {
             self.shared.add(id, monotonic());
-        }
-        let elections: Vec<ElectionName> = self.index.elections().filter(|_| changed).collect();
-        for election in &elections {
-            self.follow_lock(election);
         }
     }
 
     fn take_elections(&mut self, change: Change<(Version, Uid, LeaderElection)>) {
         self.note("leaderelections", &change);
         self.begin_routing(&change);
-        let mut changed = names_of(&change);
         for gone in self.index.apply_elections(change) {
             self.metrics.forget(&gone.object.election().namespace, gone.object.name());
-            changed.push(gone.object.election().clone());
-        }
-        for election in &changed {
-            self.follow_lock(election);
         }
     }
 
@@ -402,9 +393,11 @@ impl Controller {
         }
     }
 
-    /// Begins or ends to follow the lock that the candidates of an election hold themselves.
-    fn follow_lock(&mut self, election: &ElectionName) {
-        self.followed.follow(election, self.index.followed_by(election));
+    /// Begins or ends to follow the locks that the candidates of elections hold themselves.
+    fn follow_locks(&mut self) {
+        for election in self.index.take_following() {
+            self.followed.follow(&election, self.index.followed_by(&election));
+        }
     }
 
     fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
@@ -442,7 +435,6 @@ impl Controller {
                 retry.succeeded();
                 let version = version_of(&election);
                 self.index.put_election(version, id.uid.clone(), election);
-                self.follow_lock(&id.election);
             }
             Err(None) => retry.conflicted(now),
             Err(Some(failure)) => {
@@ -541,6 +533,7 @@ impl Controller {
         for store in self.shared.changed(now) {
             self.index.mark_store(&store);
         }
+        self.follow_locks();
         for election in self.sync.take_known() {
             self.index.mark(&election);
         }
@@ -656,15 +649,6 @@ impl Controller {
         self.index.forget_decided();
         self.metrics.forget_all();
         self.index.mark_all();
-    }
-}
-
-/// The elections that a change is about, besides those that are gone.
-fn names_of(change: &Change<(Version, Uid, LeaderElection)>) -> Vec<ElectionName> {
-    match change {
-        Change::All(_, _, elections) => elections.iter().map(|(_, _, election)| name_of(election)).collect(),
-        Change::Applied((_, _, election)) | Change::Deleted((_, _, election)) => vec![name_of(election)],
-        Change::Rewound(_) | Change::Broken(..) => Vec::new(),
     }
 }
 

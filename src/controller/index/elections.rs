@@ -13,8 +13,7 @@ use crate::controller::names::{ElectionId, ElectionName, Namespace};
 use crate::kubernetes::Change;
 
 impl Index {
-    /// Returns whether elections may be read in another way since.
-    pub(crate) fn apply_classes(&mut self, change: Change<(String, ElectionClass)>) -> bool {
+    pub(crate) fn apply_classes(&mut self, change: Change<(String, ElectionClass)>) {
         // A class's status is written by this program itself, and changes nothing for the elections.
         let said = |classes: &Classes| -> Vec<_> {
             let class = |(name, class): (&String, &ElectionClass)| {
@@ -32,10 +31,10 @@ impl Index {
                 self.classes.remove(&name);
             }
             Change::All(_, _, classes) => self.classes = classes.into_iter().collect(),
-            Change::Rewound(_) | Change::Broken(..) => return false,
+            Change::Rewound(_) | Change::Broken(..) => return,
         }
         if said(&self.classes) == before {
-            return false;
+            return;
         }
         let classes = &self.classes;
         self.departed.extend(known.into_iter().filter(|(name, _)| !classes.contains_key(name)));
@@ -48,7 +47,6 @@ impl Index {
             used.extend(entry.spec().map(|spec| spec.class_name.clone()));
         }
         self.departed.retain(|name, _| used.contains(name));
-        true
     }
 
     /// Whether an election has its lock in this store.
@@ -167,6 +165,7 @@ impl Index {
         }
         content.labels.follow(name, std::iter::empty(), &content.pods);
         content.mentions.set(name, BTreeSet::new());
+        self.following.insert(election.clone());
         if content.switchovers.contains_key(name) {
             self.dirty.mark(election.clone());
         }
@@ -181,6 +180,7 @@ impl Index {
 
     /// What an election names may have changed.
     fn note_mentions(&mut self, election: &ElectionName) {
+        self.following.insert(election.clone());
         let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
         if let Some(entry) = content.elections.get(&election.name) {
             content.mentions.set(&election.name, Mention::all_of(entry));
@@ -205,7 +205,7 @@ impl Index {
 }
 
 /// The name of an election, as its object has it.
-pub(crate) fn name_of(election: &LeaderElection) -> ElectionName {
+fn name_of(election: &LeaderElection) -> ElectionName {
     let namespace = Namespace::from(election.metadata.namespace.clone().unwrap_or_default());
     namespace.election(election.metadata.name.clone().unwrap_or_default())
 }

@@ -120,6 +120,7 @@ impl Index {
             return false;
         }
         entry.object.depart(None);
+        self.following.insert(election.clone());
         self.mark(election);
         true
     }

@@ -23,6 +23,7 @@ use tower::service_fn;
 use super::*;
 use crate::api::{Classes, DEFAULT_CONTROLLER, resolve};
 use crate::controller::dialer;
+use crate::controller::names::Namespace;
 use crate::kubernetes::WorkloadObject;
 use crate::process::{Process, spawn_in};
 use crate::store::{LeaseStore, StoreScope};
@@ -448,6 +449,35 @@ async fn live(elections: usize, rich: bool) {
 }
 
 /// Runs in Valgrind, or alone to see that it works.
+/// An election whose candidates hold a lock themselves takes the name of one that is gone: its lock is followed, too.
+#[tokio::test]
+async fn an_election_that_waited_for_its_name_is_followed() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let namespace = Namespace::from(NAMESPACE.to_owned());
+    for stands_by in [false, true] {
+        let mut lab = Lab::new();
+        lab.list(1, false);
+        let controller = &mut lab.controller;
+        let mut object = election("web-0", false);
+        let (_, uid, gone) = read_election(&object);
+        controller.take(Input::Elections(Change::Deleted((Version(11), uid, gone))));
+        object["metadata"]["uid"] = "anew".into();
+        object["metadata"]["resourceVersion"] = "12".into();
+        object["spec"]["electedBy"] = "Candidates".into();
+        object["spec"]["candidates"] = json!({"lease": {"name": "web-lock"}});
+        controller.take(Input::Elections(Change::Applied(read_election(&object))));
+        let name = namespace.election("web-0");
+        assert_eq!(controller.followed.of(&name), None, "it waits");
+        if stands_by {
+            controller.stand_by();
+        } else {
+            controller.index.bury(&name);
+        }
+        controller.step(false);
+        assert_eq!(controller.followed.of(&name), Some(&FollowedLock::Unread), "{stands_by}");
+    }
+}
+
 #[test]
 fn what_is_counted_works() {
     let _ = rustls::crypto::ring::default_provider().install_default();
