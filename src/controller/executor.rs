@@ -1,6 +1,5 @@
 //! Does in the world what elections ask for.
 
-mod lanes;
 mod leaders;
 mod repeats;
 mod requests;
@@ -17,7 +16,6 @@ use lictor_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-use self::lanes::{Class, Limits, Share};
 use self::repeats::Repeats;
 use self::requests::{Gate, Queue, Requests};
 use super::entry::{TitleRead, Unread};
@@ -26,6 +24,7 @@ use super::names::{ElectionId, ElectionName, Namespace, SwitchoverId};
 use super::object::ElectionObject;
 use super::permit::{Grant, Permit};
 use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved, Switchover, SwitchoverStatus};
+use crate::kubernetes::lanes::{Class, Limits, Share};
 use crate::kubernetes::{
     Answer, Change, ClaimUpdate, Controllers, Elections, Event, Events, MarkedPods, MatchingPods, Pods, Slices,
     Switchovers, WorkloadObject, Workloads, version_of,

@@ -8,6 +8,7 @@ mod elections;
 mod events;
 mod failure;
 mod followed_lease;
+pub(crate) mod lanes;
 mod lease_claim;
 mod list_watch;
 mod marked;

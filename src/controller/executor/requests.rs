@@ -11,9 +11,9 @@ use futures::future::BoxFuture;
 use lictor_core::{ClaimState, Failure, Request};
 use tokio::sync::{mpsc, watch};
 
-use super::lanes::{Class, Lanes, Limits, Share};
 use crate::controller::input::Input;
 use crate::controller::permit::Permit;
+use crate::kubernetes::lanes::{Class, Lanes, Limits, Share};
 use crate::kubernetes::{ClaimUpdate, defect};
 use crate::process::monotonic;
 
