@@ -158,12 +158,12 @@ impl Executor {
         grant
     }
 
-    /// How long a list for a group may wait for other groups: a millisecond for each request of a new group that has no turn yet. No group
-    /// that has a leader waits, and nobody who has a turn.
-    fn patience(&self, requester: &Requester, command: &Command) -> Duration {
+    /// How long a list for a new group may wait for other groups: a millisecond for each request of a new group that has no turn yet. None:
+    /// the group has a leader, or the request has a turn.
+    fn patience(&self, requester: &Requester, command: &Command) -> Option<Duration> {
         let waiting = u64::try_from(self.cluster.lanes().waiting(Class::New)).unwrap_or(u64::MAX);
         let waits = requester.begins && is_shared(requester, command);
-        if waits { Duration::from_millis(waiting).min(LONGEST_PATIENCE) } else { Duration::ZERO }
+        waits.then(|| Duration::from_millis(waiting).min(LONGEST_PATIENCE))
     }
 
     /// What is told of a request that is not sent.
@@ -470,7 +470,7 @@ impl Executor {
     async fn read_workloads(&self, namespace: &Namespace, workloads: &[WorkloadId]) -> Result<Vec<Pod>, Failure> {
         let found = self.workloads.list(namespace, workloads).await?;
         let selectors: Vec<Selector> = found.iter().filter_map(WorkloadObject::pods).cloned().collect();
-        let pods = self.matching.list(namespace, &selectors, Duration::ZERO).await?;
+        let pods = self.matching.list(namespace, &selectors, None).await?;
         for object in found {
             self.requests.tell(Input::Workload(namespace.clone(), object.id.clone(), Ok(Box::new(object))));
         }
@@ -531,7 +531,7 @@ impl Executor {
         &self,
         id: &ElectionId,
         stores: &BTreeSet<StoreId>,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> Result<Vec<(Key, Stored)>, Failure> {
         let mut locks = Vec::new();
         for store in stores {

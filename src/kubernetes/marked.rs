@@ -31,11 +31,12 @@ impl MarkedPods {
     }
 
     /// Returns the listing of the pods that a selector matches. Its first request is sent after this call, once it is awaited, and waits
-    /// no longer for others than `patience`.
-    pub fn ask(&self, namespace: &str, selector: &Selector, patience: Duration) -> Listing {
-        let (pods, namespace, selector) = (self.pods.clone(), namespace.to_owned(), as_text(selector));
-        self.asked.ask(format!("{namespace} {selector}"), (), patience, move |_| async move {
-            pods.list_marked(&namespace, &selector).await.map(by_election)
+    /// no longer for others than `patience`; without one it goes before those.
+    pub fn ask(&self, namespace: &str, selector: &Selector, patience: Option<Duration>) -> Listing {
+        let (pods, selector) = (self.pods.clone(), as_text(selector));
+        let (place, of) = (format!("{namespace} {selector}"), namespace.to_owned());
+        self.asked.ask(namespace, &place, (), patience, move |_| async move {
+            pods.list_marked(&of, &selector).await.map(by_election)
         })
     }
 }
@@ -91,13 +92,13 @@ mod tests {
         let (requests, answers) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let pods = served(requests.clone(), answers.clone());
         let leaders = Selector { match_labels: [("role".into(), "leader".into())].into(), ..Selector::default() };
-        let first: Vec<Listing> = (0..3).map(|_| pods.ask("shop", &leaders, Duration::ZERO)).collect();
+        let first: Vec<Listing> = (0..3).map(|_| pods.ask("shop", &leaders, None)).collect();
         assert_eq!(requests.load(Ordering::SeqCst), 0, "nobody waits yet");
         let waiting = tokio::spawn(futures::future::join_all(first));
         while requests.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        let later = [pods.ask("shop", &leaders, Duration::ZERO), pods.ask("shop", &leaders, Duration::ZERO)];
+        let later = [pods.ask("shop", &leaders, None), pods.ask("shop", &leaders, None)];
         answers.add_permits(4);
         for listed in waiting.await.unwrap().into_iter().chain(futures::future::join_all(later).await) {
             let listed = listed.unwrap();
@@ -106,6 +107,6 @@ mod tests {
         assert_eq!(requests.load(Ordering::SeqCst), 4, "two listings of two pages");
 
         answers.add_permits(1);
-        assert!(pods.ask("empty", &leaders, Duration::ZERO).await.unwrap().is_empty());
+        assert!(pods.ask("empty", &leaders, None).await.unwrap().is_empty());
     }
 }

@@ -24,18 +24,23 @@ impl MatchingPods {
     }
 
     /// Lists the pods that any of the selectors matches. This is a consistent read that begins after this call. It waits no longer for
-    /// other groups to ask than `patience`.
+    /// other groups to ask than `patience`; without one it goes before those.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
-    pub async fn list(&self, namespace: &str, selectors: &[Selector], patience: Duration) -> Result<Vec<Pod>, Failure> {
+    pub async fn list(
+        &self,
+        namespace: &str,
+        selectors: &[Selector],
+        patience: Option<Duration>,
+    ) -> Result<Vec<Pod>, Failure> {
         let mut found = BTreeMap::new();
         for selector in selectors {
             let matching: Vec<Pod> = match self.together(namespace, &kind(selector), selector, patience).await {
                 // It may be the selector of somebody else that is refused.
                 Err(failure) if failure.is_refused() => {
                     let alone = format!("alone {}", as_text(selector));
-                    self.together(namespace, &alone, selector, Duration::ZERO).await?.to_vec()
+                    self.together(namespace, &alone, selector, patience.map(|_| Duration::ZERO)).await?.to_vec()
                 }
                 listed => listed?.iter().filter(|pod| selector.matches(&pod.labels)).cloned().collect(),
             };
@@ -50,12 +55,12 @@ impl MatchingPods {
         namespace: &str,
         kind: &str,
         selector: &Selector,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> Result<Arc<Vec<Pod>>, Failure> {
         let place = format!("{namespace} {kind}");
-        let (pods, namespace) = (self.pods.clone(), namespace.to_owned());
-        let send = |of: Vec<Selector>| async move { pods.list_by(&namespace, &all_of(&of)).await.map(Arc::new) };
-        self.asked.ask(place, selector.clone(), patience, send).await
+        let (pods, of_these) = (self.pods.clone(), namespace.to_owned());
+        let send = |of: Vec<Selector>| async move { pods.list_by(&of_these, &all_of(&of)).await.map(Arc::new) };
+        self.asked.ask(namespace, &place, selector.clone(), patience, send).await
     }
 }
 
@@ -151,7 +156,7 @@ mod tests {
         let mut all = Vec::new();
         for one in apps {
             let (pods, selector) = (pods.clone(), app(one));
-            all.push(tokio::spawn(async move { pods.list("shop", &[selector], Duration::ZERO).await }));
+            all.push(tokio::spawn(async move { pods.list("shop", &[selector], None).await }));
             while asked.lock().unwrap().is_empty() {
                 tokio::task::yield_now().await;
             }

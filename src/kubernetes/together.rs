@@ -1,5 +1,8 @@
 //! Requests that are sent together. Of those about one place, one is under way at a time; all who ask meanwhile share the next one. That
 //! begins as soon as one of them is not patient any more. So what many ask for costs little more than what one asks for.
+//!
+//! Requests take turns as the executor's do: what is urgent goes before what new groups ask for, and no namespace takes more than its
+//! share.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -9,10 +12,11 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use lictor_core::Failure;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::defect;
+use super::lanes::{Class, Lanes, Limits, Share, Turn};
 
 /// An answer that all who asked for it wait for.
 pub type Answer<A> = Shared<BoxFuture<'static, Result<A, Failure>>>;
@@ -21,60 +25,59 @@ pub type Answer<A> = Shared<BoxFuture<'static, Result<A, Failure>>>;
 /// than 8 KiB.
 const IN_A_REQUEST: usize = 50;
 
+/// Requests at one time: about all places, about those in one namespace, and about one place.
+const LIMITS: Limits = Limits { all: 16, group: 4, member: 1 };
+
 /// Questions of type `Q` that are answered together by an `A`, or a failure. Clones are the same.
 pub struct Together<Q, A> {
-    /// By place: what is asked about one is not held up by another.
-    asked: Arc<Mutex<HashMap<String, Asked<Q, A>>>>,
-    /// How many may be under way.
-    limit: Arc<Semaphore>,
+    /// By place: the request that more can still join.
+    open: Arc<Mutex<HashMap<String, Open<Q, A>>>>,
+    queue: Queue<Q>,
 }
 
-/// So many are under way at a time, about all places.
-const AT_A_TIME: usize = 16;
+/// The answer to a request that is not sent yet, and what it asks for.
+type Open<Q, A> = (Answer<A>, Arc<Batch<Q>>);
 
-struct Asked<Q, A> {
-    /// Lets one request run at a time.
-    turn: Arc<tokio::sync::Mutex<()>>,
-    /// The request that more can still join.
-    next: Option<(Answer<A>, Arc<Batch<Q>>)>,
+/// The requests that wait for their turn. Clones are the same.
+struct Queue<Q>(Arc<Mutex<Lanes<Arc<Batch<Q>>>>>);
+
+/// A request that is under way. When it goes, the next one begins.
+struct Running<Q> {
+    queue: Queue<Q>,
+    turn: Option<Turn>,
 }
 
 /// What one request asks for. It is not sent yet.
 struct Batch<Q> {
-    /// With until when all who have asked are patient.
-    questions: Mutex<(Vec<Q>, Instant)>,
+    share: Share,
+    state: Mutex<State<Q>>,
     /// Tells that somebody is less patient.
     hurry: Notify,
 }
 
-impl<Q: PartialEq> Batch<Q> {
-    fn new(until: Instant) -> Arc<Self> {
-        Arc::new(Self { questions: Mutex::new((Vec::new(), until)), hurry: Notify::new() })
+struct State<Q> {
+    questions: Vec<Q>,
+    /// Until when all who have asked are patient.
+    until: Instant,
+    class: Class,
+    /// Lets the request begin. None: it does not wait for its turn yet, or has begun.
+    begins: Option<oneshot::Sender<Running<Q>>>,
+}
+
+impl<Q> Batch<Q> {
+    fn new(share: Share, until: Instant) -> Arc<Self> {
+        let state = State { questions: Vec::new(), until, class: Class::New, begins: None };
+        Arc::new(Self { share, state: Mutex::new(state), hurry: Notify::new() })
     }
 
-    fn questions(&self) -> MutexGuard<'_, (Vec<Q>, Instant)> {
-        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether more can join.
-    fn push(&self, question: Q, until: Instant) -> bool {
-        let mut asked = self.questions();
-        if !asked.0.contains(&question) {
-            asked.0.push(question);
-        }
-        let has_room = asked.0.len() < IN_A_REQUEST;
-        let until = if has_room { until } else { Instant::now() };
-        if until < asked.1 {
-            asked.1 = until;
-            self.hurry.notify_one();
-        }
-        has_room
+    fn state(&self) -> MutexGuard<'_, State<Q>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until somebody is not patient any more.
     async fn wait(&self) {
         loop {
-            let due = self.questions().1;
+            let due = self.state().until;
             if due <= Instant::now() {
                 return;
             }
@@ -83,84 +86,146 @@ impl<Q: PartialEq> Batch<Q> {
     }
 }
 
+impl<Q: PartialEq> Batch<Q> {
+    /// Returns whether more can join, and whether the request, which waits for its turn already, is urgent from now on.
+    fn push(&self, question: Q, patience: Option<Duration>) -> (bool, bool) {
+        let mut state = self.state();
+        if !state.questions.contains(&question) {
+            state.questions.push(question);
+        }
+        let has_room = state.questions.len() < IN_A_REQUEST;
+        let now = Instant::now();
+        let until = patience.filter(|_| has_room).map_or(now, |patience| now + patience);
+        if until < state.until {
+            state.until = until;
+            self.hurry.notify_one();
+        }
+        let hurries = patience.is_none() && state.class != Class::Urgent;
+        if hurries {
+            state.class = Class::Urgent;
+        }
+        (has_room, hurries && state.begins.is_some())
+    }
+}
+
+impl<Q> Queue<Q> {
+    fn lanes(&self) -> MutexGuard<'_, Lanes<Arc<Batch<Q>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, class: Class, batch: &Arc<Batch<Q>>) {
+        self.lanes().push(&batch.share, class, Arc::clone(batch));
+        self.begin();
+    }
+
+    /// Begins all that may begin now.
+    fn begin(&self) {
+        loop {
+            let next = self.lanes().next();
+            let Some((turn, batch)) = next else { return };
+            let begins = batch.state().begins.take();
+            let running = Running { queue: self.clone(), turn: Some(turn) };
+            let unused = match begins {
+                Some(begins) => begins.send(running).err(),
+                // It has had its turn as an urgent one.
+                None => Some(running),
+            };
+            if let Some(turn) = unused.and_then(|mut running| running.turn.take()) {
+                self.lanes().end(&turn);
+            }
+        }
+    }
+}
+
+impl<Q> Clone for Queue<Q> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<Q> Drop for Running<Q> {
+    fn drop(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.queue.lanes().end(&turn);
+            self.queue.begin();
+        }
+    }
+}
+
 impl<Q: PartialEq + Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
-    /// Asks about a place. The request is sent after this call, once the answer is awaited. `send` sends it for all who have asked by
-    /// then, up to [`IN_A_REQUEST`]. `patience`: how long it may wait for others to ask.
+    /// Asks about a place in a namespace. The request is sent after this call, once the answer is awaited. `send` sends it for all who
+    /// have asked by then, up to [`IN_A_REQUEST`]. `patience`: how long it may wait for others to ask. None: somebody waits for it, so it
+    /// goes before what is asked with patience.
     pub fn ask<F>(
         &self,
-        place: String,
+        namespace: &str,
+        place: &str,
         question: Q,
-        patience: Duration,
+        patience: Option<Duration>,
         send: impl FnOnce(Vec<Q>) -> F + Send + 'static,
     ) -> Answer<A>
     where
         F: Future<Output = Result<A, Failure>> + Send + 'static,
     {
-        let until = Instant::now() + patience;
-        let mut all = self.asked();
-        let Asked { turn, next } = all.entry(place.clone()).or_default();
-        let (answer, batch) = next.get_or_insert_with(|| {
-            let batch = Batch::new(until);
-            (self.clone().send(place, turn.clone(), batch.clone(), send).boxed().shared(), batch)
+        let mut open = self.open();
+        let (answer, batch) = open.entry(place.to_owned()).or_insert_with(|| {
+            let share = Share { group: namespace.to_owned(), member: place.to_owned() };
+            let batch = Batch::new(share, Instant::now() + patience.unwrap_or_default());
+            (self.clone().send(batch.clone(), send).boxed().shared(), batch)
         });
-        let answer = answer.clone();
-        if !batch.push(question, until) {
-            *next = None;
+        let (answer, batch) = (answer.clone(), batch.clone());
+        let (has_room, hurries) = batch.push(question, patience);
+        if !has_room {
+            open.remove(place);
+        }
+        drop(open);
+        if hurries {
+            self.queue.push(Class::Urgent, &batch);
         }
         answer
     }
 
-    async fn send<F>(
-        self,
-        place: String,
-        turn: Arc<tokio::sync::Mutex<()>>,
-        batch: Arc<Batch<Q>>,
-        send: impl FnOnce(Vec<Q>) -> F + Send,
-    ) -> Result<A, Failure>
+    async fn send<F>(self, batch: Arc<Batch<Q>>, send: impl FnOnce(Vec<Q>) -> F + Send) -> Result<A, Failure>
     where
         F: Future<Output = Result<A, Failure>> + Send,
     {
-        let running = turn.lock().await;
         batch.wait().await;
-        let permit = self.limit.acquire().await;
-        if let Some(asked) = self.asked().get_mut(&place) {
+        let (begins, begun) = oneshot::channel();
+        let class = {
+            let mut state = batch.state();
+            state.begins = Some(begins);
+            state.class
+        };
+        self.queue.push(class, &batch);
+        let Ok(running) = begun.await else { return Err(defect()) };
+        {
             // Later callers wait for the next request.
-            asked.next.take_if(|(_, next)| Arc::ptr_eq(next, &batch));
+            let mut open = self.open();
+            if open.get(&batch.share.member).is_some_and(|(_, next)| Arc::ptr_eq(next, &batch)) {
+                open.remove(&batch.share.member);
+            }
         }
-        let questions = std::mem::take(&mut batch.questions().0);
+        let questions = std::mem::take(&mut batch.state().questions);
         // Else those who share it would never hear of a panic.
         let told = AssertUnwindSafe(async { send(questions).await }).catch_unwind().await;
-        drop(permit);
         drop(running);
-        let mut all = self.asked();
-        drop(turn);
-        let is_last = |asked: &Asked<Q, A>| asked.next.is_none() && Arc::strong_count(&asked.turn) == 1;
-        if all.get(&place).is_some_and(is_last) {
-            all.remove(&place);
-        }
         told.unwrap_or_else(|_| Err(defect()))
     }
 
-    fn asked(&self) -> MutexGuard<'_, HashMap<String, Asked<Q, A>>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Open<Q, A>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<Q, A> Clone for Together<Q, A> {
     fn clone(&self) -> Self {
-        Self { asked: Arc::clone(&self.asked), limit: Arc::clone(&self.limit) }
+        Self { open: Arc::clone(&self.open), queue: self.queue.clone() }
     }
 }
 
 impl<Q, A> Default for Together<Q, A> {
     fn default() -> Self {
-        Self { asked: Arc::default(), limit: Arc::new(Semaphore::new(AT_A_TIME)) }
-    }
-}
-
-impl<Q, A> Default for Asked<Q, A> {
-    fn default() -> Self {
-        Self { turn: Arc::default(), next: None }
+        Self { open: Arc::default(), queue: Queue(Arc::new(Mutex::new(Lanes::new(LIMITS)))) }
     }
 }
 
@@ -172,68 +237,69 @@ mod tests {
 
     type Questions = Vec<&'static str>;
 
-    /// Asks, and is answered by all the questions of the request, 100 ms later.
+    /// Asks about a place in the namespace `shop` unless it says another one, and is answered by all the questions of the request, 100 ms
+    /// later.
     fn ask(
         together: &Together<&'static str, Questions>,
         place: &str,
         question: &'static str,
-        patience: Duration,
+        patience: Option<Duration>,
         requests: &Arc<AtomicUsize>,
     ) -> tokio::task::JoinHandle<Result<Questions, Failure>> {
         let requests = requests.clone();
+        let (namespace, place) = place.split_once('/').unwrap_or(("shop", place));
         let send = move |questions: Questions| async move {
             requests.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(100)).await;
             Ok(questions)
         };
-        tokio::spawn(together.ask(place.into(), question, patience, send))
+        tokio::spawn(together.ask(namespace, place, question, patience, send))
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_runs_at_a_time_and_all_who_ask_meanwhile_share_the_next() {
         let (together, requests, began) = (Together::default(), Arc::default(), Instant::now());
-        let first = ask(&together, "shop", "a", Duration::ZERO, &requests);
+        let first = ask(&together, "shop", "a", None, &requests);
         while requests.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        let later = ["b", "c"].map(|question| ask(&together, "shop", question, Duration::ZERO, &requests));
-        let elsewhere = ask(&together, "crm", "d", Duration::ZERO, &requests);
+        let later = ["b", "c"].map(|question| ask(&together, "shop", question, None, &requests));
+        let elsewhere = ask(&together, "crm/crm", "d", None, &requests);
         assert_eq!((first.await.unwrap(), elsewhere.await.unwrap()), (Ok(vec!["a"]), Ok(vec!["d"])));
         assert_eq!(began.elapsed(), Duration::from_millis(100), "beside each other");
         for answer in later {
             assert_eq!(answer.await.unwrap().unwrap(), ["b", "c"]);
         }
         assert_eq!((began.elapsed(), requests.load(Ordering::SeqCst)), (Duration::from_millis(200), 3));
-        assert!(together.asked().is_empty(), "nothing stays behind");
+        assert!(together.open().is_empty(), "nothing stays behind");
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_waits_for_others_as_long_as_the_least_patient_one_does() {
         let (together, requests, began) = (Together::default(), Arc::default(), Instant::now());
         let [long, short] = [3000, 300].map(Duration::from_millis);
-        let first = ask(&together, "shop", "a", long, &requests);
+        let first = ask(&together, "shop", "a", Some(long), &requests);
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(requests.load(Ordering::SeqCst), 0);
-        let later = [short, long].map(|patience| ask(&together, "shop", "b", patience, &requests));
+        let later = [short, long].map(|patience| ask(&together, "shop", "b", Some(patience), &requests));
         for answer in [first].into_iter().chain(later) {
             assert_eq!(answer.await.unwrap().unwrap(), ["a", "b"]);
         }
         assert_eq!(began.elapsed(), Duration::from_millis(600), "200, then 300, and 100 for the request");
-        let patient = ask(&together, "shop", "c", long, &requests);
+        let patient = ask(&together, "shop", "c", Some(long), &requests);
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let urgent = ask(&together, "shop", "d", Duration::ZERO, &requests);
+        let urgent = ask(&together, "shop", "d", None, &requests);
         assert_eq!(patient.await.unwrap(), urgent.await.unwrap());
         assert_eq!((began.elapsed(), requests.load(Ordering::SeqCst)), (Duration::from_millis(1200), 2));
-        assert!(together.asked().is_empty(), "nothing stays behind");
+        assert!(together.open().is_empty(), "nothing stays behind");
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_than_a_few_places_are_asked_about_at_a_time() {
         let (together, requests, began) = (Together::default(), Arc::default(), Instant::now());
-        let all: Vec<_> =
-            (0..=AT_A_TIME).map(|place| ask(&together, &place.to_string(), "a", Duration::ZERO, &requests)).collect();
+        let all: Vec<_> = (0..=LIMITS.all).map(|n| ask(&together, &format!("{n}/{n}"), "a", None, &requests)).collect();
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(requests.load(Ordering::SeqCst), AT_A_TIME);
+        assert_eq!(requests.load(Ordering::SeqCst), LIMITS.all);
         for answer in all {
             assert_eq!(answer.await.unwrap(), Ok(vec!["a"]));
         }
@@ -244,8 +310,8 @@ mod tests {
     async fn more_than_fit_into_a_request_are_asked_for_by_several() {
         let (together, requests, began) = (Together::default(), Arc::default(), Instant::now());
         let patience = Duration::from_secs(1);
-        let ask = |question| ask(&together, "shop", question, patience, &requests);
-        let names: Vec<&'static str> = (0..2 * IN_A_REQUEST).map(|name| &*name.to_string().leak()).collect();
+        let ask = |question| ask(&together, "shop", question, Some(patience), &requests);
+        let names: Vec<&'static str> = names(2 * IN_A_REQUEST).collect();
         // What is asked for twice takes no room.
         let full: Vec<_> = names[..1].iter().chain(&names).map(|name| ask(name)).collect();
         let last = ask("b");
@@ -260,15 +326,72 @@ mod tests {
         );
         assert_eq!(last.await.unwrap().unwrap(), ["b"]);
         assert_eq!((began.elapsed(), requests.load(Ordering::SeqCst)), (Duration::from_millis(1100), 3));
-        assert!(together.asked().is_empty(), "nothing stays behind");
+        assert!(together.open().is_empty(), "nothing stays behind");
+    }
+
+    fn names(count: usize) -> impl Iterator<Item = &'static str> {
+        (0..count).map(|name| &*name.to_string().leak())
+    }
+
+    /// Ten thousand new groups begin in one namespace, and one of the others fails over.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_urgent_waits_for_no_more_than_one_request() {
+        let (together, requests) = (Together::default(), Arc::default());
+        let patient = Some(Duration::from_secs(1));
+        let new: Vec<_> =
+            names(20 * IN_A_REQUEST).map(|name| ask(&together, "shop", name, patient, &requests)).collect();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let began = Instant::now();
+        let urgent = ask(&together, "shop", "urgent", None, &requests);
+        assert_eq!(urgent.await.unwrap().unwrap(), ["urgent"]);
+        assert!(began.elapsed() <= Duration::from_millis(200), "{:?}", began.elapsed());
+        for answer in new {
+            answer.await.unwrap().unwrap();
+        }
+        assert_eq!((requests.load(Ordering::SeqCst), together.open().len()), (21, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_urgent_takes_along_those_who_wait_already() {
+        let (together, requests) = (Together::default(), Arc::default());
+        let patient = Some(Duration::from_millis(50));
+        let all = names(2 * IN_A_REQUEST).map(|name| ask(&together, "shop", name, patient, &requests));
+        let full: Vec<_> = all.collect();
+        let open = ask(&together, "shop", "open", patient, &requests);
+        // Its patience is over, and it waits for its turn behind the full ones.
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let (began, urgent) = (Instant::now(), ask(&together, "shop", "urgent", None, &requests));
+        assert_eq!(open.await.unwrap().unwrap(), ["open", "urgent"]);
+        assert_eq!(urgent.await.unwrap().unwrap(), ["open", "urgent"]);
+        assert!(began.elapsed() <= Duration::from_millis(200), "{:?}", began.elapsed());
+        for answer in full {
+            answer.await.unwrap().unwrap();
+        }
+        assert_eq!((requests.load(Ordering::SeqCst), together.open().len()), (3, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hangs_in_one_namespace_leaves_room_for_the_others() {
+        let (together, requests) = (Together::default(), Arc::<AtomicUsize>::default());
+        let hang = |place: usize| {
+            tokio::spawn(together.ask("hangs", &format!("hangs {place}"), "a", None, |_| std::future::pending()))
+        };
+        let hanging: Vec<_> = (0..40).map(hang).collect();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let other = ask(&together, "shop", "b", None, &requests);
+        let told = tokio::time::timeout(Duration::from_millis(200), other).await;
+        assert_eq!(told.expect("it is answered").unwrap(), Ok(vec!["b"]));
+        // Those who asked are gone, and what they asked for waits no more.
+        hanging.iter().for_each(tokio::task::JoinHandle::abort);
+        drop(together);
     }
 
     #[tokio::test]
     async fn a_panic_is_told_to_all_who_share_it_and_the_next_one_is_sent() {
         let together: Together<(), ()> = Together::default();
-        let broken = || together.ask("shop".into(), (), Duration::ZERO, |_| async { panic!("on purpose") });
+        let broken = || together.ask("shop", "shop", (), None, |_| async { panic!("on purpose") });
         let (one, other) = tokio::join!(broken(), broken());
         assert!(matches!((one, other), (Err(Failure::Unknown(_)), Err(Failure::Unknown(_)))));
-        assert_eq!(together.ask("shop".into(), (), Duration::ZERO, |_| async { Ok(()) }).await, Ok(()));
+        assert_eq!(together.ask("shop", "shop", (), None, |_| async { Ok(()) }).await, Ok(()));
     }
 }

@@ -113,13 +113,13 @@ impl LockStore for LeaseStore {
         &'a self,
         namespace: &'a str,
         election: &'a Uid,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
             let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
             let timeout = self.timeout;
             let list = async move |elections: Vec<Uid>| list_locks(&api, timeout, &elections).await;
-            let listed = self.asked.ask(namespace.to_owned(), election.clone(), patience, list).await?;
+            let listed = self.asked.ask(namespace, namespace, election.clone(), patience, list).await?;
             Ok(listed.iter().filter(|(of, ..)| of == election).map(|(_, lock)| lock.clone()).collect())
         }
         .boxed()

@@ -142,12 +142,12 @@ pub trait LockStore: Send + Sync {
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>>;
 
     /// Lists the locks that were written for an election, whatever their keys are. `patience`: how long it may wait for others that ask
-    /// the same of their elections.
+    /// the same of their elections; none: somebody waits for it, so it goes before those.
     fn locks_of<'a>(
         &'a self,
         namespace: &'a str,
         election: &'a Uid,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>>;
 
     /// Writes a record if it still has the expected version.

@@ -122,10 +122,8 @@ async fn each_group_gets_its_own_pods_when_many_ask_at_the_same_time() {
     ];
     let asked =
         expected.iter().flat_map(|expected| std::iter::repeat_n(expected, 5)).map(async |(selector, expected)| {
-            let listed = pods
-                .list(&lab.namespace, std::slice::from_ref(selector), Duration::ZERO)
-                .await
-                .expect("pods can be listed");
+            let listed =
+                pods.list(&lab.namespace, std::slice::from_ref(selector), None).await.expect("pods can be listed");
             let mut names: Vec<String> = listed.into_iter().map(|pod| pod.name).collect();
             names.sort();
             assert_eq!(names, *expected, "{selector:?}");

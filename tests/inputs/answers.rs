@@ -1,7 +1,5 @@
 //! What may answer in an API server's place: a proxy with its own page, a server of another version, a connection that breaks.
 
-use std::time::Duration;
-
 use lictor::kubernetes::{Elections, MatchingPods, Namespaces, Pods, Workloads};
 use lictor::store::{LeaseStore, LockStore, Owner};
 use lictor_core::{
@@ -78,9 +76,9 @@ fn a_read_that_is_answered_with_nonsense_says_so() {
         let status = answer.status;
         lab.server.always(answer);
         read(status, pods.read("shop", "a").await)?;
-        read(status, matching.list("shop", &selectors, Duration::ZERO).await)?;
+        read(status, matching.list("shop", &selectors, None).await)?;
         read(status, leases.read(&Key::lease("shop", "web")).await)?;
-        read(status, leases.locks_of("shop", &Uid("u".into()), Duration::ZERO).await)?;
+        read(status, leases.locks_of("shop", &Uid("u".into()), None).await)?;
         let election = elections.read("shop", "web").await;
         prop_assert!(status == 404 || election != Ok(ElectionRead::Gone), "{status}: nothing is gone");
         read(status, election)

@@ -300,9 +300,9 @@ pub async fn a_bid_is_no_lock_and_goes_when_nobody_waits_for_it(world: &impl Wor
     let held = version(&lock.write(None, 1, None).await);
     let Some(other) = world.other() else { return };
     let placed = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await);
-    let all = store.locks_of(&lock.owner.namespace, &lock.owner.uid, Duration::ZERO).await.expect("they can be listed");
+    let all = store.locks_of(&lock.owner.namespace, &lock.owner.uid, None).await.expect("they can be listed");
     assert_eq!(all.iter().map(|(key, _)| key).collect::<Vec<_>>(), [&lock.key]);
-    assert_eq!(other.locks_of(&lock.owner.namespace, &lock.owner.uid, Duration::ZERO).await, Ok(Vec::new()));
+    assert_eq!(other.locks_of(&lock.owner.namespace, &lock.owner.uid, None).await, Ok(Vec::new()));
     let mut watch = store.watch();
     let told = next(&mut watch).await;
     let StoreEvent::All(_, _, told) = told else { panic!("not a list first: {told:?}") };

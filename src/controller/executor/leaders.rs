@@ -15,7 +15,7 @@ impl Executor {
         of: &Requester,
         selectors: &[Selector],
         leaders: &[Selector],
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> Result<Vec<Pod>, Failure> {
         let election = &of.id.election;
         let mut pods = self.matching.list(&election.namespace, selectors, patience).await?;

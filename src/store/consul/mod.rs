@@ -37,7 +37,7 @@ impl LockStore for ConsulStore {
         &'a self,
         _namespace: &'a str,
         election: &'a Uid,
-        _patience: Duration,
+        _patience: Option<Duration>,
     ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
         async move {
             let (listed, own) = (self.listings.list().await.map_err(failure)?, self.own());
