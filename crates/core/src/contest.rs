@@ -4,9 +4,10 @@
 //! somebody leads then waits before each next try. Whoever takes that off never waits. It is no part of an election, so that the model
 //! need not explore how long ago something was undone.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Instant;
+use super::{Command, Instant, OpId, Outcome, PodChange, PodOutcome, Uid};
 
 /// What was written, and somebody has undone.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,45 @@ impl Contest {
     /// From when on it may be written again.
     pub fn restores_from(&self) -> Instant {
         self.0
+    }
+}
+
+/// The marks on pods that do not lead, which a controller may take off for ever. Who leads does not wait for them: they have a pace of their
+/// own.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    contest: Contest,
+    /// The pods whose writes are under way.
+    sent: BTreeMap<OpId, Uid>,
+    /// When the API server acknowledged the last write of each pod, unless that is long ago.
+    written: BTreeMap<Uid, Instant>,
+}
+
+impl Marks {
+    /// A request goes out. A pod that was written to just before is written to again only if somebody has undone that.
+    pub fn send(&mut self, op: OpId, command: &Command, now: Instant) {
+        let Command::WritePod(write) = command else { return };
+        if write.change == PodChange::Promote {
+            return;
+        }
+        self.written.retain(|_, at| now.since(*at) <= Contest::QUIET);
+        if self.written.remove(&write.uid).is_some() {
+            self.contest.note(now);
+        }
+        self.sent.insert(op, write.uid.clone());
+    }
+
+    /// A request has come to its end.
+    pub fn take(&mut self, op: OpId, outcome: &Outcome, now: Instant) {
+        let Some(uid) = self.sent.remove(&op) else { return };
+        if let Outcome::PodWritten(PodOutcome::Written(_)) = outcome {
+            self.written.insert(uid, now);
+        }
+    }
+
+    /// From when on marks may be written again.
+    pub fn restores_from(&self) -> Instant {
+        self.contest.restores_from()
     }
 }
 

@@ -60,7 +60,7 @@ pub use command::{
     Transition, WorkloadChange, WorkloadOutcome, WritePod, WriteSlice,
 };
 pub use connection::{ConnectionEvent, ConnectionState};
-pub use contest::Contest;
+pub use contest::{Contest, Marks};
 pub use deletions::Deletions;
 pub use election::{Contender, Election, Forecast, Stays, Verdict};
 pub use eligibility::{Advantage, NotEligible, Preference, Rank, Rules, annotation_defect, eligible, standing};

@@ -117,6 +117,8 @@ pub struct Known<'a> {
     pub alone_from: Instant,
     /// L1: from when on it may write again what somebody has undone.
     pub restores_from: Instant,
+    /// L1: the same of the marks on pods that do not lead.
+    pub marks_from: Instant,
 }
 
 impl<'a> Known<'a> {
@@ -154,6 +156,7 @@ impl<'a> Known<'a> {
             vanished: None,
             alone_from: Instant::default(),
             restores_from: Instant::default(),
+            marks_from: Instant::default(),
         }
     }
 
@@ -238,6 +241,7 @@ impl<'a> Known<'a> {
             policy: policy(self),
             alone_from: self.alone_from,
             restores_from: self.restores_from,
+            marks_from: self.marks_from,
         }
     }
 }

@@ -75,6 +75,8 @@ pub(crate) struct View<'a> {
     pub alone_from: Instant,
     /// L1: from when on it may write again what somebody has undone.
     pub restores_from: Instant,
+    /// L1: the same of the marks on pods that do not lead.
+    pub marks_from: Instant,
 }
 
 /// How a lock is kept.

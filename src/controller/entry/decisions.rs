@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lictor_core::switchover::{Asked, Verdict};
 use lictor_core::{
-    Contest, Election, HeldElsewhere, Instant, Key, Known, OpId, Outcome, Output, Replica, Request, Stored, Term,
-    Version, give_back,
+    Contest, Election, HeldElsewhere, Instant, Key, Known, Marks, OpId, Outcome, Output, Replica, Request, Stored,
+    Term, Version, give_back,
 };
 
 use crate::controller::names::ElectionId;
@@ -18,12 +18,13 @@ pub(crate) struct Decisions {
     /// Requests that can be taken back. They are, when they are not wanted any more.
     grants: BTreeMap<OpId, Grant>,
     contest: Contest,
+    marks: Marks,
 }
 
 impl Decisions {
     pub(crate) fn new(id: &ElectionId, operator_id: &str) -> Self {
         let replica = Replica::new(id.election.name.clone(), id.uid.clone(), operator_id.into());
-        Self { replica, grants: BTreeMap::new(), contest: Contest::default() }
+        Self { replica, grants: BTreeMap::new(), contest: Contest::default(), marks: Marks::default() }
     }
 
     /// What was decided, while this replica decides.
@@ -57,6 +58,9 @@ impl Decisions {
         if output.contested {
             self.contest.note(known.now);
         }
+        for request in &output.requests {
+            self.marks.send(request.op, &request.command, known.now);
+        }
         self.grants.retain(|op, _| self.replica.wants(*op));
         give_back(&mut self.grants);
         output
@@ -77,6 +81,11 @@ impl Decisions {
         self.contest.restores_from()
     }
 
+    /// L1: the same of the marks on pods that do not lead.
+    pub(crate) fn marks_from(&self) -> Instant {
+        self.marks.restores_from()
+    }
+
     /// What can be said of a Switchover, after a step.
     pub(crate) fn judge(&self, known: &Known<'_>, asked: &Asked, gives_up: bool) -> Verdict {
         self.replica.judge(known, asked, gives_up)
@@ -94,6 +103,7 @@ impl Decisions {
 
     /// Takes the outcome of a request.
     pub(crate) fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
+        self.marks.take(op, &outcome, now);
         self.replica.take(op, outcome, now);
     }
 
@@ -106,5 +116,6 @@ impl Decisions {
     pub(crate) fn forget(&mut self) {
         self.replica.forget();
         self.grants.clear();
+        self.marks = Marks::default();
     }
 }

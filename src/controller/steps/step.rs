@@ -28,7 +28,7 @@ pub(crate) fn step(
     entry.workloads.look(&entry.object, *around, watches, (desired, presence), wall);
     let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();
     let slices: Vec<&Slice> = slices(entry.services(), around.slices).collect();
-    let restores_from = entry.decisions.restores_from();
+    let (restores_from, marks_from) = (entry.decisions.restores_from(), entry.decisions.marks_from());
     let rule = entry.object.spec().and_then(|spec| spec.followed.as_ref()).map(|followed| &followed.rule);
     let known = Known {
         now,
@@ -64,6 +64,7 @@ pub(crate) fn step(
         noted: Some(&entry.workloads.claims().scopes),
         alone_from,
         restores_from,
+        marks_from,
     };
     let output = entry.decisions.step(&known, begun);
     let judge = |wanted: &Wanted| entry.decisions.judge(&known, &wanted.asked, wanted.gives_up);

@@ -106,6 +106,7 @@ struct Lab {
     policy: LockPolicy,
     alone_from: Instant,
     contest: crate::Contest,
+    marks: crate::Marks,
     cluster: Option<Result<(), NotEligible>>,
     /// The lock that the candidates hold themselves.
     followed: Option<FollowedLock>,
@@ -180,6 +181,7 @@ impl Lab {
             policy: LockPolicy::ALONE,
             alone_from: Instant::default(),
             contest: crate::Contest::default(),
+            marks: crate::Marks::default(),
             cluster: None,
             followed: None,
             workloads: Some(Vec::new()),
@@ -281,6 +283,7 @@ impl Lab {
         for (op, command) in &effects.requests {
             assert!(*op > self.last_op, "{op:?} was given before: {effects:#?}");
             self.last_op = *op;
+            self.marks.send(*op, command, self.now);
             let words = request(command);
             let leads = ["Promote ", "Enable ", "CreateJob ", "Route "].iter().any(|begin| words.starts_with(begin));
             assert_eq!(command.promotes(), leads, "{words}");
@@ -332,6 +335,7 @@ impl Lab {
             policy: self.policy,
             alone_from: self.alone_from,
             restores_from: self.contest.restores_from(),
+            marks_from: self.marks.restores_from(),
         };
         show(&mut self.election, &view)
     }
@@ -347,6 +351,7 @@ impl Lab {
             for effect in effects {
                 let words = in_words(&effect);
                 if let Some((op, outcome)) = self.answer(&effect, &words) {
+                    self.marks.take(op, &outcome, self.now);
                     self.election.take(op, outcome, self.now);
                 }
                 all.push(words);

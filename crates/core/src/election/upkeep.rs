@@ -101,6 +101,12 @@ impl Upkeep {
                 step.wake_at(Timer::PodRetry, until);
                 continue;
             }
+            let stamped = view.foreign.contains(&pod.uid);
+            if !urgent && !leftover && !stamped && view.now < view.marks_from {
+                // L1: nobody waits for it.
+                step.wake_at(Timer::PodRetry, view.marks_from);
+                continue;
+            }
             let unexpected = urgent || (id.wrote(pod) && !leftover);
             let told = troubles.has(&pod.uid, change);
             if change == PodChange::Demote && unexpected && !told && names_holder(stored) {

@@ -36,6 +36,41 @@ fn a_label_that_is_taken_off_again_and_again_is_written_a_few_times_a_second() {
     assert_eq!(written(&mut lab, "Promote p0", 1, take_off)[0], 0);
 }
 
+/// Shows L1.
+#[test]
+fn marks_of_followers_that_are_taken_off_again_and_again_are_written_a_few_times_a_second() {
+    let label: fn(&mut Pod) = |pod| drop(pod.labels.remove("role"));
+    let everything: fn(&mut Pod) = |pod| {
+        pod.labels.remove("role");
+        pod.annotations = Pairs::default();
+    };
+    for strip in [label, everything] {
+        let mut lab = Lab::led(3);
+        let times = written(&mut lab, "Demote p1", 5, |lab| {
+            for pod in ["p1", "p2"] {
+                if lab.pods[pod].labels.contains_key("role") {
+                    lab.edit(pod, strip);
+                }
+            }
+        });
+        assert!((5..=15).contains(&times.len()), "{times:?}");
+        // The leader's label does not wait for that, nor does the next leader, nor whoever else shows the label.
+        take_off(&mut lab);
+        assert!(lab.run().iter().any(|done| done.starts_with("Promote p0")));
+        lab.edit("p1", |pod| drop(pod.labels.insert("role".into(), "leader".into())));
+        assert!(lab.run().iter().any(|done| done.starts_with("Demote p1")));
+        lab.pods.remove("p0");
+        lab.run();
+        assert!(lab.leader().is_some());
+        // Long afterwards, a person does it once.
+        lab.now = lab.now + Duration::from_secs(20);
+        lab.run();
+        let follower = if lab.leader() == Some("p1") { "p2" } else { "p1" };
+        lab.edit(follower, strip);
+        assert!(lab.run().contains(&format!("Demote {follower} {}", lab.record().term)));
+    }
+}
+
 #[test]
 fn one_label_that_a_person_takes_off_is_back_at_once() {
     let mut lab = Lab::led(2);
