@@ -153,25 +153,26 @@ impl Fitness {
         }
         self.suspects.retain(|uid| view.pods.iter().any(|pod| pod.uid == *uid && pod.ready));
         self.note_probes(view);
-        let best = self.best(record, troubles, step);
+        let leader = holder.and_then(|holder| view.pods.iter().copied().find(|pod| pod.uid == holder.uid));
+        let fitness = leader.map(|pod| match fitness_of(pod, view) {
+            Err(NotEligible::NotReady) if view.switchovers.excuses(&pod.uid, record, view.now) => Ok(()),
+            fitness => fitness,
+        });
+        let best = self.best(record, troubles, matches!(fitness, Some(Ok(()))), step);
         if let Some(until) = view.switchovers.next_end(view.now) {
             step.wake_at(Timer::HoldOver, until);
         }
-        let Some(holder) = holder else {
+        if holder.is_none() {
             if record.is_none()
                 && let Some(incumbent) = incumbent(step.id, view)
             {
                 return Decision::Elect(Candidate::Pod(incumbent), restores(view));
             }
             return best.map_or(Decision::Nobody, |pod| Decision::Elect(Candidate::Pod(pod), Reason::Vacant));
-        };
-        let Some(pod) = view.pods.iter().copied().find(|pod| pod.uid == holder.uid) else {
+        }
+        let (Some(pod), Some(fitness)) = (leader, fitness) else {
             let elect = |pod| Decision::Elect(Candidate::Pod(pod), Reason::LeaderGone);
             return best.map_or(Decision::Vacate(Reason::LeaderGone), elect);
-        };
-        let fitness = match fitness_of(pod, view) {
-            Err(NotEligible::NotReady) if view.switchovers.excuses(&pod.uid, record, view.now) => Ok(()),
-            fitness => fitness,
         };
         let others = best.filter(|other| other.uid != pod.uid);
         match fitness {
@@ -362,12 +363,18 @@ impl Fitness {
     }
 
     /// The first of the eligible pods.
-    fn best<'a>(&self, record: Option<&Record>, troubles: &Troubles, step: &mut Step<'a>) -> Option<&'a Pod> {
+    fn best<'a>(
+        &self,
+        record: Option<&Record>,
+        troubles: &Troubles,
+        beside: bool,
+        step: &mut Step<'a>,
+    ) -> Option<&'a Pod> {
         let view = step.view;
         let templates = templates(view);
         let mut best: Option<(Rank, &'a Pod)> = None;
         for pod in candidates(view) {
-            match self.assess(pod, record, troubles, view, &templates) {
+            match self.assess(pod, record, troubles, beside, view, &templates) {
                 Ok(rank) => {
                     if best.as_ref().is_none_or(|(other, _)| rank < *other) {
                         best = Some((rank, pod));
@@ -380,18 +387,21 @@ impl Fitness {
         best.map(|(_, pod)| pod)
     }
 
-    /// The rank of a candidate that may be elected now, or why it may not.
+    /// The rank of a candidate that may be elected now, or why it may not. `beside`: beside a leader that is fit, whose place nobody takes
+    /// who was refused before.
     pub(super) fn assess(
         &self,
         pod: &Pod,
         record: Option<&Record>,
         troubles: &Troubles,
+        beside: bool,
         view: &View,
         templates: &Templates,
     ) -> Result<Rank, NotEligible> {
         let node = node_of(pod, view);
         eligible(pod, node, view.rules, view.now)?;
-        let suspect = self.suspects.contains(&pod.uid) || troubles.is_refused(&pod.uid);
+        let refused = if beside { troubles.is_refused(&pod.uid) } else { !troubles.may_be_tried(&pod.uid, view.now) };
+        let suspect = self.suspects.contains(&pod.uid) || refused;
         let standing = Standing {
             suspect,
             held_back: view.switchovers.holds_back(&pod.uid, record, view.now),

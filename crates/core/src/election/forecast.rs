@@ -70,7 +70,7 @@ pub(crate) fn forecast<'a>(name: &str, uid: &Uid, view: &View<'a>, record: Optio
     let node = |pod: &Pod| pod.node.as_deref().and_then(|name| view.nodes.get(name));
     let contender = |pod: &'a Pod| Contender {
         pod,
-        chance: fitness.assess(pod, record, &troubles, view, &newest),
+        chance: fitness.assess(pod, record, &troubles, false, view, &newest),
         by_force: eligible_by_force(pod, node(pod), view.rules, view.now).is_ok(),
         held_back: view.switchovers.held_back_until(&pod.uid, view.now),
         protected: view.switchovers.protected_until(&pod.uid, view.now),

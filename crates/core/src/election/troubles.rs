@@ -16,7 +16,7 @@ const REFUSED: u32 = 3;
 /// just started, or has too much to do, refuses for a moment.
 const LEFT: u32 = 5;
 const LEFT_AFTER: Duration = Duration::from_secs(15);
-/// A pod that was refused may be tried again in the place of another one that is refused, after this time.
+/// A pod that was refused may be tried again after this time, where nobody leads that is fit: what refused it may be gone.
 const TRIED_ANEW: Duration = Duration::from_secs(60);
 
 /// What kept pods from being written to, by pod and by what was to be written.
@@ -91,7 +91,7 @@ impl Troubles {
         self.get(uid, PodChange::Promote).is_some_and(|trouble| trouble.refusals >= REFUSED)
     }
 
-    /// Whether a pod may be tried in the place of one that is refused.
+    /// Whether a pod is tried as any other where nobody leads, and may be tried in the place of one that is refused.
     pub(super) fn may_be_tried(&self, uid: &Uid, now: Instant) -> bool {
         !self.is_refused(uid)
             || self.get(uid, PodChange::Promote).is_some_and(|trouble| now >= trouble.last + TRIED_ANEW)

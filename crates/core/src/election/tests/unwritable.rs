@@ -135,6 +135,27 @@ fn another_one_leads_where_the_first_can_not_be_labelled() {
 }
 
 #[test]
+fn one_that_was_refused_is_elected_like_any_other_a_minute_later_but_takes_the_place_of_no_leader() {
+    for policy_is_gone in [true, false] {
+        let mut lab = Lab::new(3);
+        let refuses =
+            |_: &mut Lab, write: &WritePod| (write.name == "p0" && write.change == PodChange::Promote).then(refused);
+        run_with(&mut lab, A_MINUTE, refuses);
+        assert_eq!(lab.leader(), Some("p1"));
+        let all = run_with(&mut lab, A_MINUTE, |_, _| None);
+        assert_eq!(all, NOTHING, "the leader is well");
+        lab.pods.remove("p1");
+        if policy_is_gone {
+            lab.run();
+            assert_eq!(lab.leader(), Some("p0"));
+        } else {
+            let all = run_with(&mut lab, Duration::from_secs(1), refuses);
+            assert_eq!((lab.leader(), count(&all, "Promote p0 3")), (Some("p2"), 1), "{all:#?}");
+        }
+    }
+}
+
+#[test]
 fn where_none_can_be_labelled_each_is_tried_and_not_often() {
     let mut lab = Lab::new(2);
     let all = run_with(&mut lab, A_MINUTE * 5, |_, write| (write.change == PodChange::Promote).then(refused));
