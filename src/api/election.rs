@@ -136,7 +136,8 @@ pub struct LeaderElectionSpec {
     /// What lictor does with a pod that already has a value for one of these labels or annotations, which this election did not
     /// write. Refuse (default): it writes nothing on that pod, which is no candidate then; the status says so. Replace: it writes its
     /// own value, keeps the former one in the pod's annotation lictor.dev/replaced, and restores it when the election is deleted. A
-    /// value that somebody set by hand, and that this election would write itself, is taken over in both cases.
+    /// value that somebody set by hand, and that this election would write itself, is taken over in both cases. A label by which the
+    /// pod's controller selects its pods is never written.
     #[serde(default)]
     pub when_label_in_use: WhenLabelInUse,
 
