@@ -106,15 +106,16 @@ impl Mill {
     pub fn verdict(&self) -> Option<String> {
         let election = self.api.get("leaderelections", NAMESPACE, MILL)?;
         let conditions = election["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let ready = conditions.iter().find(|condition| condition["type"] == "Ready").cloned().unwrap_or_default();
-        let expected = match (self.selects, self.is_known) {
-            (Selects::App, _) => "Led",
-            (_, true) => "LabelInUse",
+        // Its leaders are deleted so often that it may say `Flapping`.
+        let (about, reason, labelled) = match (self.selects, self.is_known) {
+            (Selects::App, _) => ("Elected", "Elected", PODS),
+            (_, true) => ("Accepted", "LabelInUse", 0),
             (_, false) => return None,
         };
+        let told = conditions.iter().find(|condition| condition["type"] == about).cloned().unwrap_or_default();
         let written = self.pods().iter().filter(|pod| pod["metadata"]["labels"][ROLE.0].is_string()).count();
-        let right = ready["reason"] == expected && written == if self.selects == Selects::App { PODS } else { 0 };
-        (!right).then(|| format!("{written} pods of {self:?} are labelled, and its election says {ready}"))
+        let right = told["reason"] == reason && written == labelled;
+        (!right).then(|| format!("{written} pods of {self:?} are labelled, and its election says {told}"))
     }
 
     fn pods(&self) -> Vec<Value> {
