@@ -149,7 +149,10 @@ fn untrue(election: &LeaderElection, pods: &[Pod]) -> Option<String> {
     let said = status.leader.as_ref().and_then(|leader| leader.pod_uid.as_deref());
     let is = |pod: &&Pod| pod.metadata.uid.as_deref() == said;
     let agrees = if holds("Accepted") {
-        let mut leaders = pods.iter().filter(marked).filter(|pod| labelled(pod));
+        // A template of another app may have a copy of the mark.
+        let app = election.spec.selector.as_ref().and_then(|selector| selector.match_labels.get("app"));
+        let selected = |pod: &&Pod| pod.labels().get("app") == app;
+        let mut leaders = pods.iter().filter(marked).filter(selected).filter(|pod| labelled(pod));
         leaders.next().is_some_and(|pod| is(&pod)) == said.is_some() && leaders.next().is_none()
     } else {
         said.is_none() || pods.iter().filter(marked).any(|pod| is(&pod))

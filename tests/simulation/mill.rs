@@ -106,15 +106,14 @@ impl Mill {
     pub fn verdict(&self) -> Option<String> {
         let election = self.api.get("leaderelections", NAMESPACE, MILL)?;
         let conditions = election["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        // Its leaders are deleted so often that it may say `Flapping`.
-        let (about, reason, labelled) = match (self.selects, self.is_known) {
-            (Selects::App, _) => ("Elected", "Elected", PODS),
-            (_, true) => ("Accepted", "LabelInUse", 0),
+        let (about, holds, labelled) = match (self.selects, self.is_known) {
+            (Selects::App, _) => ("Elected", "True", PODS),
+            (_, true) => ("Accepted", "False", 0),
             (_, false) => return None,
         };
         let told = conditions.iter().find(|condition| condition["type"] == about).cloned().unwrap_or_default();
         let written = self.pods().iter().filter(|pod| pod["metadata"]["labels"][ROLE.0].is_string()).count();
-        let right = told["reason"] == reason && written == labelled;
+        let right = told["status"] == holds && written == labelled;
         (!right).then(|| format!("{written} pods of {self:?} are labelled, and its election says {told}"))
     }
 
