@@ -145,21 +145,26 @@ fn untrue(election: &LeaderElection, pods: &[Pod]) -> Option<String> {
     let labels = election.spec.leader.as_ref().and_then(|leader| leader.labels.clone()).unwrap_or(default);
     // While an election is refused, its leader has the labels of the spec that was served last.
     let labelled = |pod: &Pod| labels.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
-    let marked = |pod: &&Pod| pod.annotations().get("lictor.dev/election") == Some(&name);
+    // A template may have a copy of the mark, and has no term.
+    let marked = |pod: &&Pod| {
+        let annotations = pod.annotations();
+        annotations.get("lictor.dev/election") == Some(&name) && annotations.contains_key("lictor.dev/term")
+    };
     let said = status.leader.as_ref().and_then(|leader| leader.pod_uid.as_deref());
     let is = |pod: &&Pod| pod.metadata.uid.as_deref() == said;
     let agrees = if holds("Accepted") {
-        // A template of another app may have a copy of the mark.
-        let app = election.spec.selector.as_ref().and_then(|selector| selector.match_labels.get("app"));
-        let selected = |pod: &&Pod| pod.labels().get("app") == app;
-        let mut leaders = pods.iter().filter(marked).filter(selected).filter(|pod| labelled(pod));
+        let mut leaders = pods.iter().filter(marked).filter(|pod| labelled(pod));
         leaders.next().is_some_and(|pod| is(&pod)) == said.is_some() && leaders.next().is_none()
     } else {
         said.is_none() || pods.iter().filter(marked).any(|pod| is(&pod))
     };
     let agrees = agrees && (!holds("Elected") || said.is_some());
     let stale = status.observed_generation != election.metadata.generation;
-    (!agrees || stale).then(|| format!("{name}: the status says {said:?}: {:#?}", status.conditions))
+    (!agrees || stale).then(|| {
+        let pods = pods.iter().map(|pod| (pod.name_any(), &pod.metadata.uid, pod.labels(), pod.annotations()));
+        let pods: Vec<_> = pods.collect();
+        format!("{name}: the status says {said:?}: {:#?}\n{:#?}\n{pods:#?}", status.conditions, election.spec)
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]

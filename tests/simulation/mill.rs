@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::judge::Judge;
 use crate::programs::address;
+use crate::run::FAULTS_UNTIL;
 use crate::servers::api::ApiServer;
 use crate::users::ROLE;
 use crate::world::NAMESPACE;
@@ -72,7 +73,9 @@ impl Mill {
     /// Runs until the end.
     pub async fn run(self, mut prng: Prng, judge: Arc<Mutex<Judge>>) {
         let (mut newest, mut made) = (self.api.newest(), 0_usize);
-        let mut deletes = tokio::time::Instant::now() + drawn(&mut prng, DELETES_EVERY);
+        let begun = tokio::time::Instant::now();
+        let (mut deletes, calm) =
+            (begun + drawn(&mut prng, DELETES_EVERY), begun + Duration::from_millis(FAULTS_UNTIL));
         loop {
             let _ = newest.borrow_and_update();
             let pods = self.pods();
@@ -94,7 +97,7 @@ impl Mill {
             }
             tokio::select! {
                 _ = newest.changed() => {}
-                () = tokio::time::sleep_until(deletes) => {
+                () = tokio::time::sleep_until(deletes), if deletes < calm => {
                     deletes += drawn(&mut prng, DELETES_EVERY);
                     self.api.remove("pods", NAMESPACE, name(owned[prng.below(owned.len())]));
                 }

@@ -16,7 +16,7 @@ use crate::users::services;
 use crate::world::{APPS, CLUSTERS, NAMESPACE, REPLICAS, World};
 
 /// How long things go wrong.
-const FAULTS_UNTIL: u64 = 180_000;
+pub const FAULTS_UNTIL: u64 = 180_000;
 /// How soon each group has a leader again after all that was wrong is over: the operator's own Lease, a lost session's TTL twice
 /// over with its lock delay, a dead watch, and each attempt's pause.
 const RECOVERY: Duration = Duration::from_secs(75);
