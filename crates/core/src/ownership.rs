@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Controller, ControllerKind, ELECTION_ANNOTATION, Markings, Pod, Uid};
+use crate::{Controller, ControllerKind, ELECTION_ANNOTATION, Markings, Pod, TERM_ANNOTATION, Uid};
 
 /// Which keys of a pod came with it from the template of its controller, as the API server tells (`metadata.managedFields`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,9 +199,13 @@ impl Ownership<'_> {
         pod.annotations.get(ELECTION_ANNOTATION) == Some(self.election)
     }
 
-    /// Whether the controller was read before, because the election has written all of its labels on the pod.
+    /// Whether the controller was read before, because the election has written all of its labels on the pod. Who copies all of that into a
+    /// template is found out a moment later, because the controller is read all the same.
     fn is_settled(&self, pod: &Pod) -> bool {
-        self.has_marked(pod) && self.markings.label_keys().all(|key| pod.labels.contains_key(key))
+        let is_written = |key| pod.labels.get(key).is_some_and(|value| self.markings.write(true, key, value));
+        self.has_marked(pod)
+            && pod.annotations.contains_key(TERM_ANNOTATION)
+            && self.markings.label_keys().all(is_written)
     }
 
     /// Whether a pod carries one of the election's keys, whoever wrote it.
@@ -372,7 +376,8 @@ mod tests {
         for markings in [markings(), insists] {
             let of = |pod: &Pod, selections: &Selections| with(&markings, selections, |asked| asked.of(pod));
             for (role, marked) in [(None, None), (None, Some("web")), (Some("follower"), Some("web"))] {
-                let pod = pod(role, marked, controlled("rs"));
+                let mut pod = pod(role, marked, controlled("rs"));
+                pod.annotations.extend(marked.map(|_| (TERM_ANNOTATION, "1")));
                 match of(&pod, &selections(&["app", "role"])) {
                     Title::InUse(InUse { by: Owner::Controller(by), .. }) => assert_eq!(by.name, "web-5d8f"),
                     other => panic!("{other:?}"),
