@@ -130,6 +130,11 @@ pub struct ElectionClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1000), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub allowed_namespaces: Option<Vec<String>>,
+
+    /// What elections of this class may have in spec.workloads. All (default): any workloads of their namespace. Existing: no
+    /// jobTemplate, with which whoever may create elections runs pods as any service account of the namespace. None: no workloads.
+    #[serde(default)]
+    pub allowed_workloads: AllowedWorkloads,
 }
 
 impl ElectionClassSpec {
@@ -143,6 +148,18 @@ impl ElectionClassSpec {
         let default = if self.consul.is_some() { consul_template!() } else { lease_template!() };
         self.key_template.as_deref().unwrap_or(default)
     }
+}
+
+/// What elections of a class may have in spec.workloads.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum AllowedWorkloads {
+    /// Any workloads of their namespace.
+    #[default]
+    All,
+    /// Workloads that somebody else makes, so no jobTemplate.
+    Existing,
+    /// No workloads.
+    None,
 }
 
 /// Locks in Leases. It has no settings.

@@ -105,6 +105,13 @@ pub struct ConsulStore {
     #[serde(default)]
     pub record: ConsulRecord,
 
+    /// The services in Consul that elections may register with spec.consulService. {name} and {namespace} stand for the election's
+    /// name and namespace, * stands for any characters. Elections that register the same name share its callers. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9*-]|[{]name[}]|[{]namespace[}])+$')").message("consul.servicePattern may have lower-case letters, digits, '-', '*', {name} and {namespace}, for example {namespace}-{name}"))]
+    pub service_pattern: Option<String>,
+
     /// What lictor does with its locks while it reaches Consul but not this cluster's API server.
     #[serde(default)]
     pub when_cluster_is_lost: LostCluster,

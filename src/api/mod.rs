@@ -16,7 +16,7 @@ mod workload;
 
 pub use candidates::{Candidates, ElectedBy, FollowedLease, FollowedLockStatus, Identity, IdentityFrom};
 pub use class::{
-    BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
+    AllowedWorkloads, BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
     ElectionClassStatus, LeaseStore,
 };
 pub use conditions::{

@@ -1,5 +1,6 @@
 //! The reading of an election's spec: into valid values, or into what is wrong with it.
 
+mod allowed;
 mod candidates;
 mod consul;
 
@@ -201,6 +202,10 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
     let key = resolve_key(election, key.as_deref(), class, consul)?;
     let expand = |template: &str| template.replace("{name}", name).replace("{namespace}", namespace);
     let followed = Followed::resolve(&election.spec, class, consul, &key, expand, namespace)?;
+    if let Some(service) = consul_service {
+        allowed::check_service(service, class, expand)?;
+    }
+    allowed::check_workloads(workloads, class)?;
     Ok(Resolved {
         class_name: class.name.clone(),
         consul: consul.cloned().map(Box::new),
@@ -249,6 +254,8 @@ struct Class<'a> {
     key_template: &'a str,
     key_pattern: Option<&'a str>,
     follow_pattern: Option<&'a str>,
+    service_pattern: Option<&'a str>,
+    allowed_workloads: api::AllowedWorkloads,
     /// How it keeps its locks in Consul, if it does.
     consul: Option<Result<ConsulClass, Refusal>>,
 }
@@ -278,6 +285,8 @@ fn find_class<'a>(wanted: Option<&str>, namespace: &str, classes: &'a Classes) -
             key_template: class.spec.effective_key_template(),
             key_pattern: class.spec.key_pattern.as_deref(),
             follow_pattern: class.spec.follow_pattern.as_deref(),
+            service_pattern: class.spec.consul.as_ref().and_then(|consul| consul.service_pattern.as_deref()),
+            allowed_workloads: class.spec.allowed_workloads,
             consul: consul_class(class),
         }),
         None if name == BUILT_IN_CLASS => Ok(Class {
@@ -287,6 +296,8 @@ fn find_class<'a>(wanted: Option<&str>, namespace: &str, classes: &'a Classes) -
             key_template: "{name}",
             key_pattern: Some("*"),
             follow_pattern: None,
+            service_pattern: None,
+            allowed_workloads: api::AllowedWorkloads::All,
             consul: None,
         }),
         None => {
@@ -586,8 +597,11 @@ mod tests {
 
     #[test]
     fn where_a_lock_is_kept_is_told_and_only_consul_knows_services() {
-        let consul =
-            classes(&[("a", true, json!({"consul": {"address": "http://consul:8500", "clusterName": "west"}}))]);
+        let consul = classes(&[(
+            "a",
+            true,
+            json!({"consul": {"address": "http://consul:8500", "clusterName": "west", "servicePattern": "{name}"}}),
+        )]);
         let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
         let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
         assert_eq!(resolved.key.store, lictor_core::StoreId("consul/a".into()));

@@ -252,6 +252,7 @@ async fn a_wrong_class_is_refused_when_it_is_applied() {
             (json!({"lease": {}, "keyTemplate": "services/{name}"}), "for example {name}-leader"),
             (json!({"lease": {}, "keyPattern": "a b"}), "for example {name}-*"),
             (json!({"lease": {}, "controller": ""}), "spec.controller"),
+            (json!({"lease": {}, "allowedWorkloads": "Some"}), "\"All\", \"Existing\", \"None\""),
         ],
     )
     .await;
@@ -308,6 +309,7 @@ async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
             (consul(&json!({"sessions": {"ttlSeconds": 9}})), "should be greater than or equal to 10"),
             (consul(&json!({"sessions": {"ttlSeconds": 86401}})), "should be less than or equal to 86400"),
             (consul(&json!({"sessions": {"lockDelaySeconds": 61}})), "should be less than or equal to 60"),
+            (consul(&json!({"servicePattern": "Web.*"})), "for example {namespace}-{name}"),
             (consul(&json!({"record": "Text"})), "\"Record\", \"LeaderName\""),
             (consul(&json!({"whenClusterIsLost": {"policy": "Wait"}})), "\"Hold\", \"Release\""),
             (
@@ -383,6 +385,8 @@ async fn what_a_class_may_say_is_accepted() {
         consul(&json!({"address": "http://[::1]:8500", "login": {"authMethodName": "kubernetes"}})),
         consul(&json!({"address": "http://localhost:8500", "login": {"authMethodName": "kubernetes"}})),
         consul_and("keyPattern", json!("services/*")),
+        consul(&json!({"servicePattern": "{namespace}-{name}-*"})),
+        json!({"lease": {}, "allowedWorkloads": "None"}),
         consul_and("keyTemplate", json!(format!("{}/{{name}}", "x".repeat(505)))),
         json!({"lease": {}}),
         json!({"lease": {}, "keyTemplate": "{namespace}.{name}-leader", "keyPattern": "*"}),
@@ -471,7 +475,7 @@ async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
     let class = format!("strict-{}", lab.namespace);
     let object = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": class},
-        "spec": {"lease": {}, "keyPattern": "{name}-*"},
+        "spec": {"lease": {}, "keyPattern": "{name}-*", "allowedWorkloads": "Existing"},
     });
     let object = serde_json::from_value(object).expect("a class");
     classes.create(&PostParams::default(), &object).await.expect("a class can be made");
@@ -480,6 +484,12 @@ async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
     assert!(message.contains("\"key-*\"") && message.contains("leave spec.key out"), "{message}");
     elect_other(&lab, "key", json!({"className": class, "key": "key-1"})).await;
     lab.wait_condition("key", "Elected", "True", "Elected").await;
+
+    // A workload that the class does not allow.
+    let made = json!({"kind": "Job", "name": "made", "jobTemplate": {"spec": {"template": {}}}});
+    elect_other(&lab, "key", json!({"className": class, "key": "key-1", "workloads": [made]})).await;
+    let message = lab.wait_condition("key", "Stalled", "True", "WorkloadsNotAllowed").await;
+    assert!(message.contains("Job/made with a jobTemplate") && message.contains("spec.allowedWorkloads"), "{message}");
     lab.elections_api().delete("key", &DeleteParams::default()).await.expect("it can be deleted");
     classes.delete(&class, &DeleteParams::default()).await.expect("it can be deleted");
 

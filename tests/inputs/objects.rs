@@ -104,10 +104,11 @@ pub fn class(name: &str) -> Value {
         },
         "spec": {
             "controller": "lictor.dev/operator", "keyTemplate": "services/{namespace}/{name}/leader", "keyPattern": "services/*",
+            "followPattern": "services/*", "allowedNamespaces": ["shop"], "allowedWorkloads": "All",
             "consul": {
                 "address": "https://consul.example:8501", "clusterName": "west", "datacenter": "dc1", "namespace": "a", "partition": "b",
                 "tls": {"caSecretRef": {"namespace": "x", "name": "ca", "key": "k"}, "certSecretRef": {"name": "c"}, "serverName": "s"},
-                "tokenSecretRef": {"name": "t"},
+                "tokenSecretRef": {"name": "t"}, "servicePattern": "{name}",
                 "node": {"name": "lictor-west", "useAgent": false},
                 "sessions": {"count": 2, "ttlSeconds": 15, "lockDelaySeconds": 1},
                 "record": "Record", "whenClusterIsLost": {"policy": "Release", "releaseAfterSeconds": 60}, "whenOperatorStops": "Hold",

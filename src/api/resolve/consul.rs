@@ -151,6 +151,8 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
         node,
         sessions,
         record,
+        // It is read for each election, and a change of it is no reason to connect anew.
+        service_pattern: _,
         when_cluster_is_lost,
         when_operator_stops,
     } = store;

@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::presence::lost;
 use super::reading::{NOW, Reader, Seen, condition, conditions, full_name};
 use crate::api::{
-    ACCEPTED, Classes, DEFAULT_CONTROLLER, ELECTED, ElectionClass, ElectionClassSpec, Leader, LeaderElection,
-    LeaseStore, PAUSED, READY, Refusal, Resolved, STALLED, hold, resolve,
+    ACCEPTED, AllowedWorkloads, Classes, DEFAULT_CONTROLLER, ELECTED, ElectionClass, ElectionClassSpec, Leader,
+    LeaderElection, LeaseStore, PAUSED, READY, Refusal, Resolved, STALLED, hold, resolve,
 };
 use crate::process::wall;
 use crate::wording::{advantage, describe, not_eligible};
@@ -384,6 +384,7 @@ fn assumed(election: &LeaderElection) -> Classes {
         key_pattern: Some("*".into()),
         follow_pattern: Some("*".into()),
         allowed_namespaces: None,
+        allowed_workloads: AllowedWorkloads::All,
     };
     let class = ElectionClass::new(&name, spec);
     Classes::from([(name, class)])

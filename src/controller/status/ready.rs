@@ -10,7 +10,7 @@ use crate::api::{
 
 /// The refusals that end only when somebody changes the election or its class. The others end by themselves, too: when the class
 /// arrives, or when the other election is deleted.
-const STALLING: [&str; 11] = [
+const STALLING: [&str; 13] = [
     "AmbiguousDefaultClass",
     "ClassNotOffered",
     "FollowsItself",
@@ -22,6 +22,8 @@ const STALLING: [&str; 11] = [
     "NotInConsul",
     "PodsMultiply",
     "ReservedName",
+    "ServiceNotAllowed",
+    "WorkloadsNotAllowed",
 ];
 
 /// The reasons of conditions that are True although something is wrong.
