@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use lictor_core::{
-    Announcement, Holder, Pod, ProbeFailure, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
+    Announcement, Failure, Holder, Pod, ProbeFailure, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
     WorkloadKind, annotation_defect,
 };
 
@@ -48,6 +48,14 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
             tell(entry, None, true, "LockChanged", "RestoreLock", note, executor);
         }
     }
+}
+
+/// Says which workloads an election leaves as they are when it goes.
+pub(super) fn announce_left(entry: &Entry, left: &[WorkloadId], why: &Failure, executor: &Executor) {
+    let names = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let note = format!("the election goes, and {names} can't be given back and stay as they are: {}", why.text());
+    tracing::warn!(election = %entry.object.election(), "{note}");
+    tell(entry, None, true, "WorkloadsLeft", "Release", note, executor);
 }
 
 fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, executor: &Executor) {

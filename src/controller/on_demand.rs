@@ -1,15 +1,21 @@
 //! The watches that not every operator needs: each begins when the first election asks for it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
-use lictor_core::{Failure, WorkloadKind};
+use lictor_core::{Failure, Instant, WorkloadKind};
 use tokio::sync::mpsc;
 
 use super::input::{Input, forward};
 use super::names::{Coverage, Namespace};
 use crate::kubernetes::{Change, Namespaces, WatchFailure, watch_services, watch_slices, watch_workloads};
+use crate::process::monotonic;
+
+/// How long an election that goes waits for a watch that has never worked. The API server may just have been started.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What such a watch is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,23 +33,35 @@ pub(super) struct OnDemandWatches {
     client: Client,
     namespaces: Namespaces,
     sender: mpsc::UnboundedSender<Input>,
-    begun: BTreeSet<Watched>,
+    /// Those that have begun, and when.
+    begun: BTreeMap<Watched, Instant>,
     missing: BTreeSet<(Watched, Coverage)>,
     forbidden: BTreeMap<(Watched, Coverage), Failure>,
     /// Those that do not work, for another reason.
-    broken: BTreeSet<(Watched, Coverage)>,
+    broken: BTreeMap<(Watched, Coverage), Failure>,
+    /// Those of these that an election that goes does not wait for any longer.
+    hopeless: BTreeSet<(Watched, Coverage)>,
 }
 
 impl OnDemandWatches {
     pub(super) fn new(client: Client, namespaces: Namespaces, sender: mpsc::UnboundedSender<Input>) -> Self {
-        let (begun, missing, broken) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Self { client, namespaces, sender, begun, missing, forbidden: BTreeMap::new(), broken }
+        Self {
+            client,
+            namespaces,
+            sender,
+            begun: BTreeMap::new(),
+            missing: BTreeSet::new(),
+            forbidden: BTreeMap::new(),
+            broken: BTreeMap::new(),
+            hopeless: BTreeSet::new(),
+        }
     }
 
     /// Begins to watch these, where that is not done already.
     pub(super) fn begin(&mut self, all: impl IntoIterator<Item = Watched>) {
         for watched in all {
-            if self.begun.insert(watched) {
+            if let Entry::Vacant(vacant) = self.begun.entry(watched) {
+                vacant.insert(monotonic());
                 self.missing.extend(self.namespaces.scopes().into_iter().map(|scope| (watched, Coverage::from(scope))));
                 self.watch(watched);
             }
@@ -68,6 +86,7 @@ impl OnDemandWatches {
             Change::All(scope, ..) => {
                 let what = (watched, scope.clone().into());
                 self.broken.remove(&what);
+                self.hopeless.remove(&what);
                 let known = self.forbidden.remove(&what).is_some();
                 self.missing.remove(&what) || known
             }
@@ -76,8 +95,11 @@ impl OnDemandWatches {
                 let known = self.forbidden.insert(what.clone(), failure.clone()).is_none();
                 self.missing.remove(&what) || known
             }
-            Change::Broken(scope, WatchFailure::Unknown(_) | WatchFailure::Other(_)) => {
-                self.broken.insert((watched, scope.clone().into()))
+            Change::Broken(scope, WatchFailure::Unknown(failure) | WatchFailure::Other(failure)) => {
+                let what = (watched, scope.clone().into());
+                let late = self.begun.get(&watched).is_some_and(|begun| monotonic() >= *begun + PATIENCE);
+                let given_up = late && self.missing.contains(&what) && self.hopeless.insert(what.clone());
+                self.broken.insert(what, failure.clone()).is_none() || given_up
             }
             Change::Rewound(_) | Change::Applied(_) | Change::Deleted(_) => false,
         }
@@ -85,13 +107,19 @@ impl OnDemandWatches {
 
     /// Whether all of these is known in a namespace, as far as there is a right to it.
     pub(super) fn knows(&self, watched: Watched, namespace: &Namespace) -> bool {
-        self.begun.contains(&watched)
+        self.begun.contains_key(&watched)
             && !self.missing.iter().any(|(missing, coverage)| *missing == watched && coverage.includes(namespace))
     }
 
     /// Whether its watch does not work at present, though there is a right to it.
     pub(super) fn is_broken(&self, watched: Watched, namespace: &Namespace) -> bool {
-        self.broken.iter().any(|(broken, coverage)| *broken == watched && coverage.includes(namespace))
+        self.broken.keys().any(|(broken, coverage)| *broken == watched && coverage.includes(namespace))
+    }
+
+    /// Why an election that goes does not wait for these any longer, if it does not: they were never seen, for a minute.
+    pub(super) fn hopeless(&self, watched: Watched, namespace: &Namespace) -> Option<&Failure> {
+        let mut of_it = self.hopeless.iter().filter(|(hopeless, _)| *hopeless == watched);
+        self.broken.get(of_it.find(|(_, coverage)| coverage.includes(namespace))?)
     }
 
     /// Why this operator can't see these in a namespace.

@@ -26,6 +26,8 @@ pub(crate) struct Workloads {
     claims: Arc<Claims>,
     /// What it was shown in its last step.
     followed: Followed,
+    /// Whether it was told which it leaves as they are.
+    left_told: bool,
 }
 
 /// What an election was shown of its workloads.
@@ -40,6 +42,8 @@ struct Followed {
     cluster: Option<Result<(), NotEligible>>,
     /// The kinds that this operator has no right to see.
     forbidden: BTreeMap<WorkloadKind, Failure>,
+    /// The kinds that the election, which goes, leaves as they are, because they can't be seen.
+    left: BTreeMap<WorkloadKind, Failure>,
     /// Who set each workload's field last, but for this program. What is put right shows it no more.
     setters: BTreeMap<WorkloadId, String>,
     /// W10: they stay as they are.
@@ -72,7 +76,7 @@ pub(crate) struct Surroundings<'a> {
 impl Workloads {
     pub(crate) fn new(seen: &LeaderElection) -> Self {
         let claims = Arc::new(Claims::of(seen.metadata.annotations.as_ref()));
-        Self { claims, followed: Followed::default() }
+        Self { claims, followed: Followed::default(), left_told: false }
     }
 
     /// Takes the claims of the object as it is now.
@@ -108,6 +112,14 @@ impl Workloads {
     /// The kinds that this operator has no right to see.
     pub(crate) fn forbidden(&self) -> &BTreeMap<WorkloadKind, Failure> {
         &self.followed.forbidden
+    }
+
+    /// The workloads that the election leaves as they are, and why. Returns them once.
+    pub(crate) fn take_left(&mut self) -> Option<(Vec<WorkloadId>, Failure)> {
+        let left = &self.followed.left;
+        let all: Vec<_> = self.claims.ids().map(|(id, _)| id).filter(|id| left.contains_key(&id.kind)).collect();
+        let why = left.get(&all.first()?.kind)?.clone();
+        (!std::mem::replace(&mut self.left_told, true)).then_some((all, why))
     }
 
     /// Why there is no candidate, if a workload is switched off that would make some.
@@ -266,7 +278,15 @@ impl Workloads {
                 followed.forbidden.insert(*kind, failure.clone());
             }
         }
-        if !kinds.iter().all(|kind| watches.knows(Watched::Workloads(*kind), namespace)) {
+        // A namespace is not deleted before its elections are. What other clusters share is not given up unseen.
+        let goes = object.is_deleted() && spec.is_some_and(|spec| spec.key.store == StoreId::leases());
+        for kind in kinds.iter().filter(|_| goes) {
+            if let Some(failure) = watches.hopeless(Watched::Workloads(*kind), namespace) {
+                followed.left.insert(*kind, failure.clone());
+            }
+        }
+        let known = |kind| watches.knows(Watched::Workloads(kind), namespace) || followed.left.contains_key(&kind);
+        if !kinds.iter().copied().all(known) {
             return followed;
         }
         let rules = spec.map(|spec| &spec.workloads);

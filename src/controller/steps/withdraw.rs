@@ -1,6 +1,7 @@
 //! The step instead of the last ones, when nothing is left of an election: its finalizer goes, if it has one.
 
 use crate::api::Claims;
+use crate::controller::announce::announce_left;
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
 use crate::controller::status::farewell;
@@ -15,6 +16,9 @@ const ATTEMPTS: u32 = 3;
 pub(crate) fn withdraw(entry: &mut Entry, executor: &Executor, moment: Moment, again: &mut Soonest) {
     if !entry.object.is_deleted() && write_farewell(entry, executor, moment, again) {
         return;
+    }
+    if let Some((left, why)) = entry.workloads.take_left() {
+        announce_left(entry, &left, &why, executor);
     }
     if entry.object.has_finalizer() || **entry.workloads.claims() != Claims::default() {
         return write_metadata(entry, false, Claims::default(), executor, moment.now, again);

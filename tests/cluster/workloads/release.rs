@@ -1,12 +1,17 @@
 //! Workloads that leave an election.
 
+use std::time::Duration;
+
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::workloads::{annotation, following, managers, setting};
-use lictor_testing::kubernetes::{Lab, Operator};
+use lictor_testing::kubernetes::{Lab, Operator, Proxy};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{FOUR, all_disabled, all_enabled, four};
+use crate::consul::member::Member;
 
 /// Creates one workload of each kind, which follow a pod `a`, with this value of `onRelease`.
 async fn led(test: &str, on_release: Option<&str>) -> (Lab, Operator) {
@@ -146,4 +151,52 @@ async fn what_an_operator_that_was_killed_could_not_put_back_the_next_one_does()
     let _operator = lab.operator(&[]);
     wait_election_gone(&lab).await;
     all_released(&lab, [json!(false), json!(3), json!(false), json!(2)]).await;
+}
+
+/// The API server can't list one kind, for example because an object of it can't be converted. A proxy stands for it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for what the operator can't read, for a minute"]
+async fn what_could_never_be_read_keeps_no_election_from_going_and_is_named() {
+    let (lab, operator) = led("wl-unread", None).await;
+    lab.kill_pod("a").await;
+    all_disabled(&lab, (3, 2)).await;
+    drop(operator);
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(|asked| asked.method == "GET" && asked.path.contains("/cronjobs?"));
+    let _operator = lab.operator_at(proxy.kubeconfig(), &[]);
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    sleep(Duration::from_secs(50)).await;
+    assert!(lab.elections_api().get_opt("web").await.expect("it can be read").is_some(), "it waits for a minute");
+    wait_election_gone(&lab).await;
+    let note = lab.wait_event("LeaderElection", "web", "WorkloadsLeft").await;
+    assert!(note.contains("CronJob/nightly") && !note.contains("Deployment/live"), "{note}");
+    for (workload, with) in FOUR.into_iter().zip([json!(true), json!(3), json!(false), json!(2)]) {
+        if workload == "CronJob/nightly" {
+            lab.wait_disabled(workload, json!(false)).await;
+        } else {
+            lab.wait_released(workload, with).await;
+        }
+    }
+}
+
+/// Another cluster would run the same.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for what the operator can't read, for longer than a minute"]
+async fn what_could_never_be_read_is_not_given_up_where_other_clusters_share_the_lock() {
+    let member = Member::new("wl-unread-shared", "west", Consul::shared().address(), json!({})).await;
+    let (lab, operator) = (&member.lab, member.operator(&[]));
+    four(lab, (3, 2)).await;
+    lab.ready_pods(&["a"]).await;
+    member.elect(json!({"workloads": list(&FOUR, None)})).await;
+    all_enabled(lab, (3, 2)).await;
+    drop(operator);
+    let proxy = Proxy::start(lab.cluster).await;
+    proxy.hold(|asked| asked.method == "GET" && asked.path.contains("/cronjobs?"));
+    let _operator = member.operator_at(proxy.kubeconfig());
+    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    sleep(Duration::from_secs(100)).await;
+    assert!(lab.elections_api().get_opt("web").await.expect("it can be read").is_some(), "it waits");
+    proxy.hold(|_| false);
+    wait_election_gone(lab).await;
+    all_released(lab, [json!(false), json!(3), json!(false), json!(2)]).await;
 }
