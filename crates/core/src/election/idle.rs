@@ -234,11 +234,8 @@ impl Election {
                     return false;
                 }
                 if record.is_some() && self.lock.chain(stored.version()) == Chain::Rivals {
-                    // C5: what the other replica has on its way would show somebody here. L1: it may do the same.
-                    if view.now < view.restores_from {
-                        step.wake_at(Timer::PodRetry, view.restores_from);
-                    } else {
-                        step.contest();
+                    // C5: what the other replica has on its way would show somebody here.
+                    if !self.waits_for_rival(stored, step) {
                         self.write(stored, None, Reason::Resumed, step);
                     }
                     return false;

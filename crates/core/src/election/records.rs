@@ -5,6 +5,7 @@ use super::fitness::Candidate;
 use super::phase::{Intent, Phase};
 use crate::handover::{Chain, Handover, Purpose};
 use crate::step::Step;
+use crate::timers::Timer;
 use crate::view::{Situation, View};
 use crate::{
     Announcement, Command, Failure, Holder, Instant, Pod, Reason, Record, RecordOutcome, Stored, SwitchoverMark,
@@ -16,6 +17,9 @@ impl Election {
     pub(super) fn write(&mut self, stored: &Stored, candidate: Option<Candidate>, reason: Reason, step: &mut Step) {
         let view = step.view;
         self.situation = Situation::HandingOver;
+        if candidate.is_some() && self.waits_for_rival(stored, step) {
+            return;
+        }
         match stored {
             Stored::Damaged(..) => {
                 step.announce(Announcement::LockChanged { what: "edited by hand" });
@@ -70,6 +74,21 @@ impl Election {
             slices: self.routes.seen(view),
         };
         self.phase = Phase::Writing(op, Box::new(intent));
+    }
+
+    /// L1: whether to wait, because another replica of this cluster acts as well, and may undo at once what is written here.
+    pub(super) fn waits_for_rival(&self, stored: &Stored, step: &mut Step) -> bool {
+        let view = step.view;
+        if self.lock.chain(stored.version()) != Chain::Rivals {
+            return false;
+        }
+        let waits = view.now < view.restores_from;
+        if waits {
+            step.wake_at(Timer::PodRetry, view.restores_from);
+        } else {
+            step.contest();
+        }
+        waits
     }
 
     /// The record is right: puts the other pods right, and drops from the record what is cleaned up.

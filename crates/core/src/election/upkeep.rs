@@ -101,7 +101,8 @@ impl Upkeep {
                 step.wake_at(Timer::PodRetry, until);
                 continue;
             }
-            let stamped = view.foreign.contains(&pod.uid);
+            // The stamp that a handover has left on a pod which takes no part.
+            let stamped = view.foreign.contains(&pod.uid) || change == PodChange::Remove;
             if !urgent && !leftover && !stamped && view.now < view.marks_from {
                 // L1: nobody waits for it.
                 step.wake_at(Timer::PodRetry, view.marks_from);
