@@ -203,9 +203,9 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
     let expand = |template: &str| template.replace("{name}", name).replace("{namespace}", namespace);
     let followed = Followed::resolve(&election.spec, class, consul, &key, expand, namespace)?;
     if let Some(service) = consul_service {
-        allowed::check_service(service, class, expand)?;
+        class.check_service(service, expand)?;
     }
-    allowed::check_workloads(workloads, class)?;
+    class.check_workloads(workloads)?;
     Ok(Resolved {
         class_name: class.name.clone(),
         consul: consul.cloned().map(Box::new),

@@ -17,7 +17,6 @@ use self::history::History;
 pub(super) use self::probing::{Probed, Probing, Reach, probe_client};
 pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, slices};
 use self::titles::Titles;
-pub(super) use self::titles::{TitleRead, Unread};
 pub(super) use self::workloads::{Surroundings, Workloads};
 use self::writes::OwnWrites;
 pub(super) use self::writes::Retry;

@@ -12,13 +12,12 @@ use std::time::Duration;
 use kube::Client;
 use lictor_core::{
     Bid, Command, Failure, Key, Outcome, PlacedBid, Pod, Record, RecordOutcome, Request, Selector, Slice, SliceOutcome,
-    StoreId, Stored, Term, Uid, Version, WorkloadClaim, WorkloadId, WorkloadOutcome, WriteSlice,
+    StoreId, Stored, Term, TitleRead, Uid, Unread, Version, WorkloadClaim, WorkloadId, WorkloadOutcome, WriteSlice,
 };
 use tokio::sync::{mpsc, watch};
 
 use self::repeats::Repeats;
 use self::requests::{Gate, Queue, Requests};
-use super::entry::{TitleRead, Unread};
 use super::input::Input;
 use super::names::{ElectionId, ElectionName, Namespace, SwitchoverId};
 use super::object::ElectionObject;

@@ -2,11 +2,11 @@
 
 use futures::StreamExt;
 use lictor_core::{
-    Failure, FollowedLock, Key, Node, OpId, Outcome, Pod, ProbeFailure, Slice, Uid, Version, WorkloadId, WorkloadKind,
+    Failure, FollowedLock, Key, Node, OpId, Outcome, Pod, ProbeFailure, Slice, TitleRead, Uid, Version, WorkloadId,
+    WorkloadKind,
 };
 use tokio::sync::mpsc;
 
-use super::entry::TitleRead;
 use super::names::{ElectionId, Namespace, SwitchoverId};
 use crate::api::{ElectionClass, LeaderElection, Switchover};
 use crate::kubernetes::{Change, ClaimUpdate, Leftovers, ServiceObject, WorkloadObject};

@@ -1,14 +1,17 @@
 //! The controllers that have made pods: reads what they select their pods by (O1).
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ReplicationController;
-use kube::api::{ApiResource, DynamicObject};
-use kube::{Api, Client};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
 use lictor_core::{Controller, ControllerKind, Failure, Selection};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{failure, within};
@@ -30,30 +33,33 @@ impl Controllers {
     /// # Errors
     /// If there is no answer. Where the API server refuses to tell, the answer is `None`.
     pub async fn selection(&self, namespace: &str, controller: &Controller) -> Result<Selection, Failure> {
-        let Some(resource) = resource(controller.kind) else { return Ok(None) };
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
+        match controller.kind {
+            ControllerKind::ReplicaSet => self.read::<ReplicaSet>(namespace, controller).await,
+            ControllerKind::StatefulSet => self.read::<StatefulSet>(namespace, controller).await,
+            ControllerKind::DaemonSet => self.read::<DaemonSet>(namespace, controller).await,
+            ControllerKind::Job => self.read::<Job>(namespace, controller).await,
+            ControllerKind::ReplicationController => self.read::<ReplicationController>(namespace, controller).await,
+            ControllerKind::Other => Ok(None),
+        }
+    }
+
+    async fn read<K>(&self, namespace: &str, controller: &Controller) -> Result<Selection, Failure>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
+    {
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
         match within(self.timeout, api.get_opt(&controller.name)).await {
             Ok(object) => {
-                let same = object.filter(|object| object.metadata.uid.as_ref() == Some(&controller.uid.0));
-                Ok(Some(same.map(|object| keys(&object.data["spec"]["selector"])).unwrap_or_default()))
+                let same = object.filter(|object| object.meta().uid.as_ref() == Some(&controller.uid.0));
+                let object = same.and_then(|object| serde_json::to_value(object).ok()).unwrap_or_default();
+                Ok(Some(keys(&object["spec"]["selector"])))
             }
-            Err(error) => match failure("get", &resource.plural, &error) {
-                Failure::Refused(_) => Ok(None),
+            Err(error) => match failure("get", &K::plural(&()), &error) {
+                failure if failure.is_refused() => Ok(None),
                 failure => Err(failure),
             },
         }
     }
-}
-
-fn resource(kind: ControllerKind) -> Option<ApiResource> {
-    Some(match kind {
-        ControllerKind::ReplicaSet => ApiResource::erase::<ReplicaSet>(&()),
-        ControllerKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
-        ControllerKind::DaemonSet => ApiResource::erase::<DaemonSet>(&()),
-        ControllerKind::Job => ApiResource::erase::<Job>(&()),
-        ControllerKind::ReplicationController => ApiResource::erase::<ReplicationController>(&()),
-        ControllerKind::Other => return None,
-    })
 }
 
 /// The labels of a selector, those of its expressions as well. A ReplicationController has none: its selector is the labels themselves.

@@ -185,8 +185,16 @@ async fn no_manifest_harms_what_is_not_its_own() {
             let living: Vec<&Pod> = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect();
             most = most.max(living.len());
             assert!(living.len() <= MOST_PODS, "seed {seed}: {} pods after {done} manifests", living.len());
-            let left = living.iter().find(|pod| pod.owner_references().is_empty());
-            assert!(left.is_none(), "seed {seed}: a pod left its controller after {done} manifests: {left:#?}");
+            if let Some(left) = living.iter().find(|pod| pod.owner_references().is_empty()) {
+                let pod = (left.name_any(), left.labels(), left.annotations());
+                let sets: Api<ReplicaSet> = Api::namespaced(world.lab.client.clone(), &world.lab.namespace);
+                let sets = sets.list(&ListParams::default()).await.expect("ReplicaSets can be listed").items;
+                let sets = sets.into_iter().map(|set| (set.name_any(), set.spec.map(|spec| spec.selector)));
+                let elections =
+                    world.elections().await.into_iter().map(|election| (election.name_any(), election.spec));
+                let (sets, elections): (Vec<_>, Vec<_>) = (sets.collect(), elections.collect());
+                panic!("seed {seed}: {pod:#?} left its controller after {done} manifests: {sets:#?} {elections:#?}");
+            }
         }
         if world.prng.percent(20) {
             operator.signal("KILL");

@@ -81,7 +81,9 @@ pub use marking::{
 pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};
 pub use overtaken::HeldElsewhere;
-pub use ownership::{InUse, Multiplying, Owner, Ownership, Provenance, Provenances, Selection, Selections, Title};
+pub use ownership::{
+    InUse, Multiplying, Owner, Ownership, Provenance, Provenances, Selection, Selections, Title, TitleRead, Unread,
+};
 pub use pairs::Pairs;
 pub use pod::{Control, Controller, ControllerKind, NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
 pub use presence::{Absence, AbsentLeader, absence};

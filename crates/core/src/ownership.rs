@@ -104,6 +104,24 @@ pub enum Multiplying<'a> {
     Unread,
 }
 
+/// An object that has to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// A candidate of this name: which of its labels came with it.
+    Pod(String),
+    /// A candidate's controller: what it selects by.
+    Controller(Controller),
+}
+
+/// What was read of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TitleRead {
+    /// Of a pod, with the uid that it has; `None`: there is none of that name.
+    Pod(Option<(Uid, Provenance)>),
+    /// Of a controller.
+    Controller(Selection),
+}
+
 /// An election's keys and their values, which decide together with a pod's own whose a key is.
 #[derive(Clone, Copy, Debug)]
 pub struct Ownership<'a> {

@@ -5,49 +5,51 @@ use lictor_core::fits;
 use super::{Class, Refusal};
 use crate::api::{AllowedWorkloads, ConsulService, Workload};
 
-/// Refuses a service whose name the class does not allow: whoever registers a name gets a share of its callers.
-pub(super) fn check_service(
-    service: &ConsulService,
-    class: &Class,
-    expand: impl Fn(&str) -> String,
-) -> Result<(), Refusal> {
-    let (service, name) = (&service.name, &class.name);
-    let message = match class.service_pattern.map(expand) {
-        Some(pattern) if fits(&pattern, service) => return Ok(()),
-        Some(pattern) => format!(
-            "spec.consulService.name is {service:?}, and the class {name:?} lets elections register {pattern:?} here: write such a name"
-        ),
-        None => format!(
-            "spec.consulService.name is {service:?}, and the class {name:?} lets elections register no service: leave \
+impl Class<'_> {
+    /// Refuses a service whose name the class does not allow: whoever registers a name gets a share of its callers.
+    pub(super) fn check_service(
+        &self,
+        service: &ConsulService,
+        expand: impl Fn(&str) -> String,
+    ) -> Result<(), Refusal> {
+        let (service, name) = (&service.name, &self.name);
+        let message = match self.service_pattern.map(expand) {
+            Some(pattern) if fits(&pattern, service) => return Ok(()),
+            Some(pattern) => format!(
+                "spec.consulService.name is {service:?}, and the class {name:?} lets elections register {pattern:?} here: write such a name"
+            ),
+            None => format!(
+                "spec.consulService.name is {service:?}, and the class {name:?} lets elections register no service: leave \
              spec.consulService out, or let an administrator set the class's spec.consul.servicePattern, for example to \
              \"{{namespace}}-{{name}}\""
-        ),
-    };
-    Err(Refusal { reason: "ServiceNotAllowed", message })
-}
+            ),
+        };
+        Err(Refusal { reason: "ServiceNotAllowed", message })
+    }
 
-/// Refuses workloads that the class does not allow: through them, whoever may create elections stops and starts what it may not
-/// change itself, and with a jobTemplate runs pods.
-pub(super) fn check_workloads(workloads: &[Workload], class: &Class) -> Result<(), Refusal> {
-    let refused = match class.allowed_workloads {
-        AllowedWorkloads::All => None,
-        AllowedWorkloads::Existing => workloads.iter().find(|workload| workload.job_template.is_some()),
-        AllowedWorkloads::None => workloads.first(),
-    };
-    let Some(Workload { kind, name, job_template, .. }) = refused else { return Ok(()) };
-    let template = if job_template.is_some() { " with a jobTemplate" } else { "" };
-    let allows = match class.allowed_workloads {
-        AllowedWorkloads::Existing => "only workloads that exist",
-        _ => "no workloads",
-    };
-    Err(Refusal {
-        reason: "WorkloadsNotAllowed",
-        message: format!(
-            "spec.workloads names {kind:?}/{name}{template}, and the class {:?} allows {allows}: take it out, or let an administrator \
+    /// Refuses workloads that the class does not allow: through them, whoever may create elections stops and starts what it may not
+    /// change itself, and with a jobTemplate runs pods.
+    pub(super) fn check_workloads(&self, workloads: &[Workload]) -> Result<(), Refusal> {
+        let refused = match self.allowed_workloads {
+            AllowedWorkloads::All => None,
+            AllowedWorkloads::Existing => workloads.iter().find(|workload| workload.job_template.is_some()),
+            AllowedWorkloads::None => workloads.first(),
+        };
+        let Some(Workload { kind, name, job_template, .. }) = refused else { return Ok(()) };
+        let template = if job_template.is_some() { " with a jobTemplate" } else { "" };
+        let allows = match self.allowed_workloads {
+            AllowedWorkloads::Existing => "only workloads that exist",
+            _ => "no workloads",
+        };
+        Err(Refusal {
+            reason: "WorkloadsNotAllowed",
+            message: format!(
+                "spec.workloads names {kind:?}/{name}{template}, and the class {:?} allows {allows}: take it out, or let an administrator \
              change the class's spec.allowedWorkloads",
-            class.name
-        ),
-    })
+                self.name
+            ),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lictor_core::{
     Controller, ELECTION_ANNOTATION, Failure, InUse, Instant, Locks, Markings, Members, Multiplying, Owner, Ownership,
-    Pod, PodCache, Provenance, Provenances, Record, Scope, Selection, Selections, Title, Uid,
+    Pod, PodCache, Provenances, Record, Scope, Selections, Title, TitleRead, Uid, Unread,
 };
 
 use crate::api::Refusal;
@@ -29,24 +29,6 @@ pub(crate) struct Titles {
     foreign: BTreeSet<Uid>,
     /// The first of them on which somebody else owns a key, by its name.
     in_use: Option<(String, InUse)>,
-}
-
-/// An object that has to be read.
-#[derive(Clone)]
-pub(crate) enum Unread {
-    /// A candidate of this name: which of its labels came with it.
-    Pod(String),
-    /// A candidate's controller: what it selects by.
-    Controller(Controller),
-}
-
-/// What was read of an object.
-#[derive(Debug)]
-pub enum TitleRead {
-    /// Of a pod, with the uid that it has; `None`: there is none of that name.
-    Pod(Option<(Uid, Provenance)>),
-    /// Of a controller.
-    Controller(Selection),
 }
 
 impl Titles {
