@@ -44,8 +44,10 @@ fn deployment(prng: &mut Prng, app: &str) -> Value {
         }
         selector["matchExpressions"] = json!([expression]);
     }
-    // As who copies a pod into a template.
-    let copied = if prng.percent(10) { json!({"lictor.dev/election": pick(prng, &ELECTIONS)}) } else { json!({}) };
+    // As who copies a pod into a template, but without its labels: docs/reliability.md says what that does.
+    let bare = labels == json!({"app": app});
+    let copied =
+        if bare && prng.percent(10) { json!({"lictor.dev/election": pick(prng, &ELECTIONS)}) } else { json!({}) };
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app}, "spec": {
         "replicas": 1 + prng.below(REPLICAS), "selector": selector,
         "template": {"metadata": {"labels": labels, "annotations": copied}, "spec": {
