@@ -31,7 +31,7 @@ async fn a_pod_is_the_same_in_the_first_list_and_in_an_answer() {
     let nowhere = json!({"schedulerName": "nobody"});
     create("bare", json!({}), nowhere.clone()).await;
     lab.pod("slow", PodSpec { annotations: json!({"lictor.dev/term": "3"}), ..PodSpec::default() }).await;
-    let owner = |name: &str, controller: Value| json!({"apiVersion": "v1", "kind": "StatefulSet", "name": name, "uid": name, "controller": controller});
+    let owner = |name: &str, controller: Value| json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": name, "controller": controller});
     create(
         "rich",
         hands_off(json!({

@@ -165,6 +165,10 @@ struct Owner {
     kind: String,
     #[prost(string, tag = "3")]
     name: String,
+    #[prost(string, tag = "4")]
+    uid: String,
+    #[prost(string, tag = "5")]
+    api_version: String,
     #[prost(bool, optional, tag = "6")]
     controller: Option<bool>,
 }
@@ -242,8 +246,14 @@ impl From<Pod> for SlimPod {
 
 impl From<Meta> for meta::ObjectMeta {
     fn from(of: Meta) -> Self {
-        let owner =
-            |Owner { kind, name, controller }| meta::OwnerReference { kind, name, controller, ..Default::default() };
+        let owner = |Owner { kind, name, uid, api_version, controller }| meta::OwnerReference {
+            kind,
+            name,
+            uid,
+            api_version,
+            controller,
+            ..Default::default()
+        };
         Self {
             name: some(of.name),
             generate_name: some(of.generate_name),

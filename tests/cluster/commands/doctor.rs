@@ -117,6 +117,9 @@ async fn the_doctor_checks_the_rights_that_elections_ask_for() {
     let always = [
         rule("lictor.dev", &["leaderelections", "leaderelections/status", "switchovers", "switchovers/status"], &["*"]),
         rule("", &["pods"], &["*"]),
+        rule("apps", &["replicasets", "statefulsets", "daemonsets"], &["get"]),
+        rule("batch", &["jobs"], &["get"]),
+        rule("", &["replicationcontrollers"], &["get"]),
         rule("coordination.k8s.io", &["leases"], &["*"]),
         rule("events.k8s.io", &["events"], &["*"]),
     ];
