@@ -208,11 +208,11 @@ async fn a_new_token_in_the_file_is_used_without_a_restart() {
         let rules = json!({"Name": "agent", "Rules": rules});
         consul.api().put(&path, rules).await.expect("Consul answers").ok();
     };
-    let taken = Instant::now();
+    let changed = Instant::now();
     allow("").await;
     gone(command).await;
     // Servers of Consul may rely on a policy for some seconds.
-    assert!(taken.elapsed() < Duration::from_secs(20), "{:?}", taken.elapsed());
+    assert!(changed.elapsed() < Duration::from_secs(20), "{:?}", changed.elapsed());
     agent.says("Permission denied").await;
     allow(&rules).await;
     bench.begins(2).await;

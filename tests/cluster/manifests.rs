@@ -36,7 +36,7 @@ fn deployment(prng: &mut Prng, app: &str) -> Value {
         if prng.percent(50) {
             selector["matchLabels"][key] = json!(value);
         }
-    } else if prng.percent(40) {
+    } else if prng.percent(30) {
         let mut expression = json!({"key": pick(prng, &["role", "tier"]), "operator": "DoesNotExist"});
         if prng.percent(50) {
             expression["operator"] = json!("NotIn");

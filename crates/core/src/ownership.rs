@@ -143,7 +143,7 @@ impl Ownership<'_> {
         // Nobody can insist on this one: a key that the controller selects by has no former value that could be restored.
         match pod.control.controller().map(|controller| (controller, self.selections.of(controller))) {
             Some((controller, Selects::By(keys))) => {
-                if let Some(key) = self.shared(keys) {
+                if let Some(key) = self.shared(keys).or_else(|| self.taken_off(pod, keys)) {
                     let by = Owner::Controller(controller.clone());
                     return Title::InUse(InUse { key: key.into(), is_label: true, by });
                 }
@@ -194,7 +194,9 @@ impl Ownership<'_> {
             alive().filter(|pod| stem(pod) == stem(left) && pod.created >= left.created).any(|pod| {
                 pod.control.controller().is_some_and(|controller| {
                     let selects = self.selections.of(controller);
-                    let shares = matches!(selects, Selects::By(keys) if self.shared(keys).is_some());
+                    let takes_off = |keys: &&[String]| self.taken_off(pod, keys).is_some();
+                    let shares =
+                        matches!(selects, Selects::By(keys) if self.shared(keys).is_some() || takes_off(&keys));
                     counts(shares, &selects)
                 })
             })
@@ -211,6 +213,14 @@ impl Ownership<'_> {
     /// The first label that the election writes and a controller selects by.
     fn shared(&self, keys: &[String]) -> Option<&str> {
         self.markings.label_keys().find(|key| keys.iter().any(|selected| selected == key))
+    }
+
+    /// The first label that a controller selects by and that is on the pod with the value of a former spec, which is taken off.
+    fn taken_off(&self, pod: &Pod, keys: &[String]) -> Option<&str> {
+        let written = self.former.iter().flat_map(|markings| markings.label_keys().map(move |key| (markings, key)));
+        let mut on_it =
+            written.filter(|(markings, key)| pod.labels.get(key).is_some_and(|value| markings.write(true, key, value)));
+        on_it.find(|(_, key)| keys.iter().any(|selected| selected == key)).map(|(_, key)| key)
     }
 
     fn has_marked(&self, pod: &Pod) -> bool {
@@ -410,6 +420,17 @@ mod tests {
             refused.insert(Uid("rs".into()), None);
             assert_eq!(of(&pod(None, None, controlled("rs")), &refused), Title::Free, "O2 looks after it");
         }
+    }
+
+    #[test]
+    fn what_a_former_spec_wrote_is_not_taken_off_where_the_controller_selects_by_it() {
+        let (provenances, markings) = (&Provenances::new(), Markings::default());
+        let former = Marking { labels: [("role", "primary")].into_iter().collect(), annotations: Pairs::default() };
+        let former = [&Markings { leader: former, ..Markings::default() }];
+        let selections = &selections(&["app", "role"]);
+        let asked = Ownership { election: "web", markings: &markings, former: &former, provenances, selections };
+        assert!(is_in_use(&asked.of(&pod(Some("primary"), None, controlled("rs")))));
+        assert_eq!(asked.of(&pod(Some("other"), None, controlled("rs"))), Title::Free, "nothing is written there");
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn told(pod: &str, InUse { key, is_label, by }: &InUse) -> String {
     let (kind, kinds) = if *is_label { ("label", "labels") } else { ("annotation", "annotations") };
     match by {
         Owner::Controller(Controller { kind, name, .. }) => format!(
-            "the {kind:?} {name} selects the pod {pod} by the label {key}, which this election writes, so it would let go of the pod and \
+            "the {kind:?} {name} selects the pod {pod} by the label {key}, which this election writes, or wrote before, so it would let go of the pod and \
              make another one: write other labels into spec.leader and spec.follower"
         ),
         Owner::Template(value) => format!(

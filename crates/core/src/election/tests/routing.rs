@@ -664,7 +664,7 @@ fn after_another_replicas_record_all_is_written_once_before_the_lock_is_let_go_o
         let holder = led.holder.clone().filter(|_| holder);
         lab.store(|version| {
             let (term, operator_id) = (Term(90), "other".to_owned());
-            Stored::Ours(version, Record { term, operator_id, holder, ..led })
+            Stored::Ours(version, Record { term, holder, operator_id, ..led })
         });
         let all = lab.run();
         assert!(lab.slices[V4].version > slice && lab.pods["p0"].version > pod, "a late write fails: {all:?}");
