@@ -226,11 +226,18 @@ impl Markings {
     ) -> PodPatch {
         let mut patch = PodPatch::default();
         before.cost.take_off(&mut patch);
-        let earlier = former.iter().flat_map(|markings| [&markings.leader, &markings.follower]);
-        for marking in earlier.chain([other]) {
-            patch.labels.extend(marking.labels.keys().map(|key| (key, None)));
-            patch.annotations.extend(marking.annotations.keys().map(|key| (key, None)));
+        // O1: what an earlier spec did not write stays, as what came with a new pod from its template.
+        let own = |is_label, key: &str, have: &Pairs| {
+            have.get(key).is_none_or(|value| former.iter().any(|markings| markings.write(is_label, key, value)))
+        };
+        for marking in former.iter().flat_map(|markings| [&markings.leader, &markings.follower]) {
+            let labels = marking.labels.keys().filter(|key| own(true, key, &before.labels));
+            patch.labels.extend(labels.map(|key| (key, None)));
+            let annotations = marking.annotations.keys().filter(|key| own(false, key, &before.annotations));
+            patch.annotations.extend(annotations.map(|key| (key, None)));
         }
+        patch.labels.extend(other.labels.keys().map(|key| (key, None)));
+        patch.annotations.extend(other.annotations.keys().map(|key| (key, None)));
         self.keep_replaced(&mut patch, former, before);
         patch.labels.extend(role.labels.iter().map(|(key, value)| (key, Some(value))));
         patch.annotations.extend(role.annotations.iter().map(|(key, value)| (key, Some(value))));
@@ -366,6 +373,21 @@ mod tests {
 
     fn pod(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> Pod {
         Pod { labels: map(labels), annotations: map(annotations), ..Pod::default() }
+    }
+
+    #[test]
+    fn what_an_earlier_spec_did_not_write_stays() {
+        let present = markings(&[("role", "leader")], &[("role", "follower")]);
+        let former = [markings(&[("tier", "leader")], &[("tier", "follower")])];
+        for (value, goes) in [("backend", false), ("leader", true), ("follower", true)] {
+            let before = Before::of(&pod(&[("tier", value)], &[]));
+            for patch in [
+                present.promotion("web", Term(1), &former, &before),
+                present.demotion("web", Term(1), &former, &before),
+            ] {
+                assert_eq!(patch.labels.contains_key("tier"), goes, "{value}");
+            }
+        }
     }
 
     #[test]
