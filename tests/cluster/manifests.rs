@@ -146,7 +146,7 @@ fn untrue(election: &LeaderElection, pods: &[Pod]) -> Option<String> {
     let holds = |type_: &str| status.conditions.iter().any(|one| one.type_ == type_ && one.status == "True");
     let default: BTreeMap<String, String> = [("role".to_owned(), "leader".to_owned())].into();
     let labels = election.spec.leader.as_ref().and_then(|leader| leader.labels.clone()).unwrap_or(default);
-    // While an election is refused, its leader has the labels of the spec that was served last.
+    // While an election is refused or paused, its leader has the labels of the spec that was served last.
     let labelled = |pod: &Pod| labels.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
     // A template may have a copy of the mark, and has no term.
     let marked = |pod: &&Pod| {
@@ -155,7 +155,7 @@ fn untrue(election: &LeaderElection, pods: &[Pod]) -> Option<String> {
     };
     let said = status.leader.as_ref().and_then(|leader| leader.pod_uid.as_deref());
     let is = |pod: &&Pod| pod.metadata.uid.as_deref() == said;
-    let agrees = if holds("Accepted") {
+    let agrees = if holds("Accepted") && !holds("Paused") {
         let mut leaders = pods.iter().filter(marked).filter(|pod| labelled(pod));
         leaders.next().is_some_and(|pod| is(&pod)) == said.is_some() && leaders.next().is_none()
     } else {
