@@ -190,24 +190,27 @@ impl Ownership<'_> {
     pub fn multiply<'b>(&self, pods: &[&'b Pod]) -> Option<Multiplying<'b>> {
         let stem = |pod: &'b Pod| pod.name.rsplit_once('-').map_or(pod.name.as_str(), |(stem, _)| stem);
         let alive = || pods.iter().copied().filter(|pod| !pod.finished && !pod.deleting);
-        let replaced = |left: &&'b Pod, counts: fn(bool, &Selects<'_>) -> bool| {
-            alive().filter(|pod| stem(pod) == stem(left) && pod.created >= left.created).any(|pod| {
-                pod.control.controller().is_some_and(|controller| {
-                    let selects = self.selections.of(controller);
-                    let takes_off = |keys: &&[String]| self.taken_off(pod, keys).is_some();
-                    let shares =
-                        matches!(selects, Selects::By(keys) if self.shared(keys).is_some() || takes_off(&keys));
-                    counts(shares, &selects)
-                })
-            })
-        };
         let left = || alive().filter(|pod| pod.control.was_released() && self.has_marked(pod));
-        let mut certain = left().filter(|left| replaced(left, |shares, of| shares || matches!(of, Selects::Untold)));
+        // Whether the controllers of those that came in a pod's place let go of pods; `None`: of one that has to be read.
+        let judged = |left: &'b Pod| {
+            let others = alive().filter(move |pod| stem(pod) == stem(left) && pod.created >= left.created);
+            others.filter_map(|pod| Some(self.lets_go(pod, pod.control.controller()?)))
+        };
+        let mut certain = left().filter(|left| judged(left).any(|lets_go| lets_go == Some(true)));
         if let (Some(pod), Some(_)) = (certain.next(), certain.next()) {
             return Some(Multiplying::Yes(pod));
         }
-        let mut perhaps = left().filter(|left| replaced(left, |shares, of| shares || !matches!(of, Selects::By(_))));
+        let mut perhaps = left().filter(|left| judged(left).any(|lets_go| lets_go != Some(false)));
         perhaps.next().and(perhaps.next()).map(|_| Multiplying::Unread)
+    }
+
+    /// Whether a controller may let go of such a pod because of what the election writes; `None`: the controller has to be read first.
+    fn lets_go(&self, pod: &Pod, controller: &Controller) -> Option<bool> {
+        match self.selections.of(controller) {
+            Selects::By(keys) => Some(self.shared(keys).is_some() || self.taken_off(pod, keys).is_some()),
+            Selects::Untold => Some(true),
+            Selects::Unread => None,
+        }
     }
 
     /// The first label that the election writes and a controller selects by.
