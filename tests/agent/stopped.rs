@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lictor_testing::consul::Consul;
+use lictor_testing::consul::{Consul, eventually};
 use lictor_testing::{kill_together, program, signal};
 
 use crate::Bench;
@@ -32,8 +32,11 @@ async fn ctrl_z_stops_neither_the_watchdog_nor_the_command() {
     assert!(states.iter().all(|state| state.is_some_and(|state| state != 'T')), "{states:?}");
     // The command itself can still be stopped.
     signal("TSTP", &[command]);
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(state(command).map(|state| state.0), Some('T'));
+    eventually("the command is stopped", async || {
+        let state = state(command).map(|state| state.0);
+        if state == Some('T') { Ok(()) } else { Err(format!("{state:?}")) }
+    })
+    .await;
 }
 
 /// Shows A3.
