@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::{Instant, Reason};
+use crate::{Instant, ProbeFailure, Reason};
 
 /// A leader that stays for so long ends a row of changes.
 const CALM: Duration = Duration::from_secs(600);
 /// So many changes in a row are told.
 const MANY: u32 = 5;
-/// So many changes in a row wait for nothing: the next leader may be lost, too.
+/// So many changes that can wait come in a row without a pause.
 const FREE: u32 = 2;
 /// The pause before the next change that can wait. It doubles with each further change in the row, up to the longest one.
 const SHORTEST: Duration = Duration::from_secs(10);
@@ -17,42 +17,65 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// The changes of leader in a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flapping {
-    changes: u32,
-    last: Option<(Instant, Reason)>,
+    all: Row,
+    /// Those that could have waited. Only they make the next one wait: pods that were killed say nothing against a probe that fails now.
+    optional: Row,
+    last: Option<Reason>,
+}
+
+/// How many changes came in a row, and when the last one came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Row(u32, Option<Instant>);
+
+impl Row {
+    fn note(&mut self, now: Instant) {
+        *self = Self(self.count(now).saturating_add(1), Some(now));
+    }
+
+    fn count(&self, now: Instant) -> u32 {
+        if self.1.is_some_and(|at| now < at + CALM) { self.0 } else { 0 }
+    }
 }
 
 impl Flapping {
     /// The leader has changed. What a user or the lock has asked for does not count.
     pub fn note(&mut self, reason: Reason, now: Instant) {
         if counts(reason) {
-            self.changes = self.in_row(now).saturating_add(1);
-            self.last = Some((now, reason));
+            self.all.note(now);
+            self.last = Some(reason);
+        }
+        if can_wait(reason) {
+            self.optional.note(now);
         }
     }
 
     /// How many changes there were in a row.
     pub fn in_row(&self, now: Instant) -> u32 {
-        if self.last.is_some_and(|(at, _)| now < at + CALM) { self.changes } else { 0 }
+        self.all.count(now)
     }
 
     /// The number of changes in a row, if they are many, and why the last one came.
     pub fn many(&self, now: Instant) -> Option<(u32, Reason)> {
-        let (_, reason) = self.last?;
-        Some((self.in_row(now), reason)).filter(|(changes, _)| *changes >= MANY)
+        Some((self.in_row(now), self.last?)).filter(|(changes, _)| *changes >= MANY)
     }
 
     /// Until when the next change has to wait, if it can. A leader that can't go on, or whose node is about to be drained, is replaced at
     /// once.
     pub fn waits(&self, now: Instant) -> Option<Instant> {
-        let further = self.in_row(now).checked_sub(FREE + 1)?;
+        let further = self.optional.count(now).checked_sub(FREE + 1)?;
         let pause = SHORTEST.saturating_mul(2_u32.saturating_pow(further)).min(LONGEST);
-        self.last.map(|(at, _)| at + pause).filter(|until| *until > now)
+        self.optional.1.map(|at| at + pause).filter(|until| *until > now)
     }
 
     /// When the row ends, if no further change comes.
     pub fn ends(&self, now: Instant) -> Option<Instant> {
-        self.last.map(|(at, _)| at + CALM).filter(|end| *end > now)
+        self.all.1.map(|at| at + CALM).filter(|end| *end > now)
     }
+}
+
+/// Whether a change for this reason waits while the leader has changed too often.
+fn can_wait(reason: Reason) -> bool {
+    matches!(reason, Reason::ProbeFailed(ProbeFailure::NoAnswer) | Reason::Preempted)
 }
 
 fn counts(reason: Reason) -> bool {
@@ -90,6 +113,16 @@ mod tests {
         assert_eq!((row.in_row(end), row.many(end), row.waits(end), row.ends(end)), (0, None, None, None));
         row.note(Reason::LeaderGone, end);
         assert_eq!((row.in_row(end), row.waits(end)), (1, None), "the row begins anew");
+    }
+
+    #[test]
+    fn changes_that_could_not_wait_let_no_other_one_wait() {
+        let mut row = Flapping::default();
+        for second in 0..10 {
+            row.note(Reason::LeaderGone, at(second));
+            row.note(Reason::ProbeFailed(ProbeFailure::ProcessGone(80)), at(second));
+        }
+        assert_eq!((row.in_row(at(10)), row.waits(at(10))), (20, None));
     }
 
     #[test]

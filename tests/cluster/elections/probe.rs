@@ -197,15 +197,23 @@ async fn a_leader_that_changes_again_and_again_is_told_and_what_can_wait_waits()
     let message = lab.wait_condition("web", "Elected", "True", "Flapping").await;
     assert!(message.contains("has changed 5 times"), "{message}");
     lab.wait_condition("web", "Ready", "False", "Flapping").await;
-    // A pod that was given a higher priority waits, and one that takes the place of a leader that is gone does not.
-    let leader = lab.wait_any_leader().await;
-    let roles = lab.roles().await;
-    let (other, _) = roles.iter().find(|(pod, _)| *pod != leader).expect("a follower");
-    lab.patch_pod(other, json!({"metadata": {"annotations": {"lictor.dev/priority": "9"}}})).await;
+    // Pods that were killed let no other change wait; changes that could wait do.
+    let prefer = async |priority: &str| {
+        let leader = lab.wait_any_leader().await;
+        let roles = lab.roles().await;
+        let (other, _) = roles.into_iter().find(|(pod, _)| *pod != leader).expect("a follower");
+        lab.patch_pod(&other, json!({"metadata": {"annotations": {"lictor.dev/priority": priority}}})).await;
+        (leader, other)
+    };
+    for priority in ["1", "2", "3"] {
+        let (_, other) = prefer(priority).await;
+        lab.wait_leader(&other).await;
+    }
+    let (leader, other) = prefer("4").await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     lab.wait_leader(&leader).await;
     lab.kill_pod(&leader).await;
-    lab.wait_leader(other).await;
+    lab.wait_leader(&other).await;
     let doctor = run(&lab, &["doctor"]);
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("Flapping"), "{}", told(&["doctor"], &doctor));
 }
