@@ -33,8 +33,7 @@ fn deployment(prng: &mut Prng, app: &str) -> Value {
     if prng.percent(40) {
         let (key, value) = (pick(prng, &["role", "tier"]), pick(prng, &["leader", "follower", "backend"]));
         labels[key] = json!(value);
-        // Of a label that a template and its selector have with an election's own value: docs/reliability.md.
-        if prng.percent(50) && value == "backend" {
+        if prng.percent(50) {
             selector["matchLabels"][key] = json!(value);
         }
     } else if prng.percent(30) {

@@ -378,7 +378,9 @@ impl Election {
         let view = step.view;
         // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
         let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
-        let scopes = records.flat_map(Record::scopes).chain(self.lock.scopes());
+        // H16: where somebody has deleted the record, the mark would go without the labels that this cluster noted.
+        let noted = view.noted.unwrap_or_default();
+        let scopes = records.flat_map(Record::scopes).chain(self.lock.scopes()).chain(noted);
         let former: Vec<Markings> =
             scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
         let wanted = Wanted { stored, term: self.terms.highest(), former: &former, leader };

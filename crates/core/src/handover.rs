@@ -491,6 +491,13 @@ impl Handover {
         if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
             return (PodChange::Demote, markings.demotion(&self.election, self.record.term, &former, &Before::of(pod)));
         }
+        // O1: a pod of an earlier spec's that has no mark has nothing of lictor's, unless it led. A promotion that comes late would mark it.
+        let led = self.previous.as_ref().is_some_and(|previous| previous.uid == pod.uid);
+        if self.after_others && self.purpose != Purpose::Withdraw && !led && !wrote(&self.election, pod) {
+            let mut patch = PodPatch::default();
+            patch.note_term(self.record.term);
+            return (PodChange::Remove, patch);
+        }
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         let mut patch = Markings::removal(&all, pod);
         if self.purpose != Purpose::Withdraw || !wrote(&self.election, pod) {

@@ -6,10 +6,9 @@ use super::lock::Lock;
 use super::promotions::Promotions;
 use super::troubles::Troubles;
 use crate::handover::not_a_conflict;
-use crate::marking::{Before, TERM_ANNOTATION};
+use crate::marking::{Before, ELECTION_ANNOTATION, TERM_ANNOTATION};
 use crate::step::Step;
 use crate::timers::Timer;
-use crate::view::View;
 use crate::{
     Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Stored,
     Term, Uid, WritePod, give_back,
@@ -218,7 +217,7 @@ fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Ste
         (PodChange::Demote, markings.demotion(&id.name, term, former, &Before::of(pod)))
     } else {
         if !id.wrote(pod) {
-            return unstamp(pod, view);
+            return unstamp(pod);
         }
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         (PodChange::Remove, Markings::removal(&all, pod))
@@ -226,9 +225,10 @@ fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Ste
     (!patch.is_empty()).then_some((change, patch))
 }
 
-/// O1: on a pod that is not the election's, only the term was written, so that its version changes. It goes again.
-fn unstamp(pod: &Pod, view: &View) -> Option<(PodChange, PodPatch)> {
-    let stamped = view.foreign.contains(&pod.uid) && pod.annotations.contains_key(TERM_ANNOTATION);
+/// O1: on a pod that is not the election's, a handover wrote the term alone, so that the pod's version changes. It goes again.
+fn unstamp(pod: &Pod) -> Option<(PodChange, PodPatch)> {
+    let is_marked = pod.annotations.contains_key(ELECTION_ANNOTATION);
+    let stamped = pod.annotations.contains_key(TERM_ANNOTATION) && !is_marked;
     stamped.then(|| {
         let mut patch = PodPatch::default();
         patch.annotations.take_off(TERM_ANNOTATION);

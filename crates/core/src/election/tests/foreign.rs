@@ -51,6 +51,29 @@ fn after_somebody_elses_record_its_version_is_changed_and_nothing_stays_on_it() 
     assert_eq!(lab.leader(), Some("p1"));
 }
 
+/// A new Deployment that an earlier spec selects, whose template and ReplicaSet have what that spec wrote.
+#[test]
+fn a_pod_of_an_earlier_spec_that_has_no_mark_keeps_its_label() {
+    let mut lab = Lab::led(2);
+    let mut pod = lab.pods["p1"].clone();
+    lab.scope.selector.match_labels.insert("tier".into(), "a".into());
+    for name in ["p0", "p1"] {
+        lab.edit(name, |pod| drop(pod.labels.insert("tier".into(), "a".into())));
+    }
+    lab.generation = 2;
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    let mut lab = lab.restarted();
+    (pod.name, pod.uid, pod.annotations) = ("new".into(), uid("new"), Pairs::default());
+    lab.put(pod);
+    let before = lab.pods["new"].clone();
+    let done = lab.run();
+    let after = &lab.pods["new"];
+    assert!(after.version > before.version, "a late promotion of it fails: {done:#?}");
+    assert_eq!((&after.labels, &after.annotations), (&before.labels, &before.annotations), "{done:#?}");
+    assert_eq!(role(&lab, "new"), Some("follower"));
+    assert!(lab.leader().is_some() && lab.record().former.is_empty(), "{done:#?}");
+}
+
 #[test]
 fn of_a_pod_that_the_cache_does_not_show_yet_no_label_is_written() {
     let mut lab = Lab::led(2).restarted();
