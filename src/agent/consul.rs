@@ -88,6 +88,7 @@ impl ConsulLock {
     pub fn start(client: Client, settings: ConsulLockSettings, instance: String) -> Lock {
         let sessions = SessionSettings {
             prefix: settings.session.clone(),
+            family: None,
             home: settings.home.clone(),
             count: 1,
             ttl: settings.ttl,
@@ -380,6 +381,7 @@ impl ConsulLock {
     fn value(&self, record: &Record) -> Vec<u8> {
         let content = Content {
             cluster: self.settings.identity.clone(),
+            installation: None,
             namespace: String::new(),
             name: self.settings.key.clone(),
             record: record.clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lictor::store::{Home, Role, SessionKeeper, SessionSettings, Sessions};
+use lictor::store::{Family, Home, Role, SessionKeeper, SessionSettings, Sessions};
 use lictor_consul::{Bound, Client, LOCK_FLAGS, NewSession, Session, Settings, Transaction, TxnOp};
 use lictor_core::{Failure, Instant, LockValidity};
 use lictor_testing::consul::{Consul, Kind, eventually};
@@ -33,6 +33,7 @@ struct Keeper {
 fn settings(node: &str, count: usize) -> SessionSettings {
     SessionSettings {
         prefix: format!("lictor/{node}"),
+        family: None,
         home: Home::Node { name: node.into(), address: "127.0.0.1".into(), meta: BTreeMap::new() },
         count,
         ttl: TTL,
@@ -94,6 +95,58 @@ async fn ids_there(client: &Client, node: &str) -> Vec<String> {
 fn new_session(node: &str, name: &str) -> NewSession {
     let bound = Bound::Node(node.into());
     NewSession { name: name.into(), bound, ttl: Duration::from_secs(20), lock_delay: Duration::from_secs(2) }
+}
+
+/// Of an installation in a cluster that has the same name as another one, by mistake.
+fn installed(node: &str, installation: &str) -> SessionSettings {
+    let all = format!("lictor/{node}/");
+    let own = format!("{all}{installation}/");
+    SessionSettings { prefix: format!("{own}consul"), family: Some(Family { all, own }), ..settings(node, 1) }
+}
+
+#[tokio::test]
+async fn of_two_installations_with_one_cluster_name_the_one_that_came_first_alone_keeps_sessions() {
+    let client = ours::client(Consul::shared());
+    let first = Keeper::start(&client, installed("twins", "a"), Role::Acting);
+    let ids = first.ids().await;
+    let second = Keeper::start(&client, installed("twins", "b"), Role::Acting);
+    let told = second.until("it sees the other one", |sessions| sessions.name_in_use).await;
+    assert_eq!((told.ids, told.validity), (vec![None], LockValidity::Unknown));
+    let text = told.failure.unwrap().text().to_owned();
+    assert!(text.contains("lictor/twins/a/consul/0") && text.contains("clusterName"), "{text}");
+    // Another class of the first one is no rival, and its next process finds its session again.
+    let class = SessionSettings { prefix: "lictor/twins/a/other".into(), ..installed("twins", "a") };
+    let class = Keeper::start(&client, class, Role::Acting);
+    class.ids().await;
+    class.leave().await;
+    first.crash().await;
+    let first = Keeper::start(&client, installed("twins", "a"), Role::Acting);
+    assert_eq!(first.ids().await, ids);
+    assert_eq!(ids_there(&client, "twins").await, ids);
+    first.leave().await;
+    second.ids().await;
+    assert!(!second.sessions.borrow().name_in_use);
+    second.leave().await;
+}
+
+#[tokio::test]
+async fn two_installations_with_one_cluster_name_that_begin_at_one_moment_are_told_apart_by_consul() {
+    let client = ours::client(Consul::shared());
+    let both = ["a", "b"].map(|installation| Keeper::start(&client, installed("at-once", installation), Role::Acting));
+    let settled = async |keeper: &Keeper| {
+        keeper.until("it is settled", |sessions| sessions.name_in_use || sessions.failure.is_none()).await
+    };
+    eventually("one has a session, and the other one says why not", || async {
+        let states = [settled(&both[0]).await, settled(&both[1]).await];
+        let in_use = states.iter().filter(|sessions| sessions.name_in_use).count();
+        let held = states.iter().flat_map(|sessions| &sessions.ids).flatten().count();
+        if (in_use, held) == (1, 1) { Ok(()) } else { Err(format!("{states:?}")) }
+    })
+    .await;
+    assert_eq!(there(&client, "at-once").await.len(), 1);
+    for keeper in both {
+        keeper.leave().await;
+    }
 }
 
 #[tokio::test]

@@ -158,12 +158,19 @@ fn nonsense_after_a_write_is_not_taken_for_done_or_refused() {
 /// Makes a store that works until its sessions are dropped.
 fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
     let validity = LockValidity::Unlimited;
-    let sessions = Sessions { ids: vec![Some(SESSION.into())], validities: vec![validity], validity, failure: None };
+    let sessions = Sessions {
+        ids: vec![Some(SESSION.into())],
+        validities: vec![validity],
+        validity,
+        failure: None,
+        name_in_use: false,
+    };
     let (kept, sessions) = tokio::sync::watch::channel(sessions);
     let parameters = ConsulParameters {
         id: StoreId("consul/gold".into()),
         client: lab.within(|| lab.server.consul()),
         cluster: "west".into(),
+        installation: "a".into(),
         prefix: "services/".into(),
         layout,
         wait: Duration::from_millis(50),
@@ -269,6 +276,7 @@ fn nonsense_does_not_end_whoever_keeps_the_sessions() {
     let lab = Lab::new();
     let settings = SessionSettings {
         prefix: "lictor/gold".into(),
+        family: None,
         home: Home::Node { name: "o".into(), address: "127.0.0.1".into(), meta: [].into() },
         count: 2,
         ttl: Duration::from_secs(15),

@@ -12,7 +12,7 @@ use crate::store::Sessions;
 pub(crate) struct Report {
     pub(crate) settings: Option<Trouble>,
     pub(crate) check: Option<Result<lictor_consul::Agent, lictor_consul::Error>>,
-    pub(crate) sessions: Option<String>,
+    pub(crate) sessions: Option<Trouble>,
     pub(crate) watch: Option<String>,
 }
 
@@ -32,12 +32,8 @@ impl Report {
             };
             return Some(Trouble { reason, message: error.to_string() });
         }
-        let (reason, failure) = match (&self.sessions, &self.watch) {
-            (Some(failure), _) => ("SessionsFail", failure),
-            (None, Some(failure)) => ("WatchFails", failure),
-            (None, None) => return None,
-        };
-        Some(Trouble { reason, message: failure.clone() })
+        let watch = || Some(Trouble { reason: "WatchFails", message: self.watch.clone()? });
+        self.sessions.clone().or_else(watch)
     }
 }
 

@@ -199,11 +199,14 @@ impl Runner {
     }
 
     fn take_sessions(&mut self) {
-        let failure = self.store.as_mut().and_then(|store| store.sessions.borrow_and_update().failure.clone());
-        let failure = failure.as_ref().map(|failure| failure.text().to_owned());
-        if self.report.sessions != failure {
-            self.log(failure.as_deref(), "the sessions are kept again");
-            self.report.sessions = failure;
+        let trouble = self.store.as_mut().and_then(|store| {
+            let sessions = store.sessions.borrow_and_update();
+            let reason = if sessions.name_in_use { "ClusterNameInUse" } else { "SessionsFail" };
+            Some(Trouble { reason, message: sessions.failure.as_ref()?.text().to_owned() })
+        });
+        if self.report.sessions != trouble {
+            self.log(trouble.as_ref().map(|trouble| trouble.message.as_str()), "the sessions are kept again");
+            self.report.sessions = trouble;
             self.check = Instant::now();
         }
     }

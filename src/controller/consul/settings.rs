@@ -25,6 +25,7 @@ pub(crate) struct Made {
 pub(crate) type Secrets = BTreeMap<SecretId, Option<SecretData>>;
 
 /// What is wrong with a store, for its class's condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) reason: &'static str,
     pub(crate) message: String,

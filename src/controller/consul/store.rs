@@ -18,8 +18,8 @@ use crate::controller::input::Input;
 use crate::kubernetes::ClaimUpdate;
 use crate::process::{monotonic, spawn};
 use crate::store::{
-    ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
-    Stores,
+    ConsulParameters, ConsulStore, Family, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions,
+    StoreEvent, Stores,
 };
 
 /// What all stores in Consul are made with.
@@ -73,8 +73,11 @@ impl Store {
         client.set_token(token.as_deref()).map_err(|error| invalid_settings(&error))?;
         let short: String = installation.0.chars().take(8).collect();
         let (role, roles) = watch::channel(role);
+        let all = format!("lictor/{}/", made.cluster);
+        let own = format!("{all}{short}/");
         let kept = SessionSettings {
-            prefix: format!("lictor/{}/{short}/{}", made.cluster, class_of(id)),
+            prefix: format!("{own}{}", class_of(id)),
+            family: Some(Family { all, own }),
             home: match &made.node {
                 SessionNode::Own(node) => Home::Node {
                     name: node.clone(),
@@ -92,6 +95,7 @@ impl Store {
             id: id.clone(),
             client: client.clone(),
             cluster: made.cluster.clone(),
+            installation: short,
             prefix: made.prefix.clone(),
             layout: match made.record {
                 ConsulRecord::Record => Layout::Record,

@@ -63,7 +63,7 @@ impl ConsulStore {
         };
         let layout = self.parameters.layout;
         let PlacedBid { cluster, namespace, name, .. } = to.clone();
-        let content = Content { cluster, namespace, name, record: record.clone() };
+        let content = Content { cluster, installation: None, namespace, name, record: record.clone() };
         let json = json(&content)?;
         let (name, bid) = (key.name.clone(), bid_key(&key.name, &to.cluster));
         let value = layout.value(&json, &content.cluster, record);

@@ -28,6 +28,9 @@ pub enum Layout {
 pub struct Content {
     /// Who wrote it: a cluster, or an agent.
     pub cluster: String,
+    /// Which lictor of that cluster wrote it; absent: an agent's, or given with the lock by another cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installation: Option<String>,
     /// The election's namespace. Empty: it is an agent's.
     pub namespace: String,
     /// The election's name; an agent's key.
@@ -46,6 +49,21 @@ impl Content {
             let content = layout.content(lock, beside)?;
             Some(Self { record: content.record.at(Version(lock.modify_index)), ..content })
         })
+    }
+}
+
+/// Who writes records: the lictor of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writer<'a> {
+    pub(super) cluster: &'a str,
+    /// Two clusters may have the same name by mistake.
+    pub(super) installation: &'a str,
+}
+
+impl Writer<'_> {
+    /// Returns whether it wrote this.
+    pub(super) fn wrote(self, content: &Content) -> bool {
+        content.cluster == self.cluster && content.installation.as_deref().is_none_or(|by| by == self.installation)
     }
 }
 
@@ -137,7 +155,7 @@ impl Layout {
         self,
         lock: Option<&Entry>,
         beside: Option<&Entry>,
-        cluster: &str,
+        writer: Writer<'_>,
         own: &[String],
         describe: impl Fn(&str) -> String,
     ) -> Stored {
@@ -164,14 +182,14 @@ impl Layout {
                             described: None,
                             drain_obligation: record.drain_obligation,
                             switchover: record.switchover,
-                            offer: record.offer.filter(|offer| offer.cluster == cluster),
+                            offer: record.offer.filter(|offer| offer.cluster == writer.cluster),
                         }
                     }
                     None => Rival { session: session.clone(), described: Some(describe(session)), ..Rival::default() },
                 },
             ),
             None => match content {
-                Some(content) if content.cluster == cluster => {
+                Some(content) if writer.wrote(&content) => {
                     Stored::Free(version, Some(content.record.at(version)), None)
                 }
                 Some(content) => Stored::Free(version, None, content.record.drain_obligation),
@@ -185,7 +203,7 @@ impl Layout {
         }
     }
 
-    fn content(self, lock: &Entry, beside: Option<&Entry>) -> Option<Content> {
+    pub(super) fn content(self, lock: &Entry, beside: Option<&Entry>) -> Option<Content> {
         let content = match self {
             Self::Record => serde_json::from_slice(&lock.value).ok(),
             Self::LeaderName => {
@@ -209,4 +227,40 @@ pub(super) fn find<'a>(entries: &'a [Entry], name: &str) -> Option<&'a Entry> {
 /// Returns the key of a lock in a store without namespaces.
 pub(super) fn key(store: &lictor_core::StoreId, name: &str) -> Key {
     Key { store: store.clone(), namespace: String::new(), name: name.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_installation_is_another_clusters_whatever_its_name() {
+        let record = json!({
+            "term": 5, "election": "e", "generation": 1, "since": 5, "operatorId": "op",
+            "scope": {"selector": {}, "leader": {}, "follower": {}},
+            "drainObligation": {"windDownSeconds": 30},
+        });
+        let shown = |installation: Option<&str>| {
+            let mut content =
+                json!({"cluster": "west", "installation": installation, "namespace": "shop", "name": "web"});
+            content.as_object_mut().unwrap().extend(record.as_object().unwrap().clone());
+            let entry = Entry {
+                key: "lictor/shop/web".into(),
+                value: serde_json::to_vec(&content).unwrap(),
+                flags: LOCK_FLAGS,
+                session: None,
+                lock_index: 0,
+                create_index: 1,
+                modify_index: 7,
+            };
+            let writer = Writer { cluster: "west", installation: "a" };
+            Layout::Record.stored(Some(&entry), None, writer, &[], str::to_owned)
+        };
+        for own in [Some("a"), None] {
+            assert!(matches!(shown(own), Stored::Free(Version(7), Some(_), None)), "{own:?}");
+        }
+        assert!(matches!(shown(Some("b")), Stored::Free(Version(7), None, Some(_))), "its drain obligation holds here");
+    }
 }

@@ -147,12 +147,14 @@ mod tests {
             id: StoreId("consul/a".into()),
             client,
             cluster: "west".into(),
+            installation: "a".into(),
             prefix: "services/".into(),
             layout: Layout::Record,
             wait: Duration::from_secs(10),
             suspicion: Arc::default(),
         };
-        let none = Sessions { ids: vec![], validities: vec![], validity: LockValidity::Unknown, failure: None };
+        let validity = LockValidity::Unknown;
+        let none = Sessions { ids: vec![], validities: vec![], validity, failure: None, name_in_use: false };
         let (_sender, sessions) = tokio::sync::watch::channel(none);
         let told = follow(&ConsulStore::new(parameters, sessions), "a/.lock").take(times).collect().await;
         let asked = asked.lock().unwrap().clone();

@@ -13,7 +13,7 @@ use lictor_consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnO
 use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Version};
 use tokio::sync::Notify;
 
-use super::content::{Content, Layout, find};
+use super::content::{Content, Layout, Writer, find};
 use super::failure::{failure, refused};
 use super::listing::Listings;
 use super::sessions::Sessions;
@@ -33,6 +33,8 @@ pub struct ConsulParameters {
     pub client: Client,
     /// This cluster's name in records.
     pub cluster: String,
+    /// Which lictor of this cluster it is, as records say it.
+    pub installation: String,
     /// The prefix of all keys. It ends with a slash.
     pub prefix: String,
     /// Where records are.
@@ -84,10 +86,24 @@ impl ConsulStore {
 
     /// Does the same without asking Consul.
     pub(super) fn shown(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
-        let ConsulParameters { layout, cluster, .. } = &self.parameters;
+        let layout = self.parameters.layout;
         let (lock, beside) = (find(entries, name), layout.beside(name));
         let beside = beside.as_deref().and_then(|beside| find(entries, beside));
-        layout.stored(lock, beside, cluster, own, |session| self.describe(session))
+        layout.stored(lock, beside, self.writer(), own, |session| self.describe(session))
+    }
+
+    /// Returns whether this lictor wrote what a listing has under a name.
+    pub(super) fn wrote(&self, entries: &[Entry], name: &str) -> bool {
+        let layout = self.parameters.layout;
+        let beside = layout.beside(name);
+        let beside = beside.as_deref().and_then(|beside| find(entries, beside));
+        let content = find(entries, name).and_then(|lock| layout.content(lock, beside));
+        content.is_some_and(|content| self.writer().wrote(&content))
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        let ConsulParameters { cluster, installation, .. } = &self.parameters;
+        Writer { cluster, installation }
     }
 
     /// Returns the session that holds a lock, if it is not this cluster's and Consul was not asked about it yet.
@@ -154,9 +170,10 @@ impl ConsulStore {
         record: &Record,
     ) -> Result<RecordOutcome, Failure> {
         let session = self.session_for(key)?;
-        let ConsulParameters { layout, cluster, .. } = &self.parameters;
+        let ConsulParameters { layout, cluster, installation, .. } = &self.parameters;
         let (namespace, name) = (owner.namespace.clone(), owner.name.clone());
-        let content = Content { cluster: cluster.clone(), namespace, name, record: record.clone() };
+        let installation = Some(installation.clone());
+        let content = Content { cluster: cluster.clone(), installation, namespace, name, record: record.clone() };
         let json = serde_json::to_vec(&content)
             .map_err(|error| Failure::Refused(format!("the record can't be written as JSON: {error}")))?;
         let name = key.name.clone();

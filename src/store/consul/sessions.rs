@@ -24,6 +24,8 @@ use crate::process::nap;
 pub struct SessionSettings {
     /// The prefix of their names `PREFIX/0`, `PREFIX/1`, … Nobody else may use these names on the same node.
     pub prefix: String,
+    /// C14: whose sessions there may be beside each other; none: nobody else has such names.
+    pub family: Option<Family>,
     /// What they depend on besides their renewals.
     pub home: Home,
     /// The number of sessions.
@@ -32,6 +34,24 @@ pub struct SessionSettings {
     pub ttl: Duration,
     /// How long nobody can take the locks of a session that ended without releasing them. At most 60 s.
     pub lock_delay: Duration,
+}
+
+/// C14: the names of all sessions of clusters that have the same name, of which one alone may keep sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// What all their names begin with.
+    pub all: String,
+    /// What those of this installation begin with.
+    pub own: String,
+}
+
+impl Family {
+    /// Returns the oldest session of another installation, if it is older than each of this one. Consul's index decides, which both see
+    /// alike, and no clock.
+    fn elder<'a>(&self, sessions: &'a [Session]) -> Option<&'a Session> {
+        let family = sessions.iter().filter(|session| is_usable(session) && session.name.starts_with(&self.all));
+        family.min_by_key(|session| session.create_index).filter(|oldest| !oldest.name.starts_with(&self.own))
+    }
 }
 
 /// What sessions depend on besides their renewals.
@@ -75,6 +95,8 @@ pub struct Sessions {
     pub validity: LockValidity,
     /// The present problem.
     pub failure: Option<Failure>,
+    /// C14: whether that is another installation, which keeps sessions under the same cluster name.
+    pub name_in_use: bool,
 }
 
 /// Keeps sessions.
@@ -98,7 +120,39 @@ struct Kept {
     life: SessionLife,
     /// Whether a request for it is under way.
     busy: bool,
-    failure: Option<Failure>,
+    problem: Option<Problem>,
+}
+
+/// What keeps a session from being kept.
+#[derive(Clone, PartialEq)]
+struct Problem {
+    failure: Failure,
+    /// C14: whether another installation has the cluster's name.
+    name_in_use: bool,
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        failure(error).into()
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        Self { failure, name_in_use: false }
+    }
+}
+
+impl Problem {
+    fn name_in_use(elder: &Session) -> Self {
+        let text = format!(
+            "another lictor has used this cluster's name for longer: it keeps the session {} at the node {} ({}), so this one keeps none and \
+             elects nobody; give one of the two clusters a class with another consul.clusterName, and if the session is left from an \
+             installation that is gone, wait for its TTL or destroy it",
+            elder.name, elder.node, elder.id
+        );
+        Self { failure: Failure::Refused(text), name_in_use: true }
+    }
 }
 
 /// The outcome of a request.
@@ -125,12 +179,12 @@ struct Made {
 struct NotMade {
     /// Whether it is certain that none was created.
     known: bool,
-    failure: Failure,
+    problem: Problem,
 }
 
 impl NotMade {
     fn new(error: Error) -> Self {
-        Self { known: !error.may_be_done(), failure: failure(error) }
+        Self { known: !error.may_be_done(), problem: error.into() }
     }
 }
 
@@ -140,7 +194,7 @@ impl SessionKeeper {
         let parameters = SessionParameters { ttl: settings.ttl };
         let each: Vec<_> = (0..settings.count)
             .map(|index| SessionLife::new(&settings.name(index), parameters))
-            .map(|life| Kept { life, busy: false, failure: None })
+            .map(|life| Kept { life, busy: false, problem: None })
             .collect();
         let (updates, receiver) = watch::channel(view(&each, clock()));
         (
@@ -321,7 +375,7 @@ impl SessionKeeper {
             Ok(sessions) => sessions,
             Err(error) => {
                 kept.life.look_up_failed(now);
-                return self.failed(index, failure(error.clone()));
+                return self.failed(index, error.clone().into());
             }
         };
         if kept.life.id().is_some() {
@@ -329,7 +383,11 @@ impl SessionKeeper {
             kept.life.looked_up(vec![], now);
             return;
         }
-        kept.failure = None;
+        if let Some(elder) = self.settings.family.as_ref().and_then(|family| family.elder(sessions)) {
+            kept.life.look_up_failed(now);
+            return self.failed(index, Problem::name_in_use(elder));
+        }
+        kept.problem = None;
         let named = sessions.iter().filter(|session| session.name == name).cloned().collect();
         let unused = choose(named, |found| kept.life.looked_up(found, now));
         if let Some(id) = kept.life.id() {
@@ -343,7 +401,7 @@ impl SessionKeeper {
         kept.busy = false;
         match result {
             Ok(Made { id, found, unread }) => {
-                kept.failure = None;
+                kept.problem = None;
                 let unused = choose(found, |found| kept.life.created_among(&id, found, sent, now));
                 let name = self.settings.name(index);
                 if kept.life.id() == Some(&id) {
@@ -351,7 +409,7 @@ impl SessionKeeper {
                     if let Some(new) = unread {
                         let client = self.client.clone();
                         self.under_way.push(Box::pin(async move {
-                            let result = read_back(&client, &new, &id).await;
+                            let result = read_back(&client, &new, &id, None).await;
                             Done::ReadBack(index, id, result)
                         }));
                     }
@@ -365,9 +423,9 @@ impl SessionKeeper {
                 }
                 self.destroy(unused);
             }
-            Err(NotMade { known, failure }) => {
+            Err(NotMade { known, problem }) => {
                 kept.life.create_failed(known, now);
-                self.failed(index, failure);
+                self.failed(index, problem);
             }
         }
     }
@@ -381,11 +439,11 @@ impl SessionKeeper {
         match result {
             // An earlier process's request may have come after the look.
             Ok(Made { found, .. }) => self.destroy(found.into_iter().filter(|session| session.id != id).collect()),
-            Err(NotMade { known, failure }) => {
+            Err(NotMade { known, problem }) => {
                 if known {
                     kept.life.lost(id, now);
                 }
-                self.failed(index, failure);
+                self.failed(index, problem);
             }
         }
     }
@@ -395,7 +453,7 @@ impl SessionKeeper {
         kept.busy = false;
         match renewal {
             Renewal::Renewed(session) => {
-                kept.failure = None;
+                kept.problem = None;
                 kept.life.renewed(id, session.ttl, sent, now);
             }
             Renewal::Lost => {
@@ -407,20 +465,20 @@ impl SessionKeeper {
             }
             Renewal::Failed(error) => {
                 kept.life.renewal_failed(id, !matches!(error, Error::Unknown(_)), now);
-                self.failed(index, failure(error));
+                self.failed(index, error.into());
             }
         }
     }
 
-    fn failed(&mut self, index: usize, failure: Failure) {
-        let before = &mut self.each[index].failure;
-        if before.as_ref() != Some(&failure) {
+    fn failed(&mut self, index: usize, problem: Problem) {
+        let before = &mut self.each[index].problem;
+        if before.as_ref() != Some(&problem) {
             tracing::warn!(
                 name = self.settings.name(index),
-                problem = failure.text(),
+                problem = problem.failure.text(),
                 "a session in Consul can't be kept"
             );
-            *before = Some(failure);
+            *before = Some(problem);
         }
     }
 
@@ -430,9 +488,9 @@ impl SessionKeeper {
         self.acts = false;
         self.under_way.clear();
         let now = (self.clock)();
-        for Kept { life, busy, failure } in &mut self.each {
+        for Kept { life, busy, problem } in &mut self.each {
             life.put_down(now);
-            (*busy, *failure) = (false, None);
+            (*busy, *problem) = (false, None);
         }
         self.publish();
     }
@@ -481,11 +539,13 @@ impl SessionSettings {
 
 fn view(each: &[Kept], now: Instant) -> Sessions {
     let validities: Vec<_> = each.iter().map(|kept| kept.life.validity(now)).collect();
+    let problem = each.iter().find_map(|kept| kept.problem.as_ref());
     Sessions {
         ids: each.iter().map(|kept| kept.life.id().map(str::to_owned)).collect(),
         validity: validities.iter().copied().min().unwrap_or(LockValidity::Unknown),
         validities,
-        failure: each.iter().find_map(|kept| kept.failure.clone()),
+        failure: problem.map(|problem| problem.failure.clone()),
+        name_in_use: problem.is_some_and(|problem| problem.name_in_use),
     }
 }
 
@@ -558,14 +618,14 @@ async fn create(
     if let (Err(Error::NoNode(_)), Home::Node { name, address, meta }) = (&created, home) {
         if let Err(error) = client.register_node(name, address, meta).await {
             // Whether or not the node exists, the session does not.
-            return (sent, Err(NotMade { known: true, failure: failure(error) }));
+            return (sent, Err(NotMade { known: true, problem: error.into() }));
         }
         sent = clock();
         created = client.create_session(&new).await;
     }
     let result = match (created, others) {
         (Ok(id), Some(others)) => Ok(unread(new, id, others)),
-        (Ok(id), None) => read_back(client, &new, &id).await.map(|mut made| {
+        (Ok(id), None) => read_back(client, &new, &id, settings.family.as_ref()).await.map(|mut made| {
             made.found.retain(|session| key.is_none() || session.id == id);
             made
         }),
@@ -592,13 +652,19 @@ fn unread(new: NewSession, id: String, others: Vec<Session>) -> Made {
     Made { id, found, unread: Some(new) }
 }
 
-async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, NotMade> {
+async fn read_back(client: &Client, new: &NewSession, id: &str, family: Option<&Family>) -> Result<Made, NotMade> {
     let read = match &new.bound {
         Bound::Node(node) => client.sessions_of_node(node).await,
         Bound::Agent => client.session(id).await.map(|session| session.into_iter().collect()),
     };
     // The session is found by its name later.
-    let read = read.map_err(|error| NotMade { known: false, failure: failure(error) })?;
+    let read = read.map_err(|error| NotMade { known: false, problem: error.into() })?;
+    // C14: the other one looked at the same moment as this one, and was there before.
+    if let Some(elder) = family.and_then(|family| family.elder(&read)) {
+        let problem = Problem::name_in_use(elder);
+        let destroyed = client.destroy(id).await;
+        return Err(NotMade { known: destroyed.is_ok(), problem });
+    }
     let named = |session: &Session| session.name == new.name || session.id == id;
     let found: Vec<_> = read.into_iter().filter(named).collect();
     let defect = match found.iter().find(|session| session.id == id) {
@@ -612,7 +678,7 @@ async fn read_back(client: &Client, new: &NewSession, id: &str) -> Result<Made, 
     }
     let text = format!("Consul created the session {} with a difference: {}", new.name, defect.unwrap_or_default());
     let destroyed = client.destroy(id).await;
-    Err(NotMade { known: destroyed.is_ok(), failure: Failure::Refused(text) })
+    Err(NotMade { known: destroyed.is_ok(), problem: Failure::Refused(text).into() })
 }
 
 /// Returns how a session differs from the request, if it does.

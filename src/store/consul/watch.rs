@@ -237,8 +237,7 @@ impl Watch {
                 Stored::HeldByOther(_, rival) => Some(rival),
                 _ => None,
             };
-            let own = &self.store.parameters.cluster;
-            let rival = held.filter(|rival| rival.cluster.as_ref().is_some_and(|cluster| cluster != own));
+            let rival = held.filter(|rival| rival.cluster.is_some() && !self.store.wrote(&self.entries, name));
             if self.elsewhere.get(name) == rival.as_ref() {
                 continue;
             }
@@ -374,7 +373,13 @@ mod tests {
 
     fn kept(seconds: u64) -> Sessions {
         let validity = LockValidity::Until(Instant::after_origin(Duration::from_secs(seconds)));
-        Sessions { ids: vec![Some("near".into())], validities: vec![validity], validity, failure: None }
+        Sessions {
+            ids: vec![Some("near".into())],
+            validities: vec![validity],
+            validity,
+            failure: None,
+            name_in_use: false,
+        }
     }
 
     fn of(may_tell: &Arc<Semaphore>) -> ConsulParameters {
@@ -383,6 +388,7 @@ mod tests {
             id: StoreId("consul/a".into()),
             client: Client::simulated(&settings, Arc::new(Consul(may_tell.clone()))).unwrap(),
             cluster: "west".into(),
+            installation: "a".into(),
             prefix: "p/".into(),
             layout: Layout::Record,
             wait: Duration::from_secs(60),

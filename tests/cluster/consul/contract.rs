@@ -51,6 +51,7 @@ impl InConsul {
         let client = Client::new(&Settings::new(consul.address())).expect("a client can be made");
         let settings = SessionSettings {
             prefix: format!("{prefix}{cluster}"),
+            family: None,
             home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: BTreeMap::default() },
             count: 1,
             ttl: Duration::from_secs(10),
@@ -71,6 +72,7 @@ impl InConsul {
             id: StoreId("consul/test".into()),
             client,
             cluster: cluster.into(),
+            installation: "a".into(),
             prefix: prefix.into(),
             layout,
             wait: Duration::from_secs(10),
