@@ -88,7 +88,7 @@ impl ConsulLock {
     pub fn start(client: Client, settings: ConsulLockSettings, instance: String) -> Lock {
         let sessions = SessionSettings {
             prefix: settings.session.clone(),
-            family: None,
+            namesakes: None,
             home: settings.home.clone(),
             count: 1,
             ttl: settings.ttl,

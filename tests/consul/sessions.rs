@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lictor::store::{Family, Home, Role, SessionKeeper, SessionSettings, Sessions};
+use lictor::store::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use lictor_consul::{Bound, Client, LOCK_FLAGS, NewSession, Session, Settings, Transaction, TxnOp};
-use lictor_core::{Failure, Instant, LockValidity};
+use lictor_core::{Failure, Instant, LockValidity, Namesakes};
 use lictor_testing::consul::{Consul, Kind, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ struct Keeper {
 fn settings(node: &str, count: usize) -> SessionSettings {
     SessionSettings {
         prefix: format!("lictor/{node}"),
-        family: None,
+        namesakes: None,
         home: Home::Node { name: node.into(), address: "127.0.0.1".into(), meta: BTreeMap::new() },
         count,
         ttl: TTL,
@@ -97,13 +97,14 @@ fn new_session(node: &str, name: &str) -> NewSession {
     NewSession { name: name.into(), bound, ttl: Duration::from_secs(20), lock_delay: Duration::from_secs(2) }
 }
 
-/// Of an installation in a cluster that has the same name as another one, by mistake.
+/// C14: of an installation in a cluster that has the same name as another one, by mistake.
 fn installed(node: &str, installation: &str) -> SessionSettings {
     let all = format!("lictor/{node}/");
     let own = format!("{all}{installation}/");
-    SessionSettings { prefix: format!("{own}consul"), family: Some(Family { all, own }), ..settings(node, 1) }
+    SessionSettings { prefix: format!("{own}consul"), namesakes: Some(Namesakes { all, own }), ..settings(node, 1) }
 }
 
+/// C14.
 #[tokio::test]
 async fn of_two_installations_with_one_cluster_name_the_one_that_came_first_alone_keeps_sessions() {
     let client = ours::client(Consul::shared());
@@ -129,6 +130,7 @@ async fn of_two_installations_with_one_cluster_name_the_one_that_came_first_alon
     second.leave().await;
 }
 
+/// C14.
 #[tokio::test]
 async fn two_installations_with_one_cluster_name_that_begin_at_one_moment_are_told_apart_by_consul() {
     let client = ours::client(Consul::shared());

@@ -276,7 +276,7 @@ fn nonsense_does_not_end_whoever_keeps_the_sessions() {
     let lab = Lab::new();
     let settings = SessionSettings {
         prefix: "lictor/gold".into(),
-        family: None,
+        namesakes: None,
         home: Home::Node { name: "o".into(), address: "127.0.0.1".into(), meta: [].into() },
         count: 2,
         ttl: Duration::from_secs(15),

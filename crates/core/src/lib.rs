@@ -92,7 +92,7 @@ pub use record::{Holder, Offer, Record, Rival, Scope, Stored, SwitchoverMark};
 pub use replaced::REPLACED_ANNOTATION;
 pub use replica::{Known, Output, Replica, Request, Spec};
 pub use selector::{Operator, Requirement, Selector};
-pub use session::{FoundSession, SessionCommand, SessionLife, SessionParameters};
+pub use session::{FoundSession, Namesakes, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
 pub use slice::{
     Endpoint, Family, Routing, Service, ServicePort, Slice, SliceContent, SlicePort, TargetPort, slice_name,

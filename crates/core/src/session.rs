@@ -46,6 +46,24 @@ pub struct FoundSession {
     pub create_index: u64,
 }
 
+/// C14: the names of the sessions of all installations that have the same cluster name, of which one alone may have sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namesakes {
+    /// What all their names begin with.
+    pub all: String,
+    /// What those of this installation begin with.
+    pub own: String,
+}
+
+impl Namesakes {
+    /// The oldest session of another installation, if it is older than each session of this one. The order in which sessions were made
+    /// decides, which both installations see alike, and no clock. `of`: a session's name, and its place in that order.
+    pub fn elder<'a, S>(&self, sessions: impl Iterator<Item = &'a S>, of: impl Fn(&S) -> (&str, u64)) -> Option<&'a S> {
+        let namesakes = sessions.filter(|session| of(session).0.starts_with(&self.all));
+        namesakes.min_by_key(|session| of(session).1).filter(|oldest| !of(oldest).0.starts_with(&self.own))
+    }
+}
+
 /// What a session needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
@@ -358,6 +376,20 @@ mod tests {
             SessionCommand::Wait(until) => until,
             command => panic!("{command:?}"),
         }
+    }
+
+    #[test]
+    fn of_all_installations_with_one_name_that_with_the_oldest_session_has_no_elder() {
+        let namesakes = |own: &str| Namesakes { all: "lictor/west/".into(), own: format!("lictor/west/{own}/") };
+        let all =
+            [("lictor/west/b/x/0", 5), ("lictor/west/a/x/1", 7), ("lictor/west/a/x/0", 3), ("lictor/east/c/x/0", 1)];
+        let elder = |own, sessions: &[(&'static str, u64)]| {
+            let found = namesakes(own).elder(sessions.iter(), |session| (session.0, session.1));
+            found.map(|found| found.0)
+        };
+        assert_eq!((elder("a", &all), elder("b", &all)), (None, Some("lictor/west/a/x/0")));
+        assert_eq!((elder("b", &all[..1]), elder("a", &all[..1])), (None, Some("lictor/west/b/x/0")));
+        assert_eq!((elder("a", &all[3..]), elder("a", &[])), (None, None), "they have another cluster's name");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Client;
 use lictor_consul::Connect;
-use lictor_core::{StoreId, Uid};
+use lictor_core::{Namesakes, StoreId, Uid};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -18,8 +18,8 @@ use crate::controller::input::Input;
 use crate::kubernetes::ClaimUpdate;
 use crate::process::{monotonic, spawn};
 use crate::store::{
-    ConsulParameters, ConsulStore, Family, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions,
-    StoreEvent, Stores,
+    ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
+    Stores,
 };
 
 /// What all stores in Consul are made with.
@@ -77,7 +77,7 @@ impl Store {
         let own = format!("{all}{short}/");
         let kept = SessionSettings {
             prefix: format!("{own}{}", class_of(id)),
-            family: Some(Family { all, own }),
+            namesakes: Some(Namesakes { all, own }),
             home: match &made.node {
                 SessionNode::Own(node) => Home::Node {
                     name: node.clone(),

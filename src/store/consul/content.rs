@@ -61,7 +61,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Returns whether it wrote this.
+    /// C14: returns whether it wrote this.
     pub(super) fn wrote(self, content: &Content) -> bool {
         content.cluster == self.cluster && content.installation.as_deref().is_none_or(|by| by == self.installation)
     }
@@ -235,6 +235,7 @@ mod tests {
 
     use super::*;
 
+    /// C14.
     #[test]
     fn a_record_of_another_installation_is_another_clusters_whatever_its_name() {
         let record = json!({

@@ -21,7 +21,7 @@ use self::content::key;
 pub use self::content::{Content, Layout};
 use self::failure::failure;
 pub use self::locks::{ConsulParameters, ConsulStore};
-pub use self::sessions::{Family, Home, Role, SessionKeeper, SessionSettings, Sessions};
+pub use self::sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use super::{LockStore, Owner, Registration, StoreEvent};
 
 impl LockStore for ConsulStore {

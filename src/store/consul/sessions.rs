@@ -12,7 +12,9 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, join, try_join};
 use futures::stream::FuturesUnordered;
 use lictor_consul::{Bound, Client, Error, NewSession, Renewal, Session};
-use lictor_core::{Failure, FoundSession, Instant, LockValidity, SessionCommand, SessionLife, SessionParameters};
+use lictor_core::{
+    Failure, FoundSession, Instant, LockValidity, Namesakes, SessionCommand, SessionLife, SessionParameters,
+};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -24,8 +26,8 @@ use crate::process::nap;
 pub struct SessionSettings {
     /// The prefix of their names `PREFIX/0`, `PREFIX/1`, … Nobody else may use these names on the same node.
     pub prefix: String,
-    /// C14: whose sessions there may be beside each other; none: nobody else has such names.
-    pub family: Option<Family>,
+    /// C14: whose sessions may be beside these; none: no one else's.
+    pub namesakes: Option<Namesakes>,
     /// What they depend on besides their renewals.
     pub home: Home,
     /// The number of sessions.
@@ -34,24 +36,6 @@ pub struct SessionSettings {
     pub ttl: Duration,
     /// How long nobody can take the locks of a session that ended without releasing them. At most 60 s.
     pub lock_delay: Duration,
-}
-
-/// C14: the names of all sessions of clusters that have the same name, of which one alone may keep sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Family {
-    /// What all their names begin with.
-    pub all: String,
-    /// What those of this installation begin with.
-    pub own: String,
-}
-
-impl Family {
-    /// Returns the oldest session of another installation, if it is older than each of this one. Consul's index decides, which both see
-    /// alike, and no clock.
-    fn elder<'a>(&self, sessions: &'a [Session]) -> Option<&'a Session> {
-        let family = sessions.iter().filter(|session| is_usable(session) && session.name.starts_with(&self.all));
-        family.min_by_key(|session| session.create_index).filter(|oldest| !oldest.name.starts_with(&self.own))
-    }
 }
 
 /// What sessions depend on besides their renewals.
@@ -383,7 +367,7 @@ impl SessionKeeper {
             kept.life.looked_up(vec![], now);
             return;
         }
-        if let Some(elder) = self.settings.family.as_ref().and_then(|family| family.elder(sessions)) {
+        if let Some(elder) = elder(self.settings.namesakes.as_ref(), sessions) {
             kept.life.look_up_failed(now);
             return self.failed(index, Problem::name_in_use(elder));
         }
@@ -568,6 +552,12 @@ fn is_usable(session: &Session) -> bool {
     !session.ttl.is_zero() && session.behavior == "release"
 }
 
+/// C14: returns the session of another installation that keeps this one from having any.
+fn elder<'a>(namesakes: Option<&Namesakes>, sessions: &'a [Session]) -> Option<&'a Session> {
+    let usable = sessions.iter().filter(|session| is_usable(session));
+    namesakes?.elder(usable, |session| (&session.name, session.create_index))
+}
+
 /// Returns the sessions of a home; with a key, only the one that holds it.
 async fn look_up(client: &Client, home: &Home, key: Option<&str>) -> Result<Vec<Session>, Error> {
     let Some(key) = key else { return sessions_of(client, home).await };
@@ -625,7 +615,7 @@ async fn create(
     }
     let result = match (created, others) {
         (Ok(id), Some(others)) => Ok(unread(new, id, others)),
-        (Ok(id), None) => read_back(client, &new, &id, settings.family.as_ref()).await.map(|mut made| {
+        (Ok(id), None) => read_back(client, &new, &id, settings.namesakes.as_ref()).await.map(|mut made| {
             made.found.retain(|session| key.is_none() || session.id == id);
             made
         }),
@@ -652,7 +642,12 @@ fn unread(new: NewSession, id: String, others: Vec<Session>) -> Made {
     Made { id, found, unread: Some(new) }
 }
 
-async fn read_back(client: &Client, new: &NewSession, id: &str, family: Option<&Family>) -> Result<Made, NotMade> {
+async fn read_back(
+    client: &Client,
+    new: &NewSession,
+    id: &str,
+    namesakes: Option<&Namesakes>,
+) -> Result<Made, NotMade> {
     let read = match &new.bound {
         Bound::Node(node) => client.sessions_of_node(node).await,
         Bound::Agent => client.session(id).await.map(|session| session.into_iter().collect()),
@@ -660,7 +655,7 @@ async fn read_back(client: &Client, new: &NewSession, id: &str, family: Option<&
     // The session is found by its name later.
     let read = read.map_err(|error| NotMade { known: false, problem: error.into() })?;
     // C14: the other one looked at the same moment as this one, and was there before.
-    if let Some(elder) = family.and_then(|family| family.elder(&read)) {
+    if let Some(elder) = elder(namesakes, &read) {
         let problem = Problem::name_in_use(elder);
         let destroyed = client.destroy(id).await;
         return Err(NotMade { known: destroyed.is_ok(), problem });

@@ -51,7 +51,7 @@ impl InConsul {
         let client = Client::new(&Settings::new(consul.address())).expect("a client can be made");
         let settings = SessionSettings {
             prefix: format!("{prefix}{cluster}"),
-            family: None,
+            namesakes: None,
             home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: BTreeMap::default() },
             count: 1,
             ttl: Duration::from_secs(10),
