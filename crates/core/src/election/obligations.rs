@@ -7,6 +7,10 @@ use crate::identity::Identity;
 use crate::view::View;
 use crate::{DrainObligation, Instant, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
 
+/// W5: the longest time, in seconds, for which a record keeps workloads off, unless those here take longer to end themselves. Whoever may
+/// write the lock's key may write any number there.
+const LONGEST: u32 = 3_600;
+
 /// What is known of other clusters' workloads, and for how long they have to be waited for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Obligations {
@@ -15,6 +19,8 @@ pub(super) struct Obligations {
     left: Option<Left>,
     /// Since when this process knows of a record of its own, whose holder may have to wait.
     waits_since: Option<Instant>,
+    /// The longest time that counts, in seconds.
+    most: u32,
 }
 
 /// What another cluster left with the lock.
@@ -31,6 +37,7 @@ impl Obligations {
     /// Remembers what the workloads of another cluster need, since when it does not hold the lock any more, and since when this
     /// process knows of its own record.
     pub(super) fn note(&mut self, lock: &Lock, view: &View) {
+        self.most = most(view);
         if lock.record().is_some() {
             self.waits_since.get_or_insert(view.now);
         } else {
@@ -39,7 +46,8 @@ impl Obligations {
         let rewound = view.now < view.policy.not_before;
         let leave = |version, obligation: Option<DrainObligation>, at: Instant| {
             // In a store that was put back, the record may be of long before the last holder.
-            let mut obligation = if rewound { obligation.unwrap_or_default() } else { obligation? };
+            let obligation = if rewound { obligation.unwrap_or_default() } else { obligation? };
+            let mut obligation = bounded(obligation, view);
             if rewound {
                 (obligation.ended, obligation.waits_seconds) = (false, 0);
                 obligation.wind_down_seconds = obligation.wind_down_seconds.max(view.wind_down);
@@ -83,7 +91,7 @@ impl Obligations {
         let (since, waits) = if let Some(left) = &self.left {
             (left.at, left.waits())
         } else {
-            (self.waits_since.unwrap_or(now), own?.drain_obligation.as_ref()?.waits_seconds)
+            (self.waits_since.unwrap_or(now), own?.drain_obligation.as_ref()?.waits_seconds.min(self.most))
         };
         Some(since + seconds(waits)).filter(|_| waits > 0)
     }
@@ -99,17 +107,18 @@ impl Obligations {
         if !view.policy.shared {
             return None;
         }
-        let before = replaced.and_then(|record| record.drain_obligation.as_ref());
+        let before = replaced.and_then(|record| record.drain_obligation.clone());
+        let before = before.map(|before| bounded(before, view));
         let Some(workloads) = view.workloads else {
             // Something may run all the same, as the record before said.
-            return before.map(|before| DrainObligation { ended: false, ..before.clone() });
+            return before.map(|before| DrainObligation { ended: false, ..before });
         };
         if workloads.is_empty() && view.jobs.is_empty() {
             return None;
         }
         let (waits, ticks) = match &self.left {
             Some(left) => (left.waits(), workloads.iter().filter_map(|workload| left.tick(workload, view)).collect()),
-            None => before.map(|before| (before.waits_seconds, before.ticks.clone())).unwrap_or_default(),
+            None => before.map(|before| (before.waits_seconds, before.ticks)).unwrap_or_default(),
         };
         // What was waited for once, is over for whoever comes next, too.
         let over = self.waits_until(own, view.now).is_some_and(|until| until <= view.now);
@@ -123,6 +132,7 @@ impl Obligations {
             let none = own.drain_obligation.is_none();
             self.to_record(Some(own), Some(own), view).filter(|_| none)
         })?;
+        obligation = bounded(obligation, view);
         for workload in view.workloads.into_iter().flatten() {
             if let Some(tick) = workload.last_tick {
                 let known = obligation.ticks.entry(workload.id.name.clone()).or_insert(tick);
@@ -146,6 +156,26 @@ impl Obligations {
                 .map(|obligation| (obligation.wind_down_seconds, obligation.ended, obligation.waits_seconds))
         };
         (told(&wanted) != told(&own.drain_obligation)).then(|| with_obligation(own, wanted, id))
+    }
+}
+
+fn most(view: &View) -> u32 {
+    LONGEST.max(view.wind_down)
+}
+
+/// The latest tick that another cluster can have started, whatever its clock says.
+pub(super) fn latest_tick(view: &View) -> Timestamp {
+    Timestamp(view.wall.0.saturating_add(i64::from(LONGEST) * 1_000))
+}
+
+/// W5: what counts of an obligation.
+fn bounded(obligation: DrainObligation, view: &View) -> DrainObligation {
+    let (most, latest) = (most(view), latest_tick(view));
+    DrainObligation {
+        wind_down_seconds: obligation.wind_down_seconds.min(most),
+        waits_seconds: obligation.waits_seconds.min(most),
+        ticks: obligation.ticks.into_iter().map(|(name, tick)| (name, tick.min(latest))).collect(),
+        ended: obligation.ended,
     }
 }
 

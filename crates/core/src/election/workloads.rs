@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::lock::Lock;
-use super::obligations::Obligations;
+use super::obligations::{Obligations, latest_tick};
 use super::terms::Terms;
 use super::wind_down::WindDown;
 use crate::backoff::Backoff;
@@ -458,6 +458,7 @@ impl WorkloadReconciler {
         // W6.
         let obligation = around.record.and_then(|record| record.drain_obligation.as_ref());
         let tick = obligation.and_then(|obligation| obligation.ticks.get(&id.name)).copied();
+        let tick = tick.map(|tick| tick.min(latest_tick(step.view)));
         let is_later = |tick: &Timestamp| workload.last_tick.is_none_or(|last| last < *tick);
         let after_tick = tick.filter(|tick| id.kind == WorkloadKind::CronJob && is_later(tick));
         if setting.runs() {

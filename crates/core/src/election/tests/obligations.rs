@@ -56,3 +56,39 @@ fn when_others_must_have_seen_that_the_store_was_put_back_nobody_is_waited_for()
     lab.policy.not_before = lab.now;
     assert!(enables(&lab.run()));
 }
+
+/// Shows W5: whoever may write the lock's key can write any number there.
+#[test]
+fn a_record_keeps_workloads_off_for_an_hour_at_most_and_cron_jobs_too() {
+    let forged = |wind_down_seconds, waits_seconds| DrainObligation {
+        wind_down_seconds,
+        waits_seconds,
+        ..obligation(false, &[("nightly", i64::MAX)])
+    };
+    for left in [forged(u32::MAX, 0), forged(20, u32::MAX)] {
+        let mut lab = cluster();
+        lab.store(|version| Stored::Free(version, None, Some(left)));
+        assert!(!enables(&lab.run()));
+        assert_eq!(lab.election.workloads_wait(lab.now), Some(lab.now + Duration::from_secs(3_600)));
+        let written = lab.record().drain_obligation.unwrap();
+        assert_eq!(written.waits_seconds, 3_600);
+        assert!(written.ticks["nightly"] <= Timestamp(3_600_007), "{written:?}");
+        lab.later(3_600);
+        assert!(enables(&lab.run()));
+    }
+}
+
+/// The same of what somebody writes into the record that this cluster holds.
+#[test]
+fn the_own_record_keeps_workloads_off_for_an_hour_at_most() {
+    let lab = leading();
+    let mut record = lab.record();
+    record.drain_obligation = Some(DrainObligation { waits_seconds: u32::MAX, ..obligation(false, &[]) });
+    let mut lab = lab.restarted();
+    lab.store(|version| Stored::Ours(version, record));
+    lab.run();
+    assert!(lab.record().drain_obligation.is_some_and(|written| written.waits_seconds <= 3_600));
+    lab.later(3_600);
+    lab.run();
+    assert_eq!(lab.election.workloads_wait(lab.now), None);
+}
