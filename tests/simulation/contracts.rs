@@ -99,6 +99,7 @@ impl InConsul {
         let client = connect(&Settings::new("http://consul.example:8500")).unwrap();
         let settings = SessionSettings {
             prefix: format!("contract-{cluster}"),
+            namesakes: None,
             home: Home::Node { name: "contract".into(), address: "127.0.0.1".into(), meta: BTreeMap::default() },
             count: 1,
             ttl: Duration::from_secs(10),
@@ -113,6 +114,7 @@ impl InConsul {
             id: StoreId("consul/test".into()),
             client,
             cluster: cluster.into(),
+            installation: "a".into(),
             prefix: String::from("locks/"),
             layout,
             wait: Duration::from_secs(10),
