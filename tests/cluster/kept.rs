@@ -157,6 +157,7 @@ async fn a_record_in_consul_is_written_and_read_as_it_is_kept() {
             ("IP", "10.0.0.1"),
             ("OPERATOR", "me"),
             ("CONTROLLER", "c"),
+            ("INSTALLATION", "i"),
             ("ELECTION", "e"),
         ];
         let value = filled(kept.consul, &names).to_string();

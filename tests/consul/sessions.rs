@@ -99,9 +99,14 @@ fn new_session(node: &str, name: &str) -> NewSession {
 
 /// C14: of an installation in a cluster that has the same name as another one, by mistake.
 fn installed(node: &str, installation: &str) -> SessionSettings {
-    let all = format!("lictor/{node}/");
-    let own = format!("{all}{installation}/");
-    SessionSettings { prefix: format!("{own}consul"), namesakes: Some(Namesakes { all, own }), ..settings(node, 1) }
+    installed_with(node, installation, "consul")
+}
+
+fn installed_with(node: &str, installation: &str, class: &str) -> SessionSettings {
+    let cluster = format!("lictor/{node}/");
+    let prefix = format!("{cluster}{installation}/{class}");
+    let namesakes = Namesakes { cluster, installation: installation.into(), class: class.into() };
+    SessionSettings { prefix, namesakes: Some(namesakes), ..settings(node, 1) }
 }
 
 /// C14.
@@ -115,11 +120,12 @@ async fn of_two_installations_with_one_cluster_name_the_one_that_came_first_alon
     assert_eq!((told.ids, told.validity), (vec![None], LockValidity::Unknown));
     let text = told.failure.unwrap().text().to_owned();
     assert!(text.contains("lictor/twins/a/consul/0") && text.contains("clusterName"), "{text}");
-    // Another class of the first one is no rival, and its next process finds its session again.
-    let class = SessionSettings { prefix: "lictor/twins/a/other".into(), ..installed("twins", "a") };
-    let class = Keeper::start(&client, class, Role::Acting);
-    class.ids().await;
-    class.leave().await;
+    // Another class is no rival, also of another installation, and the first one's next process finds its session again.
+    for installation in ["a", "b"] {
+        let class = Keeper::start(&client, installed_with("twins", installation, "other"), Role::Acting);
+        class.ids().await;
+        class.leave().await;
+    }
     first.crash().await;
     let first = Keeper::start(&client, installed("twins", "a"), Role::Acting);
     assert_eq!(first.ids().await, ids);

@@ -46,21 +46,32 @@ pub struct FoundSession {
     pub create_index: u64,
 }
 
-/// C14: the names of the sessions of all installations that have the same cluster name, of which one alone may have sessions.
+/// C14: the names `CLUSTER/INSTALLATION/CLASS/NUMBER` of the sessions of all installations that have the same names of their cluster and
+/// class. One of them alone may have sessions. In one Kubernetes cluster there are no two classes of a name, so a session of another
+/// class is no rival: two installations in one cluster share its name rightly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namesakes {
-    /// What all their names begin with.
-    pub all: String,
-    /// What those of this installation begin with.
-    pub own: String,
+    /// What all their names begin with: `CLUSTER/`.
+    pub cluster: String,
+    /// This installation.
+    pub installation: String,
+    /// The name of the class.
+    pub class: String,
 }
 
 impl Namesakes {
     /// The oldest session of another installation, if it is older than each session of this one. The order in which sessions were made
     /// decides, which both installations see alike, and no clock. `of`: a session's name, and its place in that order.
     pub fn elder<'a, S>(&self, sessions: impl Iterator<Item = &'a S>, of: impl Fn(&S) -> (&str, u64)) -> Option<&'a S> {
-        let namesakes = sessions.filter(|session| of(session).0.starts_with(&self.all));
-        namesakes.min_by_key(|session| of(session).1).filter(|oldest| !of(oldest).0.starts_with(&self.own))
+        let namesakes = sessions.filter(|session| self.installation_of(of(session).0).is_some());
+        let oldest = namesakes.min_by_key(|session| of(session).1);
+        oldest.filter(|oldest| self.installation_of(of(oldest).0) != Some(&self.installation))
+    }
+
+    /// The installation whose session has this name, if that is for a class of this name in a cluster of this name.
+    fn installation_of<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let (installation, rest) = name.strip_prefix(&self.cluster)?.split_once('/')?;
+        rest.strip_prefix(&self.class)?.starts_with('/').then_some(installation)
     }
 }
 
@@ -380,9 +391,11 @@ mod tests {
 
     #[test]
     fn of_all_installations_with_one_name_that_with_the_oldest_session_has_no_elder() {
-        let namesakes = |own: &str| Namesakes { all: "lictor/west/".into(), own: format!("lictor/west/{own}/") };
+        let namesakes =
+            |own: &str| Namesakes { cluster: "lictor/west/".into(), installation: own.into(), class: "x".into() };
         let all =
             [("lictor/west/b/x/0", 5), ("lictor/west/a/x/1", 7), ("lictor/west/a/x/0", 3), ("lictor/east/c/x/0", 1)];
+        let others = [("lictor/west/a/xy/0", 1), ("lictor/west/a/y/x/0", 1), ("lictor/west/a/x", 1)];
         let elder = |own, sessions: &[(&'static str, u64)]| {
             let found = namesakes(own).elder(sessions.iter(), |session| (session.0, session.1));
             found.map(|found| found.0)
@@ -390,6 +403,7 @@ mod tests {
         assert_eq!((elder("a", &all), elder("b", &all)), (None, Some("lictor/west/a/x/0")));
         assert_eq!((elder("b", &all[..1]), elder("a", &all[..1])), (None, Some("lictor/west/b/x/0")));
         assert_eq!((elder("a", &all[3..]), elder("a", &[])), (None, None), "they have another cluster's name");
+        assert_eq!(elder("b", &others), None, "they are of other classes");
     }
 
     #[test]

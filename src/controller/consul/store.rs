@@ -73,11 +73,10 @@ impl Store {
         client.set_token(token.as_deref()).map_err(|error| invalid_settings(&error))?;
         let short: String = installation.0.chars().take(8).collect();
         let (role, roles) = watch::channel(role);
-        let all = format!("lictor/{}/", made.cluster);
-        let own = format!("{all}{short}/");
+        let (cluster, class) = (format!("lictor/{}/", made.cluster), class_of(id).to_owned());
         let kept = SessionSettings {
-            prefix: format!("{own}{}", class_of(id)),
-            namesakes: Some(Namesakes { all, own }),
+            prefix: format!("{cluster}{short}/{class}"),
+            namesakes: Some(Namesakes { cluster, installation: short.clone(), class }),
             home: match &made.node {
                 SessionNode::Own(node) => Home::Node {
                     name: node.clone(),

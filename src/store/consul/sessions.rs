@@ -130,7 +130,7 @@ impl From<Failure> for Problem {
 impl Problem {
     fn name_in_use(elder: &Session) -> Self {
         let text = format!(
-            "another lictor has used this cluster's name for longer: it keeps the session {} at the node {} ({}), so this one keeps none and \
+            "another lictor has used this class with this clusterName for longer: it keeps the session {} at the node {} ({}), so this one keeps none and \
              elects nobody; give one of the two clusters a class with another consul.clusterName, and if the session is left from an \
              installation that is gone, wait for its TTL or destroy it",
             elder.name, elder.node, elder.id
