@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use lictor_testing::Prng;
 use serde_json::json;
 
+use crate::adversities::{adversities, apply, shown};
 use crate::controllers::PERIOD;
 use crate::excuse::Loss;
 use crate::judge::{Group, SHARED, WORKLOAD};
@@ -91,6 +92,14 @@ pub enum What {
     Switchover,
     /// The pods of an app elect their leader themselves: this one takes their lock, and another one, or nobody, has it some time later.
     Followed,
+    /// The API server denies the requests of one verb.
+    Denied,
+    /// Watches bring each event late, one after the other, while reads show the present.
+    Behind,
+    /// Somebody writes into the key with a lock what no cluster has written.
+    Forged,
+    /// A controller takes the marks off the pods of an app again and again.
+    Undone,
 }
 
 /// The resources whose watches fall silent together.
@@ -236,6 +245,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             faults.extend(of_programs(prng, until));
             faults.extend(switchovers(prng, until));
             faults.extend(followed(prng, until));
+            faults.extend(adversities(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -378,6 +388,7 @@ impl fmt::Display for Fault {
             What::Paused | What::Withdrawn | What::Routing | What::SliceByHand | What::Switchover => {
                 write!(f, "of {cluster}/{}", self.app())
             }
+            What::Denied | What::Behind | What::Forged | What::Undone => write!(f, "{}", shown(self)),
             What::Silence => write!(f, "of {cluster}/o{replica}, of {:?}", self.watches()),
             What::Kill | What::Stop | What::Terminate | What::WallClock | What::Api(_) | What::Consul(_) => {
                 write!(f, "of {cluster}/o{replica}")
@@ -422,6 +433,7 @@ impl Fault {
             What::Unheard => world.clusters[cluster].programs.hear(&self.pod, false),
             What::Switchover => self.ask_to_switch(world),
             What::Followed => self.take_lock(world),
+            What::Denied | What::Behind | What::Forged | What::Undone => apply(self, world, true),
             _ => self.touch(world, true),
         }
     }
@@ -448,6 +460,7 @@ impl Fault {
             | What::Withdrawn
             | What::Switchover => {}
             What::Followed => self.leave_lock(world),
+            What::Denied | What::Behind | What::Forged | What::Undone => apply(self, world, false),
             What::Silence => self.silence(world, &[]),
             What::Scope | What::Key | What::Rules | What::Paused | What::Routing => self.respecify(world, false),
             What::Unavailable => world.clusters[cluster].set_available(true),

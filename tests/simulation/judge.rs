@@ -1,5 +1,7 @@
 //! Judges every change of a pod and of the workload, in both clusters together: what was promised.
 
+mod held;
+mod manners;
 mod switchovers;
 mod tests;
 
@@ -8,10 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use lictor_core::{Term, invariants};
 use serde_json::Value;
 
+use self::held::Held;
+use self::manners::Manners;
 use self::switchovers::Switchovers;
 use crate::excuse::{Condition, Excuse, Loss};
 use crate::log::Log;
 use crate::servers::api::Change;
+use crate::servers::client::Passing;
 use crate::users::{ACTIVE, LEASES, ROLE};
 
 /// A group: of one cluster, or of both together.
@@ -86,6 +91,8 @@ pub struct Judge {
     two_since: BTreeMap<String, u64>,
     /// By replica: a second, and how many requests it has sent in it.
     requests: BTreeMap<String, (u64, u64)>,
+    held: Held,
+    manners: Manners,
     pub verdict: Option<String>,
     pub figures: Figures,
 }
@@ -179,6 +186,8 @@ impl Judge {
             flickers: BTreeMap::new(),
             two_since: BTreeMap::new(),
             requests: BTreeMap::new(),
+            held: Held::default(),
+            manners: Manners::default(),
             verdict: None,
             figures: Figures::default(),
         }
@@ -202,14 +211,24 @@ impl Judge {
     }
 
     /// A replica sends a request.
-    pub fn request(&mut self, replica: &str) {
+    pub fn request(&mut self, replica: &str, method: &str, path: &str, status: u16) {
         let now = self.log.now();
+        if matches!(status, 403 | 429)
+            && let Some(wrong) = self.manners.see_denied(replica, method, path, now)
+        {
+            self.fail(wrong);
+        }
         let second = now / 1_000;
         let (of, count) = self.requests.entry(replica.into()).or_default();
         (*of, *count) = if *of == second { (second, *count + 1) } else { (second, 1) };
         if *count > RESTLESS {
             self.fail(format!("{replica} goes on and on"));
         }
+    }
+
+    /// A replica sends a request about Leases, or is answered.
+    pub fn pass_by(&mut self, cluster: usize, replica: &str, passing: &Passing<'_>) {
+        self.held.pass(cluster, replica, passing, self.log.now());
     }
 
     /// Two replicas of a cluster act at once.
@@ -275,6 +294,7 @@ impl Judge {
             "endpointslices" => self.see_slice(cluster, change),
             "leases" => {
                 self.see_claim(cluster, change);
+                self.held.see(cluster, change);
                 let wrong = self.switchovers.see_record(change, self.forgotten[cluster]);
                 if let Some(wrong) = wrong {
                     self.fail(wrong);
@@ -320,6 +340,9 @@ impl Judge {
 
     fn see_pod(&mut self, cluster: usize, change: &Change) {
         self.figures.revisions += 1;
+        if let Some(wrong) = self.manners.see_pod(cluster, change, self.log.now()) {
+            return self.fail(wrong);
+        }
         let object = change.after.as_ref().or(change.before.as_ref()).unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (name, uid) = (text(&object["metadata"]["name"]), text(&object["metadata"]["uid"]));
@@ -450,6 +473,10 @@ impl Judge {
     fn see_history(&mut self, cluster: usize, election: &Value) {
         let uid = election["metadata"]["uid"].as_str().unwrap_or_default();
         let told = election["status"]["history"].as_array().into_iter().flatten();
+        let of_web = election["metadata"]["name"] == LEASES[0];
+        if let Some(wrong) = told.clone().filter(|_| of_web).find_map(|change| self.held.judge(cluster, change)) {
+            return self.fail(wrong);
+        }
         for change in told.filter(|change| change["reason"] == "ProcessGone") {
             let (term, pod) = (change["term"].as_u64(), change["previousLeaderName"].as_str().unwrap_or_default());
             if !self.gone.insert((uid.to_owned(), term.unwrap_or_default())) {

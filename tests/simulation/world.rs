@@ -10,6 +10,7 @@ use lictor_core::{ClaimState, Term};
 use lictor_testing::Prng;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment};
@@ -21,7 +22,7 @@ use crate::operator::{CONTROLLER, OWN_NAMESPACE, Started, own_lease, start};
 use crate::process::Simulated;
 use crate::programs::{Programs, address};
 use crate::servers::api::ApiServer;
-use crate::servers::client::{Listener, connect, kubernetes};
+use crate::servers::client::{Listener, Passing, Witness, connect, kubernetes_seen};
 use crate::servers::consul::Consul;
 use crate::servers::link::{Link, Weather};
 use crate::users::{NEEDED, Users, services};
@@ -51,6 +52,8 @@ pub struct Cluster {
     pub users: Arc<Users>,
     pub mill: Mill,
     pub replicas: Vec<Replica>,
+    /// What takes marks off pods.
+    undoing: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A replica of the operator, and its ways to the servers.
@@ -138,7 +141,7 @@ impl World {
             tokio::spawn(collect_garbage(api.clone(), prng(2), log.clone()));
             let mill = Mill::new(api.clone(), seed.wrapping_add(2 * u64::try_from(number).unwrap_or(0)));
             tokio::spawn(mill.clone().run(prng(3), judge.clone()));
-            clusters.push(Cluster { api, programs: Arc::default(), users, mill, replicas });
+            clusters.push(Cluster { api, programs: Arc::default(), users, mill, replicas, undoing: Mutex::default() });
         }
         tokio::spawn(watch_over(judge.clone(), consul.clone()));
         Self { log, judge, consul, clusters, begun: Instant::now() }
@@ -195,10 +198,17 @@ impl World {
         let told = identity.clone();
         let judge = self.judge.clone();
         let listener: Listener = Arc::new(move |method, path, body, status| {
-            judge.lock().unwrap().request(&told);
+            judge.lock().unwrap().request(&told, method, path, status);
             log.note_some(|| words::request(&told, method, path, body, status));
         });
-        let client = kubernetes(api, replica.to_api.clone(), listener.clone());
+        let (judge, told) = (self.judge.clone(), identity.clone());
+        let witness: Witness = Arc::new(move |passing| {
+            let (Passing::Sent(request) | Passing::Answered(request, _)) = passing;
+            if request.path.contains("/leases") {
+                judge.lock().unwrap().pass_by(cluster, &told, passing);
+            }
+        });
+        let client = kubernetes_seen(api, replica.to_api.clone(), listener.clone(), witness);
         let connect = connect(consul, replica.to_consul.clone(), listener);
         let Started { stop, claim, gone } = start(&process, &identity, client, connect, dial);
         replica.running = Some(Running { process, stop, claim, gone, ends: false, is_stopped: false });
@@ -257,6 +267,7 @@ impl World {
                 self.start(cluster, number);
             }
             self.clusters[cluster].users.settle();
+            self.clusters[cluster].undo(None);
             self.clusters[cluster].set_available(true);
         }
     }
@@ -378,6 +389,13 @@ fn set_available(api: &ApiServer, available: bool) {
 }
 
 impl Cluster {
+    /// From now on this takes marks off pods, or nobody does.
+    pub fn undo(&self, task: Option<JoinHandle<()>>) {
+        if let Some(before) = std::mem::replace(&mut *self.undoing.lock().unwrap(), task) {
+            before.abort();
+        }
+    }
+
     /// Makes a pod that is ready.
     pub fn create_pod(&self, name: &str) {
         create_pod(&self.api, name);

@@ -333,11 +333,11 @@ async fn a_tick_is_started_once_unless_a_lock_was_lost_or_a_clock_has_jumped() {
 async fn a_replica_that_repeats_its_requests_without_a_pause_is_noticed() {
     let mut case = Case::new().await;
     for _ in 0..3 {
-        (0..RESTLESS).for_each(|_| case.judge.request("west/o0#1"));
+        (0..RESTLESS).for_each(|_| case.judge.request("west/o0#1", "GET", "/api/v1/pods", 200));
         case.wait(1).await;
     }
     assert_eq!(case.verdict(), "");
-    (0..=RESTLESS).for_each(|_| case.judge.request("west/o0#1"));
+    (0..=RESTLESS).for_each(|_| case.judge.request("west/o0#1", "GET", "/api/v1/pods", 200));
     assert_eq!(case.verdict(), "west/o0#1 goes on and on");
 }
 
@@ -365,4 +365,83 @@ async fn a_process_is_not_gone_more_often_than_it_has_ended() {
     case.pod(WEST, "web-0", "leader", 8).pod(WEST, "web-0", "follower", 9);
     tell(&mut case, &[9, 7, 5]);
     assert_eq!(case.verdict(), "the process of web-0 is said to be gone, and has not ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_denied_is_not_asked_for_without_a_pause() {
+    let mut case = Case::new().await;
+    let ask = |case: &mut Case, times: u64| {
+        (0..times).for_each(|_| case.judge.request("west/o0#1", "GET", "/api/v1/pods", 403));
+    };
+    ask(&mut case, 24);
+    case.wait(1).await;
+    ask(&mut case, 24);
+    assert_eq!(case.verdict(), "");
+    ask(&mut case, 1);
+    assert!(case.verdict().contains("again and again: GET /api/v1/pods"), "{}", case.verdict());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_not_written_to_without_a_pause() {
+    let mut case = Case::new().await;
+    case.pod(WEST, "web-0", "", 1);
+    for _ in 0..20 {
+        case.pod(WEST, "web-0", "follower", 1).pod_by_hand(WEST, "web-0", "", 1).pod(WEST, "web-0", "follower", 1);
+    }
+    assert_eq!(case.verdict(), "");
+    case.pod(WEST, "web-0", "follower", 1);
+    assert!(case.verdict().contains("web-0 is written to 41 times"), "{}", case.verdict());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_takes_off_a_label_of_others_is_seen() {
+    let mut case = Case::new().await;
+    case.labelled(WEST, "web-0", &[("app", "web"), ("tier", "web")], 1);
+    case.labelled(WEST, "web-0", &[("app", "web"), ("tier", "web"), ("role", "follower")], 1);
+    assert_eq!(case.verdict(), "");
+    case.labelled(WEST, "web-0", &[("app", "web"), ("role", "follower")], 1);
+    assert!(case.verdict().contains("labels of web-0 that no election writes"), "{}", case.verdict());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_read_not_to_hold_the_pods_lock_does_not_lead_by_it() {
+    use crate::servers::api::Request;
+    use crate::servers::client::Passing;
+    let tells = |leader: &str, term: i64| {
+        let told = json!([{"term": term, "leaderName": leader, "reason": "CandidatesElected"}]);
+        Some(json!({"metadata": {"name": "web", "uid": "1"}, "status": {"history": told}}))
+    };
+    let request = |query: &[(&str, &str)], path: &str, body: &Value| Request {
+        method: "GET".into(),
+        path: path.into(),
+        query: query.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        applies: false,
+        body: body.to_string().into_bytes(),
+    };
+    for (sent_late, wrong) in [(false, false), (true, true)] {
+        let mut case = Case::new().await;
+        for (version, holder) in [(5, "web-0"), (6, "web-1_5f2c")] {
+            let after = Some(json!({"metadata": {"name": "held-web"}, "spec": {"holderIdentity": holder}}));
+            let change = Change { version, resource: "leases".into(), before: None, after, by_hand: true };
+            case.judge.see(WEST, &change);
+        }
+        let send = |case: &mut Case, term: i64| {
+            let record = json!({
+                "term": term, "holder": {"pod": "web-0", "uid": "u"}, "operatorId": "o", "since": 0, "election": "1",
+                "generation": 1, "scope": {"selector": {}, "leader": {}, "follower": {}},
+            });
+            let body = json!({"metadata": {"annotations": {"lictor.dev/record": record.to_string()}}});
+            let request = request(&[], "/apis/coordination.k8s.io/v1/namespaces/shop/leases/web", &body);
+            case.judge.pass_by(WEST, "west/o0#1", &Passing::Sent(&request));
+        };
+        send(&mut case, 2);
+        let read = request(&[("fieldSelector", "metadata.name=held-web")], "/leases", &Value::Null);
+        let answer = json!({"metadata": {"resourceVersion": "7"}});
+        case.judge.pass_by(WEST, "west/o0#1", &Passing::Answered(&read, &answer));
+        case.wait(1).await;
+        let term = if sent_late { 3 } else { 2 };
+        send(&mut case, term);
+        case.see(WEST, "leaderelections", tells("web-0", term), false);
+        assert_eq!(case.verdict().contains("had read as of version 7"), wrong, "{}", case.verdict());
+    }
 }

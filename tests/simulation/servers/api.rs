@@ -43,6 +43,23 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
+impl Request {
+    /// What RBAC calls its verb, and the resource.
+    pub fn about(&self) -> Option<(&'static str, String)> {
+        let target = Target::of(&self.path)?;
+        let verb = match (self.method.as_str(), &target.name) {
+            ("GET", None) if self.query.contains_key("watch") => "watch",
+            ("GET", None) => "list",
+            ("GET", Some(_)) => "get",
+            ("POST", _) => "create",
+            ("PATCH", _) => "patch",
+            ("PUT", _) => "update",
+            _ => "delete",
+        };
+        Some((verb, target.resource))
+    }
+}
+
 /// An answer.
 pub enum Answer {
     Whole(u16, Value),

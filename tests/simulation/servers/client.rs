@@ -23,10 +23,25 @@ type Answered = UnsyncBoxBody<Bytes, Infallible>;
 /// What is told of each request that was carried out: method, path, body, status.
 pub type Listener = Arc<dyn Fn(&str, &str, &[u8], u16) + Send + Sync>;
 
+/// What leaves a process, or comes back to it.
+pub enum Passing<'a> {
+    Sent(&'a api::Request),
+    /// Only what is no watch, and succeeded.
+    Answered(&'a api::Request, &'a serde_json::Value),
+}
+
+/// Is told of each request when the process sends it, and when the process is answered.
+pub type Witness = Arc<dyn Fn(&Passing<'_>) + Send + Sync>;
+
 /// A client of an API server.
 pub fn kubernetes(server: Arc<ApiServer>, link: Arc<Link>, listener: Listener) -> kube::Client {
+    kubernetes_seen(server, link, listener, Arc::new(|_| {}))
+}
+
+/// The same, and somebody looks on.
+pub fn kubernetes_seen(server: Arc<ApiServer>, link: Arc<Link>, listener: Listener, witness: Witness) -> kube::Client {
     let service = tower::service_fn(move |request: http::Request<Body>| {
-        ask(server.clone(), link.clone(), listener.clone(), request)
+        ask(server.clone(), link.clone(), listener.clone(), witness.clone(), request)
     });
     kube::Client::new(service, "default")
 }
@@ -35,20 +50,24 @@ async fn ask(
     server: Arc<ApiServer>,
     link: Arc<Link>,
     listener: Listener,
+    witness: Witness,
     request: http::Request<Body>,
 ) -> Result<http::Response<Answered>, kube::Error> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes().to_vec();
-    let request = api::Request {
+    let request = Arc::new(api::Request {
         method: parts.method.to_string(),
         path: parts.uri.path().into(),
         query: pairs(parts.uri.query().unwrap_or_default()),
         applies: parts.headers.get("content-type").is_some_and(|kind| kind == "application/apply-patch+yaml"),
         body,
-    };
+    });
+    witness(&Passing::Sent(&request));
+    let (sent, way) = (request.clone(), link.clone());
     let answer = link
         .carry(move |mishap| {
-            let answer = serve(&server, &request, mishap);
+            let request = &sent;
+            let answer = denial(request, &way).unwrap_or_else(|| serve(&server, request, mishap));
             let status = if let api::Answer::Whole(status, _) = &answer { *status } else { 200 };
             listener(&request.method, &request.path, &request.body, status);
             async move { answer }.boxed()
@@ -56,11 +75,22 @@ async fn ask(
         .await;
     match answer {
         Ok(api::Answer::Whole(status, value)) => {
+            if status == 200 {
+                witness(&Passing::Answered(&request, &value));
+            }
             Ok(response(status, Full::new(Bytes::from(value.to_string())).boxed_unsync()))
         }
         Ok(api::Answer::Watch(watch, seconds)) => Ok(response(200, stream(*watch, seconds, link))),
         Err(lost) => Err(kube::Error::Service(format!("{lost:?}").into())),
     }
+}
+
+/// What the server answers instead of carrying it out.
+fn denial(request: &api::Request, way: &Link) -> Option<api::Answer> {
+    let denied = way.weather().denied?;
+    let (verb, resource) = request.about()?;
+    let reason = if denied.status == 429 { "TooManyRequests" } else { "Forbidden" };
+    denied.hits(verb, &resource).then(|| api::refused(denied.status, reason, "denied"))
 }
 
 fn serve(server: &Arc<ApiServer>, request: &api::Request, mishap: Mishap) -> api::Answer {
@@ -90,6 +120,7 @@ fn stream(mut watch: api::Watch, seconds: u64, link: Arc<Link>) -> Answered {
             while let Some(events) = watch.next().await {
                 link.bring(watch.resource()).await;
                 for event in events {
+                    link.lag(watch.resource()).await;
                     let frame = http_body::Frame::data(Bytes::from(format!("{event}\n")));
                     if sender.send(Ok(frame)).is_err() {
                         return;

@@ -210,6 +210,25 @@ impl Consul {
         deletes
     }
 
+    /// Somebody writes another record into a key, which leaves the lock as it is.
+    pub fn forge(&self, key: &str, edit: impl FnOnce(&mut Value)) {
+        let record = self.value(key).and_then(|value| serde_json::from_slice::<Value>(&value).ok());
+        let Some(mut record) = record.filter(Value::is_object) else { return };
+        edit(&mut record);
+        self.put(key, &record);
+    }
+
+    /// Somebody writes something into a key, which leaves the lock as it is.
+    pub fn put(&self, key: &str, value: &Value) {
+        let mut state = self.lock();
+        if self.now() < state.leaderless {
+            return;
+        }
+        let flags = state.keys.get(key).map_or(0, |entry| entry.flags);
+        state.set(key, flags, value.to_string().as_bytes());
+        self.tell(state);
+    }
+
     /// A person deletes what a person has put there. Returns whether there was anything.
     pub fn clear(&self, key: &str) -> bool {
         let by_hand = self.value(key).as_deref() == Some(BY_HAND);

@@ -12,6 +12,8 @@ use tokio::time::{Instant, sleep};
 const LATEST: usize = 20_000;
 /// The same after that, where nobody waits for it any more: its sender has given up, or is no more.
 const LEFT_BEHIND: usize = 60_000;
+/// How long a watch that is behind takes for each event at most.
+const BEHIND: usize = 8_000;
 /// Who waits no longer for one way is still in time.
 const PROMPT: usize = 1_000;
 
@@ -34,14 +36,37 @@ pub struct Weather {
     pub errors: usize,
     /// The watches that bring nothing: of these resources.
     pub silent: &'static [&'static str],
+    /// The watches that bring each event late: of these resources.
+    pub behind: &'static [&'static str],
+    /// What the server denies.
+    pub denied: Option<Denied>,
+}
+
+/// Requests of one verb that are answered with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    pub status: u16,
+    pub verb: &'static str,
+    /// None: all resources.
+    pub resource: Option<&'static str>,
+}
+
+impl Denied {
+    /// Whether it is about such a request.
+    pub fn hits(&self, verb: &str, resource: &str) -> bool {
+        self.verb == verb && self.resource.is_none_or(|only| only == resource)
+    }
 }
 
 impl Weather {
     /// Whether requests are carried out, and answered, within a second or two.
     pub fn lets_through(&self) -> bool {
-        let Self { requests_cut, answers_cut, refused, slow, late, twice: _, errors: _, silent } = *self;
+        let Self { requests_cut, answers_cut, refused, slow, late, twice: _, errors: _, silent, behind, denied } =
+            *self;
         // Who does not hear of its pods does not know whom to demote.
-        !requests_cut && !answers_cut && !refused && slow <= PROMPT && late == 0 && !silent.contains(&"pods")
+        let hears = !silent.contains(&"pods") && !behind.contains(&"pods");
+        let may = denied.is_none_or(|denied| !matches!(denied.resource, None | Some("pods" | "leases")));
+        !requests_cut && !answers_cut && !refused && slow <= PROMPT && late == 0 && hears && may
     }
 
     /// Whether nothing is wrong, but that requests may be carried out once more.
@@ -192,5 +217,16 @@ impl Link {
         sleep(self.delay()).await;
         let comes = |weather: &Weather| !weather.answers_cut && !weather.silent.contains(&resource);
         let _ = self.changed.subscribe().wait_for(comes).await;
+    }
+
+    /// Each event of a watch that is behind takes its time, until it is not behind any more.
+    pub async fn lag(&self, resource: &str) {
+        if !self.weather().behind.contains(&resource) {
+            return;
+        }
+        let lasts = Duration::from_millis(u64::try_from(self.below(BEHIND)).unwrap_or(0));
+        let mut changed = self.changed.subscribe();
+        let caught_up = changed.wait_for(|weather| !weather.behind.contains(&resource));
+        let _ = tokio::time::timeout(lasts, caught_up).await;
     }
 }
