@@ -24,7 +24,7 @@ use lictor_core::{
 
 use self::dirty::Dirty;
 use self::mentions::Mentions;
-use self::naming::Naming;
+use self::naming::{CatalogService, Naming};
 pub(super) use self::switchovers::OfElection;
 use super::entry::{Entry, Surroundings};
 use super::lookup::{Labels, WorkloadCache};
@@ -46,11 +46,13 @@ pub(super) struct Index {
     elsewhere: BTreeMap<Key, Rival>,
     /// C6: when such a lock vanished whose holder did not let go of it.
     vanished: BTreeMap<Key, Instant>,
-    naming: Naming,
+    naming: Naming<Key>,
+    /// The elections of each service in Consul's catalog.
+    registering: Naming<CatalogService>,
     /// Elections by uid.
     uids: HashMap<Uid, ElectionName>,
     /// Elections that are decided by another lock than the one that they name, and which.
-    deciding: Naming,
+    deciding: Naming<Key>,
     decided: BTreeMap<ElectionName, Key>,
     /// Elections whose lock is kept while workloads end: each pod may be one of those.
     winding_down: BTreeSet<ElectionName>,
@@ -127,6 +129,7 @@ impl Index {
             elsewhere: BTreeMap::new(),
             vanished: BTreeMap::new(),
             naming: Naming::default(),
+            registering: Naming::default(),
             uids: HashMap::new(),
             deciding: Naming::default(),
             decided: BTreeMap::new(),

@@ -3,6 +3,7 @@
 use lictor_core::ELECTION_ANNOTATION;
 
 use super::mentions::Mention;
+use super::naming::CatalogService;
 use super::{Content, Index};
 use crate::api::Refusal;
 use crate::controller::entry::Entry;
@@ -35,6 +36,20 @@ impl Index {
                 message: format!(
                     "the lock {:?} belongs to the {}: give this one another spec.key, or delete the other",
                     spec.key.name,
+                    told(other, entry)
+                ),
+            });
+        }
+        if let Some(service) = CatalogService::of(&entry.object)
+            && let Some(other) =
+                self.registering.of(&service).filter_map(|other| self.named(other)).find(|other| wins(other))
+        {
+            return Some(Refusal {
+                reason: "ServiceTaken",
+                message: format!(
+                    "spec.consulService.name is {:?}, and the {} registers its leader as that already: write another name, or delete the \
+                     other",
+                    service.name,
                     told(other, entry)
                 ),
             });
@@ -112,7 +127,7 @@ impl Index {
         record.election != entry.object.id().uid && namesakes.any(|other| other.object.id().uid == record.election)
     }
 
-    /// The other elections that share pods, workloads, a Service or the lock with this one, or whose candidates its workloads make.
+    /// The other elections that share pods, workloads, a Service, an entry in Consul's catalog or the lock with this one, or whose candidates its workloads make.
     pub(crate) fn mark_neighbours(&mut self, election: &ElectionName) {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get(namespace) else { return };
@@ -122,8 +137,11 @@ impl Index {
         let sharing = content.mentions.rivals_of(name, shared);
         let others = pods.chain(sharing).map(|other| namespace.election(other));
         let namesakes = entry.spec().into_iter().flat_map(|spec| self.naming.of(&spec.key)).cloned();
+        let service = CatalogService::of(&entry.object);
+        let registering = service.iter().flat_map(|service| self.registering.of(service)).cloned();
         let depending = content.depending(name).into_iter().map(|other| namespace.election(&other));
-        self.dirty.extend(others.chain(namesakes).chain(depending).filter(|other| other != election));
+        self.dirty
+            .extend(others.chain(namesakes).chain(registering).chain(depending).filter(|other| other != election));
     }
 }
 

@@ -6,6 +6,7 @@ use lictor_core::{StoreId, Uid, Version};
 
 use super::Index;
 use super::mentions::Mention;
+use super::naming::{CatalogService, lock_of};
 use super::pods::link;
 use crate::api::{Classes, ElectionClass, LeaderElection};
 use crate::controller::entry::Entry;
@@ -159,7 +160,6 @@ impl Index {
         self.mark_neighbours(election);
         let content = self.namespaces.get_mut(namespace)?;
         let entry = content.elections.remove(name)?;
-        let key = entry.spec().map(|spec| spec.key.clone());
         for pod in entry.members.all() {
             link(&mut content.concerned, pod, name, false);
         }
@@ -172,7 +172,8 @@ impl Index {
         let reached = entry.services().into_iter().flat_map(|service| content.reached_by(service));
         self.dirty.extend(reached.map(|name| namespace.election(name)));
         self.tidy(namespace);
-        self.naming.rename(election, key.as_ref(), None);
+        self.naming.rename(election, lock_of(&entry.object).as_ref(), None);
+        self.registering.rename(election, CatalogService::of(&entry.object).as_ref(), None);
         self.uids.remove(&entry.object.id().uid);
         self.note_decided(election);
         Some(*entry)
@@ -192,10 +193,10 @@ impl Index {
         self.mark_neighbours(election);
         let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
         let Some(entry) = content.elections.get_mut(&election.name) else { return };
-        let before = entry.spec().map(|spec| spec.key.clone());
+        let (lock, service) = (lock_of(&entry.object), CatalogService::of(&entry.object));
         entry.object.resolve(&self.classes, &self.departed, &self.controller);
-        let after = entry.spec().map(|spec| spec.key.clone());
-        self.naming.rename(election, before.as_ref(), after.as_ref());
+        self.naming.rename(election, lock.as_ref(), lock_of(&entry.object).as_ref());
+        self.registering.rename(election, service.as_ref(), CatalogService::of(&entry.object).as_ref());
         self.note_mentions(election);
         self.note_decided(election);
         self.gather_members(election);

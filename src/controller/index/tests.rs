@@ -666,3 +666,59 @@ fn whatever_happens_of_those_that_want_the_same_one_is_accepted_and_all_is_looke
         }
     }
 }
+
+#[test]
+fn of_elections_that_register_one_service_in_consul_the_one_that_has_it_is_accepted() {
+    let consul = |name: &str| {
+        let object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name},
+            "spec": {
+                "controller": CONTROLLER,
+                "consul": {"address": "http://consul:8500", "clusterName": "west", "servicePattern": "*"},
+            },
+        });
+        (name.to_owned(), serde_json::from_value(object).unwrap())
+    };
+    let election = |namespace: &str, class: &str, service: &str, generation: i64| {
+        let object = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection",
+            "metadata": {
+                "namespace": namespace, "name": "web", "uid": namespace, "generation": generation,
+                "creationTimestamp": if namespace == "old" { "2026-01-01T00:00:00Z" } else { "2026-01-02T00:00:00Z" },
+            },
+            "spec": {
+                "selector": {"matchLabels": {"app": "web"}}, "className": class,
+                "consulService": {"name": service, "port": 80},
+            },
+            "status": {"conditions": [{
+                "type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": 1,
+                "lastTransitionTime": "2026-01-03T00:00:00Z",
+            }]},
+        });
+        (Version(10), Uid(namespace.into()), serde_json::from_value::<LeaderElection>(object).unwrap())
+    };
+    // The older one was edited after both had been accepted.
+    let second = |class, service, generation| {
+        let mut index = serving();
+        index.apply_classes(listed(1, vec![consul("a"), consul("b")]));
+        let all = vec![election("new", "a", "shop", 1), election("old", class, service, generation)];
+        index.apply_elections(listed(10, all));
+        accept_all(&mut index);
+        index
+    };
+    let refused = |index: &Index| {
+        let all = index.namespaces.values().flat_map(|content| content.elections.values());
+        let refused = all.filter_map(|entry| Some((entry.object.election(), entry.object.conflict()?)));
+        refused.map(|(election, refusal)| (election.namespace.to_string(), refusal.reason)).collect::<Vec<_>>()
+    };
+    assert_eq!(refused(&second("a", "shop", 1)), [("new".to_owned(), "ServiceTaken")]);
+    assert_eq!(refused(&second("a", "other", 2)), []);
+    assert_eq!(refused(&second("b", "shop", 2)), [], "they may be in two Consuls");
+    let mut index = second("a", "shop", 2);
+    assert_eq!(refused(&index), [("old".to_owned(), "ServiceTaken")]);
+    let (_, uid, object) = election("new", "a", "shop", 1);
+    index.apply_elections(Change::Deleted((Version(11), uid, object)));
+    index.take_out(&Namespace::from("new").election("web"));
+    accept_all(&mut index);
+    assert_eq!(refused(&index), []);
+}

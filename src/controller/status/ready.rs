@@ -164,7 +164,7 @@ mod tests {
     fn a_refusal_comes_first_and_stalls_if_waiting_does_not_help() {
         let refused =
             |reason| told(&[(ACCEPTED, "False", reason), (ELECTED, "True", "Elected"), (PAUSED, "True", "Paused")]);
-        for reason in ["CircularWorkloads", "KeyTaken", "PodsTaken", "WorkloadTaken", "UnknownClass"] {
+        for reason in ["CircularWorkloads", "KeyTaken", "PodsTaken", "ServiceTaken", "WorkloadTaken", "UnknownClass"] {
             assert_eq!(refused(reason), ("False".into(), reason.into(), false));
         }
         for reason in STALLING {

@@ -11,7 +11,7 @@ use crate::kubernetes::Namespaces;
 /// How many elections are named.
 const MOST: usize = 20;
 /// The refusals because of another election.
-const CONFLICTS: [&str; 4] = ["CircularWorkloads", "KeyTaken", "PodsTaken", "WorkloadTaken"];
+const CONFLICTS: [&str; 5] = ["CircularWorkloads", "KeyTaken", "PodsTaken", "ServiceTaken", "WorkloadTaken"];
 
 /// Lists all elections.
 ///

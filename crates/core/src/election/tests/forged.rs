@@ -1,7 +1,8 @@
 //! H16: records that somebody else has written below a prefix of Consul.
 
 use super::*;
-use crate::{Offer, Pairs};
+use crate::switchover::Target;
+use crate::{Bid, Offer, Pairs, SwitchoverMark};
 
 /// A group in a shared store that has noted what it writes.
 fn noting(pods: usize) -> Lab {
@@ -187,4 +188,53 @@ fn a_forged_offer_is_answered_and_moves_nobody() {
     forge(&mut lab, |record| record.offer = Some(offer));
     lab.run();
     assert_eq!(lab.pods["p0"].version, leader.version);
+}
+
+/// Whoever forges it decides what the user is told of a Switchover, and moves no leader.
+#[test]
+fn a_forged_switchover_moves_nobody() {
+    let mark =
+        |to: Option<&str>| SwitchoverMark { id: uid("s"), from: None, to: to.map(uid), cluster: None, force: false };
+    let asked = |lab: &Lab| {
+        let (from_term, to) = (lab.record().term, Target::Named("p1".into()));
+        Asked { id: uid("s"), from_term, to, force: false }
+    };
+    for (mark, verdict) in [(mark(None), Verdict::GivenUp), (mark(Some("p1")), Verdict::Lost)] {
+        let mut lab = noting(2);
+        let (asked, leader) = (asked(&lab), lab.pods["p0"].clone());
+        forge(&mut lab, |record| record.switchover = Some(mark));
+        lab.accepted = Some(asked.clone());
+        lab.run();
+        assert_eq!(lab.pods["p0"].labels, leader.labels);
+        assert_eq!(lab.shown(|election, view| election.judge(&asked, false, view)), verdict);
+    }
+}
+
+/// A bid of a cluster that no user asked to lead gets nothing.
+#[test]
+fn a_forged_bid_moves_nobody() {
+    let mut lab = noting(2);
+    let leader = lab.pods["p0"].clone();
+    for offered in [false, true] {
+        if offered {
+            forge(&mut lab, |record| record.offer = Some(Offer { switchover: uid("s"), cluster: "east".into() }));
+        }
+        let (saw, version) = (lab.stored.version().unwrap(), lab.next_version());
+        let record = Record { holder: None, election: uid("far"), ..lab.record() };
+        let bid = Bid { switchover: uid("s"), saw, eligible: true, record };
+        lab.bids = vec![across::placed("east", version, bid)];
+        let done = lab.run();
+        assert!(!done.iter().any(|what| what.starts_with("GiveRecord")), "{done:#?}");
+        assert_eq!((lab.leader(), &lab.pods["p0"].labels), (Some("p0"), &leader.labels));
+    }
+}
+
+#[test]
+fn a_forged_election_costs_a_term_and_moves_nobody() {
+    let mut lab = noting(2);
+    let before = lab.record().term;
+    forge(&mut lab, |record| (record.election, record.operator_id) = (uid("theirs"), "them".into()));
+    let done = lab.run();
+    assert_eq!(lab.record().election, uid("e"), "{done:#?}");
+    assert!(lab.leader() == Some("p0") && lab.record().term > before, "{done:#?}");
 }
