@@ -79,10 +79,14 @@ pub enum Kind {
     LabelByHand,
     /// A person removes the leader's label.
     UnlabelByHand,
+    /// A controller takes the followers' labels of a group off, again and again.
+    MarksUndone,
     LeaseEdited,
     LeaseDeleted,
     /// A key's value is overwritten, and its flags are kept.
     KeyEdited,
+    /// A key's record claims all pods and their labels for a former spec, or for the present one.
+    KeyForged,
     /// A key's value and flags are overwritten. If nobody held it, no lictor would touch it any more.
     KeyOverwritten,
     KeyDeleted,
@@ -114,7 +118,7 @@ pub struct Storm {
 const TO_REACT: u64 = 3_000;
 
 /// How many times each kind is dealt, and its shortest and longest duration in milliseconds.
-const DECK: [(Kind, usize, u64, u64); 48] = [
+const DECK: [(Kind, usize, u64, u64); 50] = [
     (Kind::OperatorKilled, 6, 500, 8_000),
     (Kind::OperatorStopped, 6, 5_000, 14_000),
     (Kind::OperatorStoppedAtWork, 8, 9_000, 13_000),
@@ -157,9 +161,11 @@ const DECK: [(Kind, usize, u64, u64); 48] = [
     (Kind::NodeDrained, 3, 1_000, 8_000),
     (Kind::LabelByHand, 4, 0, 0),
     (Kind::UnlabelByHand, 3, 0, 0),
+    (Kind::MarksUndone, 2, 2_000, 12_000),
     (Kind::LeaseEdited, 2, 0, 0),
     (Kind::LeaseDeleted, 2, 0, 0),
     (Kind::KeyEdited, 2, 0, 0),
+    (Kind::KeyForged, 3, 0, 0),
     (Kind::PriorityChanged, 3, 0, 0),
     (Kind::PreferenceChanged, 2, 0, 0),
     (Kind::SwitchoverAsked, 14, 0, 0),

@@ -76,8 +76,11 @@ impl World {
             Kind::GroupDeleted => course.group().await,
             Kind::NodeDrained => course.node().await,
             Kind::LabelByHand | Kind::UnlabelByHand => course.label().await,
+            Kind::MarksUndone => course.marks().await,
             Kind::LeaseEdited | Kind::LeaseDeleted => course.lease().await,
-            Kind::KeyEdited | Kind::KeyOverwritten | Kind::KeyDeleted | Kind::SessionDestroyed => course.key().await,
+            Kind::KeyEdited | Kind::KeyForged | Kind::KeyOverwritten | Kind::KeyDeleted | Kind::SessionDestroyed => {
+                course.key().await;
+            }
             Kind::PreferenceChanged => course.preference().await,
             Kind::SwitchoverAsked => course.switchover().await,
             _ => course.pod().await,

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use crate::recorder::PREFIX;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams};
+use kube::api::{Api as Objects, DeleteParams, EvictParams, Patch, PatchParams};
+use lictor_testing::consul::Api;
 use serde_json::{Value, json};
 
 use super::{Course, delete, insist, patch};
 use crate::faults::Kind;
+use crate::picture::Picture;
 use crate::record::{BY_HAND, Group, Kind as Store, PodSeen, What};
+use crate::recorder::PREFIX;
 
 impl Course<'_> {
     /// Returns one of the groups that have pods.
@@ -120,6 +122,27 @@ impl Course<'_> {
         self.ends();
     }
 
+    /// Takes the followers' labels off as soon as they are there.
+    pub(super) async fn marks(&self) {
+        let (group, began) = (self.a_group(None), Instant::now());
+        self.begins(&group.name);
+        let labels = group.markings.follower.labels.iter();
+        let labels: Value = labels.map(|(key, _)| (key.to_owned(), Value::Null)).collect();
+        let undone = json!({"metadata": {"labels": labels}});
+        while began.elapsed() < Duration::from_millis(self.fault.millis) {
+            let marked = |pod: &&PodSeen| {
+                let mut marks = group.markings.follower.labels.iter();
+                marks.any(|(key, value)| pod.labels.get(key).is_some_and(|shown| shown == value))
+            };
+            let pods = |picture: &Picture| picture.pods_of(&group).filter(marked).cloned().collect::<Vec<PodSeen>>();
+            for pod in self.world.book.look(pods) {
+                patch(&self.world.pods(&pod.cluster), &pod.name, &undone).await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.ends();
+    }
+
     pub(super) async fn lease(&self) {
         let group = self.a_group(Some(Store::Leases));
         self.begins(&group.name);
@@ -145,6 +168,7 @@ impl Course<'_> {
                     let kept = format!("{path}?flags=3304740253564472344");
                     api.put(&kept, "by hand").await.is_ok_and(|answer| answer.status == 200)
                 }
+                Kind::KeyForged => self.forge(&api, &path, &group).await.is_some(),
                 Kind::KeyOverwritten => api.put(&path, "by hand").await.is_ok_and(|answer| answer.status == 200),
                 Kind::KeyDeleted => api.delete(&path).await.is_ok_and(|answer| answer.status == 200),
                 _ => match api.get(&format!("/v1/session/node/lictor-{}", self.fault.cluster())).await {
@@ -162,6 +186,23 @@ impl Course<'_> {
         self.ends();
     }
 
+    /// Writes a record that claims all pods, in place of the one that is there. Returns `None` if the server does not answer.
+    async fn forge(&self, api: &Api, path: &str, group: &Group) -> Option<()> {
+        let entry = api.get(path).await.ok().filter(|answer| answer.status == 200)?.json()[0].clone();
+        let mut record = api.get(&format!("{path}?raw")).await.ok().filter(|answer| answer.status == 200)?.json();
+        let claimed = json!({"selector": {}, "leader": &group.markings.leader, "follower": &group.markings.follower});
+        // By hand there may be anything.
+        if record.is_object() {
+            match self.fault.target % 2 {
+                0 => record["former"] = json!([claimed]),
+                _ => record["scope"] = claimed,
+            }
+            let (flags, version) = (&entry["Flags"], &entry["ModifyIndex"]);
+            api.put(&format!("{path}?flags={flags}&cas={version}"), &record.to_string()).await.ok()?;
+        }
+        Some(())
+    }
+
     pub(super) async fn preference(&self) {
         let group = self.a_group(None);
         let preferences = json!([{"weight": 10, "nodeSelector": {"kubernetes.io/hostname": format!("node-{:06}", self.fault.target % 5)}}]);
@@ -174,7 +215,7 @@ impl Course<'_> {
     }
 }
 
-async fn set_ready(pods: &Api<Pod>, name: &str, ready: bool) {
+async fn set_ready(pods: &Objects<Pod>, name: &str, ready: bool) {
     let condition = json!({
         "type": "Ready", "status": if ready { "True" } else { "False" },
         "lastTransitionTime": k8s_openapi::jiff::Timestamp::now().to_string(),

@@ -45,7 +45,16 @@ impl Lab {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let namespace = format!("{test}-{}", std::process::id());
         let object = serde_json::from_value(json!({"metadata": {"name": namespace}})).expect("a namespace");
-        namespaces.create(&PostParams::default(), &object).await.expect("a namespace can be made");
+        // The API server may close a connection while a request is on its way. Nobody else makes a namespace of this name.
+        eventually("a namespace can be made", || async {
+            match namespaces.create(&PostParams::default(), &object).await {
+                Err(error) if !matches!(&error, kube::Error::Api(status) if status.code == 409) => {
+                    Err(error.to_string())
+                }
+                _ => Ok(()),
+            }
+        })
+        .await;
         let lab = Self { cluster, client, namespace };
         eventually("the namespace has its service account", || async {
             lab.try_kubectl(&["get", "serviceaccount", "default"], None)
