@@ -70,6 +70,7 @@ pub fn request(who: &str, method: &str, path: &str, body: &[u8], status: u16) ->
             format!("Consul: {}", operations.join(", "))
         }
         _ if path.starts_with("session/") => format!("Consul: {path} {}", word(&body["Name"])),
+        _ if body["endpoints"].is_array() => format!("{method} {path}: {}", body["endpoints"]),
         _ => format!("{method} {path}"),
     };
     Some(format!("{who}: {} {asked} -> {status}", method.to_lowercase()))
