@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the README's commands, one after the other, on a machine without anything of lictor: in a fresh clone of what is committed,
-# with an empty HOME and empty directories for everything that Rust, Go and lictor keep. Prints how many minutes each command took,
-# even if one fails or is interrupted, and exits with 1 if one failed. Leaves nothing behind.
+# Runs the commands of README.md and docs/install.md, one after the other, on a machine without anything of lictor: in a fresh clone of
+# what is committed, with an empty HOME and empty directories for everything that Rust, Go and lictor keep. Prints how many minutes
+# each command took, even if one fails or is interrupted, and exits with 1 if one failed. Leaves nothing behind.
 #
 #   hack/from-nothing.sh [NAME...]     demo test e2e-node consul cluster image. Default: all of them
 #
-# `cluster` is the README's five minutes on a cluster, and the installation by Helm, on simulated nodes. It leaves out `helm test`,
+# `cluster` is "From the sources" of docs/install.md, and the README's quick start, on simulated nodes. It leaves out `helm test`,
 # because nothing runs on those nodes: `make e2e-node` runs it. Takes over an hour and some 15 GB on two cores.
 set -euo pipefail
 
@@ -97,7 +97,7 @@ finish() {
   exit "$code"
 }
 
-# --- In the clone: what the README says for a cluster of one's own ---
+# --- In the clone: what README.md and docs/install.md say for a cluster of one's own ---
 
 follow() {
   local tools told line
@@ -129,14 +129,18 @@ follow() {
   kill "$operator"
   wait "$operator" || fail 'the operator does not stop as it should'
   says 'target/release/lictor withdraw --kubeconfig ~/.kube/config --lease-namespace default --delete-crds'
-  says 'helm install lictor charts/lictor --namespace lictor --create-namespace --wait --set image.repository=registry.example/lictor'
+  # No node pulls the image, so any registry does.
+  # shellcheck disable=SC2034  # says expands it
+  REGISTRY=registry.example
+  # shellcheck disable=SC2016
+  says 'helm install lictor charts/lictor --namespace lictor --create-namespace --wait --set image.repository=$REGISTRY/lictor'
   exec {plane}>&-
   wait "$keeper"
 }
 
-# Runs a command from the README, word by word, but with a free port.
+# Runs a command from the pages, word by word, but with a free port.
 says() {
-  grep -qF -- "$1" README.md || fail "the README does not say: $1"
+  grep -qF -- "$1" README.md docs/install.md || fail "README.md and docs/install.md do not say: $1"
   printf '$ %s\n' "$1"
   [[ $1 != *' run '* ]] || exec bash -c "exec ${1/127.0.0.1:8080/127.0.0.1:0}"
   eval "$1"

@@ -157,7 +157,7 @@ async fn without_a_deployment_what_is_left_of_an_installation_is_taken_off() {
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
 }
 
-/// An operator on somebody's own machine, as README.md runs it from the sources.
+/// An operator on somebody's own machine, as docs/install.md runs it from the sources.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_without_a_deployment_is_withdrawn_when_it_has_ended() {
     let lab = Lab::new("by-hand").await;

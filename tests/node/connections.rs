@@ -1,4 +1,4 @@
-//! Which pod answers over a connection that is open when something happens to the leader: docs/open-connections.md.
+//! Which pod answers over a connection that is open when something happens to the leader: docs/routing.md.
 
 use serde_json::json;
 

@@ -109,7 +109,7 @@ pub fn page(crds: &str) -> anyhow::Result<String> {
         "# API reference\n\n\
          Each field of all kinds, from the CRDs. `make fix` makes this page. `kubectl explain le.spec`,\n\
          `kubectl explain lec.spec` and `kubectl explain swo.spec` print the same texts. What may change in later versions: [api-versions.md](api-versions.md). All\n\
-         fields with their defaults in one manifest: [README.md](../README.md#every-field).\n\n\
+         fields with their defaults in one manifest: [every-field.md](every-field.md).\n\n\
          `[]` in a path is each item of a list, `{}` each value of a map. \"Required\" means: where the object around it is set. Where\n\
          no default is given, the text says what happens without the field.\n",
     );

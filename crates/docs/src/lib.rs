@@ -64,7 +64,7 @@ impl What {
                 ),
                 ("docs/comparison.md", filled("docs/comparison.md")?),
                 ("docs/benchmarks.md", filled("docs/benchmarks.md")?),
-                ("docs/open-connections.md", filled("docs/open-connections.md")?),
+                ("docs/routing.md", filled("docs/routing.md")?),
             ],
         })
     }

@@ -168,7 +168,7 @@ fn refused(obstacle: &Obstacle, namespace: &str, service: &str) -> (&'static str
             "ServiceHasSelector",
             format!(
                 "the Service {service} has a selector, so Kubernetes itself writes whom it reaches: once that is the leader alone \
-                 (docs/first-cut-over.md), take the selector off with `kubectl -n {namespace} patch service {service} --type=json \
+                 (docs/routing.md), take the selector off with `kubectl -n {namespace} patch service {service} --type=json \
                  -p '[{{\"op\":\"remove\",\"path\":\"/spec/selector\"}}]'`"
             ),
         ),

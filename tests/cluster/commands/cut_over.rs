@@ -1,4 +1,4 @@
-//! docs/first-cut-over.md: its commands as they stand there, forth and back, and what `doctor` says before each of them. Kubernetes' own
+//! The commands of the first cut-over as docs/routing.md has them, forth and back, and what `doctor` says before each. Kubernetes' own
 //! controllers write slices and Endpoints; a recorder sees that at no revision the Service reaches nobody.
 
 use std::process::Command;
@@ -12,8 +12,8 @@ use super::told;
 
 /// The commands of a section of the page, in the lab's namespace.
 fn commands(lab: &Lab, section: &str) -> Vec<String> {
-    let page = include_str!("../../../docs/first-cut-over.md");
-    let section = page.split("\n## ").find(|text| text.starts_with(&format!("{section}\n"))).expect("the page has it");
+    let page = include_str!("../../../docs/routing.md");
+    let section = page.split("\n### ").find(|text| text.starts_with(&format!("{section}\n"))).expect("the page has it");
     let block = section.split("```\n").nth(1).expect("it has commands");
     let here = |line: &str| line.replace("-n shop ", &format!("-n {} ", lab.namespace));
     block.lines().map(here).collect()
@@ -159,7 +159,7 @@ async fn a_leader_that_changes_in_the_middle_of_the_cut_over_is_reached_when_the
     assert_eq!(named.map(|revision| revision.pods), Some(Vec::new()), "at version {changed}");
 
     let again = commands(&lab, "And back to the label").swap_remove(0);
-    let page = include_str!("../../../docs/first-cut-over.md").replace("-n shop ", &format!("-n {} ", lab.namespace));
+    let page = include_str!("../../../docs/routing.md").replace("-n shop ", &format!("-n {} ", lab.namespace));
     assert_eq!(page.matches(&again).count(), 2, "the page names it for this, too");
     is_next(&lab, &again).await;
     run(&lab, &again);

@@ -1,5 +1,5 @@
 //! The way from a Service that reaches all pods of an election to one that reaches the leader alone, and back: in each state, the one
-//! command that comes next. docs/first-cut-over.md leads along the same way.
+//! command that comes next. docs/routing.md leads along the same way.
 
 #[cfg(test)]
 mod tests;
