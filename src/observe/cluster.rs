@@ -15,7 +15,7 @@ use crate::kubernetes::{Change, WatchFailure, changes, granting, list_at, versio
 use crate::process::{monotonic, nap_until};
 
 /// The end of what is said about a right that is missing.
-const GRANT: &str = "; grant it to this pod's service account: docs/observe.md has the Role";
+const GRANT: &str = "; grant it to this pod's service account: docs/know-that-you-lead.md has the Role";
 
 /// Hears of an election: by a watch, which is quick, and by asking for it that often, which says how old the knowledge is. `limit` bounds
 /// each question.

@@ -1,4 +1,4 @@
-//! Heard from the API server, with a real operator, by the rights that docs/observe.md names.
+//! Heard from the API server, with a real operator, by the rights that docs/know-that-you-lead.md names.
 
 use lictor_testing::file;
 use lictor_testing::kubernetes::{Lab, PodSpec, Proxy, User};
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{Bench, Observer};
 
-/// Returns the block of docs/observe.md that has this text.
+/// Returns the block of docs/know-that-you-lead.md that has this text.
 pub fn documented(language: &str, text: &str) -> String {
-    let page = std::fs::read_to_string(file("docs/observe.md")).expect("the page can be read");
+    let page = std::fs::read_to_string(file("docs/know-that-you-lead.md")).expect("the page can be read");
     let begin = format!("```{language}\n");
     let blocks = page.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
     blocks.map(str::to_owned).find(|block| block.contains(text)).expect("the page has it")
@@ -28,7 +28,7 @@ async fn each_pod_hears_who_leads() {
     let known = first.knows("it has no right", |known| known["problem"].is_string()).await;
     let problem = known["problem"].as_str().expect("a text");
     assert!(
-        problem.contains("not allowed to list leaderelections") && problem.contains("docs/observe.md"),
+        problem.contains("not allowed to list leaderelections") && problem.contains("docs/know-that-you-lead.md"),
         "{problem}"
     );
     assert_eq!((&known["role"], &known["ageSeconds"]), (&json!("unknown"), &Value::Null));

@@ -119,7 +119,7 @@ async fn a_consul_that_hangs_or_loses_its_data_is_noticed() {
     observer.sees("follower", "").await;
 }
 
-/// With the rights that docs/observe.md names, and no others.
+/// With the rights that docs/know-that-you-lead.md names, and no others.
 #[tokio::test]
 async fn a_token_that_may_read_the_key_is_enough() {
     let (consul, bench, key) = (Consul::start(Kind::Three), Bench::new("token"), key("token"));
