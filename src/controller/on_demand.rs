@@ -83,7 +83,7 @@ impl OnDemandWatches {
     /// Notes what a change tells of its watch; returns whether more is known since.
     pub(super) fn observe<T>(&mut self, watched: Watched, change: &Change<T>) -> bool {
         match change {
-            Change::All(scope, ..) => {
+            Change::All(scope, ..) | Change::Resumed(scope) => {
                 let what = (watched, scope.clone().into());
                 self.broken.remove(&what);
                 self.hopeless.remove(&what);

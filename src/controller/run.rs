@@ -294,7 +294,7 @@ impl Controller {
             }
             Input::Records(event) => {
                 match &event {
-                    StoreEvent::All(scope, ..) if scope.store == StoreId::leases() => {
+                    StoreEvent::All(scope, ..) | StoreEvent::Resumed(scope) if scope.store == StoreId::leases() => {
                         self.sync.listed("leases", scope.namespace.clone().into());
                     }
                     StoreEvent::Rewound(scope, _) if scope.store == StoreId::leases() => return self.begin_anew(),
@@ -364,7 +364,7 @@ impl Controller {
         let found = match change {
             Change::All(_, _, elections) => elections.iter().any(routes),
             Change::Applied(election) => routes(election),
-            Change::Deleted(_) | Change::Rewound(_) | Change::Broken(..) => false,
+            Change::Deleted(_) | Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => false,
         };
         self.watches.begin(WATCHED.into_iter().filter(|_| found));
     }
@@ -495,7 +495,11 @@ impl Controller {
             StoreEvent::All(scope, ..) => self.shared.list(&scope.store),
             StoreEvent::Rewound(scope, _) => self.shared.rewind(&scope.store, monotonic()),
             StoreEvent::LockValidity(store, validity) => self.shared.hold(store, *validity, monotonic()),
-            StoreEvent::Changed(..) | StoreEvent::Broken(..) | StoreEvent::Elsewhere(..) | StoreEvent::Bids(..) => {}
+            StoreEvent::Changed(..)
+            | StoreEvent::Broken(..)
+            | StoreEvent::Resumed(_)
+            | StoreEvent::Elsewhere(..)
+            | StoreEvent::Bids(..) => {}
         }
     }
 

@@ -95,7 +95,7 @@ impl Sync {
     /// Notes what a change tells of its watch.
     pub(super) fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
         match change {
-            Change::All(scope, ..) => self.listed(resource, scope.clone().into()),
+            Change::All(scope, ..) | Change::Resumed(scope) => self.listed(resource, scope.clone().into()),
             Change::Broken(scope, failure) => {
                 let optional = match failure {
                     WatchFailure::Forbidden(_) => OPTIONAL.contains(&resource),
@@ -113,7 +113,7 @@ impl Sync {
         }
     }
 
-    /// A list has arrived.
+    /// A list has arrived, or the watch after one works again.
     pub(super) fn listed(&mut self, resource: &'static str, coverage: Coverage) {
         let list = (resource, coverage);
         self.arrive(&list);

@@ -73,6 +73,7 @@ impl Follower {
                     self.broken = true;
                     continue;
                 }
+                Some(Change::Resumed(_)) => None,
             };
             self.broken = false;
             if let Some(lock) = told {

@@ -244,7 +244,7 @@ impl LeaseClaim {
                         self.see(&mut claim, version_of(&lease), Some(&lease));
                     }
                     Some(Change::Deleted(lease)) => self.see(&mut claim, version_of(&lease), None),
-                    Some(Change::Rewound(_)) => _ = self.look(&mut claim).await,
+                    Some(Change::Rewound(_) | Change::Resumed(_)) => _ = self.look(&mut claim).await,
                     Some(Change::Broken(_, failure)) => {
                         let failure = self.told(failure.into());
                         tracing::warn!(lease = self.name, problem = failure.text(), "the Lease can't be watched");

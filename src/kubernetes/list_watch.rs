@@ -28,8 +28,10 @@ pub enum Change<T> {
     Applied(T),
     /// An object that is gone.
     Deleted(T),
-    /// The watch does not work at present, and is tried again.
+    /// The watch does not work at present, and is tried again. Then a list or `Resumed` follows.
     Broken(Option<String>, WatchFailure),
+    /// The watch works again, and has missed nothing.
+    Resumed(Option<String>),
 }
 
 /// How long the API server keeps a watch open.
@@ -99,7 +101,8 @@ where
     T: Send + 'static,
 {
     let (state, newest) = (State::Unlisted, Version::default());
-    let watch = ListWatch { pages, resource, scope, api, selection, read, state, newest, failures: 0, doubts: false };
+    let (failures, broken, doubts) = (0, false, false);
+    let watch = ListWatch { pages, resource, scope, api, selection, read, state, newest, failures, broken, doubts };
     let changes = unfold(watch, |mut watch| async move {
         let change = watch.next().await;
         Some((change, watch))
@@ -119,6 +122,8 @@ struct ListWatch<K: Clone, F> {
     newest: Version,
     /// The number of failures in a row.
     failures: u32,
+    /// Whether the receiver was told last that the watch does not work.
+    broken: bool,
     /// Whether the API server may have restarted on a store that was put back to an earlier state. Such a server would silently wait
     /// for the version after which the watch continues, and leave out what comes before it.
     doubts: bool,
@@ -145,7 +150,14 @@ where
         loop {
             let told = match std::mem::replace(&mut self.state, State::Unlisted) {
                 State::Unlisted => self.list().await.map_err(|error| ("list", error)).map(Some),
-                State::Listed(version) => self.begin(version).await.map(|()| None).map_err(|error| ("watch", error)),
+                State::Listed(version) => match self.begin(version).await {
+                    Ok(()) if self.broken && matches!(self.state, State::Watching(..)) => {
+                        // The pause before the next attempt is over only when something was heard.
+                        self.broken = false;
+                        return Change::Resumed(self.scope.clone());
+                    }
+                    begun => begun.map(|()| None).map_err(|error| ("watch", error)),
+                },
                 State::Watching(version, events) => {
                     self.follow(version, events).await.map_err(|error| ("watch", error))
                 }
@@ -153,11 +165,11 @@ where
             match told {
                 Ok(None) => {}
                 Ok(Some(change)) => {
-                    self.failures = 0;
+                    (self.failures, self.broken) = (0, false);
                     return change;
                 }
                 Err((verb, error)) => {
-                    self.doubts = true;
+                    (self.doubts, self.broken) = (true, true);
                     self.failures = self.failures.saturating_add(1);
                     let failure = watch_failure(verb, self.resource, &error);
                     return Change::Broken(self.scope.clone(), failure);
@@ -290,7 +302,9 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
+    use bytes::Bytes;
     use http::{Request, Response, StatusCode};
+    use http_body_util::{BodyExt, Full, StreamBody};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Client;
     use kube::client::Body;
@@ -320,5 +334,33 @@ mod tests {
         assert!(matches!(watch.next().await, Some(Change::Broken(None, _))));
         assert!(matches!(watch.next().await, Some(Change::All(None, Version(7), _))));
         assert_eq!(*sizes.lock().unwrap(), [LARGE_PAGE.to_string(), PAGE.to_string()]);
+    }
+
+    /// Of a right that is there again, or an API server that has answered wrongly for a moment.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_works_again_says_so_before_anything_changes() {
+        let watches = Arc::new(Mutex::new(0));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let list = json!({"metadata": {"resourceVersion": "7"}, "items": []});
+            let refusal = json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no right"});
+            let (code, body) = if request.uri().query().unwrap_or_default().contains("watch=true") {
+                let mut watches = watches.lock().unwrap();
+                *watches += 1;
+                let quiet = futures::stream::pending::<Result<http_body::Frame<Bytes>, Infallible>>();
+                match *watches {
+                    1 => (StatusCode::FORBIDDEN, Full::from(refusal.to_string()).boxed_unsync()),
+                    _ => (StatusCode::OK, StreamBody::new(quiet).boxed_unsync()),
+                }
+            } else {
+                (StatusCode::OK, Full::from(list.to_string()).boxed_unsync())
+            };
+            let answer = Response::builder().status(code).body(body).unwrap();
+            async { Ok::<_, Infallible>(answer) }
+        });
+        let api: Api<ConfigMap> = Api::all(Client::new(service, "shop"));
+        let mut watch = changes("configmaps", None, api, ListParams::default(), |_| ());
+        assert!(matches!(watch.next().await, Some(Change::All(None, Version(7), _))));
+        assert!(matches!(watch.next().await, Some(Change::Broken(None, WatchFailure::Forbidden(_)))));
+        assert!(matches!(watch.next().await, Some(Change::Resumed(None))));
     }
 }

@@ -84,8 +84,8 @@ fn watch_secret(
             Change::Applied(data) => Some(SecretChange::Present(data)),
             Change::Deleted(_) => Some(SecretChange::Absent),
             Change::Broken(_, failure) => Some(SecretChange::Broken(failure)),
-            // The list follows.
-            Change::Rewound(_) => None,
+            // What was known before is still so, or the list follows.
+            Change::Resumed(_) | Change::Rewound(_) => None,
         };
         future::ready(change.map(|change| (secret.clone(), change)))
     })

@@ -1,5 +1,6 @@
 //! The status of a LeaderElection, at the API server.
 
+use std::future::ready;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -48,17 +49,21 @@ fn watch(
     absent: Fact,
 ) -> BoxStream<'static, Heard> {
     let read = move |election: LeaderElection| (version_of(&election), fact(&election, &own));
-    let heard = move |change| match change {
-        Change::All(_, version, mut all) => Heard::Changed {
-            version,
-            fact: all.pop().map_or_else(|| absent.clone(), |(_, fact): (Version, Fact)| fact),
-        },
-        Change::Applied((version, fact)) => Heard::Changed { version, fact },
-        Change::Deleted((version, _)) => Heard::Changed { version, fact: absent.clone() },
-        Change::Rewound(_) => Heard::Rewound,
-        Change::Broken(_, failure) => failed(failure),
+    let heard = move |change| {
+        ready(match change {
+            Change::All(_, version, mut all) => Some(Heard::Changed {
+                version,
+                fact: all.pop().map_or_else(|| absent.clone(), |(_, fact): (Version, Fact)| fact),
+            }),
+            Change::Applied((version, fact)) => Some(Heard::Changed { version, fact }),
+            Change::Deleted((version, _)) => Some(Heard::Changed { version, fact: absent.clone() }),
+            Change::Rewound(_) => Some(Heard::Rewound),
+            Change::Broken(_, failure) => Some(failed(failure)),
+            // The next answer to a question confirms what is known.
+            Change::Resumed(_) => None,
+        })
     };
-    changes("leaderelections", Some(namespace.to_owned()), api, one, read).map(heard).boxed()
+    changes("leaderelections", Some(namespace.to_owned()), api, one, read).filter_map(heard).boxed()
 }
 
 /// Asks now, and then that often; sooner after a failure.

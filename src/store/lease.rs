@@ -196,6 +196,7 @@ fn told(change: Change<(Key, Version, Stored)>) -> StoreEvent {
         Change::Applied((key, version, stored)) => StoreEvent::Changed(key, version, stored),
         Change::Deleted((key, version, _)) => StoreEvent::Changed(key, version, Stored::Absent),
         Change::Broken(namespace, failure) => StoreEvent::Broken(scope(namespace), failure.into()),
+        Change::Resumed(namespace) => StoreEvent::Resumed(scope(namespace)),
         // A new list follows.
         Change::Rewound(namespace) => StoreEvent::Rewound(scope(namespace), Vec::new()),
     }

@@ -45,6 +45,8 @@ pub enum StoreEvent {
     Rewound(StoreScope, Vec<(Key, Version, Stored)>),
     /// The watch of this scope does not work at present, and is tried again.
     Broken(StoreScope, Failure),
+    /// The watch of this scope works again, and has missed nothing.
+    Resumed(StoreScope),
     /// Until when the locks that this cluster holds in the store are valid.
     LockValidity(StoreId, LockValidity),
     /// What has become of a lock that another cluster holds or held, by its record. It is told also to a replica that does not know

@@ -134,7 +134,9 @@ async fn forward(
         let failure = match &event {
             StoreEvent::Broken(_, failure) => Some(Some(failure.text().to_owned())),
             StoreEvent::LockValidity(..) | StoreEvent::Elsewhere(..) | StoreEvent::Bids(..) => None,
-            StoreEvent::All(..) | StoreEvent::Rewound(..) | StoreEvent::Changed(..) => Some(None),
+            StoreEvent::All(..) | StoreEvent::Rewound(..) | StoreEvent::Changed(..) | StoreEvent::Resumed(_) => {
+                Some(None)
+            }
         };
         let gone = failure.is_some_and(|failure| heard.send(failure).is_err());
         if gone || inputs.send(Input::Records(event)).is_err() {

@@ -32,7 +32,7 @@ impl Index {
                 self.classes.remove(&name);
             }
             Change::All(_, _, classes) => self.classes = classes.into_iter().collect(),
-            Change::Rewound(_) | Change::Broken(..) => return,
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => return,
         }
         if said(&self.classes) == before {
             return;
@@ -89,7 +89,7 @@ impl Index {
                     removed.extend(self.put_election(version, uid, election));
                 }
             }
-            Change::Rewound(_) | Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
         }
         removed
     }

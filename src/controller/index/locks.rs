@@ -53,7 +53,7 @@ impl Index {
                 self.locks.put_bids(&key, bids);
                 self.dirty.extend(self.naming.of(&key).cloned());
             }
-            StoreEvent::LockValidity(..) | StoreEvent::Broken(..) => {}
+            StoreEvent::LockValidity(..) | StoreEvent::Broken(..) | StoreEvent::Resumed(_) => {}
         }
     }
 

@@ -22,7 +22,7 @@ impl Index {
                     self.put_node(&name, Some(node));
                 }
             }
-            Change::Rewound(_) | Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
         }
     }
 

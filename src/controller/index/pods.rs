@@ -26,7 +26,7 @@ impl Index {
                     self.put_pod(&namespace.into(), pod, now);
                 }
             }
-            Change::Rewound(_) | Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
         }
     }
 

@@ -28,7 +28,7 @@ impl Index {
                     self.put_service(service);
                 }
             }
-            Change::Rewound(_) | Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
         }
     }
 
@@ -73,7 +73,7 @@ impl Index {
                     self.put_slice(&namespace.into(), slice);
                 }
             }
-            Change::Rewound(_) | Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
         }
     }
 

@@ -32,7 +32,7 @@ impl Index {
                     self.put_switchover(version, uid, switchover);
                 }
             }
-            Change::Rewound(_) | Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
         }
     }
 

@@ -29,7 +29,7 @@ impl Index {
                     self.put_workload(object);
                 }
             }
-            Change::Rewound(_) | Change::Broken(..) => {}
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
         }
     }
 

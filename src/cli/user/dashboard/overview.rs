@@ -96,6 +96,7 @@ impl Overview {
                 (self.listed, self.trouble) = (true, None);
             }
             Change::Rewound(_) => self.rows.clear(),
+            Change::Resumed(_) => self.trouble = None,
             Change::Applied((_, _, election)) => self.rows.extend([keyed(&election)]),
             Change::Deleted((_, _, election)) => {
                 self.rows.remove(&keyed(&election).0);
