@@ -1,6 +1,7 @@
 //! What the core decides, in the words that Events, logs, conditions and commands share.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp as Wall;
 use lictor_core::{Absence, Advantage, Holder, NotEligible, ProbeFailure, Reason, Rival, Timestamp};
@@ -105,8 +106,42 @@ pub fn missing(leader: &str, what: Absence) -> (&'static str, String) {
     }
 }
 
+/// W12: what had not ended of workloads, as half a sentence, by their names.
+pub fn remain<'a>(remains: impl IntoIterator<Item = (&'a String, &'a u32)>) -> String {
+    let what = |(workload, number): (&String, &u32)| {
+        let jobs = workload.starts_with("CronJob/");
+        let thing = match (jobs, number) {
+            (true, 1) => "Job",
+            (true, _) => "Jobs",
+            (false, 1) => "pod",
+            (false, _) => "pods",
+        };
+        format!("{number} {thing} of {workload}")
+    };
+    let all: Vec<_> = remains.into_iter().map(what).collect();
+    format!("{} still ran", all.join(", "))
+}
+
+/// W12: why the cluster that leads has not handed over the lock, as a sentence.
+pub fn not_handed_over(cluster: &str, remains: &BTreeMap<String, u32>) -> String {
+    format!(
+        "the cluster {cluster} did not hand over the lock, because {} when their time to end was over",
+        remain(remains)
+    )
+}
+
 /// Who holds the lock that this cluster does not, as a sentence.
 pub fn led_elsewhere(rival: &Rival) -> String {
+    let Rival { cluster, holder, .. } = rival;
+    let remains = rival.switchover.as_ref().map(|mark| &mark.remains).filter(|remains| !remains.is_empty());
+    let leads = leads_elsewhere(rival);
+    match (cluster, holder, remains) {
+        (Some(cluster), Some(_), Some(remains)) => format!("{leads}; {}", not_handed_over(cluster, remains)),
+        _ => leads,
+    }
+}
+
+fn leads_elsewhere(rival: &Rival) -> String {
     let Rival { cluster, holder, .. } = rival;
     match (cluster, holder) {
         (Some(cluster), Some(Holder { pod: Some(pod), .. })) => format!("the leader is {pod} in the cluster {cluster}"),

@@ -14,7 +14,7 @@ use super::names::SwitchoverId;
 use super::object::{holder_name, told_holder};
 use crate::api::{HistoryEntry, LeaderElection, Switchover};
 use crate::kubernetes::Event;
-use crate::wording::{describe, in_seconds, led_elsewhere};
+use crate::wording::{describe, in_seconds, led_elsewhere, not_handed_over};
 
 /// Tells what an election announces.
 pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: &Executor, wall: Timestamp) {
@@ -40,6 +40,11 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
             let note = led_elsewhere(&rival);
             tracing::info!(election = %entry.object.election(), "{note}");
             tell(entry, None, false, "LedElsewhere", "Follow", note, executor);
+        }
+        Announcement::NotHandedOver { cluster, remains } => {
+            let note = not_handed_over(&cluster, &remains);
+            tracing::warn!(election = %entry.object.election(), "{note}");
+            tell(entry, None, true, "NotHandedOver", "Follow", note, executor);
         }
         Announcement::Workload(id, change) => announce_workload(entry, &id, change, executor),
         Announcement::LockChanged { what } => {

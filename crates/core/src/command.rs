@@ -3,6 +3,7 @@
 //! Commands are in the imperative. Each is sent once, under a number ([`OpId`](super::OpId)) under which its [`Outcome`] comes
 //! back. An outcome that is not known is said to be [`Unknown`](Failure::Unknown): never taken for a failure, never for a success.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{
@@ -448,6 +449,13 @@ pub enum Announcement {
     },
     /// Somebody else holds the lock.
     LedElsewhere(Rival),
+    /// W12: the cluster that leads wanted to hand over the lock, and leads on, because so many pods or Jobs of these workloads had not ended.
+    NotHandedOver {
+        /// That cluster.
+        cluster: String,
+        /// The workloads.
+        remains: BTreeMap<String, u32>,
+    },
     /// Something was done to a workload.
     Workload(WorkloadId, WorkloadChange),
     /// Somebody else changed or deleted the lock.

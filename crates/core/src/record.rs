@@ -1,5 +1,7 @@
 //! The lock record of a group: the single truth about who leads it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{DrainObligation, Markings, Selector, Term, Timestamp, Uid, Version};
@@ -108,7 +110,7 @@ pub struct Holder {
 
 /// What the record says of the last switchover of its election: that it was carried out, in the record that began its term (H14), or
 /// that it was given up (H15). Whoever reads the record knows what has become of it, and both are decided by compare-and-swap.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchoverMark {
     /// The uid of the Switchover.
     pub id: Uid,
@@ -124,12 +126,15 @@ pub struct SwitchoverMark {
     /// Whether that one need not be ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
+    /// W12: it was given up because so many pods or Jobs of these workloads had not ended in time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub remains: BTreeMap<String, u32>,
 }
 
 impl SwitchoverMark {
     /// H15: of a switchover that is given up.
     pub(super) fn given_up(id: Uid) -> Self {
-        Self { id, from: None, to: None, cluster: None, force: false }
+        Self { id, ..Self::default() }
     }
 }
 

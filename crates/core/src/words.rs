@@ -106,6 +106,7 @@ impl Display for Announcement {
             Self::LabelsRefused { uid, why, .. } => write!(f, "refused labels on {uid}: {why}"),
             Self::LabelsLeft { uid, why, .. } => write!(f, "labels left on {uid}: {why}"),
             Self::LedElsewhere(rival) => write!(f, "led elsewhere, {rival}"),
+            Self::NotHandedOver { cluster, remains } => write!(f, "not handed over by {cluster}: {remains:?} run"),
             Self::Workload(id, change) => write!(f, "{id} {change:?}"),
             Self::LockChanged { what } => write!(f, "lock changed: {what}"),
         }
@@ -192,11 +193,14 @@ impl Display for Record {
                 write!(f, ", {name} up to tick {}", tick.0)?;
             }
         }
-        if let Some(SwitchoverMark { id, to, cluster, .. }) = &self.switchover {
+        if let Some(SwitchoverMark { id, to, cluster, remains, .. }) = &self.switchover {
             match (to, cluster) {
                 (Some(to), _) => write!(f, ", switchover {id} to {to}")?,
                 (None, Some(cluster)) => write!(f, ", switchover {id} to the cluster {cluster}")?,
                 (None, None) => write!(f, ", switchover {id} given up")?,
+            }
+            for (workload, number) in remains {
+                write!(f, ", {number} of {workload} run")?;
             }
         }
         if let Some(Offer { switchover, cluster }) = &self.offer {
@@ -301,11 +305,14 @@ mod tests {
         };
         assert_eq!(runs.to_string(), "uid-a in term 7, for e generation 3, 30 s to wind down");
         let switched = |to| Record {
-            switchover: Some(SwitchoverMark { id: Uid("s".into()), from: None, to, cluster: None, force: false }),
+            switchover: Some(SwitchoverMark { id: Uid("s".into()), from: None, to, ..SwitchoverMark::default() }),
             ..record()
         };
         assert!(switched(Some(Uid("uid-a".into()))).to_string().ends_with(", switchover s to uid-a"));
         assert!(switched(None).to_string().ends_with(", switchover s given up"));
+        let mut remains = switched(None);
+        remains.switchover.as_mut().unwrap().remains.insert("Deployment/a".into(), 2);
+        assert!(remains.to_string().ends_with(", switchover s given up, 2 of Deployment/a run"));
         let mut given = switched(None);
         given.switchover.as_mut().unwrap().cluster = Some("east".into());
         assert!(given.to_string().ends_with(", switchover s to the cluster east"));
@@ -393,6 +400,10 @@ mod tests {
         for (announcement, words) in [
             (Announcement::Transition(transition), "uid-a leads in term 7 (Vacant)"),
             (Announcement::LockChanged { what: "deleted" }, "lock changed: deleted"),
+            (
+                Announcement::NotHandedOver { cluster: "west".into(), remains: [("Deployment/a".into(), 2)].into() },
+                "not handed over by west: {\"Deployment/a\": 2} run",
+            ),
         ] {
             assert_eq!(announcement.to_string(), words);
         }

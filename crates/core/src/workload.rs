@@ -157,6 +157,8 @@ pub struct Workload {
     pub finished: bool,
     /// Something of it still runs, or may be about to.
     pub remains: bool,
+    /// The number of pods or Jobs of it that are seen to run.
+    pub running: u32,
     /// Jobs of it run that are to be deleted when it is disabled, and are not yet.
     pub deletable: bool,
     /// The last scheduled time at which a CronJob started a Job, as its own schedule names it.
@@ -330,6 +332,7 @@ mod tests {
             deleting: false,
             finished,
             remains: false,
+            running: 0,
             deletable: false,
             last_tick: None,
             wish: Wish::Follow { replicas: None },
@@ -352,6 +355,7 @@ mod tests {
             deleting: false,
             finished: false,
             remains: false,
+            running: 0,
             deletable: false,
             last_tick: None,
             wish: Wish::Follow { replicas: None },

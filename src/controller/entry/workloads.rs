@@ -383,6 +383,13 @@ fn shown(
     let is_of_it = |job: &&WorkloadObject| is_cron_job && job.id.kind == WorkloadKind::Job;
     let jobs = || around.workloads.owned_by(&object.uid).filter(is_of_it);
     let running = || jobs().filter(|job| !job.finished || job.deleting);
+    let matches = |pod: &Pod| !pod.finished && object.selector.matches(&pod.labels);
+    let pods = || around.labels.pods_of(&object.selector, around.pods).into_iter().filter(|pod| matches(pod)).count();
+    let number = match object.id.kind {
+        _ if object.finished => 0,
+        WorkloadKind::CronJob => running().filter(|_| rule.delete_running).count(),
+        WorkloadKind::Deployment | WorkloadKind::Job | WorkloadKind::StatefulSet => pods(),
+    };
     Workload {
         id: object.id.clone(),
         uid: object.uid.clone(),
@@ -397,14 +404,11 @@ fn shown(
             _ if object.setting.runs() => true,
             WorkloadKind::CronJob => {
                 let due = (wall.0 + TICK * 1000 / 3).rem_euclid(60_000) < TICK * 1000;
-                due || (rule.delete_running && running().next().is_some())
+                due || number > 0
             }
-            WorkloadKind::Deployment | WorkloadKind::Job | WorkloadKind::StatefulSet => {
-                let matches = |pod: &Pod| !pod.finished && object.selector.matches(&pod.labels);
-                let pods = || around.labels.pods_of(&object.selector, around.pods);
-                !object.idle || pods().into_iter().any(matches)
-            }
+            WorkloadKind::Deployment | WorkloadKind::Job | WorkloadKind::StatefulSet => !object.idle || number > 0,
         },
+        running: u32::try_from(number).unwrap_or(u32::MAX),
         deletable: rule.delete_running && running().any(|job| !job.deleting),
         last_tick: jobs().map(|job| job.tick).chain([object.tick]).flatten().max().filter(|_| is_cron_job),
         wish,

@@ -15,6 +15,7 @@ use crate::controller::index::{Found, OfElection};
 use crate::controller::status::switchovers::{self, Result};
 use crate::controller::switchover::{Due, KnownSwitchover, Trouble, Written};
 use crate::controller::timers::{Moment, Soonest};
+use crate::wording::remain;
 
 /// It is told only after this time that an election is in the middle of something: mostly that is over within milliseconds.
 const SOON: Duration = Duration::from_secs(1);
@@ -180,7 +181,7 @@ fn follow_up(
         Verdict::DoneElsewhere(term, ref leader) => return complete(known, leader, term, moment),
         Verdict::UnderWay => return Decided::Nothing,
         Verdict::Lost => return Decided::Fail(lost(known)),
-        Verdict::GivenUp => return Decided::Fail(known.giving_up().cloned().unwrap_or_else(|| given_up(known))),
+        Verdict::GivenUp => return Decided::Fail(known.giving_up().cloned().unwrap_or_else(|| given_up(known, entry))),
         // It may still get ready.
         Verdict::Blocked(Obstacle::NotReady { .. }) if known.deadline().is_some() && !late => {
             if let Some(deadline) = known.deadline() {
@@ -346,9 +347,19 @@ fn lost(known: &KnownSwitchover) -> Trouble {
     Trouble { reason: "TargetLost", message, passes: false }
 }
 
-/// Of one that was given up, and this process does not know why.
-fn given_up(known: &KnownSwitchover) -> Trouble {
+/// Of one that was given up, and this process does not know why, unless the record says so.
+fn given_up(known: &KnownSwitchover, entry: &Entry) -> Trouble {
+    let mark = entry.election().and_then(Election::record).and_then(|record| record.switchover.as_ref());
+    let remains = mark.filter(|mark| mark.id == known.id().uid).map(|mark| &mark.remains);
     let (reason, message) = match &known.seen().spec.to_cluster {
+        Some(cluster) if remains.is_some_and(|remains| !remains.is_empty()) => (
+            "StillRunning",
+            format!(
+                "{} when their time to end was over, so the cluster {cluster} did not get the lock, and this cluster leads again, in a \
+                 new term: see what keeps them, and create another Switchover when they are gone",
+                remain(remains.into_iter().flatten())
+            ),
+        ),
         Some(cluster) => (
             "NotReady",
             format!(

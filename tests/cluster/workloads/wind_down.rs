@@ -8,6 +8,7 @@ use lictor_testing::kubernetes::{Operator, Proxy, WorkloadRecorder};
 use serde_json::{Value, json};
 
 use crate::consul::member::{Member, entry};
+use crate::switchover::{ask, told};
 
 /// A cluster with these workloads.
 struct Side {
@@ -112,6 +113,26 @@ async fn pods_that_never_go_hold_the_lock_no_longer_than_the_status_says() {
     never_both(&west, &east).await;
     let gap = WorkloadRecorder::gap(&west.recorder, &east.recorder);
     assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&gap), "{gap:?}");
+}
+
+/// Shows W12.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switchover_fails_where_the_pods_do_not_go() {
+    let (west, east) = two("wl-stuck-switch", stuck_pod()).await;
+    let term = |found: &lictor::api::LeaderElection| found.status.as_ref().and_then(|status| status.term);
+    let from_term = term(&west.member.lab.election("web").await).expect("it leads in a term");
+    ask(&west.member.lab, "there", json!({"fromTerm": from_term, "toCluster": "east"})).await;
+    let (_, message) = told(&west.member.lab, "there", "Failed", "True", "StillRunning").await;
+    assert!(message.starts_with("2 pods of Deployment/live still ran "), "{message}");
+    let election = west.member.lab.election("web").await;
+    assert!(term(&election) > Some(from_term), "{election:?}");
+    west.member.lab.wait_enabled("Deployment/live", json!(2)).await;
+    let note = east.member.lab.wait_event("LeaderElection", "web", "NotHandedOver").await;
+    assert!(note.contains("the cluster west did not hand over the lock, because 2 pods of Deployment/live"), "{note}");
+    let message = east.member.lab.wait_condition("web", "Elected", "True", "LedElsewhere").await;
+    assert!(message.contains("2 pods of Deployment/live still ran"), "{message}");
+    never_both(&west, &east).await;
+    assert!(east.recorder.turns(true).is_empty(), "it never ran in the east");
 }
 
 /// Creates two clusters with a CronJob whose Job runs, with this value of `onDisable`. With a proxy in front of the west's API

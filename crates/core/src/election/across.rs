@@ -63,6 +63,10 @@ impl Election {
         let now = step.view.now;
         let Stored::Ours(version, record) = stored else { return None };
         let led = record.holder.is_some();
+        // W12.
+        if !led && !self.workloads.outlasting(step).is_empty() {
+            return None;
+        }
         match self.bidder(record, *version, step.view)? {
             Bidder::Ready(_) => {
                 self.giving.answered();
@@ -119,10 +123,8 @@ impl Election {
         let Some(offer) = &record.offer else { return false };
         let mark = SwitchoverMark {
             id: offer.switchover.clone(),
-            from: None,
-            to: None,
             cluster: Some(placed.cluster.clone()),
-            force: false,
+            ..SwitchoverMark::default()
         };
         // C13: what the other cluster asked for, and what it has to know of this one.
         let given = Record {
@@ -149,14 +151,11 @@ impl Election {
                 self.backoff.reset();
                 let rival = Rival {
                     cluster: Some(to.cluster),
-                    holder: None,
                     term: record.term,
-                    since: None,
                     session: to.session.unwrap_or_default(),
-                    described: None,
                     drain_obligation: record.drain_obligation,
                     switchover: record.switchover,
-                    offer: None,
+                    ..Rival::default()
                 };
                 self.lock.take_written(version, Stored::HeldByOther(version, rival));
             }

@@ -36,6 +36,9 @@ impl Election {
         let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
         let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
         let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
+        if let Some(mark) = &mut record.switchover {
+            mark.remains.clear();
+        }
         record.drain_obligation = self.obligations.to_record(replaced.as_ref(), self.lock.record(), view);
         if candidate.is_some() {
             record.term = self.terms.next(view.first_term);
@@ -50,9 +53,11 @@ impl Election {
         }
         match replaced.as_ref().map(|replaced| (&replaced.holder, &replaced.offer)) {
             Some((_, offer)) if candidate.is_none() => record.offer.clone_from(offer),
-            // The other cluster did not get the lock.
+            // The other cluster did not get the lock. W12: that is told for this term only.
             Some((None, Some(offer))) => {
-                record.switchover = Some(SwitchoverMark::given_up(offer.switchover.clone()));
+                let remains = self.workloads.outlasting(step);
+                record.switchover =
+                    Some(SwitchoverMark { remains, ..SwitchoverMark::given_up(offer.switchover.clone()) });
             }
             _ => {}
         }

@@ -24,7 +24,13 @@ impl Election {
     /// H14: what the record of a switchover says of it.
     pub(super) fn mark(asked: &Asked, replaced: Option<&Record>, to: &Pod) -> SwitchoverMark {
         let from = replaced.and_then(|record| record.holder.as_ref()).map(|holder| holder.uid.clone());
-        SwitchoverMark { id: asked.id.clone(), from, to: Some(to.uid.clone()), cluster: None, force: asked.force }
+        SwitchoverMark {
+            id: asked.id.clone(),
+            from,
+            to: Some(to.uid.clone()),
+            force: asked.force,
+            ..SwitchoverMark::default()
+        }
     }
 
     /// H15: that a switchover is given up, is written into the record first. Returns whether that was to be done.

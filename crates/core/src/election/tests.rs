@@ -513,6 +513,7 @@ fn told(announcement: &Announcement) -> String {
             format!("LedElsewhere {}", rival.cluster.as_deref().unwrap_or("?"))
         }
         Announcement::LockChanged { what } => format!("LockChanged {what}"),
+        Announcement::NotHandedOver { cluster, remains } => format!("NotHandedOver {cluster} {remains:?}"),
         Announcement::Workload(id, change) => format!("{change:?} {id}"),
     }
 }

@@ -7,7 +7,7 @@
 use super::Election;
 use super::fitness::Decision;
 use super::phase::{Losing, Phase};
-use super::workloads::{Circumstances, Target, has_enabled};
+use super::workloads::{Circumstances, LOOK_AGAIN, Target, has_enabled};
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::{Desired, Situation, View, WhenLost};
@@ -129,9 +129,19 @@ impl Election {
         self.lock.forget_last();
         self.failure = None;
         self.terms.see(rival.term);
-        let known = matches!(&self.situation, Situation::LedElsewhere(known) if known.leads_as(&rival));
-        if !known {
+        let known = match &self.situation {
+            Situation::LedElsewhere(known) => Some(known.as_ref()),
+            _ => None,
+        };
+        let told = known.is_some_and(|known| known.leads_as(&rival));
+        // W12: only what this process has seen to come is news.
+        let fails = known.filter(|known| known.switchover != rival.switchover);
+        let remains = fails.and(rival.switchover.as_ref()).map(|mark| mark.remains.clone()).unwrap_or_default();
+        if !told {
             step.announce(Announcement::LedElsewhere(rival.clone()));
+        }
+        if let (false, Some(cluster)) = (remains.is_empty(), rival.cluster.clone()) {
+            step.announce(Announcement::NotHandedOver { cluster, remains });
         }
         self.situation = Situation::LedElsewhere(Box::new(rival));
     }
@@ -190,6 +200,10 @@ impl Election {
         }
         if self.workloads.winds_down(step) {
             return;
+        }
+        if view.desired == Desired::Leave && !self.workloads.outlasting(step).is_empty() {
+            // W12: it is left to expire, and the next holder waits.
+            return self.workloads.keep_lock(view.now + LOOK_AGAIN);
         }
         if view.now < view.alone_from {
             self.workloads.keep_lock(view.alone_from);

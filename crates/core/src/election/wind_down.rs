@@ -94,6 +94,15 @@ impl WindDown {
         true
     }
 
+    /// W12: what is seen to run of workloads that have had the time to end, by its number.
+    pub(super) fn outlasting(&self, step: &Step) -> BTreeMap<String, u32> {
+        if self.off_since.is_none() || step.view.now < self.over_at(step.view) {
+            return BTreeMap::new();
+        }
+        let running = held_workloads(step).filter(|workload| workload.running > 0);
+        running.map(|workload| (workload.id.to_string(), workload.running)).collect()
+    }
+
     /// W4: reads at the API server what still runs, unless that was done or has had its time.
     pub(super) fn inspect(&self, step: &mut Step) -> Option<OpId> {
         let workloads: Vec<WorkloadId> = held_workloads(step).map(|workload| workload.id.clone()).collect();

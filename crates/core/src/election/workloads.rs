@@ -109,7 +109,7 @@ enum Need {
 }
 
 /// How soon it is looked again at what is ending: not of all of it is told when it has ended.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long something counts as contested after it was last put right.
 const CONTESTED: Duration = Duration::from_secs(30);
@@ -260,6 +260,11 @@ impl WorkloadReconciler {
     /// W3: whether the lock is kept although nothing is let run any more, because something of it still runs, or may.
     pub(super) fn winds_down(&mut self, step: &mut Step) -> bool {
         self.wind_down.goes_on(step)
+    }
+
+    /// W12: what is seen to run of workloads that have had the time to end, by its number.
+    pub(super) fn outlasting(&self, step: &Step) -> BTreeMap<String, u32> {
+        self.wind_down.outlasting(step)
     }
 
     /// L6: the lock is kept until then, whether or not anything runs.

@@ -393,6 +393,7 @@ pub fn workload(number: usize) -> Workload {
         deleting: false,
         finished: false,
         remains: false,
+        running: 0,
         deletable: false,
         last_tick: None,
         wish: Wish::Follow { replicas: None },

@@ -280,7 +280,8 @@ impl World {
                 ["suspended"] => workload.setting = Setting::Suspend(true),
                 [number, "replicas"] => workload.setting = Setting::Replicas(number.parse().ok()?),
                 ["remains"] => workload.remains = true,
-                ["ended"] => workload.remains = false,
+                [number, "pods", "run"] => (workload.remains, workload.running) = (true, number.parse().ok()?),
+                ["ended"] => (workload.remains, workload.running) = (false, 0),
                 ["last", "tick", number, "s"] => workload.last_tick = Some(tick(number)?),
                 _ => return None,
             }
@@ -300,6 +301,7 @@ fn new_workload(id: WorkloadId) -> Workload {
         deleting: false,
         finished: false,
         remains: false,
+        running: 0,
         deletable: false,
         last_tick: None,
         wish: Wish::Follow { replicas: None },

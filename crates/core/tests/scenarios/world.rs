@@ -181,7 +181,7 @@ impl World {
             return None;
         }
         self.bids.remove(at);
-        let mark = SwitchoverMark { id: switchover, from: None, to: None, cluster: Some(HERE.into()), force: false };
+        let mark = SwitchoverMark { id: switchover, cluster: Some(HERE.into()), ..SwitchoverMark::default() };
         Some(self.put_lock(key, |version| Stored::Ours(version, Record { term, switchover: Some(mark), ..record })))
     }
 

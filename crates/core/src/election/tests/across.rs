@@ -95,7 +95,7 @@ fn the_lock_is_handed_over_when_nobody_leads_here_and_the_other_cluster_has_answ
     let bid = lab.bids[0].bid.clone();
     assert_eq!(lab.run(), [format!("GiveRecord {term} east"), "LedElsewhere east".into()]);
     let Stored::HeldByOther(_, rival) = lab.stored.clone() else { panic!("{:?}", lab.stored) };
-    let mark = SwitchoverMark { id: uid("s"), from: None, to: None, cluster: Some("east".into()), force: false };
+    let mark = SwitchoverMark { id: uid("s"), cluster: Some("east".into()), ..SwitchoverMark::default() };
     assert_eq!((rival.switchover.clone(), rival.term), (Some(mark), term));
     assert_eq!(bid.record.scope, scope("part"), "C13: what is written on pods there is not what is written here");
     assert_eq!(lab.verdict_of(), Verdict::UnderWay, "nobody leads there yet");
@@ -173,6 +173,88 @@ fn who_gets_no_answer_when_nobody_leads_elects_again_in_a_new_term() {
         assert_eq!(lab.verdict_of(), Verdict::GivenUp, "it is carried out never again");
         assert!(lab.run().iter().all(|words| words == "RemoveBid east"));
     }
+}
+
+/// As `vacated`, of a cluster that is the candidate itself, with workloads whose pods take up to 35 s to end.
+fn vacated_with_workloads() -> Lab {
+    let mut lab = workloads::leading();
+    lab.policy.silence = Duration::ZERO;
+    lab = asked(lab);
+    lab.run();
+    lab.workload("worker").running = 2;
+    lab.workload("worker").remains = true;
+    lab.answer_offer(true);
+    let all = lab.run();
+    assert!(all.contains(&"Disable Deployment/worker Replicas(0)".into()), "{all:#?}");
+    lab.answer_offer(true);
+    assert_eq!(lab.run(), NOTHING, "W3: its pods still run");
+    lab
+}
+
+/// Shows W12.
+#[test]
+fn whose_pods_are_seen_to_run_when_they_have_had_their_time_leads_on() {
+    let mut lab = vacated_with_workloads();
+    lab.later_by(Duration::from_millis(34_999));
+    assert_eq!(lab.run(), NOTHING);
+    lab.later_by(Duration::from_millis(1));
+    let from_term = lab.accepted.as_ref().unwrap().from_term;
+    let all = lab.run();
+    assert!(!all.iter().any(|words| words.starts_with("GiveRecord")), "{all:#?}");
+    assert!(all.iter().any(|words| words.starts_with("Enable Deployment/worker")), "{all:#?}");
+    let record = lab.record();
+    assert!(record.holder.is_some() && record.term > from_term, "{record:?}");
+    let remains = [("Deployment/worker".to_owned(), 2)].into();
+    assert_eq!(record.switchover, Some(SwitchoverMark { remains, ..SwitchoverMark::given_up(uid("s")) }));
+    assert_eq!(lab.verdict_of(), Verdict::GivenUp);
+    // They end just in time.
+    let mut lab = vacated_with_workloads();
+    lab.later_by(Duration::from_millis(34_999));
+    (lab.workload("worker").running, lab.workload("worker").remains) = (0, false);
+    let mut all = lab.run();
+    lab.answer_offer(true);
+    all.extend(lab.run());
+    assert!(all.iter().any(|words| words.starts_with("GiveRecord")), "{all:#?}");
+    // What is not seen to run has had its time.
+    let mut lab = vacated_with_workloads();
+    lab.workload("worker").running = 0;
+    lab.later_by(Duration::from_secs(35));
+    let mut all = lab.run();
+    lab.answer_offer(true);
+    all.extend(lab.run());
+    assert!(all.iter().any(|words| words.starts_with("GiveRecord")), "{all:#?}");
+}
+
+/// Shows W12.
+#[test]
+fn who_stops_keeps_the_lock_while_pods_are_seen_to_run() {
+    let mut lab = workloads::leading();
+    (lab.workload("worker").running, lab.workload("worker").remains) = (2, true);
+    lab.desired = Desired::Leave;
+    lab.run();
+    lab.later_by(Duration::from_secs(40));
+    let all = lab.run();
+    assert!(!all.contains(&"ReleaseRecord".into()) && lab.election.winding_down().is_some(), "{all:#?}");
+    (lab.workload("worker").running, lab.workload("worker").remains) = (0, false);
+    assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
+}
+
+/// Shows W12.
+#[test]
+fn the_other_cluster_hears_once_why_it_does_not_lead() {
+    let mut lab = invited(1);
+    lab.run();
+    let Stored::HeldByOther(_, rival) = lab.stored.clone() else { panic!("{:?}", lab.stored) };
+    let remains = BTreeMap::from([("Deployment/worker".to_owned(), 2)]);
+    let mark = SwitchoverMark { remains, ..SwitchoverMark::given_up(uid("s")) };
+    let stays = Rival { switchover: Some(mark), offer: None, ..rival };
+    lab.store(|version| Stored::HeldByOther(version, stays.clone()));
+    let told = "NotHandedOver east {\"Deployment/worker\": 2}".to_owned();
+    assert!(lab.run().contains(&told));
+    lab.store(|version| Stored::HeldByOther(version, Rival { term: Term(999), ..stays }));
+    assert!(!lab.run().contains(&told));
+    let mut lab = lab.restarted();
+    assert!(!lab.run().contains(&told));
 }
 
 impl Lab {
@@ -397,7 +479,7 @@ fn an_answer_that_is_lost_or_too_early_is_written_again() {
 fn given(mut lab: Lab) -> Lab {
     lab.run();
     let asked = lab.bids.remove(0).bid.record;
-    let mark = SwitchoverMark { id: uid("s"), from: None, to: None, cluster: Some("west".into()), force: false };
+    let mark = SwitchoverMark { id: uid("s"), cluster: Some("west".into()), ..SwitchoverMark::default() };
     let obligation = workloads::obligation(true, &[]);
     let drain_obligation = Some(obligation).filter(|_| lab.cluster.is_some());
     lab.store(|version| {

@@ -214,8 +214,8 @@ proptest! {
                 id: uid(id),
                 from: from.map(uid),
                 to: to.map(uid),
-                cluster: None,
                 force,
+                ..SwitchoverMark::default()
             }),
             offer: None,
         };

@@ -35,7 +35,7 @@ fn a_switchover_is_a_planned_handover_in_the_next_term() {
     let mut lab = Lab::led(3);
     lab.accept(asked(1, named("p2")));
     assert_eq!(lab.run(), ["WriteRecord 2 p2", "Demote p0 2", "Promote p2 2", "Transition p2 SwitchedOver"],);
-    let mark = SwitchoverMark { id: uid("s"), from: Some(uid("p0")), to: Some(uid("p2")), cluster: None, force: false };
+    let mark = SwitchoverMark { id: uid("s"), from: Some(uid("p0")), to: Some(uid("p2")), ..SwitchoverMark::default() };
     assert_eq!(lab.record().switchover, Some(mark), "H14: it is known of the term by which switchover it began");
     let told = lab.accepted.clone().unwrap();
     assert_eq!(lab.verdict(&told), Verdict::Done(Term(2)));

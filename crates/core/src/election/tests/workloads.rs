@@ -62,6 +62,7 @@ impl Lab {
             deleting: false,
             finished: false,
             remains: false,
+            running: 0,
             deletable: false,
             last_tick: None,
             wish: Wish::Follow { replicas: None },
