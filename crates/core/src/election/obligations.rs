@@ -123,7 +123,10 @@ impl Obligations {
         // What was waited for once, is over for whoever comes next, too.
         let over = self.waits_until(own, view.now).is_some_and(|until| until <= view.now);
         let waits = if over { 0 } else { waits };
-        Some(DrainObligation { wind_down_seconds: view.wind_down, ended: false, waits_seconds: waits, ticks })
+        let mut obligation =
+            DrainObligation { wind_down_seconds: view.wind_down, ended: false, waits_seconds: waits, ticks };
+        add_ticks(&mut obligation, view);
+        Some(obligation)
     }
 
     /// W3: the record that this cluster holds, as it is when all has ended here; none: it says so already.
@@ -133,12 +136,7 @@ impl Obligations {
             self.to_record(Some(own), Some(own), view).filter(|_| none)
         })?;
         obligation = bounded(obligation, view);
-        for workload in view.workloads.into_iter().flatten() {
-            if let Some(tick) = workload.last_tick {
-                let known = obligation.ticks.entry(workload.id.name.clone()).or_insert(tick);
-                *known = (*known).max(tick);
-            }
-        }
+        add_ticks(&mut obligation, view);
         obligation.ended = true;
         // What others left before goes on to end, whoever has the lock.
         let left = self.wait(Some(own), view.now).map(|until| until.since(view.now).as_millis().div_ceil(1000));
@@ -146,16 +144,32 @@ impl Obligations {
         Some(with_obligation(own, Some(obligation), id))
     }
 
-    /// While this cluster leads: the record that says for how long what is about to be enabled may take to end; none: the present
-    /// one says so already.
+    /// While this cluster leads: the record that says for how long what is about to be enabled may take to end, and W6: which ticks were
+    /// run; none: the present one says so already.
     pub(super) fn announced(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
         let wanted = self.to_record(Some(own), Some(own), view);
-        let told = |obligation: &Option<DrainObligation>| {
-            obligation
-                .as_ref()
-                .map(|obligation| (obligation.wind_down_seconds, obligation.ended, obligation.waits_seconds))
+        // What is left of a predecessor may name a tick that is later than what was run.
+        let later = |wanted: &DrainObligation, told: &DrainObligation| {
+            wanted.ticks.iter().any(|(name, tick)| told.ticks.get(name).is_none_or(|told| told < tick))
         };
-        (told(&wanted) != told(&own.drain_obligation)).then(|| with_obligation(own, wanted, id))
+        let differs = match (&wanted, &own.drain_obligation) {
+            (Some(wanted), Some(told)) => {
+                let rest = |one: &DrainObligation| (one.wind_down_seconds, one.ended, one.waits_seconds);
+                rest(wanted) != rest(told) || later(wanted, told)
+            }
+            (wanted, told) => wanted.is_some() != told.is_some(),
+        };
+        differs.then(|| with_obligation(own, wanted, id))
+    }
+}
+
+/// W6: adds the last ticks that were run here.
+fn add_ticks(obligation: &mut DrainObligation, view: &View) {
+    for workload in view.workloads.into_iter().flatten() {
+        if let Some(tick) = workload.last_tick {
+            let known = obligation.ticks.entry(workload.id.name.clone()).or_insert(tick);
+            *known = (*known).max(tick);
+        }
     }
 }
 

@@ -39,6 +39,20 @@ fn after_the_store_was_put_back_others_are_waited_for_even_where_the_lock_was_it
     assert!(enables(&lab.run()));
 }
 
+/// Shows W6.
+#[test]
+fn a_tick_that_was_run_is_in_the_record_before_the_lock_is_lost() {
+    let mut lab = leading();
+    lab.workload("nightly").last_tick = Some(Timestamp(60_000));
+    let term = lab.record().term;
+    assert_eq!(lab.run(), [format!("WriteRecord {term} cluster")]);
+    assert_eq!(lab.record().drain_obligation.unwrap().ticks["nightly"], Timestamp(60_000));
+    assert_eq!(lab.record().term, term);
+    assert_eq!(lab.run(), [""; 0]);
+    lab.workload("worker").last_tick = None;
+    assert_eq!(lab.run(), [""; 0]);
+}
+
 #[test]
 fn a_cluster_that_let_all_end_before_its_lock_vanished_is_not_waited_for() {
     let mut lab = cluster();
