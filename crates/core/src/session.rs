@@ -29,6 +29,11 @@ impl SessionParameters {
         self.ttl / 5
     }
 
+    /// How long Consul may take to answer. A renewal that takes longer counts as lost, because another one has to have its time, too.
+    pub fn longest_request(self) -> Duration {
+        self.ttl / 5
+    }
+
     /// The longest from one attempt to the next, while a renewal may still come in time.
     fn retry(self) -> Duration {
         self.ttl / 15
@@ -420,6 +425,46 @@ mod tests {
         assert_eq!(life.created_among("b", vec![found("b", 2), found("a", 1)], at(0), at(1)), [found("b", 2)]);
         assert_eq!(life.next(at(1)), renew("a"));
         assert!(!life.validity(at(1)).lasts(at(1)));
+    }
+
+    #[test]
+    fn a_session_is_kept_while_every_answer_takes_less_than_the_longest_request_and_lost_otherwise() {
+        for seconds in [10, 15, 60] {
+            let parameters = SessionParameters { ttl: Duration::from_secs(seconds) };
+            // How long it is relied on if each answer takes so long, or up to a hundred renewals.
+            let kept = |takes: Duration| {
+                let limit = parameters.longest_request();
+                let mut life = SessionLife::with_seed(0x9e37_79b9_7f4a_7c15, parameters);
+                life.looked_up(vec![], at(0));
+                life.created("a".into(), parameters.ttl, at(0), at(0));
+                let (mut now, end) = (at(0), at(0) + parameters.ttl * 33);
+                while now < end {
+                    if !life.validity(now).lasts(now) {
+                        return false;
+                    }
+                    now = match life.next(now) {
+                        SessionCommand::Wait(until) => until,
+                        SessionCommand::Renew(id) if takes < limit => {
+                            life.renewed(&id, parameters.ttl, now, now + takes);
+                            now + takes
+                        }
+                        SessionCommand::Renew(id) => {
+                            life.renewal_failed(&id, false, now + limit);
+                            now + limit
+                        }
+                        SessionCommand::LookUp => {
+                            life.looked_up(vec![], now + takes);
+                            now + takes
+                        }
+                        SessionCommand::Create => panic!("it is there"),
+                    };
+                }
+                true
+            };
+            let longest = parameters.longest_request();
+            assert!(kept(longest - Duration::from_millis(1)), "{seconds}");
+            assert!(!kept(longest), "{seconds}");
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What a class's status says of its store.
 
+use std::time::Duration;
+
 use lictor_core::Timestamp;
+use tokio::time::Instant;
 
 use super::settings::Trouble;
 use crate::api::{ConsulStatus, ElectionClass, ElectionClassStatus, READY, SessionNode, condition, unknown};
@@ -14,6 +17,44 @@ pub(crate) struct Report {
     pub(crate) check: Option<Result<lictor_consul::Agent, lictor_consul::Error>>,
     pub(crate) sessions: Option<Trouble>,
     pub(crate) watch: Option<String>,
+    pub(crate) slow: Option<Slow>,
+}
+
+/// Renewals come near the longest time that they may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slow {
+    /// How long the slowest one took since the first that was slow.
+    took: Duration,
+    longest: Duration,
+    /// When that is over, unless another one is slow.
+    until: Instant,
+}
+
+impl Slow {
+    /// How long renewals have to be fast again.
+    const CALMS: Duration = Duration::from_secs(60);
+
+    /// Takes how long a renewal took: from half of the longest time on, it is slow. After a renewal that is lost, one that takes longer than two thirds of
+    /// that comes too late.
+    pub(crate) fn after(before: Option<Self>, renewal: Duration, longest: Duration, now: Instant) -> Option<Self> {
+        if renewal * 2 < longest {
+            return before.filter(|slow| now < slow.until);
+        }
+        let took = before.map_or(renewal, |slow| slow.took.max(renewal));
+        Some(Self { took, longest, until: now + Self::CALMS.max(longest * 5) })
+    }
+
+    /// In whole tenths of a second, so that not each renewal writes the status.
+    fn told(self) -> String {
+        let tenths = |time: Duration| time.as_millis().div_ceil(100);
+        let seconds = |tenths: u128| format!("{}.{} s", tenths / 10, tenths % 10);
+        format!(
+            "Consul answers slowly: a renewal of a session took {}. If it takes {}, it counts as lost, and soon all leaders here are demoted. Find what \
+             is slow between here and Consul's servers, or raise consul.sessions.ttlSeconds",
+            seconds(tenths(self.took)),
+            seconds(tenths(self.longest))
+        )
+    }
 }
 
 impl Report {
@@ -51,10 +92,11 @@ pub(crate) fn class_status(
         return None;
     }
     let generation = class.metadata.generation.unwrap_or_default();
-    let ready = match report.trouble() {
-        Some(Trouble { reason, message }) => condition(READY, false, reason, message, generation),
-        None if !asked => unknown(READY, "NotAskedYet", "Consul has not answered yet", generation),
-        None => condition(READY, true, "Answers", "Consul answers, and the sessions are kept", generation),
+    let ready = match (report.trouble(), report.slow) {
+        (Some(Trouble { reason, message }), _) => condition(READY, false, reason, message, generation),
+        (None, _) if !asked => unknown(READY, "NotAskedYet", "Consul has not answered yet", generation),
+        (None, Some(slow)) => condition(READY, true, "Slow", slow.told(), generation),
+        (None, None) => condition(READY, true, "Answers", "Consul answers, and the sessions are kept", generation),
     };
     let mut status = ElectionClassStatus {
         observed_generation: Some(generation),
@@ -71,4 +113,35 @@ pub(crate) fn class_status(
         status.consul = Some(ConsulStatus { version, node_name, sessions });
     }
     (status != before).then_some(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn renewals_that_come_near_their_longest_time_are_told_until_they_are_fast_for_a_minute() {
+        let (ms, longest, start) = (Duration::from_millis, Duration::from_secs(2), Instant::now());
+        assert_eq!(Slow::after(None, ms(999), longest, start), None);
+        let slow = Slow::after(None, ms(1_010), longest, start).expect("it is slow");
+        let slow = Slow::after(Some(slow), ms(1_510), longest, start + ms(3_000)).expect("it is slow");
+        let slow = Slow::after(Some(slow), ms(1_001), longest, start + ms(6_000)).expect("it is slow");
+        let again = Slow::after(Some(slow), ms(10), longest, start + ms(65_999));
+        assert_eq!(again, Some(slow), "what was said stays");
+        assert_eq!(Slow::after(again, ms(10), longest, start + ms(66_000)), None);
+        let long = Slow::after(None, ms(20_000), ms(20_000), start);
+        assert_eq!(Slow::after(long, ms(10), ms(20_000), start + ms(99_000)), long, "three renewals");
+
+        let object = json!({"apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "c"}, "spec": {"consul": {
+            "address": "http://consul.example:8500", "clusterName": "west"}}});
+        let class: ElectionClass = serde_json::from_value(object).expect("a class");
+        let check = lictor_consul::Agent::default();
+        let report = Report { check: Some(Ok(check)), slow: Some(slow), ..Report::default() };
+        let status = class_status(&class, &report, None, Timestamp(0)).expect("it is new");
+        let ready = &status.conditions[0];
+        assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("True", "Slow"));
+        assert!(ready.message.contains("took 1.6 s. If it takes 2.0 s"), "{}", ready.message);
+    }
 }

@@ -8,7 +8,7 @@ use lictor_core::{ClaimState, Failure, StoreId};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::condition::{Report, class_status};
+use super::condition::{Report, Slow, class_status};
 use super::duty::Duty;
 use super::login::{Login, log_in};
 use super::settings::{Secrets, Trouble, invalid_settings, made, release_after, secret, secrets_of};
@@ -199,6 +199,10 @@ impl Runner {
     }
 
     fn take_sessions(&mut self) {
+        if let Some(store) = &self.store {
+            let (renewal, longest) = (store.sessions.borrow().renewal, store.client.timeout());
+            self.report.slow = Slow::after(self.report.slow, renewal, longest, Instant::now());
+        }
         let trouble = self.store.as_mut().and_then(|store| {
             let sessions = store.sessions.borrow_and_update();
             let reason = if sessions.name_in_use { "ClusterNameInUse" } else { "SessionsFail" };

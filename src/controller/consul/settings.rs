@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lictor_consul::Settings;
+use lictor_core::SessionParameters;
 
 use crate::api::{ConsulClass, ConsulRecord, ElectionClass, SecretId, SecretKey, SessionNode, consul_class};
 use crate::kubernetes::SecretData;
@@ -65,7 +66,7 @@ pub(crate) fn made(class: &ConsulClass, secrets: &Secrets, timeout: Duration) ->
         server_name: class.tls.server_name.clone(),
         ca,
         identity,
-        timeout: timeout.min(class.ttl / 5),
+        timeout: timeout.min(SessionParameters { ttl: class.ttl }.longest_request()),
         ..Settings::new(&class.address)
     };
     Ok(Some(Made {

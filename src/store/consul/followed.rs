@@ -154,7 +154,8 @@ mod tests {
             suspicion: Arc::default(),
         };
         let validity = LockValidity::Unknown;
-        let none = Sessions { ids: vec![], validities: vec![], validity, failure: None, name_in_use: false };
+        let (ids, validities, renewal) = (vec![], vec![], Duration::ZERO);
+        let none = Sessions { ids, validities, validity, failure: None, name_in_use: false, renewal };
         let (_sender, sessions) = tokio::sync::watch::channel(none);
         let told = follow(&ConsulStore::new(parameters, sessions), "a/.lock").take(times).collect().await;
         let asked = asked.lock().unwrap().clone();

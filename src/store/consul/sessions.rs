@@ -81,6 +81,8 @@ pub struct Sessions {
     pub failure: Option<Failure>,
     /// C14: whether that is another installation, which keeps sessions under the same cluster name.
     pub name_in_use: bool,
+    /// How long the last renewal took, or the slowest one if there are several sessions.
+    pub renewal: Duration,
 }
 
 /// Keeps sessions.
@@ -105,6 +107,8 @@ struct Kept {
     /// Whether a request for it is under way.
     busy: bool,
     problem: Option<Problem>,
+    /// How long its last renewal took.
+    renewal: Duration,
 }
 
 /// What keeps a session from being kept.
@@ -178,7 +182,7 @@ impl SessionKeeper {
         let parameters = SessionParameters { ttl: settings.ttl };
         let each: Vec<_> = (0..settings.count)
             .map(|index| SessionLife::new(&settings.name(index), parameters))
-            .map(|life| Kept { life, busy: false, problem: None })
+            .map(|life| Kept { life, busy: false, problem: None, renewal: Duration::ZERO })
             .collect();
         let (updates, receiver) = watch::channel(view(&each, clock()));
         (
@@ -310,8 +314,7 @@ impl SessionKeeper {
 
     fn renew(&self, index: usize, id: String, now: Instant) {
         let client = self.client.clone();
-        // This limit leaves time for another attempt.
-        let limit = SessionParameters { ttl: self.settings.ttl }.margin();
+        let limit = SessionParameters { ttl: self.settings.ttl }.longest_request();
         self.under_way.push(Box::pin(async move {
             let renewal = timeout(limit, client.renew(&id)).await.unwrap_or_else(|_| {
                 Renewal::Failed(Error::Unknown(format!("can't renew the session {id}: no answer within {limit:?}")))
@@ -437,7 +440,7 @@ impl SessionKeeper {
         kept.busy = false;
         match renewal {
             Renewal::Renewed(session) => {
-                kept.problem = None;
+                (kept.problem, kept.renewal) = (None, now.since(sent));
                 kept.life.renewed(id, session.ttl, sent, now);
             }
             Renewal::Lost => {
@@ -472,9 +475,9 @@ impl SessionKeeper {
         self.acts = false;
         self.under_way.clear();
         let now = (self.clock)();
-        for Kept { life, busy, problem } in &mut self.each {
+        for Kept { life, busy, problem, renewal } in &mut self.each {
             life.put_down(now);
-            (*busy, *problem) = (false, None);
+            (*busy, *problem, *renewal) = (false, None, Duration::ZERO);
         }
         self.publish();
     }
@@ -530,6 +533,7 @@ fn view(each: &[Kept], now: Instant) -> Sessions {
         validities,
         failure: problem.map(|problem| problem.failure.clone()),
         name_in_use: problem.is_some_and(|problem| problem.name_in_use),
+        renewal: each.iter().map(|kept| kept.renewal).max().unwrap_or_default(),
     }
 }
 

@@ -379,6 +379,7 @@ mod tests {
             validity,
             failure: None,
             name_in_use: false,
+            renewal: Duration::ZERO,
         }
     }
 

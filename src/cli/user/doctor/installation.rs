@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use kube::ResourceExt;
 use lictor_core::Failure;
@@ -98,7 +99,8 @@ pub(super) async fn classes(reader: &Reader, controller: &str) -> Vec<Finding> {
             "no class has the spec.controller {controller}, so the operator has no elections to serve. Make such a class"
         ))];
     }
-    vec![Finding::ok(format!("served classes: {}", names.join(", ")))]
+    let slow = own.iter().filter_map(|class| slow(class));
+    [Finding::ok(format!("served classes: {}", names.join(", ")))].into_iter().chain(slow).collect()
 }
 
 fn described(class: &ElectionClass) -> String {
@@ -106,10 +108,18 @@ fn described(class: &ElectionClass) -> String {
     format!("{}{}", class.name_any(), store.unwrap_or_default())
 }
 
+fn ready(class: &ElectionClass) -> Option<&Condition> {
+    class.status.iter().flat_map(|status| &status.conditions).find(|condition| condition.type_ == READY)
+}
+
+fn slow(class: &ElectionClass) -> Option<Finding> {
+    let ready = ready(class).filter(|ready| ready.reason == "Slow")?;
+    Some(Finding::note(format!("the class {}: {}", class.name_any(), ready.message)))
+}
+
 fn trouble(class: &ElectionClass) -> Option<Finding> {
     let name = class.name_any();
-    let ready = class.status.iter().flat_map(|status| &status.conditions).find(|condition| condition.type_ == READY);
-    match ready {
+    match ready(class) {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => {
             Some(Finding::wrong(format!("the class {name} is not ready: {}: {}", ready.reason, ready.message)))

@@ -66,7 +66,19 @@ async fn a_cluster_that_is_cut_off_from_consul_demotes_before_another_takes_over
         cut(&toxiproxy, "net-middle", toxic("limit_data", "downstream", json!({"bytes": 60}))),
         cut(&toxiproxy, "net-reset", toxic("reset_peer", "downstream", json!({"timeout": 0}))),
         slow(&toxiproxy, "net-slow"),
+        nearly_too_slow(&toxiproxy, "net-slower"),
     );
+}
+
+/// Delays each answer by two thirds of the longest time that a request may take. No leader is demoted, and the class warns.
+async fn nearly_too_slow(toxiproxy: &Toxiproxy, test: &str) {
+    let (proxy, west, east) = west_by_proxy(toxiproxy, test).await;
+    proxy.toxic(json!({"type": "latency", "stream": "downstream", "attributes": {"latency": 1330}})).await;
+    let message = west.member.wait_class("True", "Slow").await;
+    assert!(message.contains("If it takes 2.0 s, it counts as lost"), "{message}");
+    tokio::time::sleep(super::TTL + Duration::from_secs(2)).await;
+    assert_eq!(west.recorder.demoted_at().await, None, "nobody was demoted");
+    assert_eq!(kept_their_promises(&[&west, &east]).await, 1);
 }
 
 /// Delays each answer by two thirds of a second. No leader is demoted, and a failover still works.
