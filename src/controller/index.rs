@@ -44,6 +44,8 @@ pub(super) struct Index {
     pub(super) locks: Locks,
     /// Locks that other clusters hold, whether or not this replica knows which sessions are this cluster's own.
     elsewhere: BTreeMap<Key, Rival>,
+    /// The keys among these, by the name of the election there.
+    led_at: BTreeMap<ElectionName, BTreeSet<Key>>,
     /// C6: when such a lock vanished whose holder did not let go of it.
     vanished: BTreeMap<Key, Instant>,
     naming: Naming<Key>,
@@ -104,6 +106,8 @@ pub(super) struct Found<'a> {
     pub(super) locks: &'a Locks,
     /// Who holds its lock, if another cluster does.
     pub(super) rival: Option<&'a Rival>,
+    /// Another key, at which another cluster holds the lock of an election of the same name.
+    pub(super) other_key: Option<(&'a Key, &'a Rival)>,
     /// C6: when it vanished, if another cluster held it then.
     pub(super) vanished: Option<Instant>,
 }
@@ -127,6 +131,7 @@ impl Index {
             namespaces: BTreeMap::new(),
             locks: Locks::default(),
             elsewhere: BTreeMap::new(),
+            led_at: BTreeMap::new(),
             vanished: BTreeMap::new(),
             naming: Naming::default(),
             registering: Naming::default(),
@@ -261,7 +266,7 @@ impl Index {
 
     /// An election and what is known around it.
     pub(super) fn find(&mut self, election: &ElectionName) -> Option<Found<'_>> {
-        let Self { namespaces, nodes, locks, elsewhere, vanished, .. } = self;
+        let Self { namespaces, nodes, locks, elsewhere, led_at, vanished, .. } = self;
         let content = namespaces.get_mut(&election.namespace)?;
         let Content { pods, labels, elections, workloads, services, slices, switchovers, .. } = content;
         let around = Surroundings { pods, labels, workloads, services, slices };
@@ -269,7 +274,11 @@ impl Index {
         let key = entry.spec().map(|spec| &spec.key);
         let rival = key.and_then(|key| elsewhere.get(key));
         let vanished = key.and_then(|key| vanished.get(key)).copied();
-        Some(Found { entry, around, switchovers, nodes, locks, rival, vanished })
+        let other_key = key.and_then(|key| {
+            let found = led_at.get(election)?.iter().find(|other| other.store == key.store && *other != key)?;
+            Some((found, elsewhere.get(found)?))
+        });
+        Some(Found { entry, around, switchovers, nodes, locks, rival, other_key, vanished })
     }
 
     /// Whether another cluster holds the lock that an election names.

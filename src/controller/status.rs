@@ -3,6 +3,7 @@
 mod followed;
 mod ready;
 mod routing;
+mod sharing;
 pub(super) mod switchovers;
 mod workloads;
 
@@ -10,8 +11,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::{
-    Absence, Election, Failure, Holder, Instant, Node, Pod, ProbeFailure, Rival, Situation, Slice, Stays, Timestamp,
-    Uid, absence, eligible,
+    Absence, Election, Failure, Holder, Instant, Key, Node, Pod, ProbeFailure, Rival, Situation, Slice, Stays,
+    Timestamp, Uid, absence, eligible,
 };
 
 use self::followed::{followed_lock, led_by_nobody, led_unseen};
@@ -19,6 +20,7 @@ use self::ready::complete;
 pub(super) use self::ready::refusal_message;
 pub(super) use self::routing::obstacle;
 use self::routing::routed;
+use self::sharing::difference;
 use self::workloads::told;
 use super::entry::{Entry, Surroundings};
 use super::object::told_holder;
@@ -34,6 +36,7 @@ pub(super) fn status(
     entry: &Entry,
     candidates: &[(&Pod, Option<&Node>)],
     around: Surroundings<'_>,
+    other_key: Option<(&Key, &Rival)>,
     Moment { now, wall }: Moment,
     operator_lease: std::time::Duration,
 ) -> Option<LeaderElectionStatus> {
@@ -82,7 +85,7 @@ pub(super) fn status(
         status.term = (term > 0).then_some(term).or(before.term);
         conditions.push(accepted(entry, generation));
         conditions.push(elected(entry, group, spec, candidates, around, now, generation));
-        conditions.push(store_reachable(group, generation));
+        conditions.push(store_reachable(group, difference(group, spec, other_key), generation));
         let leading = group.leader().map(|(_, holder, _)| &holder.uid);
         let leading = candidates.iter().map(|(pod, _)| *pod).find(|pod| Some(&pod.uid) == leading);
         conditions.extend(routed(entry, group, leading, slices));
@@ -204,7 +207,7 @@ fn undecided(
     };
     let store = match group.failure() {
         None if unread => unknown(STORE_REACHABLE, "LockNotRead", "the lock has not been read yet", generation),
-        _ => store_reachable(group, generation),
+        _ => store_reachable(group, None, generation),
     };
     let told = told(entry, group, now).map(|(_, condition)| condition);
     let routed = routed(entry, group, None, slices);
@@ -460,14 +463,15 @@ fn accepted(entry: &Entry, generation: i64) -> Condition {
 const FORGED: &str = "the lock's record claims labels or pods that this cluster never wrote: that is ignored, and the record of the next \
                       leadership takes its place; find out who else may write that key in Consul";
 
-fn store_reachable(group: &Election, generation: i64) -> Condition {
+fn store_reachable(group: &Election, difference: Option<(&str, String)>, generation: i64) -> Condition {
     if group.is_unconfirmed() {
         let message = "the store did not confirm in time that the lock is still held: see the class's condition Ready";
         return condition(STORE_REACHABLE, false, "NoAnswer", message, generation);
     }
-    match group.failure() {
-        Some(Failure::Unknown(text)) => condition(STORE_REACHABLE, false, "NoAnswer", text, generation),
+    match (group.failure(), difference) {
+        (Some(Failure::Unknown(text)), _) => condition(STORE_REACHABLE, false, "NoAnswer", text, generation),
         _ if group.ignores_claims() => condition(STORE_REACHABLE, true, "RecordForged", FORGED, generation),
-        _ => condition(STORE_REACHABLE, true, "Answers", "the lock's store answers", generation),
+        (_, Some((reason, message))) => condition(STORE_REACHABLE, true, reason, message, generation),
+        (_, None) => condition(STORE_REACHABLE, true, "Answers", "the lock's store answers", generation),
     }
 }

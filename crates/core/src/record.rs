@@ -194,6 +194,10 @@ pub struct Rival {
     pub switchover: Option<SwitchoverMark>,
     /// That it asks this cluster for a bid.
     pub offer: Option<Offer>,
+    /// The namespace and the name of its election. Empty: it has none.
+    pub election: (String, String),
+    /// Its record is laid out in another way than those of this cluster.
+    pub other_layout: bool,
 }
 
 impl Rival {

@@ -351,6 +351,9 @@ impl Sight {
                 "ProbeFails",
                 "WaitingForRecovery",
                 "FollowedLockUnknown",
+                "KeysDiffer",
+                "RecordsDiffer",
+                "WorkloadsDiffer",
             ]
             .contains(&&*unwell.reason);
             // These only point to what is said anyway: of each candidate, or by another condition.

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lictor_core::{Instant, Key, StoreId, Stored, Version};
+use lictor_core::{Instant, Key, Rival, StoreId, Stored, Version};
 
 use super::Index;
-use crate::controller::names::ElectionName;
+use crate::controller::entry::Entry;
+use crate::controller::names::{ElectionName, Namespace};
 use crate::store::{Elsewhere, StoreEvent, StoreScope};
 
 impl Index {
@@ -39,11 +40,20 @@ impl Index {
             StoreEvent::Elsewhere(key, what) => {
                 self.dirty.extend(self.naming.of(&key).cloned());
                 self.vanished.remove(&key);
+                let before = self.elsewhere.remove(&key);
+                if let Some(election) = before.as_ref().and_then(named_in) {
+                    self.note_key(&election, &key, false);
+                }
                 match what {
-                    Elsewhere::Held(rival) => drop(self.elsewhere.insert(key, rival)),
-                    Elsewhere::LetGo => drop(self.elsewhere.remove(&key)),
+                    Elsewhere::Held(rival) => {
+                        if let Some(election) = named_in(&rival) {
+                            self.note_key(&election, &key, true);
+                        }
+                        self.elsewhere.insert(key, rival);
+                    }
+                    Elsewhere::LetGo => {}
                     Elsewhere::Vanished => {
-                        if self.elsewhere.remove(&key).is_some_and(|rival| rival.holder.is_some()) {
+                        if before.is_some_and(|rival| rival.holder.is_some()) {
                             self.vanished.insert(key, now);
                         }
                     }
@@ -54,6 +64,26 @@ impl Index {
                 self.dirty.extend(self.naming.of(&key).cloned());
             }
             StoreEvent::LockValidity(..) | StoreEvent::Broken(..) | StoreEvent::Resumed(_) => {}
+        }
+    }
+
+    /// Notes at which keys other clusters have the lock of an election of this name: at another one than this cluster's, both lead.
+    fn note_key(&mut self, election: &ElectionName, key: &Key, is_there: bool) {
+        let keys = self.led_at.entry(election.clone()).or_default();
+        if is_there {
+            keys.insert(key.clone());
+        } else {
+            keys.remove(key);
+        }
+        if keys.is_empty() {
+            self.led_at.remove(election);
+        }
+        if self
+            .named(election)
+            .and_then(Entry::spec)
+            .is_some_and(|spec| spec.key.store == key.store && spec.key != *key)
+        {
+            self.dirty.mark(election.clone());
         }
     }
 
@@ -133,4 +163,10 @@ impl Index {
             }
         }
     }
+}
+
+/// The name of the election by which another cluster holds a lock.
+fn named_in(rival: &Rival) -> Option<ElectionName> {
+    let (namespace, name) = &rival.election;
+    (!namespace.is_empty()).then(|| Namespace::from(namespace.as_str()).election(name))
 }

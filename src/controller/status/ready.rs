@@ -27,15 +27,18 @@ const STALLING: [&str; 13] = [
 ];
 
 /// The reasons of conditions that are True although something is wrong.
-const LIMPING: [&str; 8] = [
+const LIMPING: [&str; 11] = [
     "ClassDeleted",
     "Flapping",
     "FollowedLockUnknown",
+    "KeysDiffer",
     "LabelInUse",
     "LabellingFails",
     "ProbeFails",
     "RecordForged",
+    "RecordsDiffer",
     "WaitingForRecovery",
+    "WorkloadsDiffer",
 ];
 
 /// Adds `Ready` and `Stalled` to an election's conditions. Lets the message of each that is not well end with the page to read, and

@@ -24,13 +24,13 @@ pub(crate) fn report(
     moment: Moment,
     again: &mut Soonest,
 ) {
-    let Found { entry, around, nodes, locks, .. } = found;
+    let Found { entry, around, nodes, locks, other_key, .. } = found;
     let candidates = entry.members.candidates().filter_map(|pod| around.pods.get(pod));
     let node = |pod: &Pod| pod.node.as_ref().and_then(|node| nodes.get(node));
     let candidates: Vec<(&Pod, Option<&Node>)> = candidates.map(|pod| (pod, node(pod))).collect();
     let before = entry.object.last_status();
-    let status =
-        if desired == Desired::Withdraw { None } else { status(entry, &candidates, *around, moment, operator_lease) };
+    let told = || status(entry, &candidates, *around, *other_key, moment, operator_lease);
+    let status = if desired == Desired::Withdraw { None } else { told() };
     let mismatched = label_mismatch(entry, candidates.iter().map(|(pod, _)| *pod), locks);
     metrics.record(figures(entry, !candidates.is_empty(), status.as_ref().unwrap_or(&before), mismatched));
     let Some(status) = status else { return };

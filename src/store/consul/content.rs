@@ -44,11 +44,8 @@ impl Content {
     /// Returns what a lock's key says in a listing, whatever the layout is, for whoever only reads. None: nothing that lictor has written.
     pub fn of(entries: &[Entry], key: &str) -> Option<Self> {
         let lock = find(entries, key)?;
-        [Layout::Record, Layout::LeaderName].into_iter().find_map(|layout| {
-            let beside = layout.beside(key).and_then(|beside| find(entries, &beside));
-            let content = layout.content(lock, beside)?;
-            Some(Self { record: content.record.at(Version(lock.modify_index)), ..content })
-        })
+        let (content, _) = Layout::default().content_of(lock, Layout::found_beside(entries, key))?;
+        Some(Self { record: content.record.at(Version(lock.modify_index)), ..content })
     }
 }
 
@@ -150,7 +147,24 @@ impl Layout {
         locks
     }
 
-    /// Returns what is stored for a lock. `own` are the sessions of this cluster. `describe` describes a session for a person.
+    /// Returns what may be a record beside a lock's key.
+    pub(super) fn found_beside<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Entry> {
+        find(entries, &Self::LeaderName.beside(key)?)
+    }
+
+    /// Returns what a lock says, in this layout or in the other one, and whether it is the other one: another cluster's class may have another
+    /// `record` by mistake. `beside`: what may be its record.
+    pub(super) fn content_of(self, lock: &Entry, beside: Option<&Entry>) -> Option<(Content, bool)> {
+        let other = match self {
+            Self::Record => Self::LeaderName,
+            Self::LeaderName => Self::Record,
+        };
+        let own = self.content(lock, beside).map(|content| (content, false));
+        own.or_else(|| Some((other.content(lock, beside)?, true)))
+    }
+
+    /// Returns what is stored for a lock. `beside`: what may be its record, in either layout. `own` are the sessions of this cluster. `describe`
+    /// describes a session for a person.
     pub(super) fn stored(
         self,
         lock: Option<&Entry>,
@@ -161,17 +175,17 @@ impl Layout {
     ) -> Stored {
         let Some(lock) = lock else { return Stored::Absent };
         let version = Version(lock.modify_index);
-        let content = self.content(lock, beside);
+        let content = self.content_of(lock, beside);
         match &lock.session {
             Some(session) if own.contains(session) => match content {
-                Some(content) if lock.flags == LOCK_FLAGS => Stored::Ours(version, content.record.at(version)),
+                Some((content, false)) if lock.flags == LOCK_FLAGS => Stored::Ours(version, content.record.at(version)),
                 // The key's index is higher than every term that the lock had.
                 _ => Stored::Damaged(version, Term(i64::try_from(version.0).unwrap_or(i64::MAX))),
             },
             Some(session) => Stored::HeldByOther(
                 version,
                 match content {
-                    Some(Content { cluster: holder, record, .. }) => {
+                    Some((Content { cluster: holder, namespace, name, record, .. }, other_layout)) => {
                         let record = record.at(version);
                         Rival {
                             cluster: Some(holder),
@@ -183,16 +197,18 @@ impl Layout {
                             drain_obligation: record.drain_obligation,
                             switchover: record.switchover,
                             offer: record.offer.filter(|offer| offer.cluster == writer.cluster),
+                            election: if namespace.is_empty() { Default::default() } else { (namespace, name) },
+                            other_layout,
                         }
                     }
                     None => Rival { session: session.clone(), described: Some(describe(session)), ..Rival::default() },
                 },
             ),
             None => match content {
-                Some(content) if writer.wrote(&content) => {
+                Some((content, false)) if writer.wrote(&content) => {
                     Stored::Free(version, Some(content.record.at(version)), None)
                 }
-                Some(content) => Stored::Free(version, None, content.record.drain_obligation),
+                Some((content, _)) => Stored::Free(version, None, content.record.drain_obligation),
                 // A program that uses Consul's own library released it: it has that library's flags.
                 None if lock.flags == LOCK_FLAGS => Stored::Free(version, None, None),
                 None => Stored::Foreign(format!(
@@ -263,5 +279,51 @@ mod tests {
             assert!(matches!(shown(own), Stored::Free(Version(7), Some(_), None)), "{own:?}");
         }
         assert!(matches!(shown(Some("b")), Stored::Free(Version(7), None, Some(_))), "its drain obligation holds here");
+    }
+
+    #[test]
+    fn a_record_in_the_other_layout_is_another_clusters_and_is_read_all_the_same() {
+        let record: Record = serde_json::from_value(json!({
+            "term": 5, "election": "e", "generation": 1, "since": 5, "operatorId": "op",
+            "holder": {"pod": "web-0", "uid": "u"}, "scope": {"selector": {}, "leader": {}, "follower": {}},
+            "drainObligation": {"windDownSeconds": 30},
+        }))
+        .unwrap();
+        let content = Content {
+            cluster: "east".into(),
+            installation: None,
+            namespace: "shop".into(),
+            name: "web".into(),
+            record: record.clone(),
+        };
+        let json = serde_json::to_vec(&content).unwrap();
+        let writer = Writer { cluster: "west", installation: "a" };
+        for (here, there) in [(Layout::Record, Layout::LeaderName), (Layout::LeaderName, Layout::Record)] {
+            for (session, own) in [(Some("s"), false), (Some("s"), true), (None, false)] {
+                let entry = |key: &str, value: Vec<u8>, flags, session: Option<&str>| Entry {
+                    key: key.into(),
+                    value,
+                    flags,
+                    session: session.map(str::to_owned),
+                    lock_index: 0,
+                    create_index: 1,
+                    modify_index: 7,
+                };
+                let mut entries = vec![entry("p/web", there.value(&json, "east", &record), LOCK_FLAGS, session)];
+                entries.extend(there.beside("p/web").map(|beside| entry(&beside, json.clone(), 0, None)));
+                let sessions = if own { vec!["s".to_owned()] } else { vec![] };
+                let beside = Layout::found_beside(&entries, "p/web");
+                match here.stored(Some(&entries[0]), beside, writer, &sessions, str::to_owned) {
+                    Stored::Damaged(..) if own => {}
+                    Stored::HeldByOther(_, rival) if session.is_some() => {
+                        assert!(rival.other_layout && rival.drain_obligation.is_some(), "{rival:?}");
+                        assert_eq!((rival.cluster.as_deref(), rival.term), (Some("east"), Term(5)));
+                        assert_eq!(rival.election, ("shop".into(), "web".into()));
+                    }
+                    Stored::Free(Version(7), None, Some(left)) => assert_eq!(left.wind_down_seconds, 30),
+                    stored => panic!("{here:?} {session:?} {own}: {stored:?}"),
+                }
+            }
+        }
     }
 }

@@ -86,19 +86,15 @@ impl ConsulStore {
 
     /// Does the same without asking Consul.
     pub(super) fn shown(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
-        let layout = self.parameters.layout;
-        let (lock, beside) = (find(entries, name), layout.beside(name));
-        let beside = beside.as_deref().and_then(|beside| find(entries, beside));
-        layout.stored(lock, beside, self.writer(), own, |session| self.describe(session))
+        let (lock, beside) = (find(entries, name), Layout::found_beside(entries, name));
+        self.parameters.layout.stored(lock, beside, self.writer(), own, |session| self.describe(session))
     }
 
     /// Returns whether this lictor wrote what a listing has under a name.
     pub(super) fn wrote(&self, entries: &[Entry], name: &str) -> bool {
-        let layout = self.parameters.layout;
-        let beside = layout.beside(name);
-        let beside = beside.as_deref().and_then(|beside| find(entries, beside));
-        let content = find(entries, name).and_then(|lock| layout.content(lock, beside));
-        content.is_some_and(|content| self.writer().wrote(&content))
+        let beside = Layout::found_beside(entries, name);
+        let content = find(entries, name).and_then(|lock| self.parameters.layout.content_of(lock, beside));
+        content.is_some_and(|(content, _)| self.writer().wrote(&content))
     }
 
     fn writer(&self) -> Writer<'_> {

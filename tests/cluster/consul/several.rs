@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::{Operator, Proxy, SliceRecorder, eventually};
+use lictor_testing::kubernetes::workloads::pod;
+use lictor_testing::kubernetes::{Operator, Proxy, Recorder, SliceRecorder, eventually};
 use serde_json::{Value, json};
 
 use super::member::{LED_WITHIN, Member, Recorded, entry, sessions, two};
@@ -43,6 +44,68 @@ async fn the_leader_is_one_pod_in_one_cluster_and_moves_when_no_other_is_left_th
     })
     .await;
     recorded.kept_the_promises().await;
+}
+
+/// What the administrators of two clusters did not write alike, or at different keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_clusters_did_not_agree_on_is_told() {
+    let ([west, east], _operators, recorded) = two("consul-differ", json!({}), json!({})).await;
+    // Workloads in one cluster only.
+    west.lab.deployment("live", 1, pod()).await;
+    let workloads = json!({"workloads": [{"kind": "Deployment", "name": "live"}]});
+    west.elect(workloads.clone()).await;
+    let message = east.lab.wait_condition("web", "StoreReachable", "True", "WorkloadsDiffer").await;
+    assert!(message.contains("only the election of the cluster west has spec.workloads"), "{message}");
+    let ready = east.lab.wait_condition("web", "Ready", "False", "WorkloadsDiffer").await;
+    assert_eq!(ready, message);
+    east.lab.deployment("live", 0, pod()).await;
+    east.elect(workloads).await;
+    east.lab.wait_condition("web", "StoreReachable", "True", "Answers").await;
+    west.elect(json!({})).await;
+    let message = east.lab.wait_condition("web", "StoreReachable", "True", "WorkloadsDiffer").await;
+    assert!(message.contains("only the election of this cluster has spec.workloads"), "{message}");
+
+    // Another cluster has another keyTemplate.
+    let api = Consul::shared().api();
+    let body = json!({"Name": "far", "TTL": "600s", "LockDelay": "0s", "NodeChecks": []});
+    let made = api.put("/v1/session/create", body).await.expect("Consul answers").ok();
+    let session = made["ID"].as_str().expect("an id");
+    let mut record = entry(Consul::shared(), &west.key()).await.expect("the key is there")["Value"].clone();
+    (record["cluster"], record["installation"]) = (json!("far"), json!("of the far one"));
+    record["election"] = json!("uid of the far one");
+    let path = format!("/v1/kv/{}-otherwise?flags=3304740253564472344&acquire={session}", west.key());
+    assert_eq!(api.put(&path, record).await.expect("Consul answers").ok(), json!(true));
+    let message = west.lab.wait_condition("web", "StoreReachable", "True", "KeysDiffer").await;
+    assert!(message.contains("the cluster far has that of its election of the same name at"), "{message}");
+    api.put(&format!("/v1/session/destroy/{session}"), "").await.expect("Consul answers");
+    west.lab.wait_condition("web", "Ready", "True", "Led").await;
+    recorded.kept_the_promises().await;
+}
+
+/// One class has the record in the lock's key, and the other one beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_with_records_in_different_places_are_one_group_and_say_so() {
+    let of = |cluster: &'static str, fields: Value| async move {
+        let member = Member::new("consul-places", cluster, Consul::shared().address(), fields).await;
+        let (recorder, operator) = (member.lab.record().await, member.operator(&[]));
+        member.lab.ready_pods(&[if cluster == "west" { "a" } else { "b" }]).await;
+        member.elect(json!({})).await;
+        (member, recorder, operator)
+    };
+    let (west, in_west, _operator) = of("west", json!({"record": "LeaderName"})).await;
+    west.lab.wait_leader("a").await;
+    let (east, in_east, _operator) = of("east", json!({})).await;
+    east.wait_led_elsewhere("west", "a").await;
+    let message = east.lab.wait_condition("web", "StoreReachable", "True", "RecordsDiffer").await;
+    assert!(message.contains("the cluster west writes the record of this election in another way"), "{message}");
+    west.lab.kill_pod("a").await;
+    east.lab.wait_leader("b").await;
+    west.wait_led_elsewhere("east", "b").await;
+    west.lab.wait_condition("web", "StoreReachable", "True", "RecordsDiffer").await;
+    for recorder in [&in_west, &in_east] {
+        recorder.catch_up().await;
+    }
+    Recorder::assert_joint_promises(&[&in_west, &in_east]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

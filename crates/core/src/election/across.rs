@@ -155,6 +155,7 @@ impl Election {
                     session: to.session.unwrap_or_default(),
                     drain_obligation: record.drain_obligation,
                     switchover: record.switchover,
+                    election: (to.namespace, to.name),
                     ..Rival::default()
                 };
                 self.lock.take_written(version, Stored::HeldByOther(version, rival));
