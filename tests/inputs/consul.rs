@@ -164,6 +164,7 @@ fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
         validity,
         failure: None,
         name_in_use: false,
+        renewal: Duration::ZERO,
     };
     let (kept, sessions) = tokio::sync::watch::channel(sessions);
     let parameters = ConsulParameters {
