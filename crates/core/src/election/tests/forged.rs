@@ -193,8 +193,7 @@ fn a_forged_offer_is_answered_and_moves_nobody() {
 /// Whoever forges it decides what the user is told of a Switchover, and moves no leader.
 #[test]
 fn a_forged_switchover_moves_nobody() {
-    let mark =
-        |to: Option<&str>| SwitchoverMark { id: uid("s"), from: None, to: to.map(uid), cluster: None, force: false };
+    let mark = |to: Option<&str>| SwitchoverMark { id: uid("s"), to: to.map(uid), ..SwitchoverMark::default() };
     let asked = |lab: &Lab| {
         let (from_term, to) = (lab.record().term, Target::Named("p1".into()));
         Asked { id: uid("s"), from_term, to, force: false }
