@@ -13,7 +13,7 @@ use futures::stream::BoxStream;
 
 #[cfg(target_os = "linux")]
 pub use self::consul::{
-    ConsulParameters, ConsulStore, Content, Home, Layout, Role, SessionKeeper, SessionSettings, Sessions,
+    ConsulParameters, ConsulStore, Content, Home, Layout, Refusals, Role, SessionKeeper, SessionSettings, Sessions,
 };
 pub use self::lease::{LeaseStore, election_of};
 use lictor_core::{

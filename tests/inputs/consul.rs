@@ -163,6 +163,7 @@ fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
         validities: vec![validity],
         validity,
         failure: None,
+        denied: None,
         name_in_use: false,
         renewal: Duration::ZERO,
     };
@@ -176,6 +177,7 @@ fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
         layout,
         wait: Duration::from_millis(50),
         suspicion: Arc::default(),
+        refusals: Arc::default(),
     };
     (ConsulStore::new(parameters, sessions), kept)
 }

@@ -107,7 +107,7 @@ impl InConsul {
         };
         let (role, roles) = watch::channel(Role::Acting);
         let (keeper, mut sessions) = SessionKeeper::new(client.clone(), settings, monotonic);
-        let suspicion = keeper.suspicion();
+        let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         tokio::spawn(keeper.run(roles));
         sessions.wait_for(|sessions| matches!(sessions.validity, LockValidity::Until(_))).await.unwrap();
         let parameters = ConsulParameters {
@@ -119,6 +119,7 @@ impl InConsul {
             layout,
             wait: Duration::from_secs(10),
             suspicion,
+            refusals,
         };
         (ConsulStore::new(parameters, sessions), role)
     }

@@ -227,7 +227,7 @@ pub enum Stored {
     HeldByOther(Version, Rival),
     /// A record of this project that somebody edited: it names no holder that could be trusted. The term is a hint.
     Damaged(Version, Term),
-    /// Something that this project did not write and must not touch; the text says what.
+    /// C16: something that this project did not write and must not touch; the text says what.
     Foreign(String),
 }
 

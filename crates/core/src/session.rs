@@ -109,6 +109,8 @@ pub struct SessionLife {
     suspected: bool,
     /// What became of the last renewal is not known: see [`renewal_failed`](Self::renewal_failed).
     doubtful: bool,
+    /// C15: it is not renewed, because its owner may not write what it holds.
+    held_off: bool,
     /// Spread the renewals of many sessions.
     renewals: u32,
     backoff: Backoff,
@@ -149,6 +151,7 @@ impl SessionLife {
             without: LockValidity::Unknown,
             suspected: false,
             doubtful: false,
+            held_off: false,
             renewals: 0,
             backoff: Backoff::with_seed(seed),
             not_before: Instant::default(),
@@ -171,7 +174,7 @@ impl SessionLife {
         let (due, command) = match &self.state {
             State::Unknown => (self.not_before, SessionCommand::LookUp),
             State::Absent => (self.not_before, SessionCommand::Create),
-            State::Present { .. } if self.doubtful => (self.not_before, SessionCommand::LookUp),
+            State::Present { .. } if self.doubtful || self.held_off => (self.not_before, SessionCommand::LookUp),
             State::Present { id, ttl, renewed } => {
                 let due = renewed.filter(|_| !self.suspected).map_or(self.not_before, |renewed| {
                     let interval = SessionParameters { ttl: *ttl }.renewal().min(self.renew_every);
@@ -186,6 +189,14 @@ impl SessionLife {
     /// Something hints at its being gone: it is renewed at once, to see.
     pub fn suspect(&mut self) {
         self.suspected = true;
+    }
+
+    /// C15: whether it is not renewed, because its owner may not write what it holds. It is only looked for until it has ended. It is not destroyed:
+    /// another replica, which this one can't see, may act and rely on it.
+    pub fn hold_off(&mut self, off: bool, now: Instant) {
+        if std::mem::replace(&mut self.held_off, off) != off {
+            self.not_before = now;
+        }
     }
 
     /// How long its owner may rely on it.
@@ -209,8 +220,17 @@ impl SessionLife {
     /// else the oldest. The others are returned: nobody uses them.
     pub fn looked_up(&mut self, found: Vec<FoundSession>, now: Instant) -> Vec<FoundSession> {
         if self.state != State::Unknown {
-            // There are answers again. What they say of this one, its renewal will say, too.
+            // There are answers again. What they say of this one, its renewal will say, too, unless there is none.
             self.doubtful = false;
+            if let State::Present { id, .. } = &self.state
+                && self.held_off
+            {
+                if found.iter().any(|session| session.id == *id) {
+                    self.not_before = now + Self::LONGEST_RETRY;
+                } else {
+                    self.lost(&id.clone(), now);
+                }
+            }
             return vec![];
         }
         self.succeeded(now);
@@ -234,7 +254,7 @@ impl SessionLife {
 
     /// The looking up failed.
     pub fn look_up_failed(&mut self, now: Instant) {
-        if self.state == State::Unknown || self.doubtful {
+        if self.state == State::Unknown || self.doubtful || self.held_off {
             self.failed(now);
         }
     }
@@ -315,7 +335,7 @@ impl SessionLife {
     /// Somebody else looks after it from now on. What is known grows old, but for the ID.
     pub fn put_down(&mut self, now: Instant) {
         self.state = State::Unknown;
-        (self.without, self.doubtful) = (LockValidity::Unknown, false);
+        (self.without, self.doubtful, self.held_off) = (LockValidity::Unknown, false, false);
         self.succeeded(now);
     }
 
@@ -499,6 +519,25 @@ mod tests {
             life.renew_every(Duration::from_secs(every));
             assert_eq!(waits(&life, at(0)), at(expected));
         }
+    }
+
+    /// C15.
+    #[test]
+    fn one_that_holds_what_may_not_be_written_is_not_renewed_until_it_may_be_or_it_has_ended() {
+        let mut life = made();
+        life.hold_off(true, at(1));
+        assert_eq!(life.next(at(1)), SessionCommand::LookUp);
+        assert_eq!(life.looked_up(vec![found("a", 1), found("b", 2)], at(1)), []);
+        life.hold_off(true, at(2));
+        assert_eq!(waits(&life, at(2)), at(1) + SessionLife::LONGEST_RETRY);
+        assert_eq!(life.validity(at(2)), made().validity(at(2)), "what was renewed counts");
+        let mut again = life.clone();
+        again.hold_off(false, at(6));
+        assert_eq!(again.next(at(6)), renew("a"));
+        again.renewed("a", PARAMETERS.ttl, at(6), at(6));
+        assert!(again.validity(at(17)).lasts(at(17)));
+        assert_eq!(life.looked_up(vec![found("b", 2)], at(20)), []);
+        assert_eq!((life.validity(at(20)), life.next(at(20))), (LockValidity::Ended, SessionCommand::LookUp));
     }
 
     #[test]

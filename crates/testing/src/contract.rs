@@ -362,6 +362,7 @@ pub async fn a_watch_tells_what_there_is_and_every_change_in_the_end(world: &imp
     assert_eq!(other_told, Some((created, Stored::Ours(created, record(&other.owner, 1, Some("y"))))));
 }
 
+/// C16.
 pub async fn what_somebody_else_made_is_left_alone(world: &impl World) {
     let lock = Lock::new(world, "web");
     // This must also hold if this project once had a lock of that name.

@@ -205,6 +205,11 @@ impl Runner {
         }
         let trouble = self.store.as_mut().and_then(|store| {
             let sessions = store.sessions.borrow_and_update();
+            // C15.
+            if let Some(denied) = &sessions.denied {
+                let message = format!("{}; until then, this cluster gives up the locks that it holds", denied.text());
+                return Some(Trouble { reason: "Forbidden", message });
+            }
             let reason = if sessions.name_in_use { "ClusterNameInUse" } else { "SessionsFail" };
             Some(Trouble { reason, message: sessions.failure.as_ref()?.text().to_owned() })
         });

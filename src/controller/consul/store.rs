@@ -102,6 +102,7 @@ impl Store {
             },
             wait: made.ttl.min(Duration::from_secs(60)),
             suspicion: keeper.suspicion(),
+            refusals: keeper.refusals(),
         };
         let locks = ConsulStore::new(parameters, sessions.clone());
         let (heard, watched) = mpsc::unbounded_channel();

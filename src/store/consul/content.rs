@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lictor_consul::{Entry, LOCK_FLAGS};
-use lictor_core::{Bid, Holder, Key, PlacedBid, Record, Rival, Stored, Term, Uid, Version};
+use lictor_core::{Bid, DrainObligation, Holder, Key, PlacedBid, Record, Rival, Stored, Term, Uid, Version};
 use serde::{Deserialize, Serialize};
 
 /// The end of the record's key, where the lock's key holds only the leader's name.
@@ -46,6 +46,34 @@ impl Content {
         let lock = find(entries, key)?;
         let (content, _) = Layout::default().content_of(lock, Layout::found_beside(entries, key))?;
         Some(Self { record: content.record.at(Version(lock.modify_index)), ..content })
+    }
+}
+
+/// C16: a key that had a record of lictor's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The index at which the key was created. Another key by its name has another one.
+    pub(super) created: u64,
+    /// The session that held it with that record.
+    pub(super) session: Option<String>,
+    /// What its workloads needed.
+    pub(super) obligation: Option<DrainObligation>,
+}
+
+impl Known {
+    /// Returns what the workloads of the last holder that was seen may need. What it wrote after that is not known.
+    pub(super) fn obligation(&self) -> Option<DrainObligation> {
+        self.obligation.clone().map(|known| DrainObligation {
+            wind_down_seconds: known.wind_down_seconds.max(known.waits_seconds),
+            waits_seconds: 0,
+            ended: false,
+            ..known
+        })
+    }
+
+    /// Does the same if this session still holds the key.
+    pub(super) fn obligation_of(&self, session: &str) -> Option<DrainObligation> {
+        self.obligation().filter(|_| self.session.as_deref() == Some(session))
     }
 }
 
@@ -163,12 +191,13 @@ impl Layout {
         own.or_else(|| Some((other.content(lock, beside)?, true)))
     }
 
-    /// Returns what is stored for a lock. `beside`: what may be its record, in either layout. `own` are the sessions of this cluster. `describe`
-    /// describes a session for a person.
+    /// Returns what is stored for a lock. `beside`: what may be its record, in either layout. `known` is what is known of its key. `own` are
+    /// the sessions of this cluster. `describe` describes a session for a person.
     pub(super) fn stored(
         self,
         lock: Option<&Entry>,
         beside: Option<&Entry>,
+        known: Option<&Known>,
         writer: Writer<'_>,
         own: &[String],
         describe: impl Fn(&str) -> String,
@@ -201,7 +230,12 @@ impl Layout {
                             other_layout,
                         }
                     }
-                    None => Rival { session: session.clone(), described: Some(describe(session)), ..Rival::default() },
+                    None => Rival {
+                        session: session.clone(),
+                        described: Some(describe(session)),
+                        drain_obligation: known.and_then(|known| known.obligation_of(session)),
+                        ..Rival::default()
+                    },
                 },
             ),
             None => match content {
@@ -209,10 +243,13 @@ impl Layout {
                     Stored::Free(version, Some(content.record.at(version)), None)
                 }
                 Some((content, _)) => Stored::Free(version, None, content.record.drain_obligation),
-                // A program that uses Consul's own library released it: it has that library's flags.
-                None if lock.flags == LOCK_FLAGS => Stored::Free(version, None, None),
+                // C16: somebody wrote to it. Or a program that uses Consul's own library released it: it has that library's flags.
+                None if known.is_some() || lock.flags == LOCK_FLAGS => {
+                    Stored::Free(version, None, known.and_then(Known::obligation))
+                }
                 None => Stored::Foreign(format!(
-                    "the key {} was not made by lictor and is not a lock (its flags are {}, and nobody holds it)",
+                    "the key {0} is not a lock, or not any more: a person or another program wrote it, its flags are {1}, and nobody holds it; \
+                     if nobody needs it, `consul kv delete {0}`",
                     lock.key, lock.flags
                 )),
             },
@@ -273,7 +310,7 @@ mod tests {
                 modify_index: 7,
             };
             let writer = Writer { cluster: "west", installation: "a" };
-            Layout::Record.stored(Some(&entry), None, writer, &[], str::to_owned)
+            Layout::Record.stored(Some(&entry), None, None, writer, &[], str::to_owned)
         };
         for own in [Some("a"), None] {
             assert!(matches!(shown(own), Stored::Free(Version(7), Some(_), None)), "{own:?}");
@@ -313,7 +350,7 @@ mod tests {
                 entries.extend(there.beside("p/web").map(|beside| entry(&beside, json.clone(), 0, None)));
                 let sessions = if own { vec!["s".to_owned()] } else { vec![] };
                 let beside = Layout::found_beside(&entries, "p/web");
-                match here.stored(Some(&entries[0]), beside, writer, &sessions, str::to_owned) {
+                match here.stored(Some(&entries[0]), beside, None, writer, &sessions, str::to_owned) {
                     Stored::Damaged(..) if own => {}
                     Stored::HeldByOther(_, rival) if session.is_some() => {
                         assert!(rival.other_layout && rival.drain_obligation.is_some(), "{rival:?}");

@@ -152,10 +152,11 @@ mod tests {
             layout: Layout::Record,
             wait: Duration::from_secs(10),
             suspicion: Arc::default(),
+            refusals: Arc::default(),
         };
         let validity = LockValidity::Unknown;
         let (ids, validities, renewal) = (vec![], vec![], Duration::ZERO);
-        let none = Sessions { ids, validities, validity, failure: None, name_in_use: false, renewal };
+        let none = Sessions { ids, validities, validity, failure: None, denied: None, name_in_use: false, renewal };
         let (_sender, sessions) = tokio::sync::watch::channel(none);
         let told = follow(&ConsulStore::new(parameters, sessions), "a/.lock").take(times).collect().await;
         let asked = asked.lock().unwrap().clone();

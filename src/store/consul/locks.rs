@@ -16,6 +16,8 @@ use tokio::sync::Notify;
 use super::content::{Content, Layout, Writer, find};
 use super::failure::{failure, refused};
 use super::listing::Listings;
+use super::rights::{Refusals, Refused};
+use super::seen::Seen;
 use super::sessions::Sessions;
 use crate::store::{Owner, StoreScope};
 
@@ -43,6 +45,8 @@ pub struct ConsulParameters {
     pub wait: Duration,
     /// Notified when a session seems to be gone.
     pub suspicion: Arc<Notify>,
+    /// Told of the locks that are held and may not be written.
+    pub refusals: Arc<Refusals>,
 }
 
 /// The locks in one Consul. Clones share what they know.
@@ -51,6 +55,7 @@ pub struct ConsulStore {
     pub(super) parameters: ConsulParameters,
     pub(super) sessions: tokio::sync::watch::Receiver<Sessions>,
     pub(super) listings: Listings,
+    pub(super) seen: Seen,
     /// Descriptions of other clusters' sessions for a person, by id.
     rivals: Arc<Mutex<BTreeMap<String, String>>>,
 }
@@ -59,7 +64,7 @@ impl ConsulStore {
     /// Creates a store whose locks these sessions hold.
     pub fn new(parameters: ConsulParameters, sessions: tokio::sync::watch::Receiver<Sessions>) -> Self {
         let listings = Listings::new(parameters.client.clone(), parameters.prefix.clone(), parameters.layout);
-        Self { parameters, sessions, listings, rivals: Arc::default() }
+        Self { parameters, sessions, listings, seen: Seen::default(), rivals: Arc::default() }
     }
 
     pub(super) fn own(&self) -> Vec<String> {
@@ -87,7 +92,9 @@ impl ConsulStore {
     /// Does the same without asking Consul.
     pub(super) fn shown(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
         let (lock, beside) = (find(entries, name), Layout::found_beside(entries, name));
-        self.parameters.layout.stored(lock, beside, self.writer(), own, |session| self.describe(session))
+        let known = lock.and_then(|lock| self.seen.known(lock));
+        let layout = self.parameters.layout;
+        layout.stored(lock, beside, known.as_ref(), self.writer(), own, |session| self.describe(session))
     }
 
     /// Returns whether this lictor wrote what a listing has under a name.
@@ -156,6 +163,22 @@ impl ConsulStore {
             Transaction::RolledBack(errors) => Err(errors),
             Transaction::Failed(error) => Ok(RecordOutcome::Failed(failure(error))),
         }
+    }
+
+    /// C15: tells whoever keeps the sessions when Consul refuses, by its access rules, to change a lock that this cluster holds.
+    pub(super) async fn noting_refusal(
+        &self,
+        key: &Key,
+        change: impl Future<Output = Result<RecordOutcome, Failure>>,
+    ) -> RecordOutcome {
+        let outcome = change.await.unwrap_or_else(RecordOutcome::Failed);
+        if matches!(outcome, RecordOutcome::Failed(Failure::Forbidden(_)))
+            && let Some(session) = self.seen.holder(&key.name).filter(|session| self.own().contains(session))
+        {
+            let beside = self.parameters.layout.beside(&key.name);
+            self.parameters.refusals.tell(Refused { key: key.name.clone(), beside, session });
+        }
+        outcome
     }
 
     pub(super) async fn lock(

@@ -6,6 +6,8 @@ mod failure;
 mod followed;
 mod listing;
 mod locks;
+mod rights;
+mod seen;
 mod service;
 mod sessions;
 mod watch;
@@ -21,6 +23,7 @@ use self::content::key;
 pub use self::content::{Content, Layout};
 use self::failure::failure;
 pub use self::locks::{ConsulParameters, ConsulStore};
+pub use self::rights::Refusals;
 pub use self::sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use super::{LockStore, Owner, Registration, StoreEvent};
 
@@ -60,11 +63,11 @@ impl LockStore for ConsulStore {
         expected: Option<Version>,
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome> {
-        self.lock(key, owner, expected, record).map(|written| written.unwrap_or_else(RecordOutcome::Failed)).boxed()
+        self.noting_refusal(key, self.lock(key, owner, expected, record)).boxed()
     }
 
     fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        self.unlock(key, version).map(|released| released.unwrap_or_else(RecordOutcome::Failed)).boxed()
+        self.noting_refusal(key, self.unlock(key, version)).boxed()
     }
 
     fn give<'a>(
@@ -74,7 +77,7 @@ impl LockStore for ConsulStore {
         to: &'a PlacedBid,
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome> {
-        self.hand_over(key, version, to, record).map(|given| given.unwrap_or_else(RecordOutcome::Failed)).boxed()
+        self.noting_refusal(key, self.hand_over(key, version, to, record)).boxed()
     }
 
     fn bid<'a>(&'a self, key: &'a Key, owner: &'a Owner, bid: &'a Bid) -> BoxFuture<'a, RecordOutcome> {
@@ -86,7 +89,7 @@ impl LockStore for ConsulStore {
     }
 
     fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        self.remove(key, version).map(|removed| removed.unwrap_or_else(RecordOutcome::Failed)).boxed()
+        self.noting_refusal(key, self.remove(key, version)).boxed()
     }
 
     fn register<'a>(

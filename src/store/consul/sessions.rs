@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::failure::failure;
+use super::rights::{Refusals, Refused, Rights, try_writes};
 use crate::process::nap;
 
 /// Which sessions to keep.
@@ -79,6 +80,8 @@ pub struct Sessions {
     pub validity: LockValidity,
     /// The present problem.
     pub failure: Option<Failure>,
+    /// C15: what Consul said of a lock that they hold, or held, and that may not be written.
+    pub denied: Option<Failure>,
     /// C14: whether that is another installation, which keeps sessions under the same cluster name.
     pub name_in_use: bool,
     /// How long the last renewal took, or the slowest one if there are several sessions.
@@ -99,6 +102,8 @@ pub struct SessionKeeper {
     key: Option<String>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     suspicion: Arc<Notify>,
+    refusals: Arc<Refusals>,
+    rights: Rights,
     updates: watch::Sender<Sessions>,
 }
 
@@ -153,6 +158,8 @@ enum Done {
     ReadBack(usize, String, Result<Made, NotMade>),
     Renewed(usize, String, Instant, Renewal),
     Destroyed(Session, Result<(), Error>),
+    /// Writes were tried.
+    Tried(Vec<(Refused, Result<(), Error>)>),
 }
 
 /// A session that was created, and all sessions of its name that were found.
@@ -184,7 +191,7 @@ impl SessionKeeper {
             .map(|index| SessionLife::new(&settings.name(index), parameters))
             .map(|life| Kept { life, busy: false, problem: None, renewal: Duration::ZERO })
             .collect();
-        let (updates, receiver) = watch::channel(view(&each, clock()));
+        let (updates, receiver) = watch::channel(view(&each, None, clock()));
         (
             Self {
                 client,
@@ -196,6 +203,8 @@ impl SessionKeeper {
                 key: None,
                 under_way: FuturesUnordered::new(),
                 suspicion: Arc::default(),
+                refusals: Arc::default(),
+                rights: Rights::default(),
                 updates,
             },
             receiver,
@@ -234,6 +243,11 @@ impl SessionKeeper {
         self.suspicion.clone()
     }
 
+    /// C15: returns where to tell that Consul refused to write a lock that these sessions hold.
+    pub fn refusals(&self) -> Arc<Refusals> {
+        self.refusals.clone()
+    }
+
     /// Keeps the sessions until its role says otherwise or the role's sender is gone.
     pub async fn run(mut self, mut role: watch::Receiver<Role>) {
         loop {
@@ -265,6 +279,7 @@ impl SessionKeeper {
                 biased;
                 Some(done) = self.under_way.next() => self.take(done),
                 () = self.suspicion.notified() => self.each.iter_mut().for_each(|kept| kept.life.suspect()),
+                () = self.refusals.told() => self.rights.take(self.refusals.drain(), (self.clock)()),
                 () = nap(next.since((self.clock)())) => {}
             }
         }
@@ -274,6 +289,8 @@ impl SessionKeeper {
     fn send(&mut self) -> Instant {
         let now = (self.clock)();
         let mut again = now + Duration::from_secs(60);
+        self.withhold(now);
+        again = again.min(self.try_writes(now).unwrap_or(again));
         let mut lookers = vec![];
         for index in 0..self.each.len() {
             let kept = &mut self.each[index];
@@ -301,6 +318,25 @@ impl SessionKeeper {
                 .push(Box::pin(async move { Done::LookedUp(lookers, look_up(&client, &home, key.as_deref()).await) }));
         }
         again
+    }
+
+    /// C15: renews no session while one of them holds a lock that may not be written.
+    fn withhold(&mut self, now: Instant) {
+        let off = self.rights.withhold(&ids(&self.each));
+        for kept in &mut self.each {
+            kept.life.hold_off(off, now);
+        }
+    }
+
+    /// C15: tries whether locks may be written again, if that is due. Returns when it is.
+    fn try_writes(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.rights.due()?;
+        if now < due {
+            return Some(due);
+        }
+        let (client, keys) = (self.client.clone(), self.rights.begin(&ids(&self.each)));
+        self.under_way.push(Box::pin(async move { Done::Tried(try_writes(&client, keys).await) }));
+        None
     }
 
     fn create(&mut self, index: usize) {
@@ -345,6 +381,20 @@ impl SessionKeeper {
             Done::Created(index, sent, result) => self.created(index, sent, result, now),
             Done::ReadBack(index, id, result) => self.read_back(index, &id, result, now),
             Done::Renewed(index, id, sent, renewal) => self.renewed(index, &id, sent, renewal, now),
+            Done::Tried(tried) => {
+                let before = self.rights.denied().cloned();
+                self.rights.tried(tried, &ids(&self.each), now);
+                match self.rights.denied() {
+                    Some(denied) if before.is_none() => {
+                        tracing::warn!(
+                            "{}: the sessions at Consul are not renewed, so that another cluster can lead",
+                            denied.text()
+                        );
+                    }
+                    None if before.is_some() => tracing::info!("the locks at Consul may be written again"),
+                    _ => {}
+                }
+            }
             Done::Destroyed(Session { id, name, .. }, Ok(())) => {
                 tracing::info!(session = id, name, "destroyed a session in Consul that nobody uses");
             }
@@ -366,8 +416,8 @@ impl SessionKeeper {
             }
         };
         if kept.life.id().is_some() {
-            // This only checks whether Consul answers anything.
-            kept.life.looked_up(vec![], now);
+            // This only checks whether Consul answers anything, or whether a session that is not renewed has ended.
+            kept.life.looked_up(found(sessions), now);
             return;
         }
         if let Some(elder) = elder(self.settings.namesakes.as_ref(), sessions) {
@@ -474,6 +524,7 @@ impl SessionKeeper {
     fn put_down(&mut self) {
         self.acts = false;
         self.under_way.clear();
+        self.rights = Rights::default();
         let now = (self.clock)();
         for Kept { life, busy, problem, renewal } in &mut self.each {
             life.put_down(now);
@@ -509,7 +560,7 @@ impl SessionKeeper {
     }
 
     fn publish(&self) {
-        let new = view(&self.each, (self.clock)());
+        let new = view(&self.each, self.rights.denied(), (self.clock)());
         self.updates.send_if_modified(|update| {
             let differs = *update != new;
             *update = new;
@@ -524,7 +575,11 @@ impl SessionSettings {
     }
 }
 
-fn view(each: &[Kept], now: Instant) -> Sessions {
+fn ids(each: &[Kept]) -> Vec<&str> {
+    each.iter().filter_map(|kept| kept.life.id()).collect()
+}
+
+fn view(each: &[Kept], denied: Option<&Failure>, now: Instant) -> Sessions {
     let validities: Vec<_> = each.iter().map(|kept| kept.life.validity(now)).collect();
     let problem = each.iter().find_map(|kept| kept.problem.as_ref());
     Sessions {
@@ -532,6 +587,7 @@ fn view(each: &[Kept], now: Instant) -> Sessions {
         validity: validities.iter().copied().min().unwrap_or(LockValidity::Unknown),
         validities,
         failure: problem.map(|problem| problem.failure.clone()),
+        denied: denied.cloned(),
         name_in_use: problem.is_some_and(|problem| problem.name_in_use),
         renewal: each.iter().map(|kept| kept.renewal).max().unwrap_or_default(),
     }
@@ -540,14 +596,18 @@ fn view(each: &[Kept], now: Instant) -> Sessions {
 /// Passes the usable sessions to `adopt`, which returns those that nobody uses. Returns these, and the unusable ones.
 fn choose(sessions: Vec<Session>, adopt: impl FnOnce(Vec<FoundSession>) -> Vec<FoundSession>) -> Vec<Session> {
     let (usable, mut unused): (Vec<_>, Vec<_>) = sessions.into_iter().partition(is_usable);
-    let found = usable.iter().map(|session| FoundSession {
+    let others = adopt(found(&usable));
+    unused.extend(usable.into_iter().filter(|session| others.iter().any(|other| other.id == session.id)));
+    unused
+}
+
+fn found(sessions: &[Session]) -> Vec<FoundSession> {
+    let each = sessions.iter().map(|session| FoundSession {
         id: session.id.clone(),
         ttl: session.ttl,
         create_index: session.create_index,
     });
-    let others = adopt(found.collect());
-    unused.extend(usable.into_iter().filter(|session| others.iter().any(|other| other.id == session.id)));
-    unused
+    each.collect()
 }
 
 /// Returns whether locks may use the session. One without a TTL would keep them for ever, and one that deletes its keys would

@@ -134,6 +134,9 @@ impl Watch {
         self.index = if rewound { 0 } else { index.max(1) };
         let before = std::mem::replace(&mut self.entries, entries);
         let changed = self.changed(&before);
+        let (layout, own) = (self.store.parameters.layout, self.store.own());
+        let visible = if rewound { self.names() } else { vec![] };
+        self.store.seen.take(layout, &self.entries, changed.iter().chain(&visible), &own, rewound);
         self.tell_elsewhere(&changed);
         let (broken, listed) = (std::mem::take(&mut self.broken), std::mem::replace(&mut self.listed, true));
         if rewound || broken || !listed {
@@ -378,6 +381,7 @@ mod tests {
             validities: vec![validity],
             validity,
             failure: None,
+            denied: None,
             name_in_use: false,
             renewal: Duration::ZERO,
         }
@@ -394,6 +398,7 @@ mod tests {
             layout: Layout::Record,
             wait: Duration::from_secs(60),
             suspicion: Arc::default(),
+            refusals: Arc::default(),
         }
     }
 

@@ -59,7 +59,7 @@ impl InConsul {
         };
         let (role, roles) = watch::channel(Role::Acting);
         let (keeper, sessions) = SessionKeeper::new(client.clone(), settings, monotonic);
-        let suspicion = keeper.suspicion();
+        let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         tokio::spawn(keeper.run(roles));
         eventually("there is a session", || async {
             match sessions.borrow().validity {
@@ -77,6 +77,7 @@ impl InConsul {
             layout,
             wait: Duration::from_secs(10),
             suspicion,
+            refusals,
         };
         (ConsulStore::new(parameters, sessions), role)
     }

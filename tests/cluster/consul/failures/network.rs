@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use lictor_testing::consul::{Consul, ToxicProxy, Toxiproxy};
-use lictor_testing::kubernetes::Cluster;
+use lictor_testing::kubernetes::{Cluster, eventually};
 use serde_json::{Value, json};
 
-use super::super::member::{Member, sessions};
+use super::super::member::{Member, entry, sessions};
 use super::{Side, kept_their_promises, two, within};
 
 /// Creates two clusters. A proxy can disturb the west's connections to Consul, but not the east's.
@@ -46,6 +46,92 @@ async fn cut(toxiproxy: &Toxiproxy, test: &str, toxic: Option<Value>) {
     within(&format!("{test}, the first follows when its way is free"), began);
     west.member.wait_class("True", "Answers").await;
     assert_eq!(kept_their_promises(&[&west, &east]).await, 2);
+}
+
+/// C16: a person writes to the key while the cluster that leads is cut off. The other one saw whose key it was, and leads.
+async fn edited(toxiproxy: &Toxiproxy) {
+    let test = "net-edited";
+    let (proxy, west, east) = west_by_proxy(toxiproxy, test).await;
+    proxy.disable().await;
+    let began = Instant::now();
+    put(&west.member.key()).await;
+    east.member.lab.wait_leader("b").await;
+    within(&format!("{test}, the other cluster leads"), began);
+    proxy.enable().await;
+    west.member.wait_led_elsewhere("east", "b").await;
+    assert_eq!(kept_their_promises(&[&west, &east]).await, 2);
+}
+
+/// The same where no other cluster could lead: the one that led puts the lock right when it reaches Consul again.
+async fn edited_alone(toxiproxy: &Toxiproxy) {
+    let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
+    let west = Member::new("net-alone", "west", &format!("http://{}", proxy.address()), json!({})).await;
+    let (west, leader) = Side::led(west, &["a"]).await;
+    proxy.disable().await;
+    put(&west.member.key()).await;
+    unheld(&west.member.key()).await;
+    let began = Instant::now();
+    proxy.enable().await;
+    west.member.lab.wait_leader(&leader).await;
+    within("net-alone, led again by the same cluster", began);
+    west.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
+    assert_eq!(west.kept_its_promises().await, 2);
+}
+
+/// Another program makes the key anew while the cluster that leads is cut off. Nobody overwrites that, and both say what to do.
+async fn made_anew(toxiproxy: &Toxiproxy) {
+    let (proxy, west, east) = west_by_proxy(toxiproxy, "net-anew").await;
+    let (key, api) = (west.member.key(), Consul::shared().api());
+    proxy.disable().await;
+    api.delete(&format!("/v1/kv/{key}")).await.expect("Consul answers").ok();
+    put(&key).await;
+    let before = entry(Consul::shared(), &key).await;
+    proxy.enable().await;
+    for side in [&east, &west] {
+        let message = side.member.lab.wait_condition("web", "Elected", "False", "LockNotOurs").await;
+        assert!(message.contains(&format!("consul kv delete {key}")), "{message}");
+    }
+    assert_eq!(entry(Consul::shared(), &key).await, before, "it is left alone");
+    api.delete(&format!("/v1/kv/{key}")).await.expect("Consul answers").ok();
+    eventually("one of them leads", || async {
+        let roles = [west.member.lab.roles().await, east.member.lab.roles().await].concat();
+        if roles.iter().any(|(_, role)| role == "leader") { Ok(()) } else { Err(format!("{roles:?}")) }
+    })
+    .await;
+    kept_their_promises(&[&west, &east]).await;
+}
+
+async fn put(key: &str) {
+    Consul::shared().api().put(&format!("/v1/kv/{key}"), "mine").await.expect("Consul answers").ok();
+}
+
+/// Waits until no session holds the key.
+async fn unheld(key: &str) {
+    eventually("nobody holds the key", || async {
+        let found = entry(Consul::shared(), key).await.unwrap_or_default();
+        if found["Session"].is_null() { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
+}
+
+/// C16.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for sessions to end"]
+async fn a_key_that_a_person_writes_to_while_its_cluster_is_cut_off_is_put_right() {
+    let toxiproxy = Toxiproxy::start();
+    // Starting them blocks this thread.
+    let _ = (Consul::shared(), Cluster::shared());
+    tokio::join!(edited(&toxiproxy), edited_alone(&toxiproxy));
+}
+
+/// C16.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for sessions to end"]
+async fn a_key_that_another_program_makes_anew_while_its_cluster_is_cut_off_is_left_alone() {
+    let toxiproxy = Toxiproxy::start();
+    // Starting them blocks this thread.
+    let _ = (Consul::shared(), Cluster::shared());
+    made_anew(&toxiproxy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,16 +1,16 @@
-//! Tokens that are revoked, and tokens that may not read the keys.
+//! Tokens that are revoked, and tokens that may not read or write the keys.
 
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams};
 use lictor_testing::consul::{Consul, Kind};
-use lictor_testing::kubernetes::Cluster;
+use lictor_testing::kubernetes::{Cluster, eventually};
 use serde_json::json;
 
 use super::super::member::{Member, entry, sessions_of};
-use super::servers::at_three;
-use super::{Side, TTL, within};
+use super::servers::{at_three, at_three_as};
+use super::{Side, TTL, kept_their_promises, two, within};
 
 /// Creates a token with these rules. Returns its secret and its accessor.
 fn token(consul: &Consul, name: &str, rules: &str) -> (String, String) {
@@ -113,6 +113,62 @@ async fn hidden(consul: &Consul) {
     let found = entry(consul, &side.member.key()).await.expect("the key is there");
     assert_eq!(found["Session"], before["Session"], "the lock was never let go of");
     side.kept_its_promises().await;
+}
+
+/// Takes the right to write the keys away from the token of the cluster that leads, whose renewals of the session succeed. `left`: the
+/// rule that it still has for the keys.
+async fn unwritable(consul: &Consul, test: &str, left: &str) {
+    let (restricted, _) = token(consul, test, &rules(test, &keys(test)));
+    let west = at_three(consul, consul.server(1), test, Some(&restricted)).await;
+    let east = at_three_as(consul, consul.server(1), test, "east", &format!("{test}-east"), None).await;
+    let (west, east) = two(west, east).await;
+    let node = format!("lictor-{test}");
+    let before = sessions_of(consul, &west.member, &node).await;
+    let update = |rules: String| {
+        consul.cli(&["acl", "policy", "update", &format!("-name={test}"), &format!("-rules={rules}")]);
+    };
+
+    update(rules(test, left));
+    let began = Instant::now();
+    west.member.lab.kill_pod("a").await;
+    let message = west.member.wait_class("False", "Forbidden").await;
+    assert!(message.contains(&format!("key_prefix \"{}\"", west.member.key())), "{message}");
+    east.member.lab.wait_leader("b").await;
+    within(&format!("{test}, the other cluster leads"), began);
+
+    // It takes part in nothing that it may not write, and goes on to say so, also with another session.
+    west.member.lab.ready_pods(&["c"]).await;
+    eventually("there is another session", || async {
+        let now = sessions_of(consul, &west.member, &node).await;
+        if now.len() == 1 && now != before { Ok(()) } else { Err(format!("{now:?}")) }
+    })
+    .await;
+    let after = sessions_of(consul, &west.member, &node).await;
+    tokio::time::sleep(TTL).await;
+    west.member.wait_class("False", "Forbidden").await;
+    assert_eq!(sessions_of(consul, &west.member, &node).await, after, "it is kept");
+
+    update(rules(test, &keys(test)));
+    west.member.wait_class("True", "Answers").await;
+    west.member.wait_led_elsewhere("east", "b").await;
+    let began = Instant::now();
+    east.member.lab.kill_pod("b").await;
+    west.member.lab.wait_leader("c").await;
+    within(&format!("{test}, led again with the right"), began);
+    assert_eq!(kept_their_promises(&[&west, &east]).await, 3);
+}
+
+/// C15.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for sessions to end"]
+async fn a_cluster_that_may_not_write_its_lock_any_more_lets_another_one_lead() {
+    let consul = Consul::start(Kind::Three);
+    // Starting it blocks this thread.
+    let _ = Cluster::shared();
+    tokio::join!(
+        unwritable(&consul, "right-write", "key_prefix \"right-write-\" { policy = \"read\" }"),
+        unwritable(&consul, "right-none", ""),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

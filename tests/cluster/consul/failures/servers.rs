@@ -14,12 +14,24 @@ use super::{Side, TTL, within};
 
 /// Creates a cluster whose class names one of three servers. `token` replaces the one with all rights.
 pub(super) async fn at_three(consul: &Consul, server: &Server, test: &str, token: Option<&str>) -> Member {
+    at_three_as(consul, server, test, "west", test, token).await
+}
+
+/// Creates another one of these clusters, whose sessions are on the node `lictor-NODE`.
+pub(super) async fn at_three_as(
+    consul: &Consul,
+    server: &Server,
+    test: &str,
+    cluster: &str,
+    node: &str,
+    token: Option<&str>,
+) -> Member {
     let fields = json!({
         "tls": {"caSecretRef": {"name": "ca"}, "certSecretRef": {"name": "client"}, "serverName": "server.dc1.consul"},
         "tokenSecretRef": {"name": "token"},
-        "node": {"name": format!("lictor-{test}")},
+        "node": {"name": format!("lictor-{node}")},
     });
-    let member = Member::new(test, "west", server.address(), fields).await;
+    let member = Member::new(test, cluster, server.address(), fields).await;
     let file = |name: &str| {
         let path = consul.variable(name).expect("there are three servers");
         std::fs::read_to_string(path).expect("a file of the CA can be read")
