@@ -125,6 +125,8 @@ pub enum Trouble {
     Late,
     Twice,
     Errors,
+    /// Only of Consul: the token may not write keys any more.
+    Unwritable,
 }
 
 pub const TROUBLES: [Trouble; 9] = [
@@ -246,6 +248,8 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             faults.extend(switchovers(prng, until));
             faults.extend(followed(prng, until));
             faults.extend(adversities(prng, until));
+            faults.extend(unwritable(prng, until));
+            faults.extend(edited_while_cut(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -343,6 +347,42 @@ fn followed(prng: &mut Prng, until: u64) -> Vec<Fault> {
         }
     };
     (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
+}
+
+/// Beside all others, in some of the seeds: a token that may not write keys for a while (C15).
+fn unwritable(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = if prng.percent(30) { [1, 2, 5][prng.below(3)] } else { 0 };
+    let one = |_| {
+        let longest = [3_000, 15_000, 70_000][prng.below(3)];
+        Fault {
+            at: 10_000 + draw(prng, until - 10_000),
+            lasts: draw(prng, longest),
+            what: What::ConsulOfAll(Trouble::Unwritable),
+            cluster: prng.below(CLUSTERS.len()),
+            replica: 0,
+            pod: format!("{}-0", APPS[0]),
+            number: prng.below(1_000),
+        }
+    };
+    (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
+}
+
+/// Beside all others, in some of the seeds: a person writes to the key of a lock, of pods or of workloads, while a cluster is cut off (C16).
+fn edited_while_cut(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = if prng.percent(30) { 1 + prng.below(2) } else { 0 };
+    let mut all = Vec::new();
+    for _ in 0..times {
+        let (at, lasts) = (10_000 + draw(prng, until - 10_000), 20_000 + draw(prng, 40_000));
+        let (cluster, app) = (prng.below(CLUSTERS.len()), [SHARED, WORKLOAD][prng.below(2)]);
+        let fault =
+            |at, lasts, what| Fault { at, lasts, what, cluster, replica: 0, pod: format!("{app}-0"), number: 1 };
+        let cut = fault(at, lasts, What::ConsulOfAll(Trouble::BothCut));
+        let edited = fault(at + 100 + draw(prng, 12_000), lasts + 15_000, What::KeyByHand);
+        if edited.at + edited.lasts < until {
+            all.extend([cut, edited]);
+        }
+    }
+    all
 }
 
 /// Faults that seldom meet by chance: a cluster gives the workloads away when a tick is due that its operators do not hear of; or
@@ -482,7 +522,10 @@ impl Fault {
                 }
             }
             // Where nobody held the lock, what is there is somebody else's, and left alone.
-            What::KeyByHand => rob(world, || world.consul.clear(&key())),
+            What::KeyByHand => {
+                let key = self.key();
+                rob(world, &key, || world.consul.clear(&key));
+            }
             _ => self.touch(world, false),
         }
     }
@@ -602,7 +645,14 @@ impl Fault {
     }
 
     fn spoil_key(&self, world: &World) {
-        rob(world, || world.consul.spoil(&key(), self.number.is_multiple_of(2)));
+        let key = self.key();
+        rob(world, &key, || world.consul.spoil(&key, self.number.is_multiple_of(2)));
+    }
+
+    /// The key of a lock that clusters share.
+    fn key(&self) -> String {
+        let app = if self.pod.starts_with(WORKLOAD) { WORKLOAD } else { SHARED };
+        format!("services/{NAMESPACE}/{app}/leader")
     }
 
     fn leader_label(&self, world: &World) -> (&'static str, &'static str) {
@@ -725,18 +775,14 @@ impl Fault {
 }
 
 /// A person does something to the key with the lock; if it is deleted, the cluster that holds the lock has lost it.
-fn rob(world: &World, act: impl FnOnce() -> bool) {
-    let holder = world.consul.holder(&key()).unwrap_or_default();
+fn rob(world: &World, key: &str, act: impl FnOnce() -> bool) {
+    let holder = world.consul.holder(key).unwrap_or_default();
     let robbed = (0..CLUSTERS.len()).find(|cluster| holder.starts_with(&sessions_of(*cluster)));
     if act()
         && let Some(robbed) = robbed
     {
         world.judge.lock().unwrap().lose(robbed, Loss::Deleted);
     }
-}
-
-fn key() -> String {
-    format!("services/{NAMESPACE}/db/leader")
 }
 
 fn annotate(world: &World, fault: &Fault, name: &str, value: Option<&str>) {
@@ -764,5 +810,6 @@ pub fn change(weather: &mut Weather, trouble: Trouble, begins: bool) {
         Trouble::Late => weather.late = if begins { 30 } else { 0 },
         Trouble::Twice => weather.twice = if begins { 40 } else { 0 },
         Trouble::Errors => weather.errors = if begins { 40 } else { 0 },
+        Trouble::Unwritable => weather.unwritable = begins,
     }
 }

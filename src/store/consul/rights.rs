@@ -68,13 +68,14 @@ impl Rights {
     /// Takes new refusals.
     pub(super) fn take(&mut self, new: Vec<Refused>, now: Instant) {
         for refused in new {
-            let known = self.keys.get_mut(&refused.key).filter(|trial| trial.denied.is_some());
-            match known {
-                Some(trial) => trial.refused = refused,
-                None => {
-                    self.keys.insert(refused.key.clone(), Trial { refused, denied: None });
+            if let Some(trial) = self.keys.get_mut(&refused.key).filter(|trial| trial.denied.is_some()) {
+                if trial.refused.session != refused.session {
                     self.due = now;
                 }
+                trial.refused = refused;
+            } else {
+                self.keys.insert(refused.key.clone(), Trial { refused, denied: None });
+                self.due = now;
             }
         }
     }

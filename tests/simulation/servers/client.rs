@@ -173,12 +173,14 @@ impl Transport for Way {
             query: pairs(request.url.query().unwrap_or_default()),
             body: request.body.unwrap_or_default(),
         };
-        let (server, listener) = (self.server.clone(), self.listener.clone());
+        let (server, listener, link) = (self.server.clone(), self.listener.clone(), self.link.clone());
         let carried = self.link.carry(move |mishap| {
             let (server, listener, sent) = (server.clone(), listener.clone(), sent.clone());
+            let denied = link.weather().unwritable.then(|| consul::denied(&sent)).flatten();
             async move {
                 let failed = |body: &str| consul::Answer { status: 500, index: None, body: body.into() };
                 let answer = match mishap {
+                    Mishap::None | Mishap::After if denied.is_some() => denied.unwrap(),
                     Mishap::None => server.handle(&sent).await,
                     Mishap::Before(_) => failed("No cluster leader"),
                     Mishap::After => {

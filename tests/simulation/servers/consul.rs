@@ -33,6 +33,21 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+/// The answer to a transaction that writes keys, if the token may not write them: Consul looks at the rights before anything else.
+pub fn denied(request: &Request) -> Option<Answer> {
+    let operations: Vec<Value> = serde_json::from_slice(&request.body).ok().filter(|_| request.path == "txn")?;
+    let writes = |operation: &Value| {
+        let verb = operation["KV"]["Verb"].as_str().unwrap_or_default();
+        ["set", "lock", "unlock", "delete-cas"].contains(&verb)
+    };
+    let errors = operations.iter().enumerate().filter(|(_, operation)| writes(operation)).map(|(number, operation)| {
+        let what = format!("Permission denied: token lacks permission 'key:write' on {}", operation["KV"]["Key"]);
+        json!({"OpIndex": number, "What": what})
+    });
+    let errors: Vec<Value> = errors.collect();
+    (!errors.is_empty()).then(|| json(409, &json!({"Results": null, "Errors": errors})))
+}
+
 /// The servers, as one.
 pub struct Consul {
     state: Mutex<State>,

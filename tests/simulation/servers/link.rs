@@ -34,6 +34,8 @@ pub struct Weather {
     pub twice: usize,
     /// Answered with an error, whether or not they were carried out.
     pub errors: usize,
+    /// The token may not write keys in Consul.
+    pub unwritable: bool,
     /// The watches that bring nothing: of these resources.
     pub silent: &'static [&'static str],
     /// The watches that bring each event late: of these resources.
@@ -61,8 +63,19 @@ impl Denied {
 impl Weather {
     /// Whether requests are carried out, and answered, within a second or two.
     pub fn lets_through(&self) -> bool {
-        let Self { requests_cut, answers_cut, refused, slow, late, twice: _, errors: _, silent, behind, denied } =
-            *self;
+        let Self {
+            requests_cut,
+            answers_cut,
+            refused,
+            slow,
+            late,
+            twice: _,
+            errors: _,
+            unwritable: _,
+            silent,
+            behind,
+            denied,
+        } = *self;
         // Who does not hear of its pods does not know whom to demote.
         let hears = !silent.contains(&"pods") && !behind.contains(&"pods");
         let may = denied.is_none_or(|denied| !matches!(denied.resource, None | Some("pods" | "leases")));

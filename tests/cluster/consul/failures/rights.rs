@@ -5,7 +5,7 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams};
 use lictor_testing::consul::{Consul, Kind};
-use lictor_testing::kubernetes::{Cluster, eventually};
+use lictor_testing::kubernetes::{Cluster, PodSpec, eventually};
 use serde_json::json;
 
 use super::super::member::{Member, entry, sessions_of};
@@ -158,6 +158,26 @@ async fn unwritable(consul: &Consul, test: &str, left: &str) {
     assert_eq!(kept_their_promises(&[&west, &east]).await, 3);
 }
 
+/// A token with the right to one key. An election with another key, which was never held, ends no session.
+async fn single(consul: &Consul) {
+    let test = "right-single";
+    let key = format!("key_prefix \"{test}-{}/web\" {{ policy = \"write\" }}", std::process::id());
+    let (restricted, _) = token(consul, test, &rules(test, &key));
+    let member = at_three(consul, consul.server(1), test, Some(&restricted)).await;
+    let (side, _) = Side::led(member, &["a"]).await;
+    let before = sessions_of(consul, &side.member, &format!("lictor-{test}")).await;
+    let other = json!({"className": side.member.class, "selector": {"matchLabels": {"app": "other"}}});
+    side.member.lab.apply_election("other", other).await;
+    let pod = PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() };
+    side.member.lab.pod("o", pod).await;
+    side.member.lab.wait_message("other", "Elected", "HandoverFails", "key_prefix").await;
+    tokio::time::sleep(2 * TTL).await;
+    assert_eq!(side.recorder.demoted_at().await, None, "the other election goes on");
+    assert_eq!(sessions_of(consul, &side.member, &format!("lictor-{test}")).await, before);
+    side.member.wait_class("True", "Answers").await;
+    side.kept_its_promises().await;
+}
+
 /// C15.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
@@ -168,6 +188,7 @@ async fn a_cluster_that_may_not_write_its_lock_any_more_lets_another_one_lead() 
     tokio::join!(
         unwritable(&consul, "right-write", "key_prefix \"right-write-\" { policy = \"read\" }"),
         unwritable(&consul, "right-none", ""),
+        single(&consul),
     );
 }
 
