@@ -16,7 +16,7 @@ use crate::api::{HistoryEntry, LeaderElection, Switchover};
 use crate::kubernetes::Event;
 use crate::wording::{describe, in_seconds, led_elsewhere, not_handed_over};
 
-/// Tells what an election announces.
+/// Publishes one announcement of an election.
 pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: &Executor, wall: Timestamp) {
     match announcement {
         Announcement::Transition(transition) => announce_transition(entry, transition, executor, wall),
@@ -55,7 +55,7 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
     }
 }
 
-/// Says which workloads an election leaves as they are when it goes.
+/// Reports the workloads that a departing election leaves as they are.
 pub(super) fn announce_left(entry: &Entry, left: &[WorkloadId], why: &Failure, executor: &Executor) {
     let names = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let note = format!("the election goes, and {names} can't be given back and stay as they are: {}", why.text());
@@ -90,7 +90,7 @@ fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, exe
     tell(entry, None, warning, reason, action, format!("{id} {what}"), executor);
 }
 
-/// Tells of annotations that can't be read, once for each pod.
+/// Reports annotations that can't be read, once for each pod.
 pub(super) fn announce_defects(entry: &mut Entry, pods: &[&Pod], executor: &Executor) {
     let defects: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, annotation_defect(pod)?))).collect();
     let new = entry.history.renew_defects(defects.iter().map(|(pod, _)| pod.uid.clone()).collect());
@@ -101,19 +101,19 @@ pub(super) fn announce_defects(entry: &mut Entry, pods: &[&Pod], executor: &Exec
     }
 }
 
-/// Tells that an election is refused, or that writing for it fails.
+/// Reports that an election is refused, or that a write for it fails.
 pub(super) fn announce_refusal(entry: &Entry, reason: &'static str, message: &str, executor: &Executor) {
     tracing::warn!(election = %entry.object.election(), reason, "{message}");
     tell(entry, None, true, reason, "Accept", message.into(), executor);
 }
 
-/// Tells why the leader can't be reached through its Service.
+/// Reports why the leader can't be reached through its Service.
 pub(super) fn announce_obstacle(entry: &Entry, reason: &'static str, message: String, executor: &Executor) {
     tracing::warn!(election = %entry.object.election(), reason, "{message}");
     tell(entry, None, true, reason, "Route", message, executor);
 }
 
-/// Tells that a Switchover of an election has failed.
+/// Reports that a Switchover of an election has failed.
 pub(super) fn announce_failed_switchover(entry: &Entry, id: &SwitchoverId, message: &str, executor: &Executor) {
     let switchover = ObjectReference {
         kind: Some(Switchover::kind(&()).into_owned()),
@@ -168,7 +168,7 @@ fn tell_transition(
         let name = told_holder(&entry.object, leader);
         let note = format!("{name} is the leader{instead} in {term}, after {milliseconds} ms: {why}");
         tell(entry, pod.clone(), false, "Elected", "Promote", note, executor);
-        // A group's first leader is told once: ten thousand groups may be new at a time.
+        // A group's first leader is reported only once, because ten thousand groups may be new at the same time.
         if let Some(regarding) = pod.filter(|_| previous.is_some()) {
             executor.tell(
                 entry.object.id(),
@@ -210,7 +210,7 @@ fn tell_transition(
     }
 }
 
-/// Why a leader changed, as half a sentence; of a probe that failed, also how often, where it asked, and what came back.
+/// Why a leader changed, as half a sentence. For a failed probe, the text includes how often it failed, where it was sent, and the answer.
 fn why(entry: &Entry, reason: Reason, previous: Option<&Holder>) -> String {
     let why = describe(reason, previous);
     let probed = || {

@@ -1,4 +1,4 @@
-//! The condition `Ready` of the classes. Those with a store in Consul have a task that knows it; all others are reported here.
+//! The condition `Ready` of the classes. A class with a store in Consul has a task that reports it; this file reports all others.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::kubernetes::{ClaimUpdate, ElectionClasses};
 use crate::process::{monotonic, spawn, wall};
 use crate::wording::in_seconds;
 
-/// How long a status waits that could not be written, for example because the right is missing.
+/// How long to wait after a status could not be written, for example because the operator lacks the right.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Writes the status of the classes that have no store in Consul. Its task ends when it is dropped.
+/// Writes the status of the classes that have no store in Consul. Dropping it ends its task.
 pub(super) struct ClassReporter(watch::Sender<Classes>);
 
 impl ClassReporter {
@@ -35,7 +35,7 @@ impl ClassReporter {
         Self(sender)
     }
 
-    /// Takes the classes as they are now.
+    /// Takes the current classes.
     pub(super) fn apply(&self, classes: &Classes) {
         self.0.send_if_modified(|known| {
             let differs = known != classes;
@@ -59,7 +59,7 @@ async fn report(
         let new = seen.iter().filter_map(|class| Some((class, plain_status(class, wall())?)));
         let new: Vec<_> = if acts && Instant::now() >= not_before { new.collect() } else { Vec::new() };
         for (class, status) in new {
-            // A class that has changed meanwhile is about to be shown by the watch.
+            // A conflict means that the class has changed, and the watch is about to show it.
             if let Err(Some(failure)) = writer.write_status(class, &status).await {
                 tracing::debug!(class = class.metadata.name, "{}", failure.text());
                 not_before = Instant::now() + AGAIN;
@@ -77,7 +77,7 @@ async fn report(
     }
 }
 
-/// What the status of a class says that has no store in Consul, if that has changed.
+/// The new status of a class that has no store in Consul, if it differs from the present one.
 fn plain_status(class: &ElectionClass, wall: Timestamp) -> Option<ElectionClassStatus> {
     let generation = class.metadata.generation.unwrap_or_default();
     let ready = match consul_class(class) {
@@ -94,8 +94,8 @@ fn plain_status(class: &ElectionClass, wall: Timestamp) -> Option<ElectionClassS
     (status != before).then_some(status)
 }
 
-/// The conditions of a class, from `Ready`: if that is not True, its message ends with the page to read; and `Stalled`, as kstatus
-/// wants it, if only a change of the class helps.
+/// The conditions of a class, derived from `Ready`. If `Ready` is not True, its message ends with the page to read. kstatus also expects
+/// `Stalled` if only a change of the class helps.
 pub(super) fn complete(mut ready: Condition, before: &[Condition], wall: Timestamp) -> Vec<Condition> {
     if ready.status != "True" {
         ready.message = with_page(&ready.message, "ready-of-a-class");

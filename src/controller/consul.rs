@@ -1,4 +1,4 @@
-//! What only the stores in Consul need.
+//! The parts that only the stores in Consul need.
 
 mod condition;
 mod duty;

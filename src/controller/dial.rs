@@ -12,24 +12,24 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncRead;
 use tokio::net::TcpSocket;
 
-/// A connection to a pod: what comes from there, and how it ends. Nothing is sent over it.
+/// A connection to a pod: the bytes that the pod sends, and the end of the connection. The operator sends nothing.
 pub type Connection = Pin<Box<dyn AsyncRead + Send>>;
 
-/// Opens connections to pods. A simulation has pods of its own.
+/// Opens connections to pods. A simulation passes its own.
 pub type Dial = Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, io::Result<Connection>> + Send + Sync>;
 
-/// After this time without a packet the kernel asks whether the other side is there.
+/// After this time without a packet, the kernel probes the other side.
 const IDLE: Duration = Duration::from_secs(5);
-/// It asks again after this time without an answer.
+/// The kernel probes again after this time without an answer.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// After so many without an answer the connection is lost.
+/// The connection is lost after this many unanswered probes.
 const RETRIES: u32 = 3;
 
-/// How many bytes the kernel keeps of what a pod sends unasked.
+/// How many bytes the kernel buffers of unrequested data from a pod.
 const BUFFER: u32 = 16 * 1024;
 
-/// Opens real connections. The kernel keeps each alive: a pod that does not know the connection any more resets it, and one that
-/// can't be reached is noticed after 8 s.
+/// Opens real connections. The kernel keeps each alive: a pod that has forgotten the connection resets it, and an unreachable pod is
+/// noticed after 8 s.
 pub fn dialer() -> Dial {
     Arc::new(|to| dial(to).boxed())
 }

@@ -1,4 +1,4 @@
-//! What the loop knows of one election. Each part belongs to the file that it comes from.
+//! The loop's knowledge of one election. Each part belongs to the file that defines it.
 
 mod decisions;
 mod history;
@@ -37,9 +37,9 @@ pub(super) struct Entry {
     pub(super) history: History,
     pub(super) writes: OwnWrites,
     pub(super) registered: Registered,
-    /// What is known of the lock that its candidates hold themselves.
+    /// The known state of the lock that the candidates hold themselves.
     pub(super) followed: FollowedLock,
-    /// Whether nothing is left of it, and its object says so.
+    /// Whether nothing of the election is left, and its object says so.
     pub(super) withdrawn: bool,
 }
 
@@ -61,13 +61,13 @@ impl Entry {
         }
     }
 
-    /// The valid spec, if it is served here.
+    /// The valid spec, if this operator serves the election.
     pub(super) fn spec(&self) -> Option<&Resolved> {
         self.object.spec().map(AsRef::as_ref)
     }
 
-    /// Whether its object needs the finalizer: something has to be done before the object may vanish that nobody could do later. A Lease
-    /// says by itself what was written on which pods.
+    /// Whether its object needs the finalizer, because something must be done before the object vanishes and could not be done later. A
+    /// Lease records by itself what lictor wrote on which pods.
     pub(super) fn needs_finalizer(&self, locks: &Locks) -> bool {
         let shared = |key: &Key| key.store != StoreId::leases();
         let follows = |spec: &Resolved| shared(&spec.key) || !spec.workloads.is_empty() || !spec.jobs.is_empty();
@@ -76,18 +76,18 @@ impl Entry {
             || locks.of(&self.object.id().uid).any(|(key, _)| shared(key))
     }
 
-    /// Its decisions, while this replica makes any.
+    /// The election's decisions, while this replica makes any.
     pub(super) fn election(&self) -> Option<&Election> {
         self.decisions.election()
     }
 
-    /// Whether nobody leads it, as far as its status and its lock tell.
+    /// Whether the election has no leader, according to its status and its lock.
     pub(super) fn is_new(&self) -> bool {
         let recorded = self.election().and_then(Election::record).and_then(|record| record.holder.as_ref());
         recorded.is_none() && self.is_told_without_leader()
     }
 
-    /// Whether it comes to a leader, and none is replaced.
+    /// Whether the election is about to get a leader, and replaces none.
     pub(super) fn begins(&self) -> bool {
         self.is_new() || (self.is_told_without_leader() && self.election().is_some_and(Election::is_first_handover))
     }
@@ -97,19 +97,19 @@ impl Entry {
         self.object.seen().status.as_ref().is_none_or(|status| status.leader.is_none())
     }
 
-    /// The lock that it follows, if its candidates elect the leader themselves.
+    /// The lock that the election follows, if its candidates elect the leader themselves.
     pub(super) fn following(&self) -> Option<Following<'_>> {
         let rule = &self.spec()?.followed.as_ref()?.rule;
         Some(Following { rule, lock: &self.followed })
     }
 
-    /// The Services of which it has slices, or may have.
+    /// The Services for which the election has slices, or may have.
     pub(super) fn services(&self) -> BTreeSet<&str> {
         let wanted = self.spec().and_then(|spec| spec.service.as_deref());
         wanted.into_iter().chain(self.workloads.claims().services.iter().map(String::as_str)).collect()
     }
 
-    /// Takes the object as it is now. Returns whether it has to be resolved again.
+    /// Takes the current object. Returns whether the spec has to be resolved again.
     pub(super) fn renew(&mut self, version: Version, seen: LeaderElection) -> bool {
         let noted = self.workloads.claims().clone();
         self.workloads.renew(&seen);
@@ -117,7 +117,7 @@ impl Entry {
         self.object.renew(version, seen) || selects_others
     }
 
-    /// Forgets what only a replica that acts has to know.
+    /// Forgets the state that only an acting replica needs.
     pub(super) fn stand_by(&mut self) {
         self.decisions.forget();
         self.probing.stop();

@@ -1,4 +1,4 @@
-//! What a class's status says of its store.
+//! The conditions that a class's status reports about its store.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::api::{ConsulStatus, ElectionClass, ElectionClassStatus, READY, Sessio
 use crate::controller::class_status::complete;
 use crate::store::Sessions;
 
-/// What went wrong with a store last, each by itself.
+/// The last failure of each kind of a store's work.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) settings: Option<Trouble>,
@@ -20,18 +20,18 @@ pub(crate) struct Report {
     pub(crate) slow: Option<Slow>,
 }
 
-/// Renewals come near the longest time that they may take.
+/// Renewals take almost as long as they may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slow {
-    /// How long the slowest one took since the first that was slow.
+    /// The longest renewal since the first slow one.
     took: Duration,
     longest: Duration,
-    /// When that is over, unless another one is slow.
+    /// When renewals count as fast again, unless another one is slow.
     until: Instant,
 }
 
 impl Slow {
-    /// How long renewals have to be fast again.
+    /// How long renewals have to stay fast before the warning ends.
     const CALMS: Duration = Duration::from_secs(60);
 
     /// Takes how long a renewal took: from half of the longest time on, it is slow. After a renewal that is lost, one that takes longer than two thirds of
@@ -44,7 +44,7 @@ impl Slow {
         Some(Self { took, longest, until: now + Self::CALMS.max(longest * 5) })
     }
 
-    /// In whole tenths of a second, so that not each renewal writes the status.
+    /// In whole tenths of a second, so that the status is not written at each renewal.
     fn told(self) -> String {
         let tenths = |time: Duration| time.as_millis().div_ceil(100);
         let seconds = |tenths: u128| format!("{}.{} s", tenths / 10, tenths % 10);
@@ -78,7 +78,7 @@ impl Report {
     }
 }
 
-/// What the class's status tells, if that has changed. `store`: on which node its sessions are, and which they are.
+/// The new status of the class, if it differs from the present one. `store`: the node of its sessions, and the sessions.
 pub(crate) fn class_status(
     class: &ElectionClass,
     report: &Report,
@@ -87,7 +87,7 @@ pub(crate) fn class_status(
 ) -> Option<ElectionClassStatus> {
     let before = class.status.clone().unwrap_or_default();
     let asked = report.check.is_some() || report.settings.is_some();
-    // What was said stays until more is known.
+    // The previous condition stays until the operator knows more.
     if !asked && before.conditions.iter().any(|old| old.type_ == READY) {
         return None;
     }

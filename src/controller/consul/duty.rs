@@ -11,17 +11,17 @@ use crate::store::Role;
 
 /// Whether this replica keeps the sessions.
 ///
-/// Whoever acts does; and whoever acted last goes on while this cluster's API server is away, for then nobody else can have begun to
-/// act, and the leader is most likely fine.
+/// The acting replica does. The replica that acted last continues while this cluster's API server is away, because no other replica can
+/// have begun to act, and the leader is most likely healthy.
 #[derive(Default)]
 pub(crate) struct Duty {
     acted: bool,
-    /// When the locks are given up.
+    /// When this replica gives up the locks.
     until: Option<Instant>,
 }
 
 impl Duty {
-    /// The role at present. `release_after`: how long after it acted last it gives the locks up, if ever.
+    /// The present role. `release_after`: how long after it last acted the replica gives up the locks, if it ever does.
     pub(crate) fn role(&mut self, claim: &ClaimUpdate, release_after: Option<Duration>) -> Role {
         if matches!(claim.state, ClaimState::Acting(until) if monotonic() < until) {
             (self.acted, self.until) = (true, None);
@@ -36,16 +36,16 @@ impl Duty {
         }
         let Some(after) = release_after else { return Role::Acting };
         let now = Instant::now();
-        // Not destroyed: perhaps another replica acts, which this one can't see, and goes on renewing them.
+        // The sessions are not destroyed, because another replica may act without this one seeing it, and may still renew them.
         if now < *self.until.get_or_insert(now + after) { Role::Acting } else { Role::Standby }
     }
 
-    /// When the locks are given up.
+    /// When this replica gives up the locks.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// Whether that is still to come.
+    /// Whether that moment is still to come.
     pub(crate) fn waits(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() < until)
     }

@@ -1,4 +1,4 @@
-//! Logging in at Consul by an auth method, with the service account's token.
+//! Login at Consul by an auth method, with the service account's token.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::settings::Trouble;
 
-/// A token from a login.
+/// A token that Consul issued at a login.
 pub(crate) struct Login {
     pub(crate) at: Instant,
     pub(crate) secret: String,
@@ -41,7 +41,7 @@ pub(crate) async fn log_in(
     Ok(Login { at: Instant::now(), secret: login.secret, renew })
 }
 
-/// What a token says of itself.
+/// The claims of a token.
 #[derive(Deserialize)]
 struct Claims {
     #[serde(default)]
@@ -50,7 +50,7 @@ struct Claims {
     aud: Audiences,
 }
 
-/// For whom a token is.
+/// The audience of a token.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Audiences {
@@ -64,8 +64,8 @@ impl Default for Audiences {
     }
 }
 
-/// Refuses a token that the API server accepts, too: whoever has it has all rights of the operator. The API server accepts those without an
-/// audience, and those for its own, which are its issuer unless its administrator chose others.
+/// Refuses a token that the API server would accept, because its holder would have all rights of the operator. The API server accepts
+/// tokens without an audience, and tokens for its own audience, which is its issuer unless the administrator chose others.
 fn check_audience(token: &str) -> Result<(), String> {
     const MOUNT: &str =
         "mount a projected token with an audience of its own, for example by the chart's value consulLogin.audience";

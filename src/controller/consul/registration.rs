@@ -1,4 +1,4 @@
-//! The leader in the store's own directory, where the user wants it there. Off the critical path: it follows the leader's label.
+//! The leader's entry in the store's own directory, for elections that ask for it. It follows the leader's label, off the critical path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::store::{RegisteredLeader, Registration};
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// What is known of an election's entry in its store's own directory.
+/// The known state of an election's entry in its store's own directory.
 #[derive(Default)]
 pub(crate) struct Registered {
-    /// What was written last.
+    /// The last registration that was written.
     known: Option<Registration>,
     in_flight: bool,
     not_before: Instant,
     failures: u32,
-    /// Whether it was told what keeps it from being written.
+    /// Whether the obstacle to writing was reported.
     told: bool,
 }
 
 impl Registered {
-    /// Takes what became of a write; returns what kept it from succeeding, the first time.
+    /// Takes the result of a write. Returns the obstacle when the write first fails.
     pub(crate) fn take(
         &mut self,
         wanted: Registration,
@@ -39,7 +39,7 @@ impl Registered {
                 self.known = Some(wanted);
                 None
             }
-            // The lock has moved on: what is wanted now, is found out anew.
+            // The lock has moved on, so the wanted registration is decided again.
             Ok(false) => {
                 self.not_before = now + FIRST_RETRY;
                 None
@@ -52,7 +52,7 @@ impl Registered {
         }
     }
 
-    /// Sees to it that the registration is what it should be; returns when to look again.
+    /// Brings the registration up to date. Returns when to look again.
     pub(crate) fn follow(
         &mut self,
         object: &ElectionObject,
@@ -74,12 +74,12 @@ impl Registered {
         None
     }
 
-    /// `None`: nothing is wanted, or it is not this cluster that has to say it.
+    /// `None` if no registration is wanted, or another cluster has to write it.
     fn wanted(&self, object: &ElectionObject, election: Option<&Election>) -> Option<Registration> {
         let spec = object.spec()?;
         let known = self.known.as_ref().filter(|known| known.leader.is_some());
         let (Some(service), Some(consul)) = (&spec.consul_service, &spec.consul) else {
-            // Its user does not want it there any more.
+            // The user no longer wants an entry there.
             return known.map(|known| Registration { leader: None, ..known.clone() });
         };
         let election = election?;
@@ -104,7 +104,7 @@ impl Registered {
                 meta: meta(term.to_string(), holder.pod.as_deref().unwrap_or_default()),
             })
         });
-        // What was never registered by this process is nobody's concern, unless there is a leader to be told.
+        // An entry that this process never registered needs no change unless there is a leader to register.
         if leader.is_none() && known.is_none() {
             return None;
         }
@@ -112,7 +112,7 @@ impl Registered {
     }
 }
 
-/// Takes the leader of an election that is deleted out of the directory.
+/// Removes the leader of a deleted election from the directory.
 pub(crate) fn deregister(object: &ElectionObject, executor: &Executor) {
     if let Some(spec) = object.spec()
         && let Some(service) = &spec.consul_service

@@ -1,4 +1,5 @@
-//! The task of one class: its store is made, and made anew when its settings or Secrets change, for as long as the class is served.
+//! The task of one class. It makes the class's store, and makes it again when settings or Secrets change, for as long as the class is
+//! served.
 
 use std::time::Duration;
 
@@ -18,19 +19,19 @@ use crate::kubernetes::{ClaimUpdate, ElectionClasses, SecretChange, watch_secret
 use crate::process::{monotonic, wall};
 use crate::store::Role;
 
-/// How often Consul is asked whether it answers, besides what the elections ask of it.
+/// How often the task checks that Consul answers, besides the requests of elections.
 const CHECK_PERIOD: Duration = Duration::from_secs(30);
-/// The same while something is wrong.
+/// The same period while something is wrong.
 const CHECK_AGAIN: Duration = Duration::from_secs(2);
-/// How long after a login it is not believed that Consul does not know its token.
+/// How long after a login the task ignores that Consul does not know the new token.
 const TOKEN_SETTLES: Duration = Duration::from_secs(1);
 
-/// One class's store, for as long as it is served.
+/// The task that keeps one class's store while the class is served.
 pub(crate) struct Runner {
     id: StoreId,
     context: Context,
     classes: watch::Receiver<ElectionClass>,
-    /// Set at the end: whether the sessions are to be destroyed.
+    /// Set at the end: whether to destroy the sessions.
     leave: watch::Receiver<Option<bool>>,
     claim: watch::Receiver<ClaimUpdate>,
     class: ElectionClass,
@@ -40,13 +41,13 @@ pub(crate) struct Runner {
     login: Option<Login>,
     duty: Duty,
     report: Report,
-    /// When Consul is asked next whether it answers.
+    /// When to check next that Consul answers.
     check: Instant,
 }
 
-/// Something that a runner has to look at.
+/// An event that a runner has to handle.
 enum Happened {
-    /// The locks can be watched, or not.
+    /// The locks can be watched, or can't.
     Watched(Watched),
     Sessions(bool),
     Rejected,
@@ -57,11 +58,11 @@ enum Happened {
     LoginDue,
     DutyDue,
     Leave,
-    /// The operator is gone.
+    /// The operator has ended.
     Orphaned,
 }
 
-/// What is heard of a store's watch.
+/// News of a store's watch.
 enum Watched {
     Works,
     Fails(String),
@@ -69,7 +70,7 @@ enum Watched {
 }
 
 impl Runner {
-    /// The task of a class; `leave`: set at the end, whether the sessions are to be destroyed.
+    /// Makes the task of a class. `leave` is set at the end and says whether to destroy the sessions.
     pub(crate) fn new(
         id: StoreId,
         context: Context,
@@ -94,7 +95,7 @@ impl Runner {
         }
     }
 
-    /// Runs until the class is served no more.
+    /// Runs until the class is no longer served.
     pub(crate) async fn run(mut self) {
         loop {
             let role = self.duty.role(&self.claim.borrow_and_update(), release_after(&self.class));
@@ -152,16 +153,16 @@ impl Runner {
         match happened {
             Happened::Watched(Watched::Works) => self.take_watched(None),
             Happened::Watched(Watched::Fails(failure)) => self.take_watched(Some(failure)),
-            // The tasks behind it have ended: made anew.
+            // The store's tasks have ended, so it is made again.
             Happened::Watched(Watched::Ended) | Happened::Sessions(false) => self.store = None,
             Happened::Sessions(true) => self.take_sessions(),
             Happened::Rejected => {
-                // A request that was sent with the token before may still be told of.
+                // The rejection may belong to a request that was sent with the previous token.
                 let fresh = self.login.as_ref().is_some_and(|login| login.at.elapsed() < TOKEN_SETTLES);
                 if !fresh {
                     self.login = None;
                 }
-                // Asking tells of it again, so it is not done at once.
+                // The check reports the rejection again if it still holds, so the store is not replaced at once.
                 self.check = self.check.min(Instant::now() + TOKEN_SETTLES);
             }
             Happened::Class => {
@@ -232,11 +233,11 @@ impl Runner {
         }
     }
 
-    /// Makes the store, or makes it anew, if what it is made of has changed; a new token alone is only handed on.
+    /// Makes the store, or makes it again if its settings have changed. A new token alone is only passed on.
     async fn make(&mut self, role: Role) -> Result<(), Trouble> {
         let Some(resolved) = consul_class(&self.class) else { return Ok(()) };
         let resolved = resolved.map_err(|Refusal { reason, message }| Trouble { reason, message })?;
-        // Without the Lease's uid it is not known which sessions are this installation's.
+        // Without the Lease's uid, the operator can't tell which sessions belong to this installation.
         let Some(installation) = self.context.claim.borrow().installation.clone() else { return Ok(()) };
         let Some(made) = made(&resolved, &self.known, self.context.timeout)? else { return Ok(()) };
         let token = match &resolved.credentials {
@@ -266,7 +267,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Writes the class's status: only the replica that acts does, and only what has changed.
+    /// Writes the class's status if this replica acts and the status has changed.
     async fn write_status(&mut self) {
         if !matches!(self.context.claim.borrow().state, ClaimState::Acting(until) if monotonic() < until) {
             return;
@@ -277,7 +278,7 @@ impl Runner {
         let classes = ElectionClasses::new(self.context.client.clone(), self.context.timeout);
         match classes.write_status(&self.class, &status).await {
             Ok(written) => self.class = written,
-            // The watch is about to show what changed.
+            // The watch is about to show the change.
             Err(None) => {}
             Err(Some(failure)) => tracing::debug!(class = self.name(), "{}", failure.text()),
         }

@@ -1,4 +1,4 @@
-//! What a class's store is made of: its settings, and what the Secrets have that they name.
+//! The inputs of a class's store: its settings, and the contents of the Secrets that they name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lictor_core::SessionParameters;
 use crate::api::{ConsulClass, ConsulRecord, ElectionClass, SecretId, SecretKey, SessionNode, consul_class};
 use crate::kubernetes::SecretData;
 
-/// What a store is made of; made anew when this changes.
+/// The inputs of a store. The store is made again when they change.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Made {
     pub(crate) settings: Settings,
@@ -22,10 +22,10 @@ pub(crate) struct Made {
     pub(crate) lock_delay: Duration,
 }
 
-/// What is known of a Secret.
+/// The known Secrets; `None` if a Secret does not exist.
 pub(crate) type Secrets = BTreeMap<SecretId, Option<SecretData>>;
 
-/// What is wrong with a store, for its class's condition.
+/// A problem of a store, for its class's condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) reason: &'static str,
@@ -40,7 +40,7 @@ pub(crate) fn secrets_of(class: &ElectionClass) -> BTreeSet<SecretId> {
     consul_class(class).and_then(Result::ok).map(|class| class.secrets()).unwrap_or_default()
 }
 
-/// What a store is made of; `None`: a Secret was not looked at yet.
+/// The inputs of a class's store; `None` until every Secret has been read.
 pub(crate) fn made(class: &ConsulClass, secrets: &Secrets, timeout: Duration) -> Result<Option<Made>, Trouble> {
     let ca = match &class.tls.authorities {
         None => None,
@@ -81,7 +81,7 @@ pub(crate) fn made(class: &ConsulClass, secrets: &Secrets, timeout: Duration) ->
     }))
 }
 
-/// A value in a Secret; `None`: the Secret was not looked at yet.
+/// A value in a Secret; `None` until the Secret has been read.
 pub(crate) fn secret<'a>(secrets: &'a Secrets, key: &SecretKey) -> Result<Option<&'a [u8]>, Trouble> {
     let missing = |message| Trouble { reason: "SecretMissing", message };
     match secrets.get(&key.secret) {
@@ -94,7 +94,7 @@ pub(crate) fn secret<'a>(secrets: &'a Secrets, key: &SecretKey) -> Result<Option
     }
 }
 
-/// What keeps a store from being made with these settings.
+/// The problem that invalid settings cause.
 pub(crate) fn invalid_settings(error: &impl ToString) -> Trouble {
     Trouble { reason: "InvalidSettings", message: error.to_string() }
 }

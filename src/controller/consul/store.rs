@@ -1,4 +1,4 @@
-//! A store in Consul at work: its locks, its sessions, and what is heard of both.
+//! A running store in Consul: its locks, its sessions, and the news of both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::store::{
     Stores,
 };
 
-/// What all stores in Consul are made with.
+/// The parameters that all stores in Consul share.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,
-    /// Where Secrets without a namespace are.
+    /// The namespace of Secrets that name none.
     pub(crate) own_namespace: String,
     pub(crate) controller: String,
     pub(crate) timeout: Duration,
@@ -36,7 +36,7 @@ pub(crate) struct Context {
     pub(crate) connect: Connect,
 }
 
-/// A store at work.
+/// A running store.
 pub(crate) struct Store {
     pub(crate) made: Made,
     pub(crate) client: lictor_consul::Client,
@@ -44,7 +44,7 @@ pub(crate) struct Store {
     /// Changes when Consul does not know the token.
     pub(crate) rejections: watch::Receiver<u64>,
     pub(crate) sessions: watch::Receiver<Sessions>,
-    /// What keeps the locks from being watched, or that nothing does.
+    /// The obstacle to watching the locks; `None` if there is none.
     pub(crate) watched: mpsc::UnboundedReceiver<Option<String>>,
     pub(crate) forwarder: JoinHandle<()>,
     pub(crate) keeper: JoinHandle<()>,
@@ -52,7 +52,7 @@ pub(crate) struct Store {
 }
 
 impl Drop for Store {
-    /// The sessions stay: a successor finds them by their names.
+    /// The sessions stay, because a successor finds them by their names.
     fn drop(&mut self) {
         self.forwarder.abort();
         self.keeper.abort();
@@ -60,7 +60,7 @@ impl Drop for Store {
 }
 
 impl Store {
-    /// Begins to keep sessions and to watch locks. From now on it is one of the stores.
+    /// Begins to keep sessions and to watch locks. The store is registered from now on.
     pub(crate) fn start(
         id: &StoreId,
         made: Made,
@@ -106,7 +106,7 @@ impl Store {
         };
         let locks = ConsulStore::new(parameters, sessions.clone());
         let (heard, watched) = mpsc::unbounded_channel();
-        // Not by way of this task, which may wait for a server: what is told of the lock validity must not be late.
+        // The events bypass this task, because it may wait for a server and news of the lock validity must not be late.
         let forwarder = spawn(forward(locks.watch(), heard, context.inputs.clone()));
         context.stores.insert(id.clone(), Arc::new(locks));
         tracing::info!(class = class_of(id), address = made.settings.address, "keeps locks in Consul");
@@ -115,7 +115,7 @@ impl Store {
     }
 }
 
-/// The name of the class whose store it is.
+/// The name of the class that a store belongs to.
 pub(crate) fn class_of(id: &StoreId) -> &str {
     id.0.strip_prefix("consul/").unwrap_or(&id.0)
 }
@@ -125,7 +125,7 @@ pub(crate) fn store_id(class: &str) -> StoreId {
     StoreId(format!("consul/{class}"))
 }
 
-/// Hands on what the watch of the locks tells, and whether it works.
+/// Passes on the events of the locks' watch, and whether the watch works.
 async fn forward(
     mut events: BoxStream<'static, StoreEvent>,
     heard: mpsc::UnboundedSender<Option<String>>,

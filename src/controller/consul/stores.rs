@@ -12,7 +12,7 @@ use super::store::{Context, store_id};
 use crate::api::{Classes, ElectionClass, consul_class};
 use crate::process::spawn;
 
-/// How long a stopping operator lets go of its sessions.
+/// How long a stopping operator may take to release its sessions.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// The stores in Consul, one for each class.
@@ -33,8 +33,8 @@ impl ConsulStores {
         Self { context, runners: BTreeMap::new() }
     }
 
-    /// Takes the classes as they are now; returns the ids of stores that are new. The store of a class that is gone stays while
-    /// `in_use` says so: its locks are to be kept until their elections are gone too.
+    /// Takes the current classes. Returns the ids of new stores. The store of a deleted class stays while `in_use` says so, because its
+    /// locks must be kept until their elections are gone too.
     pub(crate) fn apply(&mut self, classes: &Classes, in_use: impl Fn(&StoreId) -> bool) -> Vec<StoreId> {
         let mut new = Vec::new();
         for (name, class) in classes {
@@ -66,7 +66,7 @@ impl ConsulStores {
                 let _ = running.leave.send(Some(true));
                 spawn(async move {
                     let _ = (&mut running.task).await;
-                    // Its channels are open until it has ended.
+                    // Its channels stay open until the task has ended.
                     drop(running);
                 });
             }
@@ -74,13 +74,13 @@ impl ConsulStores {
         new
     }
 
-    /// Whether an operator that stops gives up what it holds in a store.
+    /// Whether a stopping operator gives up its locks in a store.
     pub(crate) fn releases_on_stop(&self, store: &StoreId) -> bool {
         self.runners.iter().any(|(name, running)| store_id(name) == *store && running.release_on_stop)
     }
 
-    /// Ends all: sessions that are given up are destroyed, if nobody leads by them any more according to `vacated`; the others are
-    /// left for a successor to find, or to expire.
+    /// Ends all tasks. Destroys the sessions to be given up if `vacated` says that no leader relies on them any more. The other sessions
+    /// stay for a successor, or until they expire.
     pub(crate) async fn stop(mut self, vacated: impl Fn(&StoreId) -> bool) {
         for (name, running) in &self.runners {
             let destroy = running.release_on_stop && vacated(&store_id(name));

@@ -1,4 +1,4 @@
-//! What this replica decides of one election, and the requests that it can still take back.
+//! This replica's decisions about one election, and the requests that it can still take back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::controller::permit::Grant;
 /// The decisions of one election.
 pub(crate) struct Decisions {
     replica: Replica,
-    /// Requests that can be taken back. They are, when they are not wanted any more.
+    /// Requests that can be taken back. They are taken back when they are no longer wanted.
     grants: BTreeMap<OpId, Grant>,
     contest: Contest,
     marks: Marks,
@@ -27,32 +27,32 @@ impl Decisions {
         Self { replica, grants: BTreeMap::new(), contest: Contest::default(), marks: Marks::default() }
     }
 
-    /// What was decided, while this replica decides.
+    /// The decisions, while this replica makes any.
     pub(crate) fn election(&self) -> Option<&Election> {
         self.replica.election()
     }
 
-    /// The lock that it is about.
+    /// The lock that the decisions are about.
     pub(crate) fn key(&self) -> Option<&Key> {
         self.replica.key()
     }
 
-    /// What was decided, and of which lock.
+    /// The decisions, and the lock that they are about.
     pub(crate) fn decided(&self) -> Option<(&Key, &Election)> {
         self.key().zip(self.election())
     }
 
-    /// Until when what runs of the workloads may take to end, whose lock is let go of then.
+    /// How long the running workloads may take to end before the lock is released.
     pub(crate) fn winding_down(&self) -> Option<Instant> {
         self.election().and_then(Election::winding_down)
     }
 
-    /// Whether nothing is left of it.
+    /// Whether nothing of the election is left.
     pub(crate) fn is_withdrawn(&self) -> bool {
         self.replica.is_withdrawn()
     }
 
-    /// Takes a step, and takes back the requests that are not wanted any more.
+    /// Takes a step, and takes back the requests that are no longer wanted.
     pub(crate) fn step(&mut self, known: &Known<'_>, begun: &mut u64) -> Output {
         let output = self.replica.step(known, begun);
         if output.contested {
@@ -66,37 +66,37 @@ impl Decisions {
         output
     }
 
-    /// C10: what a replica does that does not act.
+    /// C10: the step of a replica that does not act.
     pub(crate) fn step_aside(&mut self, known: &HeldElsewhere<'_>, begun: &mut u64) -> Vec<Request> {
         self.replica.step_aside(known, begun)
     }
 
-    /// When that is to be looked at again.
+    /// When to take that step again.
     pub(crate) fn aside_until(&self, now: Instant) -> Option<Instant> {
         self.replica.aside_until(now)
     }
 
-    /// L1: from when on what somebody has undone may be written again.
+    /// L1: when this replica may first restore a value that another writer has undone.
     pub(crate) fn restores_from(&self) -> Instant {
         self.contest.restores_from()
     }
 
-    /// L1: the same of the marks on pods that do not lead.
+    /// L1: the same for the marks on pods that do not lead.
     pub(crate) fn marks_from(&self) -> Instant {
         self.marks.restores_from()
     }
 
-    /// What can be said of a Switchover, after a step.
+    /// The verdict on a Switchover after a step.
     pub(crate) fn judge(&self, known: &Known<'_>, asked: &Asked, gives_up: bool) -> Verdict {
         self.replica.judge(known, asked, gives_up)
     }
 
-    /// Keeps what takes a request back.
+    /// Keeps the grant that can take a request back.
     pub(crate) fn keep(&mut self, op: OpId, grant: Grant) {
         self.grants.insert(op, grant);
     }
 
-    /// Takes what is seen of a lock. Returns whether the decisions are about it.
+    /// Takes an observed state of a lock. Returns whether the decisions are about that lock.
     pub(crate) fn observe(&mut self, key: &Key, version: Version, stored: &Arc<Stored>) -> bool {
         self.replica.observe(key, version, stored)
     }
@@ -107,12 +107,12 @@ impl Decisions {
         self.replica.take(op, outcome, now);
     }
 
-    /// Remembers that the group has come to a term, whatever is decided anew.
+    /// Remembers that the group has reached a term, even if everything is decided again.
     pub(crate) fn reach(&mut self, term: Term) {
         self.replica.reach(term);
     }
 
-    /// Forgets what was decided, and takes back what that asked for.
+    /// Forgets the decisions, and takes back their requests.
     pub(crate) fn forget(&mut self) {
         self.replica.forget();
         self.grants.clear();

@@ -1,4 +1,4 @@
-//! What was told of one election: its last changes of leader, and numbers that only this process keeps.
+//! The reported history of one election: its last changes of leader, and counters that only this process keeps.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use lictor_core::Uid;
 
 use crate::api::HistoryEntry;
 
-/// How many changes of leader a status tells.
+/// How many changes of leader a status lists.
 const REMEMBERED: usize = 10;
 
-/// What was told of an election.
+/// The reported history of an election.
 #[derive(Default)]
 pub(crate) struct History {
     transitions: u64,
     label_drift: u64,
-    /// The changes of leader, the newest first; those of the status until this process adds to them.
+    /// The changes of leader, the newest first. `None` means those of the status, until this process adds one.
     told: Option<Vec<HistoryEntry>>,
-    /// Pods with a defective annotation that was told already.
+    /// Pods whose defective annotation was reported already.
     defects: BTreeSet<Uid>,
 }
 
@@ -26,17 +26,17 @@ impl History {
         self.transitions
     }
 
-    /// How often somebody else changed labels.
+    /// How often another writer changed labels.
     pub(crate) fn label_drift(&self) -> u64 {
         self.label_drift
     }
 
-    /// The changes of leader that the status is to tell; none: those that it tells already.
+    /// The changes of leader that the status should list; `None` if those that it lists already.
     pub(crate) fn told(&self) -> Option<&[HistoryEntry]> {
         self.told.as_deref()
     }
 
-    /// Adds a change of leader. `before`: those that the status tells.
+    /// Adds a change of leader. `before`: the changes that the status lists.
     pub(crate) fn add(&mut self, change: HistoryEntry, before: impl FnOnce() -> Vec<HistoryEntry>) {
         self.transitions += 1;
         let told = self.told.get_or_insert_with(before);
@@ -45,19 +45,19 @@ impl History {
         told.truncate(REMEMBERED);
     }
 
-    /// Counts that somebody else changed labels.
+    /// Counts that another writer changed labels.
     pub(crate) fn count_drift(&mut self) {
         self.label_drift += 1;
     }
 
-    /// Takes the pods that have a defective annotation now. Returns those that had none.
+    /// Takes the pods whose annotation is defective now. Returns those whose annotation was not.
     pub(crate) fn renew_defects(&mut self, defective: BTreeSet<Uid>) -> BTreeSet<Uid> {
         let new = defective.difference(&self.defects).cloned().collect();
         self.defects = defective;
         new
     }
 
-    /// The status tells what counts: another replica may add to it.
+    /// The status has the changes that count, because another replica may add to it.
     pub(crate) fn forget(&mut self) {
         self.told = None;
     }

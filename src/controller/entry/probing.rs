@@ -1,4 +1,4 @@
-//! Asks leaders for their health.
+//! Probes the health of leaders.
 
 mod connection;
 
@@ -17,17 +17,17 @@ use crate::controller::dial::Dial;
 use crate::controller::input::Input;
 use crate::controller::names::ElectionId;
 
-/// The probing of an election's leader, and of nobody else.
+/// The probing of an election's leader, and of no other pod.
 #[derive(Default)]
 pub(crate) struct Probing {
     prober: Option<Prober>,
-    /// How many were begun: what an earlier one found counts no more.
+    /// How many probers have begun. A result of an earlier prober no longer counts.
     begun: u64,
-    /// The leader that has failed last, where it was asked, and what came back.
+    /// The leader that failed last, the address that was probed, and the answer.
     last: Option<(Uid, String)>,
 }
 
-/// A leader, and how it is asked.
+/// A leader, and how to probe it.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Probed {
     pub(crate) leader: Uid,
@@ -35,43 +35,43 @@ pub(crate) struct Probed {
     pub(crate) probe: ResolvedProbe,
 }
 
-/// How leaders are reached.
+/// The means of reaching leaders.
 #[derive(Clone)]
 pub(crate) struct Reach {
     pub(crate) http: reqwest::Client,
     pub(crate) dial: Dial,
 }
 
-/// The tasks that ask; they end when this is dropped.
+/// The tasks that probe a leader. Dropping this ends them.
 struct Prober {
     probed: Probed,
     number: u64,
     failures: Vec<ProbeFailure>,
-    /// Whether it has answered as it should, once.
+    /// Whether the leader has answered correctly once.
     answered: bool,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Probing {
-    /// The leader that fails its probe, and how. That its process is gone says the most.
+    /// The leader that fails its probe, and how. A process that is gone is the strongest sign.
     pub(crate) fn failed(&self) -> Option<(&Uid, ProbeFailure)> {
         let Prober { probed, failures, .. } = self.prober.as_ref()?;
         let gone = failures.iter().find(|failure| matches!(failure, ProbeFailure::ProcessGone(_)));
         gone.or(failures.first()).map(|failure| (&probed.leader, *failure))
     }
 
-    /// The leader whose probe has succeeded since it leads.
+    /// The leader whose probe has succeeded since the pod began to lead.
     pub(crate) fn answered(&self) -> Option<&Uid> {
         self.prober.as_ref().filter(|prober| prober.answered).map(|prober| &prober.probed.leader)
     }
 
-    /// Where a leader was asked that has failed last, and what came back.
+    /// The address at which the leader that failed last was probed, and the answer.
     pub(crate) fn told(&self, leader: &Uid) -> Option<&str> {
         self.last.as_ref().filter(|(uid, _)| uid == leader).map(|(_, told)| told.as_str())
     }
 
-    /// Takes whether the leader that is asked under this number fails in this way: if it does, where it was asked and what came back.
-    /// Returns whether it is still asked.
+    /// Takes a result of the prober with this number: whether the leader fails in this way, and if so the address and the answer. Returns
+    /// whether that prober still runs.
     pub(crate) fn take(&mut self, number: u64, failure: ProbeFailure, found: Result<(), String>) -> bool {
         let Some(prober) = self.prober.as_mut().filter(|prober| prober.number == number) else { return false };
         prober.failures.retain(|other| *other != failure);
@@ -85,7 +85,7 @@ impl Probing {
         true
     }
 
-    /// Asks this leader from now on, if it is not asked already; `None`: nobody.
+    /// Probes this leader from now on, unless that is already under way; `None` stops the probing.
     pub(crate) fn follow(
         &mut self,
         probed: Option<Probed>,
@@ -120,7 +120,7 @@ impl Probing {
         });
     }
 
-    /// Asks nobody for now.
+    /// Stops the probing for now.
     pub(crate) fn stop(&mut self) {
         self.prober = None;
     }
@@ -146,8 +146,7 @@ pub(crate) fn probe_client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// Asks for as long as `tell` returns true. Calls it when the leader answers for the first time, and whenever it fails, or does not any
-/// more.
+/// Probes for as long as `tell` returns true. Calls `tell` when the leader answers for the first time, begins to fail, or recovers.
 async fn ask_on(
     ip: IpAddr,
     target: ProbeTarget,
@@ -163,7 +162,7 @@ async fn ask_on(
         ticks.tick().await;
         let found = ask(ip, &target, rules.timeout, &http).await;
         let failed = state.observe(found.is_ok(), &rules);
-        // That one answer is missing says nothing yet.
+        // A single missing answer is not yet a failure.
         let news = if failed { Some(true) } else { found.is_ok().then_some(false) };
         if news.is_none() || news == before {
             continue;
@@ -175,10 +174,10 @@ async fn ask_on(
     }
 }
 
-/// Asks once.
+/// Probes once.
 ///
 /// # Errors
-/// Where it was asked, and what came back instead of an answer.
+/// If the leader does not answer correctly: returns the address and the answer.
 async fn ask(ip: IpAddr, target: &ProbeTarget, limit: Duration, http: &reqwest::Client) -> Result<(), String> {
     let host = match ip {
         IpAddr::V4(ip) => ip.to_string(),
@@ -202,7 +201,7 @@ async fn ask(ip: IpAddr, target: &ProbeTarget, limit: Duration, http: &reqwest::
     }
 }
 
-/// What an error comes from.
+/// The root cause of an error.
 fn cause(error: &dyn Error) -> String {
     error.source().map_or_else(|| error.to_string(), cause)
 }
@@ -241,7 +240,7 @@ mod tests {
         assert_eq!(probing.failed(), Some((&a, ProbeFailure::NoAnswer)));
         assert_eq!(probing.told(&a), Some("10.0.0.1:80 refuses connections"));
         assert_eq!(probing.answered(), None);
-        // It is still the same: nothing begins anew.
+        // The target is the same, so the probing does not start again.
         probing.follow(probed("a", 80), &id, &reach, &inputs);
         assert_eq!(probing.failed(), Some((&a, ProbeFailure::NoAnswer)));
         for next in [probed("a", 81), probed("b", 81), None, probed("b", 81)] {

@@ -1,4 +1,4 @@
-//! How the leader of one election is reached: the Service that it names, and what keeps that from being used.
+//! How clients reach the leader of one election: the Service that it names, and what keeps that Service from being used.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,38 +11,38 @@ use crate::controller::object::ElectionObject;
 use crate::controller::on_demand::{OnDemandWatches, Watched};
 use crate::kubernetes::{Leftovers, ServiceDefect, ServiceObject};
 
-/// What has to be known of a namespace.
+/// The kinds that the operator has to know in a namespace.
 pub(crate) const WATCHED: [Watched; 2] = [Watched::Services, Watched::Slices];
 
 /// The first pause before a Service is searched again for leftovers, and the longest one.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
-/// A controller that was about to write slices when the Service lost its selector, has written them after this time.
+/// By this time, a controller that was about to write slices when the Service lost its selector has written them.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// How the leader of an election is reached.
+/// How clients reach the leader of an election.
 #[derive(Default)]
 pub(crate) struct Routing {
     route: Route,
     search: Search,
     /// An older election that names the same Service.
     older: Option<ElectionName>,
-    /// Whether it is known which slices there are.
+    /// Whether the existing slices are known.
     read: bool,
 }
 
-/// How the leader is reached, as far as it is known.
+/// How clients reach the leader, as far as the operator knows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Route {
     /// By its label alone.
     #[default]
     Off,
-    /// It is not known yet. Whether it is about to be.
+    /// The route is not known yet. `soon`: whether it is about to be.
     Unknown { soon: bool },
     /// The Service can't be used.
     Unusable(Obstacle),
     /// Through this Service.
     By(Service),
-    /// Through this Service, as far as what others have left in it names nobody else (R4).
+    /// Through this Service, if what other writers left in it names no other pod (R4).
     Beside(Service, Leftovers),
 }
 
@@ -53,21 +53,21 @@ pub(crate) enum Obstacle {
     Forbidden(Failure),
     /// An older election names the same Service.
     Taken(ElectionName),
-    /// There is none.
+    /// The Service does not exist.
     Missing,
-    /// It is of a kind through which nobody can be reached.
+    /// The Service is of a kind that can't lead to the leader.
     Defect(ServiceDefect),
 }
 
-/// The search for what else the Service reaches somebody by.
+/// The search for leftovers through which the Service reaches other pods.
 #[derive(Default)]
 struct Search {
-    /// The Service as of which it was begun last, and when.
+    /// The version of the Service at which the last search began, and when.
     begun: Option<(Uid, Version, Instant)>,
-    /// How often it was begun: an answer to an earlier one does not count.
+    /// How often a search was begun. An answer to an earlier search does not count.
     number: u64,
     under_way: bool,
-    /// What was found last since the Service can be used.
+    /// The last result since the Service became usable.
     found: Option<Result<Leftovers, Failure>>,
     /// When to search again.
     due: Option<Instant>,
@@ -80,12 +80,12 @@ impl Routing {
         &self.route
     }
 
-    /// Why it is not known yet how.
+    /// Why the route is not known yet.
     pub(crate) fn failure(&self) -> Option<&Failure> {
         self.search.found.as_ref().and_then(|found| found.as_ref().err())
     }
 
-    /// The Services, among these, of which the election surely has no slices.
+    /// Those of these Services for which the election surely has no slices.
     pub(crate) fn unrouted<'s>(
         &self,
         services: impl IntoIterator<Item = &'s str>,
@@ -98,12 +98,12 @@ impl Routing {
         services.into_iter().filter(has_none).filter(|_| self.read).map(str::to_owned).collect()
     }
 
-    /// Takes which older election names the same Service.
+    /// Takes the older election that names the same Service.
     pub(crate) fn give_way(&mut self, older: Option<ElectionName>) {
         self.older = older;
     }
 
-    /// Looks at the Service as it is now. `leader`: who leads here. Returns the number of the search that is to begin, if one is.
+    /// Looks at the current Service. `leader`: the leader here. Returns the number of the search that is to begin, if any.
     pub(crate) fn look(
         &mut self,
         object: &ElectionObject,
@@ -137,13 +137,13 @@ impl Routing {
                 }
             },
         };
-        // What is found then, may be there no more.
+        // By the next search, a leftover that was found may have been deleted.
         self.search.forget();
         self.route = route;
         None
     }
 
-    /// Takes what a search has found. Returns whether that is news.
+    /// Takes the result of a search. Returns whether it is news.
     pub(crate) fn take(&mut self, number: u64, found: Result<Leftovers, Failure>, now: Instant) -> bool {
         self.search.take(number, found, now)
     }
@@ -153,15 +153,15 @@ impl Routing {
         self.search.due
     }
 
-    /// Forgets what only a replica that acts has to know.
+    /// Forgets the state that only an acting replica needs.
     pub(crate) fn forget(&mut self) {
         self.search.forget();
     }
 }
 
 impl Search {
-    /// Returns the number of the search that is to begin now, if one is. `unreached`: a leader is reached by no slice of lictor's. If that
-    /// is because of leftovers (R4), they may be gone by now.
+    /// Returns the number of the search that is to begin now, if any. `unreached`: none of lictor's slices reaches the leader. If
+    /// leftovers are the reason (R4), they may be gone by now.
     fn look(&mut self, uid: &Uid, version: Version, unreached: bool, now: Instant) -> Option<u64> {
         if self.begun.as_ref().is_some_and(|(of, ..)| of != uid) {
             self.forget();
@@ -205,7 +205,7 @@ impl Search {
             self.pause = (self.pause * 2).clamp(PAUSES[0], PAUSES[1]);
             self.due = Some(now + self.pause);
         }
-        // That it can't be looked again for a while, does not make a Service unusable that was found to be clean.
+        // A search that fails for a while does not make a Service unusable that was found to be clean.
         if found.is_ok() || !self.found.as_ref().is_some_and(is_clean) {
             self.found = Some(found);
         }
@@ -217,7 +217,7 @@ impl Search {
     }
 }
 
-/// Whether nothing is left in a Service.
+/// Whether a search found no leftovers.
 fn is_clean(found: &Result<Leftovers, Failure>) -> bool {
     *found == Ok(Leftovers::default())
 }
@@ -227,7 +227,7 @@ pub(crate) fn leads(slice: &Slice, leader: Option<&Uid>) -> bool {
     slice.content.endpoints.iter().any(|endpoint| Some(&endpoint.uid) == leader)
 }
 
-/// The slices that an election may have, by the Services that it names or has named.
+/// The slices that an election may have, grouped by the Services that it names or has named.
 pub(crate) fn slices<'a, 'b>(
     services: impl IntoIterator<Item = &'b str>,
     slices: &'a BTreeMap<String, Slice>,
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(search.route(&service()), Route::By(service()), "it is used meanwhile");
         assert!(search.take(2, Ok(Leftovers::default()), at(11)));
         assert_eq!((search.due, search.look(&uid("u"), Version(1), false, at(99))), (None, None));
-        // It has changed, and was made anew.
+        // The Service was deleted and created again.
         assert_eq!(search.look(&uid("u"), Version(2), false, at(99)), Some(3));
         assert!(search.take(3, Ok(dirty()), at(99)));
         assert_eq!(search.route(&service()), beside());
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
     }
 
-    /// The leader has changed, and what is in the way of its slice may have been deleted.
+    /// The leader has changed, and the obstacle to its slice may have been deleted.
     #[test]
     fn what_keeps_a_leader_from_being_reached_is_looked_for_sooner() {
         let mut search = Search::default();
@@ -311,7 +311,7 @@ mod tests {
         assert!(search.take(2, Ok(dirty()), at(5)));
         assert_eq!(search.look(&uid("u"), Version(1), true, at(5)), None, "once in a second");
         assert_eq!(search.look(&uid("u"), Version(1), true, at(6)), Some(3));
-        // Where nothing is in the way, the slice is about to be written.
+        // If there is no obstacle, the slice is about to be written.
         search.take(3, Ok(Leftovers::default()), at(6));
         assert_eq!(search.look(&uid("u"), Version(1), true, at(9)), None);
         assert_eq!(search.look(&uid("u"), Version(1), true, at(16)), Some(4));
@@ -339,7 +339,7 @@ mod tests {
             Route::Unknown { soon: false },
             "no right is missing, whatever the text says"
         );
-        // An answer to a search of before does not count.
+        // An answer to an earlier search does not count.
         search.look(&uid("u"), Version(2), false, at(3));
         search.forget();
         assert!(!search.take(4, Ok(Leftovers::default()), at(4)));

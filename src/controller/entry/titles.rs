@@ -1,4 +1,4 @@
-//! O1: on which of its candidates an election may write.
+//! O1: the candidates that an election may write to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use lictor_core::{
 use crate::api::Refusal;
 use crate::controller::object::ElectionObject;
 
-/// How long it takes until an object is read again that could not be read, or that was another one.
+/// How long to wait before reading an object again that could not be read, or that turned out to be another object.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// What is known of whose the keys on the candidates are.
@@ -19,20 +19,20 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct Titles {
     provenances: Provenances,
     selections: Selections,
-    /// The objects that are being read; those that could not be, until when they are not read again.
+    /// The objects that are being read, and when to read again those that could not be read.
     reading: BTreeMap<Uid, Option<Instant>>,
-    /// The objects that have to be read.
+    /// The objects that still have to be read.
     unread: BTreeMap<Uid, Unread>,
-    /// Whether the election has to wait until they are read.
+    /// Whether the election has to wait for those reads.
     waits: bool,
-    /// The candidates on which nothing may be written, or nothing yet.
+    /// The candidates that the election may not write to, or not yet.
     foreign: BTreeSet<Uid>,
-    /// The first of them on which somebody else owns a key, by its name.
+    /// The first of these with a key of another owner, by its name.
     in_use: Option<(String, InUse)>,
 }
 
 impl Titles {
-    /// The candidates on which nothing may be written, or nothing yet.
+    /// The candidates that the election may not write to, or not yet.
     pub(crate) fn foreign(&self) -> &BTreeSet<Uid> {
         &self.foreign
     }
@@ -47,7 +47,7 @@ impl Titles {
         self.in_use.as_ref().map(|(pod, in_use)| told(pod, in_use))
     }
 
-    /// Looks at the candidates as they are now. Returns why nothing may be written on any of them, if that is so.
+    /// Looks at the current candidates. Returns why the election may write to none of them, if that is so.
     pub(crate) fn look(
         &mut self,
         object: &ElectionObject,
@@ -79,7 +79,7 @@ impl Titles {
                     if pod.control.controller().is_none_or(|controller| !asked.is_unread(controller)) {
                         self.unread.insert(pod.uid.clone(), Unread::Pod(pod.name.clone()));
                     }
-                    // A pod that shows nothing yet is left out of the group until then.
+                    // A pod that shows nothing yet is left out of the group until its read is complete.
                     self.waits |= asked.carries(pod);
                     self.foreign.insert(pod.uid.clone());
                 }
@@ -104,13 +104,13 @@ impl Titles {
             Some(Multiplying::Unread) => self.waits = true,
             None => {}
         }
-        // A pod that shows the leader's label for good, or that leads, can't be left out of the group.
+        // A pod that leads, or shows the leader's label permanently, can't be left out of the group.
         let alone = || self.trouble().filter(|_| !free && self.unread.is_empty());
         let message = stands_in_the_way.or_else(alone)?;
         Some(Refusal { reason: "LabelInUse", message })
     }
 
-    /// Forgets what was read of pods and controllers that are gone.
+    /// Forgets the pods and controllers that are gone.
     fn retain(&mut self, candidates: &[&Pod]) {
         self.selections.retain(candidates);
         if self.provenances.is_empty() && self.reading.is_empty() {
@@ -123,7 +123,7 @@ impl Titles {
         self.reading.retain(|uid, _| present.contains(uid));
     }
 
-    /// What is to be read now.
+    /// The objects to read now.
     pub(crate) fn begin_reads(&mut self, now: Instant) -> Vec<(Uid, Unread)> {
         let waits = |uid: &Uid| self.reading.get(uid).is_some_and(|until| until.is_none_or(|until| until > now));
         let due: Vec<(Uid, Unread)> =
@@ -132,7 +132,7 @@ impl Titles {
         due
     }
 
-    /// Takes what was read of an object.
+    /// Takes the result of reading an object.
     pub(crate) fn take(&mut self, asked: Uid, read: Result<TitleRead, Failure>, now: Instant) {
         let Some(awaited) = self.reading.get_mut(&asked) else { return };
         match read {
@@ -144,17 +144,17 @@ impl Titles {
                 self.reading.remove(&asked);
                 self.selections.insert(asked, selection);
             }
-            // Another pod has the name by now, or none has: the watch tells that soon.
+            // The name belongs to another pod or to none by now, and the watch will show that soon.
             Ok(TitleRead::Pod(_)) | Err(_) => *awaited = Some(now + PAUSE),
         }
     }
 
-    /// When objects are to be read again: of those that still have to be.
+    /// When to read objects again, if any still have to be read.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.unread.keys().filter_map(|uid| self.reading.get(uid)?.as_ref()).min().copied()
     }
 
-    /// Forgets what only a replica that acts has to know.
+    /// Forgets the state that only an acting replica needs.
     pub(crate) fn forget(&mut self) {
         self.reading.clear();
     }
@@ -164,7 +164,7 @@ fn is_marked(pod: &Pod, election: &str) -> bool {
     pod.annotations.get(ELECTION_ANNOTATION) == Some(election)
 }
 
-/// What is in use on a pod, and what to do.
+/// The key that is in use on a pod, and what to do.
 fn told(pod: &str, InUse { key, is_label, by }: &InUse) -> String {
     let (kind, kinds) = if *is_label { ("label", "labels") } else { ("annotation", "annotations") };
     match by {
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(titles.begin_reads(at(0)).len(), 1);
         titles.take(uid, Err(Failure::Unknown("no answer".into())), at(1));
         assert_eq!((titles.due(), titles.begin_reads(at(5)).len()), (Some(at(11)), 0));
-        // Somebody has taken the label off that was in question. The pod stays a candidate.
+        // Another writer has removed the label in question. The pod stays a candidate.
         titles.unread.clear();
         assert_eq!((titles.begin_reads(at(12)).len(), titles.due()), (0, None), "a moment that is past is due at once");
     }

@@ -1,4 +1,4 @@
-//! Holds a connection to a leader, which tells at once when its process has ended.
+//! Holds a connection to a leader, which shows at once when the leader's process has ended.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 use crate::controller::dial::{Connection, Dial};
 use crate::process::monotonic;
 
-/// The pause after a read: what a server may send unasked is thrown away, at 2 MB/s at most.
+/// The pause after a read. Data that a server sends unasked is discarded at 2 MB/s at most.
 const READ_PAUSE: Duration = Duration::from_millis(2);
 const BUFFER: usize = 4096;
 
-/// Holds a connection to this address for as long as `tell` returns true. Calls it whenever the process is gone, or is back. `limit`: how
-/// long a connection may take to be made.
+/// Holds a connection to this address for as long as `tell` returns true. Calls `tell` whenever the process is gone or is back. `limit`:
+/// how long a connection attempt may take.
 pub(super) async fn hold(to: SocketAddr, limit: Duration, dial: Dial, tell: impl Fn(bool) -> bool) {
     let mut state = ConnectionState::default();
     let mut told = false;
@@ -51,7 +51,7 @@ pub(super) async fn hold(to: SocketAddr, limit: Duration, dial: Dial, tell: impl
     }
 }
 
-/// Tells whether the process is gone, if that is new. Returns whether anybody listens.
+/// Reports whether the process is gone, if that is new. Returns whether the listener is still there.
 fn report(state: &ConnectionState, told: &mut bool, tell: &impl Fn(bool) -> bool) -> bool {
     let gone = state.is_gone();
     std::mem::replace(told, gone) == gone || tell(gone)

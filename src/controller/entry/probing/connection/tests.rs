@@ -13,10 +13,10 @@ use crate::controller::dial::dialer;
 use crate::process::{spawn_in, virtual_process};
 
 const LIMIT: Duration = Duration::from_secs(1);
-/// More than the time until a refusal says something.
+/// Longer than a refusal takes to count.
 const STEADY: Duration = Duration::from_millis(1_200);
 
-/// What is told of a server by the connection that is held to it.
+/// The reports of the connection that is held to a server.
 struct Held {
     task: JoinHandle<()>,
     told: mpsc::UnboundedReceiver<bool>,
@@ -29,7 +29,7 @@ impl Held {
         Self::by(address, move |to| dial(to))
     }
 
-    /// Counts the connections that are tried.
+    /// Counts the connection attempts.
     fn by(
         address: SocketAddr,
         dial: impl Fn(SocketAddr) -> futures::future::BoxFuture<'static, io::Result<Connection>> + Send + Sync + 'static,
@@ -60,7 +60,7 @@ impl Drop for Held {
     }
 }
 
-/// A server as a process has it: when it ends, its listener and all its connections are closed.
+/// A server that behaves as a process does: when it ends, its listener and all its connections are closed.
 struct Server {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -138,12 +138,12 @@ async fn a_server_that_closes_its_connections_is_never_gone() {
     held.assert_nothing_told();
     let attempts = held.attempts();
     assert!((4..=8).contains(&attempts), "{attempts}");
-    // It ends like any other.
+    // The connection ends like any other.
     server.kill().await;
     assert_eq!(held.told.recv().await, Some(true));
 }
 
-/// LICTOR_CONNECTION_SECONDS says for how long; an hour if nothing does.
+/// LICTOR_CONNECTION_SECONDS sets the duration; the default is an hour.
 #[tokio::test]
 #[ignore = "takes an hour: make connection"]
 async fn an_hour_of_a_server_that_closes_idle_connections_every_second() {
@@ -198,7 +198,7 @@ async fn a_server_whose_queue_of_connections_is_full_is_never_gone() {
     let mut held = Held::to(address);
     let (connection, _) = listener.accept().await.unwrap();
     sleep(STEADY).await;
-    // Nobody accepts any more, and others come.
+    // The server no longer accepts, and others connect.
     let mut others = Vec::new();
     while let Ok(Ok(other)) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
         others.push(other);
@@ -232,12 +232,12 @@ async fn what_a_server_sends_is_thrown_away() {
     println!("{sent} bytes were sent, and its end was seen after {:?}", ended.elapsed());
 }
 
-/// What a pod's address does with connections.
+/// How a pod's address treats connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Address {
     Accepts,
     Refuses,
-    /// Packets are lost: nothing is heard, also over connections that are open.
+    /// Packets are lost, so nothing arrives, even over open connections.
     Silent,
     Unreachable,
 }
@@ -269,7 +269,7 @@ fn pod(
     }
 }
 
-/// What is told, and when in milliseconds, of an address that behaves like this from each moment on, until 20 s.
+/// The reports, and their times in milliseconds, about an address that behaves like this from each moment on, until 20 s.
 async fn told(behaves: &[(u64, Address)]) -> Vec<(bool, u64)> {
     let begun = tokio::time::Instant::now();
     let address = watch::channel(behaves[0].1).0;
@@ -296,18 +296,18 @@ async fn told(behaves: &[(u64, Address)]) -> Vec<(bool, u64)> {
 async fn only_refusals_for_a_while_by_an_address_that_accepted_for_a_while_say_something() {
     use Address::{Accepts, Refuses, Silent, Unreachable};
     assert_eq!(told(&[(0, Accepts), (5_000, Refuses)]).await, [(true, 5_010)]);
-    // A server that opens its socket anew.
+    // The server opens its socket again.
     assert_eq!(told(&[(0, Accepts), (5_000, Refuses), (5_008, Accepts)]).await, []);
     assert_eq!(told(&[(0, Accepts), (5_000, Refuses), (5_030, Accepts)]).await, [(true, 5_010), (false, 6_045)]);
-    // Never reached; reached for a moment; begins late.
+    // The address is never reached, is reached for a moment, or begins late.
     assert_eq!(told(&[(0, Refuses)]).await, []);
     assert_eq!(told(&[(0, Accepts), (500, Refuses)]).await, []);
     let late = told(&[(0, Refuses), (3_000, Accepts), (9_000, Refuses)]).await;
     assert_eq!(late, [(true, 9_010)]);
-    // A network that loses everything, and one that says that nobody is there.
+    // A network loses everything, or reports that no host is there.
     assert_eq!(told(&[(0, Accepts), (5_000, Silent), (15_000, Accepts)]).await, []);
     assert_eq!(told(&[(0, Silent), (5_000, Unreachable), (10_000, Refuses)]).await, []);
-    // The process ends while nothing is heard of it.
+    // The process ends while the network is silent.
     let later = told(&[(0, Accepts), (5_000, Silent), (7_000, Refuses)]).await;
     assert_eq!(later, [(true, 7_010)]);
 }
