@@ -1,4 +1,4 @@
-//! Does in the world what elections ask for.
+//! Carries out the requests of elections.
 
 mod leaders;
 mod repeats;
@@ -32,40 +32,41 @@ use crate::process::monotonic;
 use crate::store::{Owner, Registration, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 
-/// Requests to the API server at one time. A handover needs three in a row; what is more would queue in the server. The groups are
-/// namespaces: a webhook that hangs in one of them takes a quarter at most.
+/// Concurrent requests to the API server. A handover needs three in a row, and more would only queue in the server. The groups are
+/// namespaces: a webhook that hangs in one of them blocks a quarter at most.
 const CLUSTER: Limits = Limits { all: 64, group: 16, member: 12 };
-/// Requests at one time to stores outside of the cluster: where they hang, no pod waits for them. The groups are stores.
+/// Concurrent requests to stores outside the cluster. If they hang, no pod waits for them. The groups are stores.
 const OUTSIDE: Limits = Limits { all: 64, group: 48, member: 12 };
-/// Requests at one time that nobody waits for: status and Events never stand in the way of a handover.
+/// Concurrent requests that nothing waits for, so that status and Events never stand in the way of a handover.
 const COURTEOUS: Limits = Limits { all: 8, group: 6, member: 4 };
-/// How long a list for a new group waits at most for other groups that begin.
+/// How long a list for a new group waits at most for other new groups.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
-/// Events that wait, of one election and of all: more are not told.
+/// The most Events that wait, of one election and of all. Further Events are dropped.
 const EVENTS_OF_ONE: usize = 16;
 const EVENTS: usize = 1024;
 
-/// An election that asks for something, as it is when it does.
+/// An election at the moment of its request.
 pub(super) struct Requester {
     pub(super) id: ElectionId,
     pub(super) seen: Arc<LeaderElection>,
     /// The valid spec.
     pub(super) spec: Option<Arc<Resolved>>,
-    /// The workloads that it has changed.
+    /// The workloads that the election has changed.
     pub(super) claims: Arc<Claims>,
-    /// Where it may have locks.
+    /// The stores in which the election may have locks.
     pub(super) stores: Arc<BTreeSet<StoreId>>,
-    /// Whether it has had no leader yet, as far as its status and its lock tell.
+    /// Whether the election has had no leader yet, according to its status and its lock.
     pub(super) is_new: bool,
     /// The same, also while its first handover is under way.
     pub(super) begins: bool,
 }
 
-/// The hands of the loop. Clones are the same hands. Thousands of requests may wait, each with a clone: it is one pointer.
+/// Sends the loop's requests. Clones share everything, and a clone is only one pointer, because thousands of requests may wait with one
+/// each.
 #[derive(Clone)]
 pub(super) struct Executor(Arc<Hands>);
 
-/// What an [`Executor`] has.
+/// The contents of an [`Executor`].
 pub(super) struct Hands {
     stores: Stores,
     pods: Pods,
@@ -130,13 +131,13 @@ impl Executor {
         self.requests.pending()
     }
 
-    /// Roughly how long those take, in whole seconds.
+    /// Roughly how long these requests take, in whole seconds.
     pub(super) fn backlog(&self) -> Duration {
         self.requests.backlog()
     }
 
-    /// Carries out a request; its outcome comes back as an input. What makes a pod or a workload lead is not sent when it must not be
-    /// any more, or when the grant that is returned was dropped.
+    /// Carries out a request; its outcome comes back as an input. A request that makes a pod or a workload lead is not sent once it is no
+    /// longer allowed, or once the returned grant was dropped.
     pub(super) fn perform(&self, requester: Requester, request: Request) -> Option<Grant> {
         let (queue, share) = self.way_of(&requester, &request.command);
         let class = class_of(&requester, &request);
@@ -157,15 +158,15 @@ impl Executor {
         grant
     }
 
-    /// How long a list for a new group may wait for other groups: a millisecond for each request of a new group that has no turn yet. None:
-    /// the group has a leader, or the request has a turn.
+    /// How long a list for a new group may wait for other groups: a millisecond for each request of a new group that waits for its turn.
+    /// `None` if the group has a leader, or the request has a turn.
     fn patience(&self, requester: &Requester, command: &Command) -> Option<Duration> {
         let waiting = u64::try_from(self.cluster.lanes().waiting(Class::New)).unwrap_or(u64::MAX);
         let waits = requester.begins && is_shared(requester, command);
         waits.then(|| Duration::from_millis(waiting).min(LONGEST_PATIENCE))
     }
 
-    /// What is told of a request that is not sent.
+    /// The outcome of a request that is not sent.
     fn failed(
         &self,
         id: &ElectionId,
@@ -178,7 +179,7 @@ impl Executor {
         }
     }
 
-    /// By which queue a command goes out, and in which share of it.
+    /// The queue of a command, and its share of that queue.
     fn way_of(&self, requester: &Requester, command: &Command) -> (&Queue, Share) {
         let shared = |store: &&StoreId| **store != StoreId::leases();
         let store = match command {
@@ -205,7 +206,7 @@ impl Executor {
         Input::Outcome(id, request.op, outcome)
     }
 
-    /// Writes the status, unless it is taken back before its turn; the outcome comes back as an input under the same number.
+    /// Writes the status, unless the write is taken back before its turn. The outcome comes back as an input with the same number.
     pub(super) fn write_status(
         &self,
         object: &ElectionObject,
@@ -222,7 +223,7 @@ impl Executor {
         });
     }
 
-    /// Writes the status of a Switchover; the outcome comes back as an input under the same number. The switch itself may wait for it.
+    /// Writes the status of a Switchover, which the switch itself may wait for. The outcome comes back as an input with the same number.
     pub(super) fn write_switchover(
         &self,
         id: &SwitchoverId,
@@ -238,7 +239,7 @@ impl Executor {
         });
     }
 
-    /// Deletes a Switchover; the outcome comes back as an input under the same number.
+    /// Deletes a Switchover. The outcome comes back as an input with the same number.
     pub(super) fn delete_switchover(&self, id: &SwitchoverId, seen: &Arc<Switchover>, number: u64) {
         let (this, id, seen) = (self.clone(), id.clone(), seen.clone());
         let (share, failed) = (share_of(&id.election), not_switched(id.clone(), number));
@@ -248,8 +249,7 @@ impl Executor {
         });
     }
 
-    /// Puts the finalizer on or takes it off, and notes which workloads are changed; the outcome comes back as an input under the
-    /// same number.
+    /// Adds or removes the finalizer, and notes which workloads are changed. The outcome comes back as an input with the same number.
     pub(super) fn write_metadata(&self, object: &ElectionObject, number: u64, held: bool, claims: Claims) {
         let (this, id, seen) = (self.clone(), object.id().clone(), object.seen().clone());
         let failed = not_written(id.clone(), number);
@@ -259,26 +259,26 @@ impl Executor {
         });
     }
 
-    /// Looks for what else than lictor's slices the election's Service reaches somebody by; what is found comes back as an input
-    /// under the same number.
+    /// Looks for leftovers other than lictor's slices through which the election's Service reaches a pod. The result comes back as an
+    /// input with the same number.
     pub(super) fn look_for_leftovers(&self, object: &ElectionObject, number: u64) {
         let Some(service) = object.spec().and_then(|spec| spec.service.clone()) else { return };
         let (this, id) = (self.clone(), object.id().clone());
         let of = id.clone();
         let failed = move |failure| Some(Input::Leftovers(of, number, Err(failure)));
-        // At an operator's start, the first handover waits for it.
+        // At an operator's start, the first handover waits for this search.
         self.requests.submit(&self.cluster, &share(&id), Class::Urgent, Gate::OPEN, failed, move |_| async move {
             let found = this.slices.leftovers(&id.election.namespace, &service).await;
             Some(Input::Leftovers(id, number, found))
         });
     }
 
-    /// Reads whose the keys on a candidate are (O1); what is found comes back as an input.
+    /// Reads the owners of the keys on a candidate (O1). The result comes back as an input.
     pub(super) fn read_title(&self, object: &ElectionObject, uid: Uid, unread: Unread) {
         let (this, id) = (self.clone(), object.id().clone());
         let (of, asked) = (id.clone(), uid.clone());
         let failed = move |failure| Some(Input::Title(of, asked, Err(failure)));
-        // The first handover of its group waits for it.
+        // The first handover of the group waits for this read.
         self.requests.submit(&self.cluster, &share(&id), Class::Urgent, Gate::OPEN, failed, move |_| async move {
             let namespace = &id.election.namespace;
             let read = match unread {
@@ -291,8 +291,8 @@ impl Executor {
         });
     }
 
-    /// Takes off a finalizer that an election does not need any more; the outcome comes back like that of other metadata. From then on
-    /// its Leases must stay when it goes, so none of them may have an owner.
+    /// Removes a finalizer that an election no longer needs. The outcome comes back like that of other metadata. From then on its Leases
+    /// must outlive it, so none of them may have an owner.
     pub(super) fn drop_finalizer(&self, object: &ElectionObject, number: u64) {
         let (this, id, seen) = (self.clone(), object.id().clone(), object.seen().clone());
         let failed = not_written(id.clone(), number);
@@ -333,7 +333,7 @@ impl Executor {
         }
     }
 
-    /// What is there after a request is known before its outcome.
+    /// Shows the index the workload in an answer before the outcome arrives.
     fn show_workload(&self, id: &ElectionId, workload: &WorkloadId, answer: Answer) -> Outcome {
         if let Some(seen) = answer.seen {
             self.requests.tell(Input::Workload(id.election.namespace.clone(), workload.clone(), seen));
@@ -341,12 +341,12 @@ impl Executor {
         Outcome::WorkloadWritten(answer.outcome)
     }
 
-    /// Says in the store's own directory who leads; the outcome comes back as an input.
+    /// Registers the leader in the store's own directory. The outcome comes back as an input.
     pub(super) fn register(&self, id: ElectionId, key: Key, version: Option<Version>, wanted: Registration) {
         let this = self.clone();
         let (of, unwritten) = (id.clone(), wanted.clone());
         let failed = move |failure: Failure| {
-            // What is not sent any more, is found out anew.
+            // A request that was dropped before it was sent is decided again on the next step.
             let failed = if failure.is_refused() { Ok(false) } else { Err(failure) };
             Some(Input::Registered(of, unwritten, failed))
         };
@@ -360,7 +360,7 @@ impl Executor {
         });
     }
 
-    /// Tells it as an Event, unless the same was told just before, or too many wait to be told already.
+    /// Publishes an Event, unless the same one was published just before, or too many are waiting.
     pub(super) fn tell(&self, id: &ElectionId, event: Event) {
         let share = share(id);
         let full = {
@@ -449,7 +449,7 @@ impl Executor {
         Ok(read)
     }
 
-    /// Writes a slice. What is there afterwards is known before the outcome.
+    /// Writes a slice. The index sees the new state before the outcome arrives.
     async fn write_slice(&self, ElectionId { election, .. }: &ElectionId, write: &WriteSlice) -> SliceOutcome {
         let outcome = self.slices.write(&election.namespace, &election.name, write).await;
         let seen = match (&outcome, write) {
@@ -465,7 +465,7 @@ impl Executor {
         outcome
     }
 
-    /// Shows workloads and their Jobs as they are now, and returns their pods.
+    /// Passes the current workloads and their Jobs to the index, and returns their pods.
     async fn read_workloads(&self, namespace: &Namespace, workloads: &[WorkloadId]) -> Result<Vec<Pod>, Failure> {
         let found = self.workloads.list(namespace, workloads).await?;
         let selectors: Vec<Selector> = found.iter().filter_map(WorkloadObject::pods).cloned().collect();
@@ -520,7 +520,7 @@ impl Executor {
     async fn delete_record(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
         let deleted = self.stores.get(&key.store)?.delete(key, version).await;
         if let RecordOutcome::Written(_) = &deleted {
-            // A deletion has a version of its own, which is not told: the next one is the least that it can have.
+            // A deletion's own version is not reported, so this assumes the lowest possible one.
             self.show(key, Version(version.0 + 1), Stored::Absent);
         }
         Ok(deleted)
@@ -539,7 +539,7 @@ impl Executor {
         Ok(locks)
     }
 
-    /// What was written is known at once, not only when the watch tells.
+    /// Passes a write to the index at once, before the watch shows it.
     fn show(&self, key: &Key, version: Version, stored: Stored) {
         self.requests.tell(Input::Records(StoreEvent::Changed(key.clone(), version, stored)));
     }
@@ -549,7 +549,7 @@ fn owner(id: &ElectionId) -> Owner {
     Owner { namespace: id.election.namespace.to_string(), name: id.election.name.clone(), uid: id.uid.clone() }
 }
 
-/// Whether all who ask for it at the same time share one request: then none of them takes a turn.
+/// Whether all who ask at the same time share one request, so that none of them takes a turn.
 fn is_shared(requester: &Requester, command: &Command) -> bool {
     match command {
         Command::ListPods { .. } => true,
@@ -558,7 +558,7 @@ fn is_shared(requester: &Requester, command: &Command) -> bool {
     }
 }
 
-/// What takes something from a leader is never less urgent because the group is new.
+/// A request that takes something from a leader is never less urgent because the group is new.
 fn class_of(requester: &Requester, request: &Request) -> Class {
     let prepares = matches!(
         request.command,
@@ -585,7 +585,7 @@ fn share_of(election: &ElectionName) -> Share {
     Share { group: election.namespace.to_string(), member: election.name.clone() }
 }
 
-/// The same of a write of a Switchover.
+/// The same for a write of a Switchover.
 fn not_switched(id: SwitchoverId, number: u64) -> impl FnOnce(Failure) -> Option<Input> + Send + 'static {
     move |failure| {
         let why = Some(failure).filter(|failure| matches!(failure, Failure::Unknown(_)));
@@ -593,8 +593,8 @@ fn not_switched(id: SwitchoverId, number: u64) -> impl FnOnce(Failure) -> Option
     }
 }
 
-/// What is told of a write of an election's own object that was not sent, or broke off. The first is no failure: what is wanted, is
-/// found out anew.
+/// The input for a write of an election's own object that was not sent, or broke off. Only the latter is a failure; a write that was not
+/// sent is decided again.
 fn not_written(id: ElectionId, number: u64) -> impl FnOnce(Failure) -> Option<Input> + Send + 'static {
     move |failure| {
         let why = Some(failure).filter(|failure| matches!(failure, Failure::Unknown(_)));

@@ -1,4 +1,4 @@
-//! The locks that candidates hold themselves: each is followed for as long as an election wants it, whether or not this replica acts.
+//! The locks that candidates hold themselves. Each is followed while an election wants it, whether or not this replica acts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::names::ElectionName;
 use crate::process::spawn;
 use crate::store::Stores;
 
-/// How long to wait for a store that can't be used at present.
+/// How long to wait for a store that is unusable at present.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// All of them.
+/// All followed locks.
 pub(super) struct FollowedLocks {
     stores: Stores,
     sender: mpsc::UnboundedSender<Input>,
@@ -26,9 +26,9 @@ pub(super) struct FollowedLocks {
     locks: BTreeMap<Key, Followed>,
 }
 
-/// One of them.
+/// A followed lock.
 struct Followed {
-    /// What is known of it.
+    /// The known state of the lock.
     lock: FollowedLock,
     followers: BTreeSet<ElectionName>,
     task: JoinHandle<()>,
@@ -45,7 +45,7 @@ impl FollowedLocks {
         Self { stores, sender, elections: BTreeMap::new(), locks: BTreeMap::new() }
     }
 
-    /// An election follows this lock from now on, or none.
+    /// Makes an election follow this lock, or none, from now on.
     pub(super) fn follow(&mut self, election: &ElectionName, lock: Option<&Key>) {
         if self.elections.get(election) == lock {
             return;
@@ -69,7 +69,7 @@ impl FollowedLocks {
         followed.followers.insert(election.clone());
     }
 
-    /// Takes what is known of a lock. Returns the elections that it matters to.
+    /// Takes the known state of a lock. Returns the elections that it matters to.
     pub(super) fn take(&mut self, key: &Key, lock: FollowedLock) -> Vec<ElectionName> {
         let Some(followed) = self.locks.get_mut(key) else { return Vec::new() };
         let news = !followed.lock.says_as(&lock);
@@ -77,13 +77,13 @@ impl FollowedLocks {
         followed.followers.iter().filter(|_| news).cloned().collect()
     }
 
-    /// What is known of the lock that an election follows, if it follows any.
+    /// The known state of the lock that an election follows, if any.
     pub(super) fn of(&self, election: &ElectionName) -> Option<&FollowedLock> {
         Some(&self.locks.get(self.elections.get(election)?)?.lock)
     }
 }
 
-/// Hands on what is known of a lock. A class's store is made anew when its settings change: then that one is asked.
+/// Passes on the state of a lock. When a class's settings change, its store is replaced, and then the new store is asked.
 async fn hand_on(stores: Stores, key: Key, sender: mpsc::UnboundedSender<Input>) {
     let tell = |lock| sender.send(Input::Followed(key.clone(), lock)).is_ok();
     loop {
@@ -99,7 +99,7 @@ async fn hand_on(stores: Stores, key: Key, sender: mpsc::UnboundedSender<Input>)
         };
         let mut told = store.follow(&key);
         loop {
-            // A store that was replaced may wait for an answer for long.
+            // A replaced store may wait a long time for an answer.
             let lock = tokio::select! {
                 biased;
                 lock = told.next() => lock,
@@ -137,7 +137,7 @@ mod tests {
         locks.follow(&web, Some(&key));
         locks.follow(&api, Some(&key));
         assert_eq!(locks.of(&web), Some(&FollowedLock::Unread));
-        // There is no such store yet.
+        // The store does not exist yet.
         let Some(Input::Followed(of, FollowedLock::Unknown(_))) = inputs.recv().await else { panic!("it is told") };
         assert_eq!(of, key);
         assert_eq!(locks.take(&key, held(1)), [api.clone(), web.clone()]);

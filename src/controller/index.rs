@@ -1,4 +1,4 @@
-//! Everything that is known of the cluster, kept warm whether or not this replica acts. It only computes.
+//! Everything that is known of the cluster, kept up to date whether or not this replica acts. The index only computes.
 
 mod circles;
 mod conflicts;
@@ -32,48 +32,48 @@ use super::names::{Coverage, ElectionId, ElectionName, Namespace};
 use crate::api::{Classes, LeaderElection};
 use crate::kubernetes::ServiceObject;
 
-/// The caches. What is only looked up is in hash maps; what is walked through has an order, so that each run decides alike.
+/// The caches. Hash maps hold what is only looked up; ordered maps hold what is iterated over, so that each run decides alike.
 pub(super) struct Index {
     controller: String,
     operator_id: String,
     pub(super) classes: Classes,
-    /// Classes that were deleted and go on serving elections, as they were last seen.
+    /// Deleted classes that still serve elections, as they were last seen.
     departed: Classes,
     nodes: BTreeMap<String, Node>,
     namespaces: BTreeMap<Namespace, Content>,
     pub(super) locks: Locks,
-    /// Locks that other clusters hold, whether or not this replica knows which sessions are this cluster's own.
+    /// Locks that other clusters hold, even if this replica does not know which sessions belong to its own cluster.
     elsewhere: BTreeMap<Key, Rival>,
-    /// The keys among these, by the name of the election there.
+    /// The keys of these locks, by the name of the election there.
     led_at: BTreeMap<ElectionName, BTreeSet<Key>>,
-    /// C6: when such a lock vanished whose holder did not let go of it.
+    /// C6: when such a lock vanished without its holder having released it.
     vanished: BTreeMap<Key, Instant>,
     naming: Naming<Key>,
     /// The elections of each service in Consul's catalog.
     registering: Naming<CatalogService>,
     /// Elections by uid.
     uids: HashMap<Uid, ElectionName>,
-    /// Elections that are decided by another lock than the one that they name, and which.
+    /// The elections that are decided by another lock than the one that they name, by that lock.
     deciding: Naming<Key>,
     decided: BTreeMap<ElectionName, Key>,
-    /// Elections whose lock is kept while workloads end: each pod may be one of those.
+    /// Elections whose lock is kept while workloads end, so that a change of any pod may matter to them.
     winding_down: BTreeSet<ElectionName>,
-    /// Elections that are in the middle of something.
+    /// Elections with a change under way.
     unfinished: BTreeSet<ElectionName>,
     /// Pods by node.
     on_node: HashMap<String, BTreeSet<(Namespace, String)>>,
     deletions: Deletions,
-    /// Whether this replica acts, and removes what elections left behind.
+    /// Whether this replica acts, and removes what departed elections left behind.
     acts: bool,
-    /// Locks of elections that are not known.
+    /// Locks of unknown elections.
     unclaimed: BTreeSet<Key>,
-    /// Elections to look at.
+    /// The elections to decide.
     dirty: Dirty,
-    /// Elections that may follow another lock than before.
+    /// Elections that may now follow another lock than before.
     following: BTreeSet<ElectionName>,
 }
 
-/// What is known of one namespace.
+/// The known contents of one namespace.
 #[derive(Default)]
 struct Content {
     pods: PodCache,
@@ -84,31 +84,31 @@ struct Content {
     mentions: Mentions,
     workloads: WorkloadCache,
     services: BTreeMap<String, ServiceObject>,
-    /// Those that lictor writes.
+    /// The slices that lictor writes.
     slices: BTreeMap<String, Slice>,
-    /// Switchovers, by the election that they are about.
+    /// Switchovers, by their election.
     switchovers: BTreeMap<String, OfElection>,
-    /// The elections that each Switchover is about: one, but for a name that was given again.
+    /// The elections of each Switchover: one, unless its name was given again.
     switched: HashMap<String, Names>,
-    /// Elections by names that belong to others, which are gone, until what those left behind is removed.
+    /// Elections whose name still belongs to a departed one, until that one's remains are removed.
     waiting: BTreeMap<String, (Version, Uid, LeaderElection)>,
-    /// Which elections have to do with a pod.
+    /// The elections that have to do with each pod.
     concerned: HashMap<String, Names>,
 }
 
-/// One election, with what is known around it.
+/// One election, with its surroundings.
 pub(super) struct Found<'a> {
     pub(super) entry: &'a mut Entry,
-    /// What there is in its namespace.
+    /// The contents of its namespace.
     pub(super) around: Surroundings<'a>,
     pub(super) switchovers: Option<&'a mut OfElection>,
     pub(super) nodes: &'a BTreeMap<String, Node>,
     pub(super) locks: &'a Locks,
-    /// Who holds its lock, if another cluster does.
+    /// The holder of its lock, if that is another cluster.
     pub(super) rival: Option<&'a Rival>,
-    /// Another key, at which another cluster holds the lock of an election of the same name.
+    /// Another key at which another cluster holds the lock of an election of this name.
     pub(super) other_key: Option<(&'a Key, &'a Rival)>,
-    /// C6: when it vanished, if another cluster held it then.
+    /// C6: when the lock vanished, if another cluster held it then.
     pub(super) vanished: Option<Instant>,
 }
 
@@ -149,12 +149,12 @@ impl Index {
         }
     }
 
-    /// Takes the elections that may follow another lock than when this was asked last, however that came about.
+    /// Takes the elections that may follow another lock than at the last call, whatever the cause.
     pub(super) fn take_following(&mut self) -> BTreeSet<ElectionName> {
         std::mem::take(&mut self.following)
     }
 
-    /// Takes elections to look at, at most so many, the urgent ones first.
+    /// Takes this many elections to decide at most, the urgent ones first.
     pub(super) fn take_dirty(&mut self, at_most: usize) -> Vec<ElectionName> {
         self.dirty.take(at_most)
     }
@@ -163,7 +163,7 @@ impl Index {
         self.dirty.mark(election.clone());
     }
 
-    /// Somebody waits for it: who leads may depend on it.
+    /// Marks an election as urgent, because its leader may depend on it.
     pub(super) fn mark_urgent(&mut self, election: &ElectionName) {
         self.dirty.mark_urgent(election.clone());
     }
@@ -173,7 +173,7 @@ impl Index {
         self.dirty.extend(all);
     }
 
-    /// What was decided of an election has changed: it is found by that from now on.
+    /// Files an election under the lock that its decisions are about.
     pub(super) fn note_decided(&mut self, election: &ElectionName) {
         let entry = self.named(election);
         let own = entry.and_then(Entry::spec).map(|spec| &spec.key);
@@ -193,7 +193,7 @@ impl Index {
         set(&mut self.unfinished, election, unfinished);
     }
 
-    /// Nothing is decided any more.
+    /// Forgets the locks of all decisions.
     pub(super) fn forget_decided(&mut self) {
         self.deciding = Naming::default();
         self.decided.clear();
@@ -201,12 +201,12 @@ impl Index {
         self.unfinished.clear();
     }
 
-    /// Whether any election is in the middle of something.
+    /// Whether any election has a change under way.
     pub(super) fn is_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
     }
 
-    /// Whether workloads end whose lock is let go of then.
+    /// Whether any lock is kept until workloads have ended.
     pub(super) fn winds_down(&self) -> bool {
         !self.winding_down.is_empty()
     }
@@ -224,8 +224,8 @@ impl Index {
         self.namespaces.values_mut().flat_map(|namespace| namespace.elections.values_mut().map(AsMut::as_mut))
     }
 
-    /// Forgets what versions tell: the API server's store was put back to an earlier state, and all is listed anew. Elections are
-    /// kept until then, and the terms that they have come to, for longer.
+    /// Forgets the versions, because the API server's store was restored to an earlier state and everything is listed again. The index
+    /// keeps elections until then, and their terms for longer.
     pub(super) fn forget_versions(&mut self) {
         self.deletions = Deletions::default();
         self.on_node.clear();
@@ -264,7 +264,7 @@ impl Index {
         self.named_mut(&id.election).filter(|entry| entry.object.id().uid == id.uid)
     }
 
-    /// An election and what is known around it.
+    /// An election and its surroundings.
     pub(super) fn find(&mut self, election: &ElectionName) -> Option<Found<'_>> {
         let Self { namespaces, nodes, locks, elsewhere, led_at, vanished, .. } = self;
         let content = namespaces.get_mut(&election.namespace)?;
@@ -301,7 +301,7 @@ impl Index {
         self.namespaces.get_mut(&election.namespace)?.elections.get_mut(&election.name).map(AsMut::as_mut)
     }
 
-    /// A namespace of which nothing is known is none.
+    /// Forgets a namespace with no known contents.
     fn tidy(&mut self, namespace: &Namespace) {
         let is_empty = |content: &Content| {
             let Content { pods, elections, workloads, services, slices, waiting, switchovers, .. } = content;
@@ -318,7 +318,7 @@ impl Index {
         }
     }
 
-    /// What is known of the namespaces that a list covers.
+    /// The contents of the namespaces that a list covers.
     fn covered(&self, coverage: Coverage) -> impl Iterator<Item = (&Namespace, &Content)> {
         self.namespaces.iter().filter(move |(namespace, _)| coverage.includes(namespace))
     }

@@ -34,8 +34,8 @@ impl Slow {
     /// How long renewals have to stay fast before the warning ends.
     const CALMS: Duration = Duration::from_secs(60);
 
-    /// Takes how long a renewal took: from half of the longest time on, it is slow. After a renewal that is lost, one that takes longer than two thirds of
-    /// that comes too late.
+    /// Takes the time that a renewal took. A renewal is slow from half of the longest time on, because after a lost renewal, the next one
+    /// is too late if it takes more than two thirds.
     pub(crate) fn after(before: Option<Self>, renewal: Duration, longest: Duration, now: Instant) -> Option<Self> {
         if renewal * 2 < longest {
             return before.filter(|slow| now < slow.until);

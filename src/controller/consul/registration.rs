@@ -1,4 +1,5 @@
-//! The leader's entry in the store's own directory, for elections that ask for it. It follows the leader's label, off the critical path.
+//! The leader's entry in the store's own directory, for elections that ask for one. The entry follows the leader's label, off the critical
+//! path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

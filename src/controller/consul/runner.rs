@@ -1,4 +1,5 @@
-//! The task of one class. It makes the class's store, and makes it again when settings or Secrets change, for as long as the class is
+//! The task of one class, which makes the class's store, and makes it again when settings or Secrets change, for as long as the class is
+//! served.
 //! served.
 
 use std::time::Duration;

@@ -85,7 +85,7 @@ impl Routing {
         self.search.found.as_ref().and_then(|found| found.as_ref().err())
     }
 
-    /// Those of these Services for which the election surely has no slices.
+    /// The Services, among these, for which the election surely has no slices.
     pub(crate) fn unrouted<'s>(
         &self,
         services: impl IntoIterator<Item = &'s str>,

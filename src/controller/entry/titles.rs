@@ -14,7 +14,7 @@ use crate::controller::object::ElectionObject;
 /// How long to wait before reading an object again that could not be read, or that turned out to be another object.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What is known of whose the keys on the candidates are.
+/// The known owners of the keys on the candidates.
 #[derive(Default)]
 pub(crate) struct Titles {
     provenances: Provenances,

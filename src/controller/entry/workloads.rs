@@ -1,4 +1,4 @@
-//! The workloads of one election: which it has claimed, and what it is shown of them.
+//! The workloads of one election: those that it has claimed, and those that it was shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,56 +14,56 @@ use crate::controller::object::{CIRCULAR_WORKLOADS, ElectionObject};
 use crate::controller::on_demand::{OnDemandWatches, Watched};
 use crate::kubernetes::{ServiceObject, WorkloadObject};
 
-/// What controllers may take, beyond the pods' own grace period, to end what was disabled, in seconds.
+/// How long a controller may take, beyond the pods' own grace period, to end a disabled workload's pods, in seconds.
 const CONTROLLERS: u32 = 5;
-/// Around each full minute, how long a CronJob's controller may not have seen yet that it is suspended, and start what is due, in
-/// seconds: a third of it before.
+/// How long, around each full minute, a CronJob's controller may not have seen the suspension yet and may start a due Job, in seconds. A
+/// third of this is before the minute.
 const TICK: i64 = 3;
 
 /// The workloads of an election.
 pub(crate) struct Workloads {
-    /// Those that it has changed, as its object says.
+    /// The workloads that the election has changed, according to its object.
     claims: Arc<Claims>,
-    /// What it was shown in its last step.
+    /// What the election was shown in its last step.
     followed: Followed,
-    /// Whether it was told which it leaves as they are.
+    /// Whether the workloads that it leaves as they are were reported.
     left_told: bool,
 }
 
-/// What an election was shown of its workloads.
+/// The workloads as an election was shown them.
 #[derive(Default)]
 struct Followed {
-    /// `None`: not known yet.
+    /// `None` until they are known.
     workloads: Option<Vec<Workload>>,
     jobs: Vec<JobPlan>,
-    /// In seconds.
+    /// How long running workloads may take to end, in seconds.
     wind_down: u32,
-    /// Whether the cluster itself may lead, if it is the candidate.
+    /// If the cluster is the candidate: whether it may lead.
     cluster: Option<Result<(), NotEligible>>,
     /// The kinds that this operator has no right to see.
     forbidden: BTreeMap<WorkloadKind, Failure>,
-    /// The kinds that the election, which goes, leaves as they are, because they can't be seen.
+    /// The kinds that a departing election leaves as they are, because the operator can't see them.
     left: BTreeMap<WorkloadKind, Failure>,
-    /// Who set each workload's field last, but for this program. What is put right shows it no more.
+    /// The last writer of each workload's field, other than this program. A field that was put right no longer shows that writer.
     setters: BTreeMap<WorkloadId, String>,
-    /// W10: they stay as they are.
+    /// W10: the workloads stay as they are.
     stay: bool,
-    /// Why there is no candidate: a workload that would make some, and is switched off.
+    /// Why there is no candidate: a workload that would make candidates is switched off.
     switched_off: Option<String>,
 }
 
-/// What there is of an election's candidates.
+/// The presence of an election's candidates.
 #[derive(Clone, Copy)]
 pub(crate) enum Presence {
-    /// Some pods.
+    /// There are pods.
     Some,
-    /// None at present.
+    /// There are none at present.
     None,
-    /// None, and there never were any, as far as is known.
+    /// There are none, and as far as the operator knows there never were any.
     Never,
 }
 
-/// What there is in its namespace.
+/// The pods and workloads in the election's namespace.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     pub(crate) pods: &'a PodCache,
@@ -79,32 +79,32 @@ impl Workloads {
         Self { claims, followed: Followed::default(), left_told: false }
     }
 
-    /// Takes the claims of the object as it is now.
+    /// Takes the claims of the current object.
     pub(crate) fn renew(&mut self, seen: &LeaderElection) {
         self.claims = Arc::new(Claims::of(seen.metadata.annotations.as_ref()));
     }
 
-    /// The workloads that it has changed.
+    /// The workloads that the election has changed.
     pub(crate) fn claims(&self) -> &Arc<Claims> {
         &self.claims
     }
 
-    /// What it was shown; `None`: not known yet.
+    /// The workloads that the election was shown; `None` until they are known.
     pub(crate) fn shown(&self) -> Option<&[Workload]> {
         self.followed.workloads.as_deref()
     }
 
-    /// Jobs that are made once for each term.
+    /// The Jobs that are made once in each term.
     pub(crate) fn jobs(&self) -> &[JobPlan] {
         &self.followed.jobs
     }
 
-    /// How long what runs may take to end, in seconds.
+    /// How long running workloads may take to end, in seconds.
     pub(crate) fn wind_down(&self) -> u32 {
         self.followed.wind_down
     }
 
-    /// Whether the cluster itself may lead; none: pods are the candidates.
+    /// Whether the cluster itself may lead; `None` if pods are the candidates.
     pub(crate) fn cluster(&self) -> Option<Result<(), NotEligible>> {
         self.followed.cluster
     }
@@ -114,7 +114,7 @@ impl Workloads {
         &self.followed.forbidden
     }
 
-    /// The workloads that the election leaves as they are, and why. Returns them once.
+    /// The workloads that the election leaves as they are, and why. Returns them only once.
     pub(crate) fn take_left(&mut self) -> Option<(Vec<WorkloadId>, Failure)> {
         let left = &self.followed.left;
         let all: Vec<_> = self.claims.ids().map(|(id, _)| id).filter(|id| left.contains_key(&id.kind)).collect();
@@ -122,17 +122,17 @@ impl Workloads {
         (!std::mem::replace(&mut self.left_told, true)).then_some((all, why))
     }
 
-    /// Why there is no candidate, if a workload is switched off that would make some.
+    /// Why there is no candidate, if a workload that would make candidates is switched off.
     pub(crate) fn switched_off(&self) -> Option<&String> {
         self.followed.switched_off.as_ref()
     }
 
-    /// W10: what there is of the candidates. `record`: of the election's lock.
+    /// W10: the presence of the candidates. `record`: the record in the election's lock.
     pub(crate) fn presence(&self, object: &ElectionObject, any: bool, record: Option<&Record>) -> Presence {
         let selector = object.spec().filter(|spec| spec.cluster.is_none()).map(|spec| &spec.scope.selector);
         let matched = match &self.claims.selected {
             Some(selected) => Some(selected),
-            // Earlier versions did not note it.
+            // Earlier versions did not note this.
             None => record
                 .filter(|record| record.election == object.id().uid && !object.shares_lock())
                 .map(|record| &record.scope.selector),
@@ -145,12 +145,12 @@ impl Workloads {
         }
     }
 
-    /// Who set a workload's field last, but for this program.
+    /// The last writer of a workload's field, other than this program.
     pub(crate) fn setter(&self, id: &WorkloadId) -> Option<&String> {
         self.followed.setters.get(id)
     }
 
-    /// The kinds of workloads that have to be known for it.
+    /// The kinds of workloads that have to be known for the election.
     pub(crate) fn kinds(&self, object: &ElectionObject) -> BTreeSet<WorkloadKind> {
         let spec = object.spec();
         let named = spec.into_iter().flat_map(|spec| spec.workloads.keys().map(|id| id.kind));
@@ -165,10 +165,10 @@ impl Workloads {
         kinds
     }
 
-    /// What its object has to say before any workload is changed, if it does not yet.
+    /// The claims that the object must name before any workload is changed, if some are missing.
     pub(crate) fn lacking_claims(&self, object: &ElectionObject, locks: &Locks) -> Option<Claims> {
         let mut claims = Claims::clone(&self.claims);
-        // H16. A Lease may say what was written before the lock moved to a shared store.
+        // H16: a Lease may name the scopes that were written before the lock moved to a shared store.
         if object.shares_lock() {
             let leases = locks.of(&object.id().uid).filter(|(key, _)| key.store == StoreId::leases());
             let recorded = leases.filter_map(|(_, lock)| lock.written()).flat_map(Record::scopes);
@@ -185,8 +185,9 @@ impl Workloads {
         Some(claims).filter(|claims| *claims != *self.claims)
     }
 
-    /// What its object should say now, if that is something else. It says no more what is over: these workloads are given back, and
-    /// these Services have no slices of it, and, if all is `clean`, no pod has what earlier specs wrote. And it says what the workloads had, and whether the selector has matched a pod.
+    /// The claims that the object should name now, if they differ. Claims that are over are removed: workloads that were given back,
+    /// Services that have no slices of the election, and, if all is `clean`, scopes of earlier specs. The kept fields of workloads are
+    /// added, and whether the selector has matched a pod.
     pub(crate) fn present_claims(
         &self,
         object: &ElectionObject,
@@ -203,7 +204,7 @@ impl Workloads {
         // W9.
         for workload in workloads.iter().filter(|workload| claims.claims.contains_key(&workload.id.to_string())) {
             let own = workload.claim.as_ref().filter(|claim| claim.election == object.name());
-            // While it is enabled, its number is for others to say.
+            // While the workload is enabled, others decide its number of replicas.
             let told = claims.kept.get(&workload.id.to_string()).is_some_and(|kept| kept.uid == workload.uid.0);
             if let (Some(claim), Some(setting)) = (own, workload.kept())
                 && !(told && claim.enabled)
@@ -233,7 +234,7 @@ impl Workloads {
         Some(claims).filter(|claims| *claims != *self.claims)
     }
 
-    /// Looks at the workloads as they are now.
+    /// Looks at the current workloads.
     pub(crate) fn look(
         &mut self,
         object: &ElectionObject,
@@ -278,7 +279,7 @@ impl Workloads {
                 followed.forbidden.insert(*kind, failure.clone());
             }
         }
-        // A namespace is not deleted before its elections are. What other clusters share is not given up unseen.
+        // A namespace outlives its elections. A lock that other clusters share is not released while its workloads are unseen.
         let goes = object.is_deleted() && spec.is_some_and(|spec| spec.key.store == StoreId::leases());
         for kind in kinds.iter().filter(|_| goes) {
             if let Some(failure) = watches.hopeless(Watched::Workloads(*kind), namespace) {
@@ -292,13 +293,13 @@ impl Workloads {
         let rules = spec.map(|spec| &spec.workloads);
         let claimed: BTreeMap<WorkloadId, OnRelease> = self.claims.ids().collect();
         let named: BTreeSet<&WorkloadId> = rules.into_iter().flat_map(BTreeMap::keys).chain(claimed.keys()).collect();
-        // W11: of a circle, nothing stays switched off. Where clusters share the lock, another one may run the same.
+        // W11: no workload of a circle stays switched off. If clusters share the lock, another cluster may run the same workload.
         let gives_back = spec.is_some_and(|spec| spec.key.store == StoreId::leases())
             && object.conflict().is_some_and(|conflict| conflict.reason == CIRCULAR_WORKLOADS);
         let mut workloads = Vec::new();
         for id in named {
             let Some(workload) = around.workloads.get(id) else { continue };
-            // One that is refused has nothing to do with what it has not claimed, also when it leaves its lock to others.
+            // A refused election has nothing to do with workloads that it has not claimed, even when it leaves its lock to others.
             let own = |claim: &WorkloadClaim| claim.election == object.name();
             if object.conflict().is_some() && !workload.claim.as_ref().is_some_and(own) {
                 continue;
@@ -317,7 +318,7 @@ impl Workloads {
             if let Wish::Follow { .. } = wish {
                 followed.wind_down = followed.wind_down.max(wind_down(workload, rule));
             }
-            // As soon as it is put right, the field is this program's again: whose it was before, is remembered.
+            // Once the field is put right, this program is its writer again, so the former writer is remembered.
             if let Some(setter) = workload.setter.as_ref().or_else(|| self.setter(id)) {
                 followed.setters.insert(id.clone(), setter.clone());
             }
@@ -333,7 +334,7 @@ impl Workloads {
             }
             let term =
                 workload.id.name.strip_prefix(template.as_str()).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
-            // The Jobs of a template that is in the list no more are of no present term.
+            // The Jobs of a template that is no longer in the list belong to no present term.
             let term = term.filter(|_| followed.jobs.iter().any(|plan| plan.name == *template)).unwrap_or_default();
             let wish = if followed.stay { Wish::Stay } else { Wish::FollowTerm(Term(term)) };
             workloads.push(shown(workload, around, WorkloadRule::default(), wish, wall));
@@ -357,7 +358,7 @@ fn available(object: &ElectionObject, around: Surroundings<'_>) -> Result<(), No
     if available { Ok(()) } else { Err(NotEligible::Unavailable) }
 }
 
-/// What is switched off that would make candidates, in a sentence.
+/// The switched-off workload that would make candidates, in a sentence.
 fn switched_off(object: &ElectionObject, around: Surroundings<'_>) -> Option<String> {
     let selector = &object.spec()?.scope.selector;
     let would = |workload: &&WorkloadObject| !workload.runs() && selector.matches(&workload.pod_labels);
@@ -415,7 +416,7 @@ fn shown(
     }
 }
 
-/// How long what runs of a workload may take to end once it is disabled, in seconds.
+/// How long a workload's pods may take to end once it is disabled, in seconds.
 fn wind_down(object: &WorkloadObject, rule: WorkloadRule) -> u32 {
     let once = object.grace.saturating_add(CONTROLLERS);
     match object.id.kind {
@@ -430,7 +431,7 @@ fn wind_down(object: &WorkloadObject, rule: WorkloadRule) -> u32 {
     }
 }
 
-/// That of a Job's pods, in seconds.
+/// The same for a Job's pods, in seconds.
 fn template_grace(template: &JobTemplate) -> u32 {
     let pod = template.spec.get("template").and_then(|template| template.get("spec"));
     let grace = pod.and_then(|spec| spec.get("terminationGracePeriodSeconds")?.as_i64());

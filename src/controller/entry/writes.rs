@@ -1,4 +1,4 @@
-//! The writes of an election's own object: its status, its finalizer, and what is noted of workloads.
+//! The writes of an election's own object: its status, its finalizer, and the notes about its workloads.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use lictor_core::Instant;
 
 use crate::controller::permit::{Grant, Permit};
 
-/// A status that only counts candidates anew, or says that nothing is decided yet, is not written more often than this.
+/// The shortest time between status writes that only count candidates again, or say that nothing is decided yet.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
-/// One that says that nothing is decided yet waits no longer than this for other requests: a user has to hear of it.
+/// A status that says that nothing is decided yet waits no longer than this for other requests, so that the user hears of it.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The writes of an election's own object: one at a time.
+/// The writes of an election's own object, one at a time.
 #[derive(Default)]
 pub(crate) struct OwnWrites {
     under_way: Option<OwnWrite>,
     begun: u64,
     status: Retry,
-    /// Of the finalizer, and of what is noted of workloads.
+    /// The retries of the finalizer and of the notes about workloads.
     metadata: Retry,
-    /// Since when a status waits, and when it is written, or looked at again.
+    /// Since when a status has been waiting, and when to write it or to look again.
     waits: Option<(Instant, Instant)>,
 }
 
 struct OwnWrite {
     number: u64,
-    /// `None`: of the metadata.
+    /// `None` for a write of the metadata.
     status: Option<Grant>,
 }
 
@@ -34,7 +34,7 @@ struct OwnWrite {
 pub(crate) struct Retry {
     not_before: Instant,
     failures: u32,
-    /// Whether it was told what keeps it from succeeding.
+    /// Whether the obstacle to writing was reported.
     told: bool,
 }
 
@@ -44,14 +44,14 @@ impl OwnWrites {
         self.under_way.is_some()
     }
 
-    /// Begins a write of the status; returns its number.
+    /// Begins a write of the status. Returns its number.
     pub(crate) fn begin_status(&mut self) -> (u64, Permit) {
         self.waits = None;
         let (grant, permit) = Grant::new();
         (self.begin(Some(grant)), permit)
     }
 
-    /// Begins a write of the metadata; returns its number.
+    /// Begins a write of the metadata. Returns its number.
     pub(crate) fn begin_metadata(&mut self) -> u64 {
         self.begin(None)
     }
@@ -62,7 +62,7 @@ impl OwnWrites {
         self.begun
     }
 
-    /// Whether the metadata may be written now. A write of the status that only waits for its turn is taken back for it.
+    /// Whether the metadata may be written now. A status write that only waits for its turn is taken back to make room.
     pub(crate) fn may_write_metadata(&mut self, now: Instant) -> bool {
         if now < self.metadata.not_before {
             return false;
@@ -79,13 +79,13 @@ impl OwnWrites {
         !self.is_under_way() && now >= self.status.not_before
     }
 
-    /// How often in a row the status could not be written.
+    /// How many times in a row the status could not be written.
     pub(crate) fn status_failures(&self) -> u32 {
         self.status.failures
     }
 
-    /// When the status is written that differs from what was written last; `None`: now. Only what is important does not wait. The backlog is
-    /// how long requests wait for their turn; it is zero where the status does not wait for that, too.
+    /// When to write a status that differs from the last written one; `None` means now. Only an important status does not wait. `backlog`:
+    /// how long requests wait for their turn; zero if the status does not wait for them.
     pub(crate) fn status_waits(&mut self, important: bool, backlog: Duration, now: Instant) -> Option<Instant> {
         let not_before = self.status.not_before;
         let is_over =
@@ -101,22 +101,22 @@ impl OwnWrites {
         Some(wake)
     }
 
-    /// When to look again whether the status could be written; `None`: when the write that is under way has ended, which is told.
+    /// When to try the status again; `None` if a write is under way, because its end is reported.
     pub(crate) fn status_retry(&self) -> Option<Instant> {
         (!self.is_under_way()).then_some(self.status.not_before)
     }
 
-    /// The same of the metadata.
+    /// The same for the metadata.
     pub(crate) fn metadata_retry(&self) -> Option<Instant> {
         (!self.is_under_way()).then_some(self.metadata.not_before)
     }
 
-    /// Forgets which status waits.
+    /// Forgets that a status is waiting.
     pub(crate) fn forget(&mut self) {
         self.waits = None;
     }
 
-    /// A write has ended; returns what is known of its kind, unless it was taken back.
+    /// Ends a write. Returns the retries of its kind, unless the write was taken back.
     pub(crate) fn end(&mut self, number: u64) -> Option<&mut Retry> {
         let write = self.under_way.take_if(|write| write.number == number)?;
         Some(if write.status.is_some() { &mut self.status } else { &mut self.metadata })
@@ -124,7 +124,7 @@ impl OwnWrites {
 }
 
 impl Retry {
-    /// From when on it may be tried.
+    /// When the write may be tried next.
     pub(crate) fn due(&self) -> Instant {
         self.not_before
     }
@@ -133,12 +133,12 @@ impl Retry {
         (self.failures, self.told) = (0, false);
     }
 
-    /// The election had changed: the watch is about to show it.
+    /// Notes a conflict: the election has changed, and the watch is about to show it.
     pub(crate) fn conflicted(&mut self, now: Instant) {
         self.not_before = now + Duration::from_millis(200);
     }
 
-    /// Returns whether that is to be told.
+    /// Notes a failure. Returns whether to report it.
     pub(crate) fn failed(&mut self, now: Instant) -> bool {
         self.not_before = now + Duration::from_millis(500) * (1 << self.failures.min(5));
         self.failures += 1;
@@ -198,7 +198,7 @@ mod tests {
         let (status, _permit) = writes.begin_status();
         assert_eq!(writes.status_waits(false, NONE, at(1000)), Some(at(2000)), "each begins anew");
 
-        // After a failure even what is important waits.
+        // After a failure even an important status waits.
         assert!(writes.end(status).unwrap().failed(at(1000)));
         assert_eq!(writes.status_waits(true, NONE, at(1000)), Some(at(2000)));
         assert!(!writes.may_write_status(at(1400)) && writes.may_write_status(at(1500)));
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(writes.status_waits(false, backlog / 2, at(10_000)), Some(at(15_000)), "there still is one");
         assert_eq!(writes.status_waits(true, NONE, at(11_000)), None, "something is decided");
         assert_eq!(writes.status_waits(false, NONE, at(15_000)), None);
-        // What hangs for minutes keeps nobody from hearing of it.
+        // A request that hangs for minutes does not keep the status from the user.
         assert_eq!(writes.status_waits(false, backlog, at(299_000)), Some(at(300_000)));
         assert_eq!(writes.status_waits(false, backlog, at(299_999)), Some(at(300_000)));
         assert_eq!(writes.status_waits(false, backlog, at(300_000)), None);

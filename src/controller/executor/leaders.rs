@@ -1,5 +1,5 @@
-//! The pods that a group has to do with (H4): those that its selectors match, and those that show a leader's label, wherever they are by
-//! now.
+//! The pods that a group has to consider (H4): those that its selectors match, and those that show a leader's label, even if they have
+//! left the group.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use lictor_core::{Failure, Pod, Selector};
 use super::{Executor, Requester};
 
 impl Executor {
-    /// Lists them. All groups that ask at the same time share what is listed. The leaders come afterwards, because one of them may have
-    /// been taken out of the group meanwhile.
+    /// Lists these pods. Groups that ask at the same time share the lists. The leaders are listed last, because a leader may have left the
+    /// group meanwhile.
     pub(super) async fn list_pods(
         &self,
         of: &Requester,

@@ -1,4 +1,4 @@
-//! Which Events are told: not the same one again within a short time. Pure.
+//! The filter for Events: an Event is not published again within a short time. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,22 +7,22 @@ use lictor_core::Instant;
 
 use crate::kubernetes::Event;
 
-/// How long an Event is not told again.
+/// How long the same Event is not published again.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The Events that were told last.
+/// The Events that were published last.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     told: BTreeMap<Told, Instant>,
-    /// The same, the oldest first.
+    /// The same Events, the oldest first.
     order: VecDeque<Told>,
 }
 
-/// The object that it is about, the reason and the note.
+/// The object of the Event, its reason and its note.
 type Told = (Option<String>, &'static str, String);
 
 impl Repeats {
-    /// Notes an Event that is to be told now; returns whether it is a new one.
+    /// Notes an Event that is about to be published. Returns whether it is new.
     pub(crate) fn is_new(&mut self, event: &Event, now: Instant) -> bool {
         while let Some(oldest) = self.order.front()
             && self.told.get(oldest).is_none_or(|at| now.since(*at) >= QUIET)

@@ -1,5 +1,5 @@
-//! The one path by which requests go out: each waits for its turn, unless it joins one that others share. It is looked at again right
-//! before it begins, and always comes to an end that is told.
+//! The only path for requests. Each waits for its turn, unless it joins a request that others share. Its gate is checked right before it
+//! begins, and its end is always reported.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,26 +17,26 @@ use crate::kubernetes::lanes::{Class, Lanes, Limits, Share};
 use crate::kubernetes::{ClaimUpdate, defect};
 use crate::process::monotonic;
 
-/// So many requests in a second an API server answers that shares two cores with etcd.
+/// The requests per second that an API server answers when it shares two cores with etcd.
 const IN_A_SECOND: usize = 100;
 
-/// Begins a request. Until then it is small: thousands may wait.
+/// Begins a request. Until then it is small, because thousands may wait.
 type Start = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
 /// Requests that share their limits. Clones are the same queue.
 #[derive(Clone)]
 pub(crate) struct Queue(Arc<Mutex<Lanes<Start>>>);
 
-/// What must still hold when the turn of a request comes, beside that this replica acts.
+/// The conditions that must still hold when a request's turn comes, besides that this replica acts.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    /// What the election asks for, if it is that.
+    /// The election's request, if it is one.
     pub(crate) request: Option<Arc<Request>>,
-    /// Whoever asked for it can take it back.
+    /// Lets the requester take the request back.
     pub(crate) permit: Option<Permit>,
 }
 
-/// Sends requests, and what comes of them to the loop. Clones count together.
+/// Sends requests, and passes their results to the loop. Clones count together.
 #[derive(Clone)]
 pub(crate) struct Requests {
     inputs: mpsc::UnboundedSender<Input>,
@@ -45,7 +45,7 @@ pub(crate) struct Requests {
 }
 
 impl Gate {
-    /// Nothing else.
+    /// No further condition.
     pub(crate) const OPEN: Self = Self { request: None, permit: None };
 }
 
@@ -58,7 +58,7 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins all that may begin now.
+    /// Begins as many requests as the limits allow.
     fn begin(&self) {
         loop {
             let next = self.lanes().next();
@@ -83,17 +83,17 @@ impl Requests {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Roughly how long those take, in whole seconds: zero where they are few.
+    /// Roughly how long these requests take, in whole seconds; zero if there are few.
     pub(crate) fn backlog(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.pending() / IN_A_SECOND).unwrap_or(0))
     }
 
-    /// Tells the loop.
+    /// Passes an input to the loop.
     pub(crate) fn tell(&self, input: Input) {
         let _ = self.inputs.send(input);
     }
 
-    /// C4, C10: why a request must not be sent any more; `None`: it may be.
+    /// C4, C10: why a request must no longer be sent; `None` if it may be.
     pub(crate) fn refusal(&self, gate: &Gate) -> Option<Failure> {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline);
         let unclaimed = gate.request.as_ref().is_some_and(|request| request.unclaimed);
@@ -109,8 +109,8 @@ impl Requests {
         Some(Failure::Refused(why.into()))
     }
 
-    /// Sends a request when its turn comes. What the loop is told: what `work` returns, or `failed`, if the request is not sent
-    /// (`Refused`) or breaks off by a panic (`Unknown`).
+    /// Sends a request when its turn comes. The loop gets the result of `work`, or that of `failed` if the request is not sent (`Refused`)
+    /// or panics (`Unknown`).
     pub(crate) fn submit<W>(
         &self,
         queue: &Queue,
@@ -127,7 +127,7 @@ impl Requests {
         queue.begin();
     }
 
-    /// The same without a turn, for those who wait for a request that they share: it is one, however many they are.
+    /// The same without a turn, for requesters that share one request, however many they are.
     pub(crate) fn join<W>(
         &self,
         gate: Gate,
@@ -167,7 +167,7 @@ impl Requests {
     }
 }
 
-/// One less when it goes.
+/// Lowers the count when it is dropped.
 struct Pending(Arc<AtomicUsize>);
 
 impl Pending {

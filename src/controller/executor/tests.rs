@@ -1,4 +1,4 @@
-//! What becomes of requests that wait, hang or break off. The API server is a function.
+//! The fate of requests that wait, hang or break off. The API server is a function.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ struct Lab {
     executor: Executor,
     inputs: mpsc::UnboundedReceiver<Input>,
     _claim: watch::Sender<ClaimUpdate>,
-    /// What has reached the API server.
+    /// The requests that have reached the API server.
     asked: Arc<Mutex<Vec<(Method, String)>>>,
-    /// As many requests are answered.
+    /// A permit for each request that is to be answered.
     answers: Arc<Semaphore>,
 }
 
@@ -30,7 +30,7 @@ fn request((op, command): (u64, Command), validity: LockValidity, class: Class) 
 }
 
 impl Lab {
-    /// An API server that answers, with an error, when it is told to; or that breaks off whoever asks.
+    /// An API server that answers with an error when the test permits it, or that panics in its caller.
     fn new(breaks_off: bool) -> Self {
         let (asked, answers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
         let (seen, turns) = (asked.clone(), answers.clone());
@@ -63,7 +63,7 @@ impl Lab {
         self.asked.lock().unwrap().len()
     }
 
-    /// Waits until so many requests have reached the API server, and no more come.
+    /// Waits until this many requests have reached the API server, and no more arrive.
     async fn reach(&self, requests: usize) {
         let waited = tokio::time::timeout(Duration::from_secs(10), async {
             while self.asked() < requests {
@@ -85,7 +85,7 @@ fn id(namespace: &str) -> ElectionId {
     ElectionId { election: Namespace::from(namespace).election("web"), uid: Uid("e".into()) }
 }
 
-/// One that has the template that `migrate` names.
+/// A requester with the template that `migrate` names.
 fn requester(namespace: &str) -> Requester {
     let object = object(namespace);
     Requester {
@@ -141,7 +141,7 @@ async fn a_request_that_breaks_off_is_told_whatever_it_was() {
     let kept = Setting::Suspend(true);
     let (election_name, writer) = ("web".to_owned(), "me".to_owned());
     let claim = WorkloadClaim { election: election_name, enabled: false, term: Term(1), writer, write: OpId(1), kept };
-    // More than may be under way at a time: each turn is given back.
+    // More requests than may be under way at a time, so each has to give its turn back.
     for number in 0..40 {
         let election = object("a");
         lab.perform("a", Class::Urgent, read(number));
@@ -246,7 +246,7 @@ async fn lists_take_no_turn_and_only_new_groups_wait_for_others() {
     lab.reach(CLUSTER.member).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     lab.reach(CLUSTER.member + 1).await;
-    // The next one waits for the end of that.
+    // The next list waits for the end of that one.
     list(1001, true);
     list(1002, false);
     lab.reach(CLUSTER.member + 1).await;
@@ -255,7 +255,7 @@ async fn lists_take_no_turn_and_only_new_groups_wait_for_others() {
     lab.reach(CLUSTER.member + 2).await;
     assert!(before.elapsed() < Duration::from_millis(25), "{:?}", before.elapsed());
     lab.answers.add_permits(1000);
-    // Of each list that fails, as protobuf, JSON is asked for.
+    // Each list that fails as protobuf is asked for as JSON.
     lab.reach(100 + 6).await;
 }
 

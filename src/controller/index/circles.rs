@@ -1,5 +1,5 @@
-//! Elections that wait for each other for ever: the workloads of each make the candidates of the next, and those of the last one the
-//! candidates of the first. Once none of them has a leader, all of that is switched off, and no leader can come. The shortest such
+//! Elections that wait for each other for ever: the workloads of each make the candidates of the next, and the last one's workloads make
+//! those of the first. Once none of them has a leader, all these workloads are switched off, and no leader can come. The shortest such
 //! circle is an election whose workloads make its own candidates. W11.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +15,8 @@ use crate::controller::object::CIRCULAR_WORKLOADS;
 use crate::kubernetes::WorkloadObject;
 
 impl Content {
-    /// Why an election is refused if its workloads are part of a circle. `wins`: the elections that go before it: of each circle the last
-    /// one is refused.
+    /// Why an election is refused if its workloads are part of a circle. `wins`: whether another election goes before this one. The last
+    /// election of each circle is refused.
     pub(super) fn circular(&self, entry: &Entry, wins: impl Fn(&Entry) -> bool) -> Option<Refusal> {
         if !names_workloads(entry) {
             return None;
@@ -58,13 +58,13 @@ impl Content {
         reached(&election.to_owned(), |name| self.makes(name).into_keys().filter(goes_on).collect())
     }
 
-    /// The same, if an election may have begun or ended to depend on others by one of its candidates.
+    /// The same, if one of the candidates may have made the election depend on others, or stop depending on them.
     pub(super) fn depending_by(&self, entry: &Entry, pod: &Pod) -> BTreeSet<String> {
         let is_made = || maker(pod).is_none_or(|id| self.mentions.by(&Mention::Workload(id)).next().is_some());
         if names_workloads(entry) && is_made() { self.depending(entry.object.name()) } else { BTreeSet::new() }
     }
 
-    /// The elections of which an election's workloads make candidates, and which workload does.
+    /// The elections whose candidates an election's workloads make, with the workload.
     fn makes(&self, election: &str) -> BTreeMap<String, String> {
         let Some(entry) = self.elections.get(election) else { return BTreeMap::new() };
         let Some(spec) = entry.spec() else { return BTreeMap::new() };
@@ -84,8 +84,7 @@ impl Content {
         found
     }
 
-    /// The elections of which a workload makes candidates: those that its template tells, and those that its pods do, which may have other
-    /// labels by now.
+    /// The elections whose candidates a workload makes, according to its template and to its pods, whose labels may differ by now.
     fn made_by(&self, object: &WorkloadObject) -> BTreeSet<String> {
         let jobs = self.workloads.owned_by(&object.uid).filter(|_| object.id.kind == WorkloadKind::CronJob);
         let sources = [object].into_iter().chain(jobs);
@@ -109,7 +108,7 @@ impl Content {
         })
     }
 
-    /// Whether a Deployment has to be available for an election's cluster to lead.
+    /// Whether a Deployment has to be available before an election's cluster may lead.
     fn is_gate(&self, election: &str, id: &WorkloadId) -> bool {
         let entry = self.elections.get(election);
         let gate = entry.and_then(|entry| entry.object.available_deployment());
@@ -121,7 +120,7 @@ fn names_workloads(entry: &Entry) -> bool {
     entry.spec().is_some_and(|spec| !spec.workloads.is_empty() || !spec.jobs.is_empty())
 }
 
-/// The Deployment or StatefulSet that made a pod. `None`: the pod does not tell.
+/// The Deployment or StatefulSet that made a pod; `None` if the pod does not say.
 fn maker(pod: &Pod) -> Option<WorkloadId> {
     let owner = pod.owner.as_ref()?;
     let deployment = owner.strip_prefix("ReplicaSet/").and_then(|name| name.strip_suffix('-'));
@@ -131,7 +130,7 @@ fn maker(pod: &Pod) -> Option<WorkloadId> {
         .or_else(|| owner.strip_prefix("StatefulSet/").map(of_kind(WorkloadKind::StatefulSet)))
 }
 
-/// The labels that a workload's controllers give each pod beside those of its template; their values are known from the pods alone.
+/// The labels that a workload's controllers add to those of its template. Only the pods show their values.
 fn given(kind: WorkloadKind) -> &'static [&'static str] {
     match kind {
         WorkloadKind::Deployment => &["pod-template-hash"],
@@ -142,7 +141,7 @@ fn given(kind: WorkloadKind) -> &'static [&'static str] {
     }
 }
 
-/// The labels of a Job's pods, by its template.
+/// The labels of a Job's pods, according to its template.
 fn labels_of(template: &JobTemplate) -> Pairs {
     let pod = template.spec.get("template").and_then(|template| template.get("metadata"));
     let labels = pod.and_then(|metadata| metadata.get("labels")?.as_object());

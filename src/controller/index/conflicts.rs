@@ -1,4 +1,4 @@
-//! Elections that get in each other's way: the one that has what both want already keeps it, else the older one gets it.
+//! Elections that conflict. The one that already has what both want keeps it; otherwise the older one gets it.
 
 use lictor_core::ELECTION_ANNOTATION;
 
@@ -10,8 +10,8 @@ use crate::controller::entry::Entry;
 use crate::controller::names::ElectionName;
 use crate::controller::object::Standing;
 
-/// The place of an election among those that want the same: the lowest goes first. It depends on one election alone, so of any number of
-/// elections each is either before or behind another, and refusals never go round in a circle.
+/// The place of an election among those that want the same; the lowest goes first. The place depends on one election alone, so any two
+/// elections have an order, and refusals never form a circle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Precedence<A> {
     standing: Standing,
@@ -90,14 +90,14 @@ impl Index {
         content.circular(entry, wins)
     }
 
-    /// How an election stands among those that want the same.
+    /// The standing of an election among those that want the same.
     pub(crate) fn standing(&self, election: &ElectionName) -> Standing {
         let content = self.namespaces.get(&election.namespace);
         let entry = content.and_then(|content| Some((content, content.elections.get(&election.name)?)));
         entry.map(|(content, entry)| self.standing_of(content, entry)).unwrap_or_default()
     }
 
-    /// The election that goes before this one and names the same Service, if there is one.
+    /// The election that names the same Service and goes before this one, if any.
     pub(crate) fn older_on_service(&self, election: &ElectionName) -> Option<ElectionName> {
         let content = self.namespaces.get(&election.namespace)?;
         let entry = content.elections.get(&election.name)?;
@@ -119,7 +119,7 @@ impl Index {
         Standing { challenges, unaccepted: since.is_none(), since }
     }
 
-    /// Whether the lock that an election names is held for another one that names it, too.
+    /// Whether the lock that an election names is held for another election that also names it.
     fn shares_held_lock(&self, entry: &Entry) -> bool {
         let Some(key) = entry.spec().map(|spec| &spec.key) else { return false };
         let Some(record) = entry.object.record(&self.locks) else { return false };
@@ -127,7 +127,8 @@ impl Index {
         record.election != entry.object.id().uid && namesakes.any(|other| other.object.id().uid == record.election)
     }
 
-    /// The other elections that share pods, workloads, a Service, an entry in Consul's catalog or the lock with this one, or whose candidates its workloads make.
+    /// Marks the other elections that share pods, workloads, a Service, an entry in Consul's catalog or the lock with this one, or whose
+    /// candidates its workloads make.
     pub(crate) fn mark_neighbours(&mut self, election: &ElectionName) {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get(namespace) else { return };
@@ -151,7 +152,7 @@ impl Content {
         self.pods.get(pod)?.annotations.get(ELECTION_ANNOTATION)
     }
 
-    /// Whether an election selects a pod that another one has marked, and still selects.
+    /// Whether an election selects a pod that another election has marked and still selects.
     fn shares_marked_pod(&self, entry: &Entry) -> bool {
         let others = |pod: &&String| {
             let marker = self.marker(pod).filter(|marker| *marker != entry.object.name());
@@ -161,7 +162,7 @@ impl Content {
         entry.members.candidates().any(|pod| others(&pod))
     }
 
-    /// Whether an election names a workload that another one has written, and still names.
+    /// Whether an election names a workload that another election has written and still names.
     fn shares_written_workload(&self, entry: &Entry) -> bool {
         let mut named = entry.spec().into_iter().flat_map(|spec| spec.workloads.keys());
         named.any(|id| {
@@ -173,7 +174,7 @@ impl Content {
     }
 }
 
-/// Another election in a sentence.
+/// Describes another election in a sentence.
 fn told(other: &Entry, entry: &Entry) -> String {
     let older = if other.object.age() < entry.object.age() { "older " } else { "" };
     format!("{older}election {}", other.object.election())

@@ -1,29 +1,29 @@
-//! The elections to look at, in the order in which they are.
+//! The elections to decide, in order.
 //!
-//! Each is looked at once, however often it was marked. What is urgent goes before what can wait, which gets a quarter of the turns all
-//! the same. Within each, the first that was marked comes first, so that no election holds up the others by changing all the time.
+//! Each is decided once, however often it was marked. Urgent elections go first, but those that can wait still get a quarter of the turns.
+//! Within each kind, the first marked comes first, so that an election that changes all the time does not hold up the others.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::controller::names::ElectionName;
 
-/// The elections to look at.
+/// The elections to decide.
 #[derive(Default)]
 pub(crate) struct Dirty {
-    /// Each with whether it is urgent.
+    /// Each marked election, and whether it is urgent.
     marked: HashMap<ElectionName, bool>,
-    /// In the order in which they were marked. One that has become urgent is in both.
+    /// The elections in the order of their marks. An election that has become urgent is in both queues.
     urgent: VecDeque<ElectionName>,
     later: VecDeque<ElectionName>,
 }
 
 impl Dirty {
-    /// How many there are.
+    /// The number of elections to decide.
     pub(crate) fn len(&self) -> usize {
         self.marked.len()
     }
 
-    /// It is to be looked at.
+    /// Marks an election.
     pub(crate) fn mark(&mut self, election: ElectionName) {
         if !self.marked.contains_key(&election) {
             self.marked.insert(election.clone(), false);
@@ -31,14 +31,14 @@ impl Dirty {
         }
     }
 
-    /// The same, before those that can wait.
+    /// Marks an election as urgent, so that it goes before those that can wait.
     pub(crate) fn mark_urgent(&mut self, election: ElectionName) {
         if self.marked.insert(election.clone(), true) != Some(true) {
             self.urgent.push_back(election);
         }
     }
 
-    /// Takes at most so many.
+    /// Takes this many elections at most.
     pub(crate) fn take(&mut self, at_most: usize) -> Vec<ElectionName> {
         let mut taken = Vec::new();
         let later = self.marked.len().saturating_sub(self.urgent.len()).min(at_most / 4);
@@ -51,7 +51,7 @@ impl Dirty {
         while taken.len() < at_most
             && let Some(election) = self.later.pop_front()
         {
-            // It may have become urgent since.
+            // The election may have become urgent since.
             if self.marked.get(&election) == Some(&false) {
                 self.marked.remove(&election);
                 taken.push(election);
@@ -87,7 +87,7 @@ mod tests {
         let mut dirty = Dirty::default();
         dirty.extend(["c", "a", "b", "a", "c"].map(name));
         assert_eq!((dirty.len(), take(&mut dirty, 2)), (3, vec!["c".into(), "a".into()]));
-        // One that changes all the time comes after those that were there before.
+        // An election that changes all the time comes after those that were there before.
         dirty.mark(name("a"));
         assert_eq!(take(&mut dirty, 9), ["b", "a"]);
         assert_eq!((dirty.len(), take(&mut dirty, 9).len()), (0, 0));
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(take(&mut dirty, 4), ["urgent-3", "urgent-4", "urgent-5", "later-2"]);
         assert_eq!(take(&mut dirty, 9), ["later-1", "later-3", "later-4", "later-5"]);
         assert_eq!(dirty.len(), 0);
-        // It was taken as urgent, and is marked again.
+        // The election was taken as urgent, and is marked again.
         dirty.mark(name("x"));
         dirty.mark_urgent(name("x"));
         assert_eq!(take(&mut dirty, 1), ["x"]);

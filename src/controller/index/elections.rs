@@ -1,4 +1,4 @@
-//! Elections, and the classes by which they are read.
+//! Elections, and the classes that serve them.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::kubernetes::Change;
 
 impl Index {
     pub(crate) fn apply_classes(&mut self, change: Change<(String, ElectionClass)>) {
-        // A class's status is written by this program itself, and changes nothing for the elections.
+        // This program itself writes a class's status, so the status changes nothing for the elections.
         let said = |classes: &Classes| -> Vec<_> {
             let class = |(name, class): (&String, &ElectionClass)| {
                 (name.clone(), class.spec.clone(), class.metadata.annotations.clone())
@@ -94,7 +94,7 @@ impl Index {
         removed
     }
 
-    /// An election as it is now; returns an earlier one of the same name that it replaces.
+    /// Puts the current election in. Returns an earlier one of the same name that it replaces.
     pub(crate) fn put_election(&mut self, version: Version, uid: Uid, mut object: LeaderElection) -> Option<Entry> {
         if self.deletions.cover(&uid, version) {
             return None;
@@ -136,7 +136,7 @@ impl Index {
         None
     }
 
-    /// An election is gone as of a version, unless the name belongs to another one by now.
+    /// Removes an election as of a version, unless the name belongs to another one by now.
     fn remove_election(&mut self, election: &ElectionName, uid: &Uid, version: Version) -> Option<Entry> {
         self.deletions.note(uid, version);
         if self.remains_of(election, uid) {
@@ -145,7 +145,7 @@ impl Index {
         self.take_out(election)
     }
 
-    /// An election is new.
+    /// Adds a new election.
     pub(super) fn put_in(&mut self, entry: Entry) {
         let id = entry.object.id().clone();
         let content = self.namespaces.entry(id.election.namespace.clone()).or_default();
@@ -156,7 +156,7 @@ impl Index {
     /// Forgets an election.
     pub(super) fn take_out(&mut self, election: &ElectionName) -> Option<Entry> {
         let ElectionName { namespace, name } = election;
-        // Those that it stood in the way of.
+        // The elections that it stood in the way of.
         self.mark_neighbours(election);
         let content = self.namespaces.get_mut(namespace)?;
         let entry = content.elections.remove(name)?;
@@ -179,7 +179,7 @@ impl Index {
         Some(*entry)
     }
 
-    /// What an election names may have changed.
+    /// Notes that an election may name other things than before.
     fn note_mentions(&mut self, election: &ElectionName) {
         self.following.insert(election.clone());
         let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
@@ -189,7 +189,7 @@ impl Index {
     }
 
     fn resolve_again(&mut self, election: &ElectionName) {
-        // Those that it stood in the way of by what it wanted before, and does now.
+        // The elections that it stood in the way of before the change, or does now.
         self.mark_neighbours(election);
         let Some(content) = self.namespaces.get_mut(&election.namespace) else { return };
         let Some(entry) = content.elections.get_mut(&election.name) else { return };
@@ -205,7 +205,7 @@ impl Index {
     }
 }
 
-/// The name of an election, as its object has it.
+/// The name of an election, according to its object.
 fn name_of(election: &LeaderElection) -> ElectionName {
     let namespace = Namespace::from(election.metadata.namespace.clone().unwrap_or_default());
     namespace.election(election.metadata.name.clone().unwrap_or_default())

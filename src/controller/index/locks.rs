@@ -1,4 +1,4 @@
-//! Locks, and which elections each matters to.
+//! Locks, and the elections that each matters to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl Index {
                 let present: BTreeSet<Key> = records.iter().map(|(key, ..)| key.clone()).collect();
                 for (key, known) in self.locks.within(|key| scope.contains(key)) {
                     if !present.contains(&key) {
-                        // Consul's version of a list may have fallen when it forgot what was deleted long ago.
+                        // Consul's version of a list may have fallen when Consul forgot old deletions.
                         let gone = version.max(Version(known.0.saturating_add(1)));
                         self.put_record(&key, gone, Stored::Absent);
                     }
@@ -29,7 +29,7 @@ impl Index {
                 }
             }
             StoreEvent::Rewound(scope, records) => {
-                // What was decided under versions that are given anew, is decided anew.
+                // Decisions under versions that are given again have to be made again.
                 self.locks.forget(|key| scope.contains(key));
                 self.locks.forget_bids(|key| scope.contains(key));
                 self.begin_anew(&scope);
@@ -67,7 +67,8 @@ impl Index {
         }
     }
 
-    /// Notes at which keys other clusters have the lock of an election of this name: at another one than this cluster's, both lead.
+    /// Notes the keys at which other clusters have the lock of an election of this name. If a key differs from this cluster's, both
+    /// clusters lead.
     fn note_key(&mut self, election: &ElectionName, key: &Key, is_there: bool) {
         let keys = self.led_at.entry(election.clone()).or_default();
         if is_there {
@@ -102,7 +103,7 @@ impl Index {
         }
     }
 
-    /// Whether no pod shows the leader's label of an election with a lock in a store, and no workload of one runs.
+    /// Whether no pod shows the leader's label, and no workload runs, of any election with a lock in a store.
     pub(crate) fn is_vacated(&self, store: &StoreId) -> bool {
         self.namespaces.values().all(|content| {
             let running = content.workloads.iter().filter(|workload| workload.runs());
@@ -119,7 +120,7 @@ impl Index {
         })
     }
 
-    /// All elections with a lock in a store. What was held there may be lost, so none of them can wait.
+    /// Marks all elections with a lock in a store as urgent, because their locks may be lost.
     pub(crate) fn mark_store(&mut self, store: &StoreId) {
         for (namespace, content) in &self.namespaces {
             let concerned = content.elections.iter().filter(|(_, entry)| {
@@ -132,7 +133,7 @@ impl Index {
         }
     }
 
-    /// A record as it is now, from the watch or from the answer to a write: the newer one counts.
+    /// Puts a current record in, from the watch or from the answer to a write. The newer one counts.
     pub(crate) fn put_record(&mut self, key: &Key, version: Version, stored: Stored) {
         let stored = Arc::new(stored);
         let Some(before) = self.locks.put(key, version, &stored) else { return };
@@ -155,7 +156,7 @@ impl Index {
             if key.store == StoreId::leases() && !entry.members.heeds(stored.written()) {
                 self.gather_members(&election);
             }
-            // What is seen for the first time was there before. A lock that changes may be lost.
+            // A record that is seen for the first time was there before. A lock that changes may be lost.
             if *before == Stored::Absent {
                 self.dirty.mark(election);
             } else {
@@ -165,7 +166,7 @@ impl Index {
     }
 }
 
-/// The name of the election by which another cluster holds a lock.
+/// The name of the election for which another cluster holds a lock.
 fn named_in(rival: &Rival) -> Option<ElectionName> {
     let (namespace, name) = &rival.election;
     (!namespace.is_empty()).then(|| Namespace::from(namespace.as_str()).election(name))

@@ -1,4 +1,4 @@
-//! What the elections of a namespace name, and which elections name it.
+//! The things that a namespace's elections name, and the elections that name each.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,22 +6,22 @@ use lictor_core::{Family, WorkloadId, WorkloadKind, slice_name};
 
 use crate::controller::entry::Entry;
 
-/// Something that several elections may name.
+/// A thing that several elections may name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Mention {
-    /// A workload in the spec: the election wants to have it for itself.
+    /// A workload in the spec, which the election wants for itself.
     Workload(WorkloadId),
-    /// The beginning of the names of Jobs, in the spec.
+    /// A prefix of the names of Jobs, in the spec.
     Jobs(String),
     /// The Service in the spec.
     Service(String),
-    /// A slice that it has, or may have.
+    /// A slice that the election has, or may have.
     Slice(String),
-    /// A workload that matters to it: also one that it had changed, or waits for.
+    /// A workload that matters to the election, including one that it has changed or waits for.
     Followed(WorkloadId),
 }
 
-/// What the elections of a namespace name. Most name nothing.
+/// The things that the elections of a namespace name. Most elections name nothing.
 #[derive(Default)]
 pub(crate) struct Mentions {
     of: HashMap<String, BTreeSet<Mention>>,
@@ -29,7 +29,7 @@ pub(crate) struct Mentions {
 }
 
 impl Mention {
-    /// What an election names.
+    /// Everything that an election names.
     pub(crate) fn all_of(entry: &Entry) -> BTreeSet<Self> {
         let spec = entry.spec();
         let workloads = spec.into_iter().flat_map(|spec| spec.workloads.keys());
@@ -47,18 +47,18 @@ impl Mention {
 }
 
 impl Mentions {
-    /// The elections that name something.
+    /// The elections that name this.
     pub(crate) fn by<'a>(&'a self, mention: &Mention) -> impl Iterator<Item = &'a String> + use<'a> {
         self.by.get(mention).into_iter().flatten()
     }
 
-    /// The other elections that want to have something for themselves that an election wants, too.
+    /// The other elections that want for themselves something that this election also wants.
     pub(crate) fn rivals_of(&self, election: &str, wanted: impl Fn(&Mention) -> bool) -> BTreeSet<&String> {
         let wanted = self.of.get(election).into_iter().flatten().filter(|mention| wanted(mention));
         wanted.flat_map(|mention| self.by(mention)).filter(|other| *other != election).collect()
     }
 
-    /// An election names this from now on, and nothing else.
+    /// Records that an election names exactly this from now on.
     pub(crate) fn set(&mut self, election: &str, now: BTreeSet<Mention>) {
         if self.of.get(election).map_or(now.is_empty(), |before| *before == now) {
             return;

@@ -1,4 +1,4 @@
-//! Which elections name the same lock, or the same service in Consul's catalog. Lictor refuses all of them but one.
+//! The elections that name the same lock, or the same service in Consul's catalog. Lictor refuses all of them but one.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,13 +8,13 @@ use lictor_core::{Few, Key, StoreId};
 use crate::controller::names::ElectionName;
 use crate::controller::object::ElectionObject;
 
-/// The elections of each thing that elections of all namespaces name.
+/// The elections that name each thing, across all namespaces.
 pub(crate) struct Naming<T>(HashMap<T, Few<ElectionName>>);
 
 /// A service in a store's own directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CatalogService {
-    /// Whose directory.
+    /// The store with the directory.
     store: StoreId,
     /// The service's name there.
     pub(super) name: String,
@@ -46,7 +46,7 @@ impl<T: Clone + Eq + Hash> Naming<T> {
         self.0.get(key).into_iter().flatten()
     }
 
-    /// An election names something else from now on.
+    /// Records that an election names something else from now on.
     pub(crate) fn rename(&mut self, election: &ElectionName, before: Option<&T>, after: Option<&T>) {
         if before == after {
             return;

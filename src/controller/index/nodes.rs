@@ -1,4 +1,4 @@
-//! Nodes. Those who select a pod on a node that has changed are looked at again.
+//! Nodes. An election that selects a pod on a changed node is decided again.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Index {
     }
 
     fn put_node(&mut self, name: &str, node: Option<Node>) {
-        // Nodes report themselves every few seconds, and hardly ever with something new.
+        // Nodes report their status every few seconds, and hardly ever a change.
         if self.nodes.get(name) == node.as_ref() {
             return;
         }

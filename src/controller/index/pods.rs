@@ -1,4 +1,4 @@
-//! Pods, and which elections have to do with each.
+//! Pods, and the elections that have to do with each.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -30,9 +30,9 @@ impl Index {
         }
     }
 
-    /// A pod as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
+    /// Puts a current pod in, from a watch or from the answer to a request. The newer one counts, even of two with the same name.
     pub(crate) fn put_pod(&mut self, namespace: &Namespace, pod: Pod, now: Instant) {
-        // All that is known of a namespace shares its name.
+        // Everything that is known of a namespace shares its name.
         let namespace = self.namespaces.get_key_value(namespace).map_or(namespace, |(known, _)| known).clone();
         let content = self.namespaces.entry(namespace.clone()).or_default();
         let Some((before, pod)) = content.pods.put(pod, &mut self.deletions, now) else { return self.tidy(&namespace) };
@@ -40,7 +40,7 @@ impl Index {
         mark(&mut content.marked, before.as_ref(), Some(pod));
         move_to_node(&mut self.on_node, &namespace, before.as_ref(), Some(pod));
 
-        // Whom it may concern. Nobody else is asked.
+        // The elections that it may concern. No other election is asked.
         let mut concerned: BTreeSet<String> = content.labels.elections_of(pod).cloned().collect();
         concerned.extend(pod.annotations.get(ELECTION_ANNOTATION).map(str::to_owned));
         concerned.extend(content.concerned.get(&pod.name).into_iter().flatten().cloned());
@@ -81,7 +81,7 @@ impl Index {
         }
     }
 
-    /// A pod is gone as of a version, unless the name belongs to another one by now.
+    /// Removes a pod as of a version, unless the name belongs to another one by now.
     fn remove_pod(&mut self, namespace: &Namespace, name: &str, uid: &Uid, version: Version) {
         self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
@@ -108,7 +108,7 @@ impl Index {
         self.tidy(namespace);
     }
 
-    /// Looks anew which pods an election has to do with: after a change of the selectors.
+    /// Finds the pods that an election has to do with again, after its selectors changed.
     pub(super) fn gather_members(&mut self, election: &ElectionName) {
         let ElectionName { namespace, name } = election;
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
@@ -140,7 +140,7 @@ impl Index {
     }
 }
 
-/// Notes which election a pod is marked by, according to the pod.
+/// Notes the election that has marked a pod, according to the pod.
 fn mark(marked: &mut HashMap<String, Names>, before: Option<&Pod>, now: Option<&Pod>) {
     let by = |pod: Option<&Pod>| pod.and_then(|pod| pod.annotations.get(ELECTION_ANNOTATION)).map(str::to_owned);
     let (was, is) = (by(before), by(now));
@@ -188,7 +188,7 @@ fn winding_down<'a>(
     all.range(namespace.election("")..).take_while(move |election| election.namespace == *namespace)
 }
 
-/// Puts a name into the set under a key, or takes it out. No set is empty.
+/// Adds a name to the set under a key, or removes it. No set stays empty.
 pub(super) fn link(sets: &mut HashMap<String, Names>, key: &str, name: &str, is: bool) {
     match sets.get_mut(key) {
         Some(names) if is => _ = names.insert(name),

@@ -1,8 +1,8 @@
-//! H13: what elections left behind that had no finalizer. Only an operator that acts removes it, and finds it by the elections' Leases,
-//! which nobody else deletes.
+//! H13: the remains of elections that had no finalizer. Only an acting operator removes them, and finds them by the elections' Leases,
+//! which nothing else deletes.
 //!
-//! An election that is gone keeps its place in the index until nothing of it is left. Another one by the same name waits for that, as
-//! it would wait for a finalizer.
+//! A departed election keeps its place in the index until nothing of it is left. Another election with the same name waits for that, as it
+//! would wait for a finalizer.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use crate::controller::entry::Entry;
 use crate::controller::names::{ElectionId, ElectionName, Namespace};
 
 impl Index {
-    /// From now on, what elections leave behind is removed here.
+    /// Removes the remains of elections here from now on.
     pub(crate) fn act(&mut self) {
         self.acts = true;
     }
 
-    /// Somebody else removes what elections left behind.
+    /// Leaves the remains of elections to another replica.
     pub(crate) fn stand_by(&mut self) {
         self.acts = false;
         self.stand_by_switchovers();
@@ -45,7 +45,7 @@ impl Index {
         left.next().is_none()
     }
 
-    /// Looks at the locks of elections that are not known, in the namespaces of which all is known.
+    /// Looks at the locks of unknown elections, in namespaces that are fully known.
     pub(crate) fn find_remains(&mut self, knows: impl Fn(&Namespace) -> bool) {
         let (ready, later): (BTreeSet<Key>, BTreeSet<Key>) =
             std::mem::take(&mut self.unclaimed).into_iter().partition(|key| knows(&key.namespace.clone().into()));
@@ -59,7 +59,7 @@ impl Index {
         }
     }
 
-    /// What is to be done about one of our locks, if its election is gone.
+    /// Handles one of this lictor's locks, if its election is gone.
     fn find_remain(&mut self, key: &Key, version: Version, record: Record) {
         let name = if record.election_name.is_empty() { &key.name } else { &record.election_name };
         let election = Namespace::from(key.namespace.clone()).election(name);
@@ -67,7 +67,7 @@ impl Index {
         if let Some(entry) = self.named(&election) {
             let id = entry.object.id();
             if id.uid == record.election || entry.spec().is_some_and(|spec| spec.key == *key) {
-                // That election knows of it, or takes it over.
+                // The election knows of the lock, or takes it over.
                 return;
             }
             if entry.object.is_gone() {
@@ -75,7 +75,7 @@ impl Index {
                 return;
             }
             if entry.election().is_some() || self.locks.of(&id.uid).next().is_some() || !entry.object.is_served() {
-                // It has marked the pods since by the same name, or another lictor has.
+                // The election has marked the pods since under the same name, or another lictor has.
                 return;
             }
             waiting = Some((entry.object.version(), id.uid.clone(), LeaderElection::clone(entry.object.seen())));
@@ -99,8 +99,8 @@ impl Index {
         self.mark(&election);
     }
 
-    /// Whether an election that is gone keeps its place here, because something of it is left. If only its name is left to another one,
-    /// nothing is to be done.
+    /// Whether a departed election keeps its place here because something of it is left. If it only leaves its name to another one, there
+    /// is nothing to do.
     pub(super) fn remains_of(&mut self, election: &ElectionName, uid: &Uid) -> bool {
         let Some(content) = self.namespaces.get_mut(&election.namespace) else { return true };
         if content.waiting.get(&election.name).is_some_and(|(_, waiting, _)| waiting == uid) {
@@ -125,7 +125,7 @@ impl Index {
         true
     }
 
-    /// Makes an election wait for its name, if that belongs to another one that is gone. Returns it if it need not wait.
+    /// Makes an election wait for its name if the name still belongs to a departed one. Returns the election if it need not wait.
     pub(super) fn give_way_to_remains(
         &mut self,
         election: &ElectionName,
@@ -138,7 +138,7 @@ impl Index {
         match gone {
             None => Some((uid, object)),
             Some(gone) if gone == uid => {
-                // The watch of locks was ahead of that of elections.
+                // The watch of locks was ahead of the watch of elections.
                 self.take_out(election);
                 Some((uid, object))
             }
@@ -153,7 +153,7 @@ impl Index {
         }
     }
 
-    /// Nothing is left of an election that is gone: its name goes to the one that waits for it.
+    /// Forgets a departed election of which nothing is left. Its name goes to the election that waits for it.
     pub(crate) fn bury(&mut self, election: &ElectionName) {
         let content = self.namespaces.get_mut(&election.namespace);
         let waiting = content.and_then(|content| content.waiting.remove(&election.name));

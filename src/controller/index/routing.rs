@@ -1,4 +1,4 @@
-//! Services and the slices of elections, and which elections each matters to.
+//! Services and the slices of elections, and the elections that each matters to.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ impl Index {
             Change::Applied(service) => self.put_service(service),
             Change::Deleted(service) => self.remove_service(&service.namespace.into(), &service.name),
             Change::All(scope, _, services) => {
-                // No answer shows a Service: what the list lacks, is gone.
+                // Answers to requests never contain a Service, so a Service that the list lacks is gone.
                 let present: BTreeSet<&Uid> = services.iter().map(|service| &service.uid).collect();
                 let known = self.covered(scope.into()).flat_map(|(namespace, content)| {
                     let gone = content.services.values().filter(|service| !present.contains(&service.uid));
@@ -54,7 +54,7 @@ impl Index {
         match change {
             Change::Applied((namespace, slice)) => self.put_slice(&namespace.into(), slice),
             Change::Deleted((namespace, slice)) => {
-                // It may only have lost the label by which it is watched, and then it is there in this very version.
+                // The slice may only have lost the label by which it is watched, and then exists in this very version.
                 let before = Version(slice.version.0.saturating_sub(1));
                 self.remove_slice(&namespace.into(), &slice.name, &slice.uid, before);
             }
@@ -66,7 +66,7 @@ impl Index {
                     gone.map(|slice| (namespace.clone(), slice.clone()))
                 });
                 for (namespace, slice) in known.collect::<Vec<_>>() {
-                    // As above: what is newer than this one, is not known to be gone.
+                    // As above: a newer slice than this one may still exist.
                     self.remove_slice(&namespace, &slice.name, &slice.uid, slice.version);
                 }
                 for (namespace, slice) in slices {
@@ -77,7 +77,7 @@ impl Index {
         }
     }
 
-    /// A slice as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
+    /// Puts a current slice in, from a watch or from the answer to a request. The newer one counts, even of two with the same name.
     pub(crate) fn put_slice(&mut self, namespace: &Namespace, slice: Slice) {
         if self.deletions.cover(&slice.uid, slice.version) {
             return;
@@ -94,13 +94,13 @@ impl Index {
         content.slices.insert(slice.name.clone(), slice);
     }
 
-    /// An answer says that there is no slice of this name and uid any more.
+    /// Removes a slice that no longer exists, according to an answer about this name and uid.
     pub(crate) fn lose_slice(&mut self, namespace: &Namespace, name: &str, uid: &Uid) {
-        // An object that was deleted does not come back under the same uid.
+        // A deleted object does not come back under the same uid.
         self.remove_slice(namespace, name, uid, Version(u64::MAX));
     }
 
-    /// A slice is gone as of a version, unless the name belongs to another one by now.
+    /// Removes a slice as of a version, unless the name belongs to another one by now.
     fn remove_slice(&mut self, namespace: &Namespace, name: &str, uid: &Uid, version: Version) {
         self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
@@ -119,7 +119,7 @@ impl Content {
         self.mentions.by(&Mention::Service(service.into()))
     }
 
-    /// The elections that have something to do with a slice.
+    /// The elections that have to do with a slice.
     fn routed_by<'a>(&'a self, slice: &str) -> impl Iterator<Item = &'a String> + use<'a> {
         self.mentions.by(&Mention::Slice(slice.into()))
     }

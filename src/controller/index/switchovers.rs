@@ -1,4 +1,4 @@
-//! Switchovers, by the election that they are about. That need not exist.
+//! Switchovers, by their election, which need not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::controller::names::{ElectionName, Namespace, SwitchoverId};
 use crate::controller::switchover::KnownSwitchover;
 use crate::kubernetes::Change;
 
-/// Those of one election, by name.
+/// The Switchovers of one election, by name.
 pub(crate) type OfElection = BTreeMap<String, KnownSwitchover>;
 
 impl Index {
@@ -36,14 +36,14 @@ impl Index {
         }
     }
 
-    /// A Switchover as it is now, from the watch or from the answer to a request: the newer one counts.
+    /// Puts a current Switchover in, from the watch or from the answer to a request. The newer one counts.
     pub(crate) fn put_switchover(&mut self, version: Version, uid: Uid, switchover: Switchover) {
         if self.deletions.cover(&uid, version) {
             return;
         }
         let id = id_of(&switchover, uid);
         let content = self.namespaces.entry(id.election.namespace.clone()).or_default();
-        // One of that name may have been about another election before.
+        // An earlier Switchover of this name may have been about another election.
         let before =
             content.switched.get(&id.name).into_iter().flatten().filter(|election| **election != id.election.name);
         for election in before.cloned().collect::<Vec<_>>() {
@@ -64,7 +64,7 @@ impl Index {
         self.mark(&id.election);
     }
 
-    /// A Switchover is gone as of a version, unless the name belongs to another one by now.
+    /// Removes a Switchover as of a version, unless the name belongs to another one by now.
     pub(crate) fn remove_switchover(&mut self, id: &SwitchoverId, version: Version) {
         self.deletions.note(&id.uid, version);
         let Some(content) = self.namespaces.get_mut(&id.election.namespace) else { return };
@@ -81,12 +81,12 @@ impl Index {
         self.switchovers_of(&id.election)?.get_mut(&id.name).filter(|known| known.id().uid == id.uid)
     }
 
-    /// Those of one election, whether or not it exists.
+    /// The Switchovers of one election, whether or not it exists.
     pub(crate) fn switchovers_of(&mut self, election: &ElectionName) -> Option<&mut OfElection> {
         self.namespaces.get_mut(&election.namespace)?.switchovers.get_mut(&election.name)
     }
 
-    /// Another replica may act from now on.
+    /// Prepares for another replica that may act from now on.
     pub(super) fn stand_by_switchovers(&mut self) {
         let all = self.namespaces.values_mut().flat_map(|content| content.switchovers.values_mut());
         all.flat_map(BTreeMap::values_mut).for_each(KnownSwitchover::stand_by);
@@ -94,7 +94,7 @@ impl Index {
 }
 
 impl Content {
-    /// A Switchover is not about this election any more.
+    /// Removes a Switchover from the ones that are about this election.
     fn drop_switchover(&mut self, election: &str, name: &str) {
         link(&mut self.switched, name, election, false);
         if let Some(known) = self.switchovers.get_mut(election) {

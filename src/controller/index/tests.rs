@@ -1,4 +1,4 @@
-//! What is known after a watch has listed anew, and answers have brought something meanwhile.
+//! The index after a watch has listed again while answers brought newer objects.
 
 use lictor_core::{
     Family, Holder, Instant, Key, Known, Pairs, Pod, Record, Selector, Setting, SliceContent, Stored, Term, Timestamp,
@@ -175,7 +175,7 @@ fn a_lock_that_vanished_is_remembered_if_another_cluster_led_by_it() {
     assert_eq!(vanished(Elsewhere::Vanished, 2), Some(at(2)));
     assert_eq!(vanished(Elsewhere::Held(leads), 3), None);
     assert_eq!(vanished(Elsewhere::LetGo, 4), None);
-    // Nobody led there.
+    // The other cluster had no leader.
     assert_eq!(vanished(Elsewhere::Held(Rival::default()), 5), None);
     assert_eq!(vanished(Elsewhere::Vanished, 6), None);
 }
@@ -257,7 +257,7 @@ fn of_a_slice_the_newest_version_counts_and_a_deletion_is_remembered() {
     assert_eq!(shown_slice(&index), None);
     index.put_slice(&"n".into(), slice("a", 7));
     assert_eq!(shown_slice(&index), None, "an answer from before the deletion");
-    // Without the label the watch loses it, and it is there all the same.
+    // A slice without the label leaves the watch, but still exists.
     index.put_slice(&"n".into(), slice("a", 8));
     assert_eq!(shown_slice(&index), Some(("a", 8)));
     index.put_slice(&"n".into(), slice("b", 9));
@@ -332,12 +332,12 @@ fn an_election_waits_until_nothing_is_left_of_an_earlier_one_by_its_name() {
     index.act();
     index.find_remains(|_| true);
     assert_eq!(gone(&mut index), [("earlier".into(), true)]);
-    // What the watch tells of it meanwhile counts.
+    // The watch's news since then counts.
     index.apply_elections(Change::Applied(election(12)));
     index.bury(&Namespace::from("n").election("web"));
     assert_eq!(gone(&mut index), [("e".into(), false)]);
     assert_eq!(index.entries().next().unwrap().object.version(), Version(12));
-    // Unless it is deleted, too.
+    // The election is deleted meanwhile, too.
     let mut index = serving();
     index.apply_elections(listed(10, vec![election(5)]));
     with_lock(&mut index, "other-key", of("earlier", CONTROLLER));
@@ -392,7 +392,7 @@ fn what_a_decided_election_leaves_is_removed_by_who_acts_and_found_again_by_who_
     assert_eq!(gone(&mut acting), [("e".into(), true)]);
 }
 
-/// What a walk over all pods would find, and what is noted to find it without one.
+/// Compares a walk over all pods with the notes that make such a walk unnecessary.
 fn assert_consistent(index: &Index) {
     for (namespace, content) in &index.namespaces {
         for (name, entry) in &content.elections {
@@ -520,7 +520,7 @@ fn a_pod_that_leads_by_the_record_alone_is_found_whichever_watch_is_ahead() {
     let members =
         |index: &mut Index| index.entries().flat_map(|entry| entry.members.all().cloned()).collect::<Vec<_>>();
 
-    // Neither its labels nor its annotations say so any more.
+    // Neither its labels nor its annotations name the election any more.
     let mut index = serving();
     with_lock(&mut index, "web", stored.clone());
     index.apply_elections(listed(10, vec![election(5)]));
@@ -539,7 +539,7 @@ fn a_pod_that_leads_by_the_record_alone_is_found_whichever_watch_is_ahead() {
     assert_eq!(members(&mut index), ["web-0"]);
 }
 
-/// Decides all that is marked, as the loop does; returns how often that took.
+/// Decides all marked elections, as the loop does. Returns how many decisions that took.
 fn accept_all(index: &mut Index) -> usize {
     for round in 0..60 {
         let dirty = index.take_dirty(usize::MAX);
@@ -556,7 +556,7 @@ fn accept_all(index: &mut Index) -> usize {
     panic!("it does not come to rest");
 }
 
-/// Of those that want the same, all but one are refused, and nobody else is; and that was found out by what was marked.
+/// Checks that all but one of the elections that want the same are refused and no others, and that the marks sufficed to find this out.
 fn assert_apart(index: &Index) {
     for (namespace, content) in &index.namespaces {
         let served: Vec<&Entry> =
@@ -697,7 +697,7 @@ fn of_elections_that_register_one_service_in_consul_the_one_that_has_it_is_accep
         });
         (Version(10), Uid(namespace.into()), serde_json::from_value::<LeaderElection>(object).unwrap())
     };
-    // The older one was edited after both had been accepted.
+    // The older election was edited after both had been accepted.
     let second = |class, service, generation| {
         let mut index = serving();
         index.apply_classes(listed(1, vec![consul("a"), consul("b")]));

@@ -1,4 +1,4 @@
-//! Workloads, and which elections each matters to.
+//! Workloads, and the elections that each matters to.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ impl Index {
         }
     }
 
-    /// A workload as it is now, from a watch or from the answer to a request: the newer one counts, also of two by the same name.
+    /// Puts a current workload in, from a watch or from the answer to a request. The newer one counts, even of two with the same name.
     pub(crate) fn put_workload(&mut self, object: WorkloadObject) {
         if self.deletions.cover(&object.uid, object.version) {
             return;
@@ -60,13 +60,13 @@ impl Index {
         }
     }
 
-    /// An answer says that there is no workload of this uid any more.
+    /// Removes a workload that no longer exists, according to an answer about this uid.
     pub(crate) fn lose_workload(&mut self, namespace: &Namespace, id: &WorkloadId, uid: &Uid) {
-        // An object that was deleted does not come back under the same uid.
+        // A deleted object does not come back under the same uid.
         self.remove_workload(namespace, id, uid, Version(u64::MAX));
     }
 
-    /// A workload is gone as of a version, unless the name belongs to another one by now.
+    /// Removes a workload as of a version, unless the name belongs to another one by now.
     fn remove_workload(&mut self, namespace: &Namespace, id: &WorkloadId, uid: &Uid, version: Version) {
         self.deletions.note(uid, version);
         let Some(content) = self.namespaces.get_mut(namespace) else { return };
@@ -92,7 +92,7 @@ impl Content {
 
     /// The elections that a workload matters to.
     fn following<'a>(&'a self, object: &'a WorkloadObject) -> BTreeSet<&'a String> {
-        // A Job matters to those to whom its CronJob does.
+        // A Job matters to the elections that its CronJob matters to.
         let owner = object.owner.as_ref().and_then(|owner| self.workloads.with_uid(owner));
         let of = |workload: &'a WorkloadObject| {
             let followed = self.mentions.by(&Mention::Followed(workload.id.clone()));
