@@ -1,6 +1,6 @@
-//! The link between an agent and the process beside it that runs its hooks. What is sent is up to src/observe.
+//! The link between an agent and the process beside it that runs its hooks. src/observe defines the messages.
 //!
-//! Hooks can't run in the agent itself: all that lives below it is its command's, and is killed with that.
+//! Hooks can't run in the agent itself, because all processes below the agent belong to its command and are killed with it.
 
 use std::io;
 use std::os::unix::net::UnixStream as Std;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Connects to the process beside this agent.
 ///
 /// # Errors
-/// If it does not listen in time.
+/// If the process does not listen in time.
 pub async fn connect(name: &Name) -> anyhow::Result<UnixStream> {
     let listens = async {
         loop {
@@ -44,12 +44,12 @@ pub async fn connect(name: &Name) -> anyhow::Result<UnixStream> {
 /// # Errors
 /// If the name can't be taken, or the listener fails.
 pub async fn accept(name: &Name, agent: Pid) -> anyhow::Result<UnixStream> {
-    // Until then nothing but the watchdog's end says that no agent comes any more.
+    // Until then only the watchdog's end shows that no agent will come any more.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let held = name.take(HOOKS).await?;
     loop {
         let (stream, _) = held.listener().accept().await?;
-        // Anybody in this network namespace can connect.
+        // Any process in this network namespace can connect.
         if stream.peer_cred().ok().and_then(|peer| peer.pid()) == Some(agent.as_raw_nonzero().get()) {
             set_parent_process_death_signal(None)?;
             return Ok(stream);

@@ -15,7 +15,7 @@ use crate::process::boot_nanoseconds;
 /// The environment variable with a command's term. Only commands of agents have it.
 pub const TERM_VARIABLE: &str = "LICTOR_TERM";
 
-/// What to run.
+/// The command to run.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
     /// The program and its arguments.
@@ -24,17 +24,17 @@ pub struct CommandLine {
     pub key: String,
 }
 
-/// A command that was started.
+/// A command that has started.
 pub(super) struct Running {
     pid: Pid,
-    /// Whether its own process has ended. Its id may be given to another one since.
+    /// Whether its own process has ended. The process id may belong to another process since.
     ended: bool,
-    /// How many times in a row nothing was found.
+    /// How many times in a row no process of it was found.
     nothing: u8,
 }
 
 impl CommandLine {
-    /// Starts the command by way of the [gate](super::gate). It has a process group of its own.
+    /// Starts the command through the [gate](super::gate), in a process group of its own.
     pub(super) fn start(&self, term: Term, until: Instant) -> io::Result<Running> {
         let child = Command::new("/proc/self/exe")
             .arg0("lictor")
@@ -50,7 +50,7 @@ impl CommandLine {
 }
 
 impl Running {
-    /// Returns whether this is its own process, which has ended then.
+    /// Returns whether this was its own process, which has then ended.
     pub(super) fn reaped(&mut self, pid: Pid) -> bool {
         let own = !self.ended && pid == self.pid;
         self.ended |= own;
@@ -71,7 +71,7 @@ impl Running {
         }
     }
 
-    /// Asks it to end; if it has ended, what it has left behind.
+    /// Asks the command to end; if it has ended, asks the processes that it left behind.
     pub(super) fn terminate(&self, signal: Signal) {
         if !self.ended {
             tracing::info!("asks the command to end");
@@ -84,9 +84,10 @@ impl Running {
         }
     }
 
-    /// Kills it, and everything that comes from it.
+    /// Kills the command and all its descendants.
     pub(super) fn kill(&self) {
-        // First what takes a single call. Until its own process is reaped, nobody else has its group.
+        // The process group comes first, because a single call kills it. Until the command's own process is reaped, no other group has
+        // this id.
         if !self.ended {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
@@ -95,7 +96,7 @@ impl Running {
         }
     }
 
-    /// Looks whether nothing of it lives any more.
+    /// Checks that none of its processes lives any more.
     pub(super) fn is_gone(&mut self) -> bool {
         match below(getpid()) {
             Ok(found) if found.is_empty() => self.nothing += 1,

@@ -1,5 +1,5 @@
-//! A lock at a key in Consul, with a session of the agent's own. [`SessionKeeper`] keeps the session, and [`KeyLock`] says when to try to
-//! acquire the lock.
+//! A lock at a key in Consul, with a session of the agent's own. [`SessionKeeper`] keeps the session, and [`KeyLock`] decides when to try
+//! to acquire the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,31 +16,31 @@ use super::lock::{Lock, LockUpdate, Other};
 use crate::process::{monotonic, nap, spawn, wall};
 use crate::store::{Content, Home, Role, SessionKeeper, SessionSettings, Sessions};
 
-/// How a lock in Consul is kept.
+/// The settings for a lock in Consul.
 #[derive(Clone, Debug)]
 pub struct ConsulLockSettings {
     /// The key.
     pub key: String,
     /// The agent, as the key's value and the session name it.
     pub identity: String,
-    /// The session's name, which no agent in another place has.
+    /// The session's name, which no agent in another place uses.
     pub session: String,
-    /// What the session depends on besides its renewals.
+    /// The node or checks that the session depends on besides its renewals.
     pub home: Home,
     /// The session's time to live.
     pub ttl: Duration,
     /// The session's lock delay.
     pub lock_delay: Duration,
-    /// The longest from one renewal to the next. A third of the TTL counts, if that is shorter.
+    /// The longest time from one renewal to the next. A third of the TTL counts if that is shorter.
     pub renew_every: Duration,
-    /// Where the leader is reached, for whoever reads the key.
+    /// The address of the leader, for readers of the key.
     pub advertise: Option<String>,
-    /// The node of the leader, for whoever reads the key.
+    /// The node of the leader, for readers of the key.
     pub node: Option<String>,
 }
 
 impl ConsulLockSettings {
-    /// Returns for how long what was heard of another holder counts: one blocking query may fail.
+    /// Returns how long news of another holder counts, so that one blocking query may fail.
     pub fn stale_after(ttl: Duration) -> Duration {
         wait(ttl) * 3
     }
@@ -50,36 +50,36 @@ impl ConsulLockSettings {
 pub struct ConsulLock {
     client: Client,
     settings: ConsulLockSettings,
-    /// Unique for each start of a process.
+    /// A unique name for each start of a process.
     instance: String,
     sessions: watch::Receiver<Sessions>,
     suspicion: Arc<Notify>,
     again: Arc<Notify>,
     lock: KeyLock,
-    /// The term of the lock that is held, and before that the highest one that was seen in the key.
+    /// The term of the held lock; before that, the highest term that was seen in the key.
     term: Term,
-    /// Who else holds the lock, by its value, as was seen last.
+    /// The other holder of the lock, according to the value that was seen last.
     leader: Option<Other>,
-    /// The session by which this process tried to acquire the lock last.
+    /// The session with which this process last tried to acquire the lock.
     own: Option<String>,
-    /// When the last question about the key was sent that was answered.
+    /// When the last answered question about the key was sent.
     heard: Option<Instant>,
     updates: watch::Sender<LockUpdate>,
     /// Whether a request to acquire the lock may still be carried out.
     in_doubt: bool,
     /// The problem that was logged last.
     problem: Option<String>,
-    /// Why nothing is heard of the key at present.
+    /// Why the agent does not hear of the key at present.
     unheard: Option<String>,
 }
 
-/// What a blocking query says.
+/// The result of a blocking query.
 enum Watched {
-    /// When the question was sent, the index of the answer, and the key.
+    /// The time at which the question was sent, the index of the answer, and the key.
     Seen(Instant, Version, Option<Entry>),
     /// Consul's indexes have gone back.
     Rewound,
-    /// Consul can't be asked at present, for this reason.
+    /// Consul can't be queried at present, for this reason.
     Broken(String),
 }
 
@@ -122,7 +122,7 @@ impl ConsulLock {
         let kept = async move {
             let keeper = keeper.run(roles);
             let lock = async move {
-                // A5: a session that may hold the lock may be used by the next process in this place, so it ends by its TTL.
+                // A5: the next process in this place may use a session that may still hold the lock, so that session ends by its TTL.
                 if lock.keep(stopping).await {
                     role.send_replace(Role::Leave);
                 }
@@ -132,7 +132,7 @@ impl ConsulLock {
         Lock { updates: receiver, again, stop, task: spawn(kept) }
     }
 
-    /// Keeps the lock until `stop` is set. Then releases it. Returns whether its session surely does not hold it.
+    /// Keeps the lock until `stop` is set, and then releases it. Returns whether its session surely does not hold it.
     async fn keep(mut self, mut stop: watch::Receiver<bool>) -> bool {
         let (seen, mut watched) = mpsc::channel(1);
         let watching = spawn(watch_key(self.client.clone(), self.settings.key.clone(), wait(self.settings.ttl), seen));
@@ -143,7 +143,7 @@ impl ConsulLock {
             self.publish();
             let now = monotonic();
             let wait = match self.lock.next(now) {
-                // The watch begins with what is there, and tries again by itself.
+                // The watch starts with the present state, and retries by itself.
                 KeyCommand::Read if !heard => Duration::MAX,
                 KeyCommand::Read => {
                     self.read().await;
@@ -155,9 +155,9 @@ impl ConsulLock {
                 }
                 KeyCommand::Wait(until) => until.map_or(Duration::MAX, |until| until.since(now)),
             };
-            // What is known of the session changes by itself when its validity ends.
+            // The state of the session changes without an event when its validity ends.
             let wait = match self.validity() {
-                // That one is over, its keeper is about to say: until then there is nothing to do.
+                // The keeper is about to report that the session is over, and until then there is nothing to do.
                 LockValidity::Until(until) if now < until => wait.min(until.since(now)),
                 _ => wait,
             };
@@ -201,7 +201,7 @@ impl ConsulLock {
             }
             _ => None,
         };
-        // Where nothing is heard, nobody can say that it is free.
+        // Without news of the key, the agent can't tell whether the lock is free.
         let other = self.leader.clone().filter(|_| held.is_none() && !self.lock.is_free());
         let problem = self.unheard.clone().or_else(|| self.problem.clone());
         let new = LockUpdate { held, other, heard: self.heard, problem };
@@ -226,7 +226,7 @@ impl ConsulLock {
         let holder = entry.as_ref().and_then(|entry| entry.session.clone());
         let key = entry.map(|entry| SeenKey { version: Version(entry.modify_index), session: entry.session });
         if !self.lock.observe(index, key, monotonic()) {
-            // The watch tells late what came before a read.
+            // The watch may report a state from before a read.
             return;
         }
         self.leader = holder.filter(|session| self.own.as_ref() != Some(session)).map(|session| match content {
@@ -259,7 +259,7 @@ impl ConsulLock {
 
     async fn acquire(&mut self, session: &str, expected: Option<Version>) {
         let key = self.settings.key.clone();
-        // In practice the term is the key's index. It is higher only if Consul was put back to an earlier state.
+        // In practice the key's index is the term. This term is higher only if Consul was restored to an earlier state.
         let record = self.record(self.term.next(), true);
         let operations = [
             match expected {
@@ -307,7 +307,7 @@ impl ConsulLock {
         }
     }
 
-    /// Releases the lock, if it is this session's: also one that a request without an answer may have acquired. Returns whether that is sure.
+    /// Releases the lock if this session has it, even by a request whose answer was lost. Returns whether the release is sure.
     async fn release(&mut self) -> bool {
         let released = timeout(self.settings.ttl / 2, async {
             loop {
@@ -329,7 +329,7 @@ impl ConsulLock {
         released && !self.in_doubt
     }
 
-    /// Returns whether the session does not hold the lock any more.
+    /// Returns whether the session no longer holds the lock.
     async fn unlock(&mut self, session: &str) -> Result<bool, Error> {
         let key = self.settings.key.clone();
         let Some(entry) = self.client.read_key(&key).await? else { return Ok(true) };
@@ -343,7 +343,7 @@ impl ConsulLock {
         ];
         match self.client.transact(&operations).await {
             Transaction::Applied(_) => {
-                // Whatever is still under way names an earlier version of the key.
+                // Any request that is still under way names an earlier version of the key.
                 self.in_doubt = false;
                 Ok(true)
             }
@@ -352,7 +352,7 @@ impl ConsulLock {
         }
     }
 
-    /// Returns who leads, and where, for whoever reads the key.
+    /// Returns the leader and its address, for readers of the key.
     fn record(&self, term: Term, leads: bool) -> Record {
         let ConsulLockSettings { identity, advertise, node, .. } = &self.settings;
         let holder = Holder {
@@ -402,7 +402,7 @@ fn wait(ttl: Duration) -> Duration {
     ttl.min(Duration::from_secs(60))
 }
 
-/// Tells what becomes of a key, by blocking queries.
+/// Reports the changes of a key, by blocking queries.
 async fn watch_key(client: Client, key: String, wait: Duration, seen: mpsc::Sender<Watched>) {
     let (mut index, mut pause) = (0, Duration::ZERO);
     loop {

@@ -1,4 +1,4 @@
-//! The last look before the command begins: in its own process, right before it becomes the command.
+//! The last check before the command begins, in its own process, right before that process becomes the command.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -8,18 +8,18 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::process::{from_boot_nanoseconds, monotonic};
 
-/// The exit code of shells for a program that is not there.
+/// The exit code of shells for a missing program.
 const NOT_FOUND: u8 = 127;
 /// The exit code of shells for a program that can't be run.
 const NOT_RUNNABLE: u8 = 126;
-/// As if it was killed.
+/// The exit code for a killed process.
 const TOO_LATE: u8 = 137;
 
 /// Becomes the command, unless `until`, in nanoseconds since the machine's start, is over, or the agent that started this is gone. A1: the
-/// agent may have been stopped between its decision and this. Whatever was started before `until`, the watchdog finds then (A3).
-/// Returns only if it does not become the command: with the exit code, and what there is to say.
+/// agent may have been stopped between its decision and this. The watchdog finds every process that started before `until` then (A3).
+/// Returns only if it does not become the command, with the exit code and a message.
 pub fn pass(until: u64, agent: i32, command: &[OsString]) -> (u8, Option<String>) {
-    // If the agent is killed, so is the command. A process that the command starts is the watchdog's to kill.
+    // If the agent is killed, so is the command. The watchdog kills the processes that the command starts.
     let guarded = set_parent_process_death_signal(Some(Signal::KILL));
     if guarded.is_err() || getppid() != Pid::from_raw(agent) || from_boot_nanoseconds(until) <= monotonic() {
         return (TOO_LATE, None);

@@ -1,5 +1,5 @@
-//! What is asked of an agent over HTTP: how it is, and to leave the lock to another one. For processes of this machine, or of this pod, alone.
-//! Who leads is told by the server of `lictor observe`, which has these paths, too.
+//! The agent's HTTP requests: for its state, and to leave the lock to another agent. The server answers only processes of this machine, or
+//! of this pod. The server of `lictor observe`, which also has these paths, tells who leads.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::place::Name;
 use super::requests::{Handle, Yielded};
 use crate::process::monotonic;
 
-/// What the server shows.
+/// The state that the server shows.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
     identity: String,
     key: String,
     state: &'static str,
-    /// Who holds the lock, as far as this agent knows.
+    /// The holder of the lock, as far as this agent knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,10 +34,10 @@ struct Shown {
     /// How long this agent can rely on its lock from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     valid_milliseconds: Option<u128>,
-    /// How long it stays away from the lock from now on.
+    /// How long the agent stays away from the lock from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     away_milliseconds: Option<u128>,
-    /// What keeps this agent from hearing of the lock, or from ever getting it.
+    /// The obstacle that keeps this agent from hearing of the lock, or from ever getting it.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -47,8 +47,8 @@ struct Agent {
     handle: Handle,
 }
 
-/// Adds the agent's own paths to a router, and answers processes of this machine alone at all paths. `name` is the agent's. The server has to
-/// know the address of who asks ([`ConnectInfo`]).
+/// Adds the agent's own paths to a router, and limits all paths to processes of this machine. `name` is the agent's. The server has to
+/// know the client's address ([`ConnectInfo`]).
 pub fn with_requests(router: Router, name: Name, handle: Handle) -> Router {
     let own = Router::new().route("/state", get(state)).route("/yield", post(give_away));
     router.merge(own.with_state(Arc::new(Agent { name, handle }))).layer(from_fn(guarded))
@@ -96,7 +96,7 @@ impl Agent {
     }
 }
 
-/// Answers whoever may ask.
+/// Answers clients that may ask.
 async fn guarded(request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
     match check(peer, request.headers()) {
@@ -105,9 +105,9 @@ async fn guarded(request: Request, next: Next) -> Response {
     }
 }
 
-/// Checks who asks. That the server listens at a loopback address alone is not enough: a machine may route packets from outside there
-/// (`net.ipv4.conf.all.route_localnet`), and every page in a browser of this machine can send requests there. The check of Host keeps
-/// out pages whose name leads here (DNS rebinding), and that of Origin all others: there is no page of this server.
+/// Checks the client. A loopback address alone is not enough, because a machine may route packets from outside to it
+/// (`net.ipv4.conf.all.route_localnet`), and every page in a browser of this machine can send requests to it. The check of Host rejects
+/// pages whose name leads here (DNS rebinding), and the check of Origin rejects all other pages, because this server has none.
 fn check(peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), &'static str> {
     if !peer.is_some_and(is_loopback) {
         return Err("this server answers processes of its own machine or pod only\n");
@@ -128,7 +128,7 @@ pub fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// Whether a host, with or without a port, is a name of this machine that nobody else can give away.
+/// Whether a host, with or without a port, is a name of this machine that no other machine can get.
 fn is_own(host: &str) -> bool {
     let without_port = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map(|(address, _)| address),
@@ -178,17 +178,17 @@ mod tests {
             ("GET", "/state", [127, 0, 0, 7], &[("host", "localhost:9")], 200),
             ("GET", "/state", HERE, &[("host", "[::1]:8090")], 200),
             ("GET", "/state", HERE, &[("host", "127.0.0.1")], 200),
-            // From elsewhere.
+            // From another machine.
             ("GET", "/state", [10, 0, 0, 7], &[host], 403),
             ("POST", "/yield", [10, 0, 0, 7], &[host], 403),
-            // Another name that leads here.
+            // By another name that leads here.
             ("GET", "/state", HERE, &[], 403),
             ("GET", "/state", HERE, &[host, host], 403),
             ("GET", "/state", HERE, &[("host", "attacker.example:8090")], 403),
             ("GET", "/state", HERE, &[("host", "127.0.0.1.attacker.example")], 403),
             ("GET", "/state", HERE, &[("host", "10.0.0.1:8090")], 403),
             ("GET", "/state", HERE, &[("host", "[::1")], 403),
-            // A page.
+            // From a page.
             ("POST", "/yield", HERE, &[host, ("origin", "http://attacker.example")], 403),
             ("POST", "/yield", HERE, &[host, ("origin", "http://127.0.0.1:8090")], 403),
             ("POST", "/yield", HERE, &[host, ("origin", "null")], 403),
@@ -198,7 +198,7 @@ mod tests {
             ("PUT", "/yield", HERE, &[host], 405),
             ("DELETE", "/yield", HERE, &[host], 405),
             ("POST", "/state", HERE, &[host], 405),
-            // Paths that the server has besides.
+            // The server's other paths.
             ("GET", "/", HERE, &[host], 200),
             ("GET", "/", [10, 0, 0, 7], &[host], 403),
             ("GET", "/", HERE, &[host, ("origin", "null")], 403),
@@ -235,7 +235,7 @@ mod tests {
         let valid = leading.as_object_mut().unwrap().remove("validMilliseconds").unwrap().as_u64().unwrap();
         assert!((7000..=8000).contains(&valid), "{valid}");
         assert_eq!(leading, own(json!({"state": "leading", "leader": "one", "term": 7})));
-        // A lock that is over is not held, although nobody has noticed yet.
+        // A lock that is over is not held, even before the agent notices.
         requests.conditions.send_modify(|condition| {
             condition.lock.held = Some(HeldLock { term: Term(7), from: monotonic(), until: monotonic() });
         });

@@ -1,5 +1,5 @@
-//! A lock in a Lease, as client-go's LeaseLock has it, so that agents and programs with client-go's leader election keep each other out.
-//! [`LeaseClaim`] keeps it.
+//! A lock in a Lease, in the form of client-go's LeaseLock, so that agents and programs with client-go's leader election exclude each
+//! other. [`LeaseClaim`] keeps it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::kubernetes::{ClaimUpdate, Holder, LeaseClaim};
 use crate::process::{monotonic, spawn};
 use crate::store::election_of;
 
-/// The end of what is said about a right that is missing.
+/// The end of each message about a missing right.
 const GRANT: &str = "; grant it to this agent's service account: docs/agent.md has the Role";
 
 /// A lock in a Lease.
 pub struct LeaseLock;
 
 impl LeaseLock {
-    /// Begins to keep a Lease. `identity` is that of no agent in another place.
+    /// Begins to keep a Lease. No agent in another place may have this `identity`.
     pub fn start(client: Client, namespace: &str, name: &str, identity: String, duration: Duration) -> Lock {
         let own = Holder { identity, ..Holder::default() };
         let parameters = ClaimParameters::patient(duration);
@@ -33,7 +33,7 @@ impl LeaseLock {
         let lease = format!("{namespace}/{name}");
         let claim = claim.reading_first().granting(GRANT).sparing(election);
         let task = spawn(async move {
-            // Nobody tells that a holder is gone: it is waited for.
+            // A Lease does not show that its holder is gone, so the agent waits for the Lease to expire.
             let _gone = gone;
             tokio::select! {
                 () = claim.run(stopping) => {}
@@ -44,24 +44,24 @@ impl LeaseLock {
     }
 }
 
-/// Returns the election whose lock a Lease is, in words.
+/// Describes the election whose lock this Lease is.
 fn election(lease: &Lease) -> Option<String> {
     election_of(lease).map(|name| format!("the LeaderElection {name}"))
 }
 
-/// What became of the Lease, in terms.
+/// The history of the Lease, in terms.
 #[derive(Debug, Default)]
 struct Terms {
-    /// Since which write this agent holds the Lease without a gap.
+    /// The write since which this agent has held the Lease without a gap.
     since: Option<Version>,
-    /// The version that is the term: of that write, or of a later one.
+    /// The version that serves as the term: that of the same write, or of a later one.
     term: Option<Version>,
-    /// The term in place of which a higher one is wanted.
+    /// The term that is to be replaced by a higher one.
     least: Option<Version>,
 }
 
 impl Terms {
-    /// A6: the version of the next renewal is the term from now on.
+    /// A6: makes the version of the next renewal the term.
     fn again(&mut self) {
         self.least = self.term.take();
     }
@@ -75,7 +75,7 @@ impl Terms {
         let held = match (claim.state, self.term) {
             (ClaimState::Acting(until), Some(term)) => {
                 let term = Term(i64::try_from(term.0).unwrap_or(i64::MAX));
-                // L6: after the Lease was deleted, its last holder may not know yet.
+                // L6: after the Lease was deleted, its last holder may not have noticed.
                 Some(HeldLock { term, from: claim.alone_from, until })
             }
             _ => None,

@@ -1,4 +1,4 @@
-//! The loop of an agent: hears of the lock, of processes, of requests and of time, and does what [`lictor_core::Agent`] says.
+//! The loop of an agent: takes news of the lock, of processes, of requests and of time, and does what [`lictor_core::Agent`] decides.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::process::{monotonic, nap};
 /// The exit code for a command that could not be started.
 const NOT_STARTED: u8 = 126;
 
-/// The processes around an agent: its command, its watchdog, and whoever sends it signals. A simulation has its own.
+/// The processes around an agent: its command, its watchdog, and senders of signals. A simulation has its own.
 pub trait Processes: Send {
     /// Tells the watchdog until when the command may live.
     fn guard(&mut self, until: Option<Instant>);
@@ -22,37 +22,37 @@ pub trait Processes: Send {
     /// Starts the command, which must not begin after `until`.
     ///
     /// # Errors
-    /// If there is no new process.
+    /// If no process can be created.
     fn start(&mut self, term: Term, until: Instant) -> io::Result<()>;
 
-    /// Asks the command to end; if it has ended, what it has left behind.
+    /// Asks the command to end; if it has ended, asks the processes that it left behind.
     fn terminate(&mut self);
 
-    /// Kills the command, and everything that comes from it.
+    /// Kills the command and all its descendants.
     fn kill(&mut self);
 
-    /// Waits until something may have happened to them. This can be cancelled at any time.
+    /// Waits for a possible change of these processes. The wait can be cancelled at any time.
     fn hear(&mut self) -> impl Future<Output = Vec<AgentEvent>> + Send;
 
-    /// Looks what has become of the command since the last look.
+    /// Checks how the command has changed since the last call.
     fn look(&mut self) -> Vec<AgentEvent>;
 }
 
-/// An agent that lives.
+/// The state of a living agent.
 struct Life<P, L> {
     timing: AgentTiming,
     processes: P,
     take_part: L,
     /// The lock, while the agent takes part in the election.
     lock: Option<Lock>,
-    /// What the lock's keeper said last.
+    /// The last news of the lock's keeper.
     told: LockUpdate,
     requests: Requests,
-    /// Who asked to yield, and waits for an answer.
+    /// The requesters of a yield that wait for an answer.
     asked: Vec<oneshot::Sender<bool>>,
 }
 
-/// Runs the command while the lock is held. Returns the exit code to hand on. `take_part` begins to keep the lock.
+/// Runs the command while the lock is held. Returns the exit code to pass on. `take_part` begins to keep the lock.
 pub async fn live<P: Processes, L: FnMut() -> Lock + Send>(
     timing: AgentTiming,
     processes: P,
@@ -67,7 +67,7 @@ impl<P: Processes, L: FnMut() -> Lock + Send> Life<P, L> {
     async fn run(mut self, mut agent: Agent) -> u8 {
         let mut events = vec![];
         loop {
-            // First what time has brought, whatever else was heard meanwhile: this process may have been stopped.
+            // Time comes before all other news, because this process may have been stopped.
             events.insert(0, AgentEvent::Tick);
             let mut next = vec![];
             for event in events.drain(..) {
@@ -123,13 +123,13 @@ impl<P: Processes, L: FnMut() -> Lock + Send> Life<P, L> {
         stop.send_replace(true);
         if timeout(self.timing.ttl, &mut task).await.is_err() {
             tracing::warn!("the lock could not be released in time: it ends by itself");
-            // Two must not keep one session.
+            // Two keepers must not share a session.
             task.abort();
         }
         self.told = LockUpdate::default();
     }
 
-    /// Waits until there is something to hear, or to look at.
+    /// Waits for an event, or for a reason to check the processes.
     async fn hear(&mut self, agent: &Agent, events: &mut Vec<AgentEvent>) {
         let now = monotonic();
         let wait = agent.wake_at(now).map_or(Duration::MAX, |at| at.since(now));
@@ -141,7 +141,7 @@ impl<P: Processes, L: FnMut() -> Lock + Send> Life<P, L> {
                 events.push(AgentEvent::Lock(update.held));
                 self.told = update;
             } else {
-                // The task has ended, though nobody asked it to.
+                // The task has ended without being asked to.
                 self.lock = None;
                 events.extend([AgentEvent::Lock(None), AgentEvent::Stop]);
             },
@@ -154,7 +154,7 @@ impl<P: Processes, L: FnMut() -> Lock + Send> Life<P, L> {
         events.extend(self.processes.look());
     }
 
-    /// Tells who asks how the agent is.
+    /// Publishes the agent's state to its clients.
     fn publish(&self, agent: &Agent) {
         let new = Condition { state: agent.state(), lock: self.told.clone() };
         self.requests.conditions.send_if_modified(|condition| {
@@ -172,7 +172,7 @@ async fn next(lock: &mut Option<Lock>) -> Option<LockUpdate> {
     Some(lock.updates.borrow_and_update().clone())
 }
 
-/// Logs what has become of the lock.
+/// Logs the changes of the lock.
 fn report(before: &LockUpdate, now: &LockUpdate) {
     let (had, has) = (before.held.map(|held| held.term), now.held.map(|held| held.term));
     if had.is_some() && has.is_none() {

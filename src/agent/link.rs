@@ -1,5 +1,5 @@
-//! What the agent tells its watchdog and its guard: until when the command may live. Eight bytes for each message: nanoseconds since the machine's
-//! start, or zero for "there is none".
+//! The messages of the agent to its watchdog and its guard: until when the command may live. Each has eight bytes: nanoseconds since the
+//! machine's start, or zero for "there is none".
 
 use std::io;
 use std::os::unix::net::UnixStream as Std;
@@ -12,7 +12,7 @@ use super::place::{Held, Name};
 use super::processes::parent_of;
 use crate::process::{boot_nanoseconds, from_boot_nanoseconds};
 
-/// The part of a name under which a watchdog waits for its agent.
+/// The part of the name under which a watchdog waits for its agent.
 pub(super) const WATCHDOG: &str = "watchdog";
 /// The same for the guard.
 pub(super) const GUARD: &str = "guard";
@@ -20,7 +20,7 @@ pub(super) const GUARD: &str = "guard";
 /// The agent's end.
 pub(super) struct ToWatchdog {
     stream: UnixStream,
-    /// What it was told last.
+    /// The last message.
     until: Option<Instant>,
 }
 
@@ -32,12 +32,12 @@ impl ToWatchdog {
         Ok(Self { stream: UnixStream::from_std(stream)?, until: None })
     }
 
-    /// Says the same again, which shows that this process goes on.
+    /// Repeats the last message, which shows that this process is alive.
     pub(super) fn tell_again(&mut self) {
         self.tell(self.until);
     }
 
-    /// Tells until when the command may live. A watchdog that does not read any more keeps what it was told last, which is earlier.
+    /// Tells until when the command may live. A watchdog that no longer reads keeps the last message, which is earlier.
     pub(super) fn tell(&mut self, until: Option<Instant>) {
         self.until = until;
         let nanoseconds = until.map_or(0, |until| boot_nanoseconds(until).max(1));
@@ -63,28 +63,28 @@ impl ToWatchdog {
 pub(super) struct FromAgent {
     listener: Held,
     child: Pid,
-    /// The child is the guard, and the agent a child of it.
+    /// Whether the child is the guard, and the agent is the guard's child.
     is_above: bool,
     agent: Option<Pid>,
     stream: Option<UnixStream>,
-    /// What came of a message so far.
+    /// The received part of a message.
     part: Vec<u8>,
-    /// The agent has closed its end, as it does when it ends.
+    /// Whether the agent has closed its end, as it does when it ends.
     closed: bool,
 }
 
 impl FromAgent {
-    /// Listens to the agent, which is this child.
+    /// Listens to the agent, which is this process's child.
     pub(super) fn of(agent: Pid, listener: Held) -> Self {
         Self { listener, child: agent, is_above: false, agent: None, stream: None, part: vec![], closed: false }
     }
 
-    /// Listens to the agent, which is a child of this child.
+    /// Listens to the agent, which is a child of the guard.
     pub(super) fn below(guard: Pid, listener: Held) -> Self {
         Self { is_above: true, ..Self::of(guard, listener) }
     }
 
-    /// The agent, while it is there.
+    /// The agent, while it exists.
     pub(super) fn agent(&self) -> Option<Pid> {
         self.agent.filter(|_| !self.closed)
     }
@@ -101,7 +101,7 @@ impl FromAgent {
                 return std::future::pending().await;
             }
             let Ok((stream, _)) = self.listener.listener().accept().await else { continue };
-            // Anybody in this network namespace can connect.
+            // Any process in this network namespace can connect.
             let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
             let Some(peer) = peer.and_then(Pid::from_raw) else { continue };
             let shown = if self.is_above { parent_of(peer) } else { Some(peer) };
@@ -111,13 +111,13 @@ impl FromAgent {
         }
     }
 
-    /// Hands on what the agent said last. Returns whether it said anything since the last call. This never waits.
+    /// Passes on the agent's last message. Returns whether a message came since the last call. This never waits.
     pub(super) fn tell(&mut self, watchdog: &mut Watchdog) -> bool {
         let Some(stream) = &self.stream else { return false };
         let mut buffer = [0; 512];
         loop {
-            // The runtime reads only after it was told that there is something. After this process was stopped, it did not hear yet of
-            // what was said meanwhile, and the command would be killed at a moment that has been put off since.
+            // The runtime reads only after the system reported readable data. After this process was stopped, the runtime has not yet seen
+            // newer messages, and the command would be killed at a time that the agent has since put off.
             let read = match stream.try_read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     rustix::io::read(stream, &mut buffer).map_err(io::Error::from)

@@ -1,4 +1,4 @@
-//! What an agent holds: the port to where locks are kept.
+//! The lock of an agent: the port to the places where locks are kept.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use lictor_core::{HeldLock, Instant, Term, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-/// What is known of the lock.
+/// The known state of the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockUpdate {
     /// The lock, while this agent holds it.
     pub held: Option<HeldLock>,
-    /// Who else was seen to hold it last.
+    /// The other holder that was seen last.
     pub other: Option<Other>,
-    /// When the last question about it was sent that was answered; of a Lease: when news of it came last. None: nothing was heard yet.
+    /// When the last answered question about the lock was sent; for a Lease, when its last news came. `None` if there was no news yet.
     pub heard: Option<Instant>,
-    /// What keeps this agent from hearing of the lock, or from ever getting it, for people.
+    /// The obstacle that keeps this agent from hearing of the lock, or from ever getting it, for people.
     pub problem: Option<String>,
 }
 
-/// Another one that holds the lock, as it says of itself. For people, and for whoever wants to reach it.
+/// Another holder of the lock, according to itself. For people, and for clients that want to reach it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Other {
     /// Its name.
@@ -35,7 +35,7 @@ pub struct Other {
 }
 
 impl Other {
-    /// Returns one that says no more than its name.
+    /// Returns a holder of which only the name is known.
     pub fn named(name: String) -> Self {
         Self { name, ..Self::default() }
     }
@@ -43,11 +43,11 @@ impl Other {
 
 /// A lock that is being kept: acquired as soon as it is free, and renewed.
 pub struct Lock {
-    /// What is known of it.
+    /// The known state of the lock.
     pub updates: watch::Receiver<LockUpdate>,
-    /// Notified, it makes the task acquire the lock anew, in a higher term.
+    /// A notification makes the task acquire the lock again, in a higher term.
     pub again: Arc<Notify>,
-    /// Set to true, it makes the task release the lock and end.
+    /// The value true makes the task release the lock and end.
     pub stop: watch::Sender<bool>,
     /// The task.
     pub task: JoinHandle<()>,

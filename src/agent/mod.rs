@@ -1,6 +1,6 @@
 //! `lictor agent`: takes part in an election, and runs a command only while it holds the lock.
 //!
-//! It is a chain of processes, so that nothing outlives the lock, whichever one or two of the first three are killed or stopped:
+//! The agent is a chain of processes, so that nothing outlives the lock, whichever one or two of the first three are killed or stopped:
 //!
 //! ```text
 //! watchdog       what the user started. Forwards signals, hands on the exit code, reaps
@@ -10,9 +10,9 @@
 //!    └─ hooks    only if there are hooks: tells others who leads (src/observe)
 //! ```
 //!
-//! The agent tells the watchdog and the guard until when the command may live, before it starts it and with each renewal. All three kill
-//! the command and all that comes from it in time, each by its own clock: the agent a little before the end, the others at the end. All are
-//! subreapers, so a process that becomes a daemon is still below them, also when two of them are gone.
+//! The agent tells the watchdog and the guard until when the command may live, before it starts the command and with each renewal. All
+//! three kill the command and its descendants in time, each by its own clock: the agent a little before the end, the others at the end.
+//! All are subreapers, so a process that becomes a daemon stays below them, even when two of them are gone.
 
 mod beside;
 mod command;

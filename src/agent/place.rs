@@ -1,9 +1,9 @@
-//! Where an agent is: one agent by a name at a time in one place, which the kernel keeps.
+//! The place of an agent. The kernel ensures that only one agent of a name runs in a place at a time.
 //!
-//! A5: an agent uses the session and the name of an earlier process again only if that one is surely gone. The kernel gives a name in
-//! the abstract namespace to one socket of a network namespace, and takes it back when the last process ends that has the socket: the
-//! agent hands its own down to all that comes from its command. A session and a holder are named
-//! by the place, too, so an agent by the same name in another place never has them.
+//! A5: an agent reuses the session and the name of an earlier process only if that process is surely gone. The kernel gives a name in the
+//! abstract namespace to one socket of a network namespace, and takes it back when the last process with that socket ends. The agent
+//! passes its socket down to its command and all descendants. The names of a session and a holder include the place, too, so an agent of
+//! the same name in another place never has them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 /// How long to wait for an earlier process of the same name that is about to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of the socket that a command inherits, at least. Scripts take small numbers for files of their own (`exec 9>lock`).
+/// The lowest number of the socket that a command inherits. Scripts use small numbers for their own files (`exec 9>lock`).
 const OUT_OF_THE_WAY: i32 = 500;
 
 /// A network namespace of one start of one machine.
@@ -26,7 +26,7 @@ const OUT_OF_THE_WAY: i32 = 500;
 pub struct Place(String);
 
 impl Place {
-    /// Returns where this process is.
+    /// Returns the place of this process.
     ///
     /// # Errors
     /// If /proc can't be read.
@@ -46,7 +46,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// The name of an agent for one lock: two agents that have the same one must not run in one place.
+/// The name of an agent for one lock. Two agents with the same name must not run in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The lock.
@@ -56,11 +56,11 @@ pub struct Name {
 }
 
 impl Name {
-    /// Takes the name for the part of this process, `watchdog` or `agent`. It is given back when the result is dropped, or the process
+    /// Takes the name for a part of the chain, `watchdog` or `agent`. The name is given back when the result is dropped, or the process
     /// ends.
     ///
     /// # Errors
-    /// If another process has it for longer than one needs to end.
+    /// If another process still has the name after the time that it needs to end.
     pub async fn take(&self, part: &str) -> anyhow::Result<Held> {
         let begun = std::time::Instant::now();
         let mut told = false;
@@ -89,13 +89,13 @@ impl Name {
     }
 
     pub(super) fn address(&self, part: &str) -> io::Result<SocketAddr> {
-        // Such an address has 107 bytes at most.
+        // Such an address has at most 107 bytes.
         let sum = seed_of(&format!("{}\n{}", self.key, self.identity));
         SocketAddr::from_abstract_name(format!("lictor-agent/{sum:016x}/{part}"))
     }
 }
 
-/// A name that this process has.
+/// A name that this process holds.
 #[derive(Debug)]
 pub struct Held {
     name: Name,
@@ -107,11 +107,11 @@ impl Held {
         &self.name
     }
 
-    /// Lets each process that is started from now on have the name, too. The name is given back when the last of them ends, also if
-    /// both the agent and its watchdog are killed at one moment. They inherit what this returns, for as long as it is kept.
+    /// Lets each process that is started from now on hold the name, too, while the returned value exists. The name is given back when the
+    /// last of them ends, even if both the agent and its watchdog are killed at the same moment.
     ///
     /// # Errors
-    /// If the system does not let it.
+    /// If the system does not allow it.
     pub(super) fn hand_down(&self) -> io::Result<OwnedFd> {
         let inherited = fcntl_dupfd_cloexec(&self.listener, OUT_OF_THE_WAY)?;
         fcntl_setfd(&inherited, FdFlags::empty())?;

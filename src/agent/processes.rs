@@ -1,4 +1,4 @@
-//! The processes below this one: which there are, how to end them all, and how to reap them.
+//! The processes below this one: how to find them, how to end them all, and how to reap them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,16 +12,16 @@ use rustix::process::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     parent: i32,
-    /// When it was started. With its id it is unique.
+    /// When the process was started. The start and the id together are unique.
     started: u64,
-    /// It has ended, and waits to be reaped.
+    /// Whether the process has ended, and waits to be reaped.
     zombie: bool,
 }
 
 /// Returns the living processes below `root`, at any depth, without `root` itself.
 ///
-/// A process that is started while this looks may be missing. Whoever started it is not: so only two empty answers in a row say that
-/// there is none.
+/// The result may lack a process that is started meanwhile, but has the process that started it. So only two empty results in a row show
+/// that there is none.
 ///
 /// # Errors
 /// If /proc can't be read.
@@ -46,22 +46,21 @@ pub fn signal_below(root: Pid, signal: Signal) -> io::Result<usize> {
     Ok(found.len())
 }
 
-/// A process file descriptor stays with its process. So if the process is still the one that was seen, it is that one that gets the
-/// signal.
+/// A process file descriptor stays with its process. So if the process is still the one that was seen, the signal reaches that one.
 fn signal_one(pid: Pid, seen: Process, signal: Signal) -> io::Result<()> {
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(process) => match read(pid.as_raw_nonzero().get()) {
             Some(now) if now.started == seen.started => Ok(pidfd_send_signal(process, signal)?),
             _ => Ok(()),
         },
-        // Before Linux 5.3, or where a filter of system calls does not know it.
+        // Before Linux 5.3, or if a filter of system calls does not know this call.
         Err(Errno::NOSYS | Errno::PERM) => Ok(kill_process(pid, signal)?),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Reaps the children that have ended, and returns them with their exit codes. A process that a signal ended has 128 and the number of
-/// the signal, as in shells.
+/// Reaps the children that have ended, and returns them with their exit codes. For a process that a signal ended, the code is 128 plus the
+/// number of the signal, as in shells.
 pub fn reap() -> Vec<(Pid, u8)> {
     let mut ended = vec![];
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
@@ -85,7 +84,7 @@ fn all() -> io::Result<BTreeMap<i32, Process>> {
     Ok(found)
 }
 
-/// Returns the parent of a process. None: it is gone.
+/// Returns the parent of a process, or `None` if the process is gone.
 pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
     Pid::from_raw(read(pid.as_raw_nonzero().get())?.parent)
 }
@@ -94,7 +93,7 @@ fn read(pid: i32) -> Option<Process> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Reads `PID (NAME) STATE PARENT …`, of which the name may have any characters.
+/// Reads `PID (NAME) STATE PARENT …`, where the name may have any characters.
 fn parse(stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let zombie = matches!(fields.next()?, "Z" | "X");
@@ -106,7 +105,7 @@ fn parse(stat: &str) -> Option<Process> {
 fn select(all: &BTreeMap<i32, Process>, root: i32) -> Vec<(i32, Process)> {
     let is_below = |pid: i32| {
         let mut above = pid;
-        // As deep as there are processes at most, should ids have been given again meanwhile.
+        // The loop is bounded by the number of processes, because ids may have been reused meanwhile.
         for _ in 0..all.len() {
             match all.get(&above) {
                 Some(process) if process.parent == root => return true,
@@ -149,7 +148,7 @@ mod tests {
         assert_eq!(below(&all), [3, 4]);
         all.insert(3, Process { zombie: true, ..process(2) });
         assert_eq!(below(&all), [4], "what a zombie has started lives");
-        // Read at different moments, they may look like a circle.
+        // Because each process was read at another moment, parents may seem to form a circle.
         all.insert(3, process(4));
         assert_eq!(below(&all), [] as [i32; 0]);
     }

@@ -1,16 +1,16 @@
-//! What others ask of an agent while it lives: how it is, and to leave the lock to another one.
+//! The requests to a living agent: for its state, and to leave the lock to another agent.
 
 use lictor_core::AgentState;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::lock::LockUpdate;
 
-/// How an agent is.
+/// The state of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// What it is doing.
+    /// The agent's activity.
     pub state: AgentState,
-    /// What is known of the lock.
+    /// The known state of the lock.
     pub lock: LockUpdate,
 }
 
@@ -20,21 +20,21 @@ pub struct Requests {
     pub(super) yields: mpsc::Receiver<oneshot::Sender<bool>>,
 }
 
-/// The end of whoever asks.
+/// The requesters' end.
 #[derive(Clone)]
 pub struct Handle {
     conditions: watch::Receiver<Condition>,
     yields: mpsc::Sender<oneshot::Sender<bool>>,
 }
 
-/// What became of a request to yield.
+/// The result of a request to yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yielded {
-    /// The lock is released, and the agent stays away from it for a time.
+    /// The agent has released the lock, and stays away from it for a time.
     Away,
     /// The agent does not hold the lock, so nothing has changed.
     NotHeld,
-    /// The agent ends. It has released the lock, or tried to.
+    /// The agent is ending, and has released the lock or tried to.
     Ends,
 }
 
@@ -46,17 +46,17 @@ pub fn requests() -> (Requests, Handle) {
 }
 
 impl Handle {
-    /// Returns how the agent is.
+    /// Returns the agent's state.
     pub fn condition(&self) -> Condition {
         self.conditions.borrow().clone()
     }
 
-    /// Returns how the agent is, now and at each change. The sender ends with the agent.
+    /// Returns the agent's state, now and at each change. The sender ends with the agent.
     pub fn conditions(&self) -> watch::Receiver<Condition> {
         self.conditions.clone()
     }
 
-    /// Asks the agent to leave the lock to another one. Returns when it has. If nobody waits for that, it goes on all the same.
+    /// Asks the agent to leave the lock to another one. Returns when it has. A dropped call does not stop the agent from doing so.
     pub async fn give_away(&self) -> Yielded {
         let (asked, accepted) = oneshot::channel();
         if self.yields.send(asked).await.is_err() {

@@ -1,4 +1,4 @@
-//! The agent itself, as a process: its command, its watchdog, and the signals that come in.
+//! The agent itself, as a process: its command, its watchdog, and incoming signals.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,14 +20,14 @@ use super::requests::Requests;
 use super::signals::{children, ends, forwarded};
 use crate::process::nap;
 
-/// How often it looks whether all that comes from the command has ended.
+/// How often to check whether all descendants of the command have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Runs the command while the lock is held. Returns the exit code to hand on. `held` is this process's [name](super::Name), and `lock`
+/// Runs the command while the lock is held. Returns the exit code to pass on. `held` is this process's [name](super::Name), and `lock`
 /// begins to take part in the election.
 ///
 /// # Errors
-/// If it can't begin.
+/// If the agent can't begin.
 pub async fn run(
     held: Held,
     timing: AgentTiming,
@@ -59,7 +59,7 @@ struct Chain {
     command: CommandLine,
     /// The watchdog, and the guard.
     watchdogs: [ToWatchdog; 2],
-    /// One of them is gone.
+    /// Whether the watchdog or the guard is gone.
     orphaned: bool,
     signals: BoxStream<'static, Signal>,
     children: BoxStream<'static, Signal>,

@@ -1,4 +1,4 @@
-//! The signals that come in.
+//! Incoming signals.
 
 use std::io;
 
@@ -16,26 +16,26 @@ pub(super) fn ends(signal: Signal) -> bool {
     FORWARDED[..2].contains(&signal)
 }
 
-/// Returns the signals that are forwarded, as they come in. From now on they have no other effect.
+/// Returns the forwarded signals as they arrive. From now on they have no other effect.
 ///
 /// # Errors
-/// If the system lets nobody wait for them.
+/// If the system does not let this process wait for them.
 pub(super) fn forwarded() -> io::Result<BoxStream<'static, Signal>> {
     Ok(select_all(FORWARDED.into_iter().map(of).collect::<io::Result<Vec<_>>>()?).boxed())
 }
 
-/// Returns a stream that says when a child has ended.
+/// Returns a stream with an item whenever a child has ended.
 ///
 /// # Errors
-/// If the system lets nobody wait for that.
+/// If the system does not let this process wait for that.
 pub fn children() -> io::Result<BoxStream<'static, Signal>> {
     of(Signal::CHILD)
 }
 
-/// Returns a stream that says when somebody wants to stop this process from its terminal. From now on that has no other effect.
+/// Returns a stream with an item whenever a user tries to stop this process from its terminal, which from now on has no other effect.
 ///
 /// # Errors
-/// If the system lets nobody wait for that.
+/// If the system does not let this process wait for that.
 pub(super) fn stops() -> io::Result<BoxStream<'static, Signal>> {
     of(Signal::TSTP)
 }

@@ -1,9 +1,9 @@
-//! The watchdog: the process that the user started. It starts the guard, which does the same again and starts the agent. Both outlive the
-//! agent (A3).
+//! The watchdog: the process that the user started. The watchdog starts the guard, which does the same again and starts the agent. Both
+//! outlive the agent (A3).
 //!
-//! The guard is there for whoever stops or kills the agent and the watchdog, for example by their name. The kernel has nothing else for
-//! that without privileges: a parent-death signal takes a death, and only the command's own process gets it; a timer that kills is a
-//! process's own; a cgroup that can be frozen or killed is one that may be written, which in a container and without root it seldom may.
+//! The guard exists because a user may stop or kill both the agent and the watchdog, for example by name. The kernel has no other means
+//! without privileges: a parent-death signal needs a death, and reaches only the command's own process; a timer that kills belongs to its
+//! process; a cgroup has to be writable to be frozen or killed, which it seldom is in a container and without root.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -22,27 +22,27 @@ use super::processes::{reap, signal_below};
 use super::signals::{children, ends, forwarded, stops};
 use crate::process::{monotonic, nap};
 
-/// The environment variable by which a process knows that it has a watchdog, and what it is: see [`Part`].
+/// The environment variable that tells a process that it has a watchdog, and its part: see [`Part`].
 pub const GUARD_VARIABLE: &str = "LICTOR_AGENT_WATCHED";
 
-/// The guard's name, for whoever sends signals by names.
+/// The guard's name, for users who send signals by name.
 const GUARD_NAME: &str = "agent-guard";
 
-/// What a process of `lictor agent` is.
+/// The part of a process of `lictor agent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What the user started.
+    /// The process that the user started.
     Watchdog,
-    /// What looks after the agent beside the watchdog.
+    /// The process that guards the agent beside the watchdog.
     Guard,
     /// The agent itself.
     Agent,
-    /// What runs the hooks of the agent with this id.
+    /// The process that runs the hooks of the agent with this id.
     Hooks(Pid),
 }
 
 impl Part {
-    /// Returns what this process is.
+    /// Returns the part of this process.
     pub fn of_this_process() -> Self {
         let Some(said) = std::env::var_os(GUARD_VARIABLE) else { return Self::Watchdog };
         if said == GUARD {
@@ -60,15 +60,15 @@ impl Part {
         }
     }
 
-    /// Starts this program again, with the same arguments, as that.
+    /// Starts this program again with the same arguments, in this part.
     fn start(self) -> anyhow::Result<Pid> {
         let mut program = Command::new("/proc/self/exe");
         program.args(std::env::args_os().skip(1)).env(GUARD_VARIABLE, self.variable());
         if self == Self::Guard {
-            // It makes a session for itself, which who leads a group can't.
+            // The guard makes a session for itself, which the leader of a process group can't.
             program.arg0(GUARD_NAME);
         } else {
-            // A terminal's Ctrl-C comes to the watchdog alone, and is forwarded.
+            // The watchdog alone gets a terminal's Ctrl-C, and forwards it.
             program.arg0("lictor").process_group(0);
         }
         let child = program.spawn().context("can't start the agent: is /proc mounted?")?;
@@ -76,24 +76,24 @@ impl Part {
     }
 }
 
-/// A3: an agent that was asked to end has to say something within the time that its command has to end, and so much more.
+/// A3: how long after the command's time to end an agent that was asked to end may stay silent.
 const UNHEARD: Duration = Duration::from_secs(2);
 
-/// From one attempt to kill to the next one.
+/// The pause between two attempts to kill.
 const KILL_AGAIN: Duration = Duration::from_millis(5);
 
-/// What a watchdog looks after. A simulation has its own.
+/// The processes that a watchdog guards. A simulation has its own.
 pub trait Guarded: Send {
-    /// Hands on what the agent said last. Returns whether it said anything since the last call. This never waits.
+    /// Passes on the agent's last message. Returns whether a message came since the last call. This never waits.
     fn tell(&mut self, watchdog: &mut Watchdog) -> bool;
 
-    /// Kills all that comes from the agent, and not the agent. Returns how many processes there were.
+    /// Kills all descendants of the agent, but not the agent. Returns how many processes there were.
     ///
     /// # Errors
     /// If they can't be found.
     fn kill_command(&mut self) -> io::Result<usize>;
 
-    /// The same with all that comes from the watchdog, when the agent has ended.
+    /// Does the same with all descendants of the watchdog, after the agent has ended.
     ///
     /// # Errors
     /// If they can't be found.
@@ -102,19 +102,19 @@ pub trait Guarded: Send {
     /// Kills the agent itself.
     fn kill_agent(&mut self);
 
-    /// Waits until something may have happened. Returns the agent's exit code if it has ended. This can be cancelled at any time.
+    /// Waits for a possible change. Returns the agent's exit code if the agent has ended. The wait can be cancelled at any time.
     fn hear(&mut self) -> impl Future<Output = Option<u8>> + Send;
 }
 
-/// Looks after an agent and its command until both have ended. Returns the exit code to hand on.
+/// Guards an agent and its command until both have ended. Returns the exit code to pass on.
 ///
 /// # Errors
-/// If what the agent has started can't be found.
+/// If the descendants of the agent can't be found.
 pub async fn guard(mut guarded: impl Guarded) -> io::Result<u8> {
     let mut watchdog = Watchdog::default();
     let (mut code, mut nothing) = (0, 0);
     loop {
-        // What was told while this process was stopped counts first.
+        // A message from while this process was stopped counts first.
         if guarded.tell(&mut watchdog) {
             nothing = 0;
         }
@@ -150,20 +150,20 @@ pub async fn guard(mut guarded: impl Guarded) -> io::Result<u8> {
     }
 }
 
-/// Starts this program again as the guard, or from there as the agent, and if there are hooks once more to run them. Looks after all of it.
-/// Returns the exit code to hand on. `stop_timeout` is how long the command has to end.
+/// Starts this program again as the guard, or from there as the agent, and once more for hooks if there are any. Guards all of them.
+/// Returns the exit code to pass on. `stop_timeout` is how long the command has to end.
 ///
 /// # Errors
-/// If it can't begin. Then nothing runs.
+/// If the process can't begin. Then nothing runs.
 pub async fn watch(part: Part, name: &Name, hooks: bool, stop_timeout: Duration) -> anyhow::Result<u8> {
     let is_guard = part == Part::Guard;
     if is_guard {
-        // No signal from a terminal, or to the user's process group, comes here.
+        // Signals from a terminal, or to the user's process group, do not reach this session.
         setsid().context("can't have a session of its own")?;
         std::fs::write("/proc/self/comm", GUARD_NAME).context("can't change the guard's name: is /proc mounted?")?;
     }
     let (signals, children, stops) = (forwarded()?, children()?, stops()?);
-    // What becomes a daemon below this process stays below it. As process 1 of a container, it is so anyway.
+    // A process below this one that becomes a daemon stays below it. For process 1 of a container, this holds anyway.
     set_child_subreaper(Some(getpid())).context("can't become the parent of what the command leaves behind")?;
     let (child, link) = if is_guard {
         let listener = name.take(GUARD).await?;
@@ -177,7 +177,7 @@ pub async fn watch(part: Part, name: &Name, hooks: bool, stop_timeout: Duration)
         let guard = Part::Guard.start()?;
         (guard, FromAgent::below(guard, listener))
     };
-    // The guard is nearer to the agent, and goes first.
+    // The guard is nearer to the agent, and acts first.
     let patience = stop_timeout + if is_guard { UNHEARD } else { UNHEARD + UNHEARD / 4 };
     Ok(guard(Below { child, lives: true, link, signals, children, stops, asked: None, patience }).await?)
 }
@@ -206,7 +206,7 @@ impl Guarded for Below {
     }
 
     fn kill_command(&mut self) -> io::Result<usize> {
-        // If the guard is stopped, what an agent leaves behind that has ended is below the guard.
+        // If the guard is stopped, the remains of an agent that has ended are below the guard.
         signal_below(self.link.agent().unwrap_or(self.child), Signal::KILL)
     }
 
@@ -228,7 +228,7 @@ impl Guarded for Below {
                 ended.map(|(_, code)| code)
             }
             () = self.link.ready() => None,
-            // Until the child is reaped, nobody else has its id.
+            // Until the child is reaped, no other process has its id.
             Some(signal) = self.signals.next(), if self.lives => {
                 if ends(signal) {
                     self.asked = self.asked.or(Some(monotonic()));
@@ -236,7 +236,7 @@ impl Guarded for Below {
                 self.signal(signal);
                 None
             }
-            // A watchdog that is stopped guards nothing, and an agent that is stopped holds the lock for nothing.
+            // A stopped watchdog guards nothing, and a stopped agent holds the lock in vain.
             Some(_) = self.stops.next() => {
                 tracing::warn!("an agent is not stopped by Ctrl-Z: Ctrl-C ends it, and POST /yield leaves the lock to another one");
                 None

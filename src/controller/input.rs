@@ -1,4 +1,4 @@
-//! What the loop is told.
+//! The inputs of the loop.
 
 use futures::StreamExt;
 use lictor_core::{
@@ -13,54 +13,53 @@ use crate::kubernetes::{Change, ClaimUpdate, Leftovers, ServiceObject, WorkloadO
 use crate::process::spawn;
 use crate::store::{Registration, StoreEvent};
 
-/// An observation.
+/// An observation, or the result of a request.
 #[derive(Debug)]
 pub enum Input {
-    /// Of pods, each with its namespace.
+    /// Pods, each with its namespace.
     Pods(Change<(String, Pod)>),
-    /// Of nodes, each with its name.
+    /// Nodes, each with its name.
     Nodes(Change<(String, Node)>),
-    /// Of classes, each with its name.
+    /// Classes, each with its name.
     Classes(Change<(String, ElectionClass)>),
-    /// Of elections.
+    /// Elections.
     Elections(Change<(Version, Uid, LeaderElection)>),
-    /// Of Switchovers.
+    /// Switchovers.
     Switchovers(Change<(Version, Uid, Switchover)>),
-    /// Of workloads of a kind.
+    /// Workloads of a kind.
     Workloads(WorkloadKind, Change<WorkloadObject>),
-    /// Of one workload of a namespace, by the answer to a request; the uid of one that is no more.
+    /// One workload of a namespace from the answer to a request, or the uid of a workload that no longer exists.
     Workload(Namespace, WorkloadId, Result<Box<WorkloadObject>, Uid>),
-    /// Of Services.
+    /// Services.
     Services(Change<ServiceObject>),
-    /// Of the slices that lictor writes, each with its namespace.
+    /// Slices that lictor writes, each with its namespace.
     Slices(Change<(String, Slice)>),
-    /// Of one slice of a namespace, by the answer to a request; the name and uid of one that is no more.
+    /// One slice of a namespace from the answer to a request, or the name and uid of a slice that no longer exists.
     Slice(Namespace, Result<Box<Slice>, (String, Uid)>),
-    /// What else than lictor's slices the Service of an election reaches somebody by: what the search of this number found.
+    /// The leftovers in the Service of an election, other than lictor's slices, that the search with this number found.
     Leftovers(ElectionId, u64, Result<Leftovers, Failure>),
-    /// Whose the keys are on a candidate of an election: what was read of the object with this uid.
+    /// The owners of the keys on a candidate of an election: the object with this uid, as it was read.
     Title(ElectionId, Uid, Result<TitleRead, Failure>),
-    /// Of locks.
+    /// News of locks.
     Records(StoreEvent),
-    /// Of a lock that candidates hold themselves.
+    /// The state of a lock that candidates hold themselves.
     Followed(Key, FollowedLock),
     /// The outcome of a command.
     Outcome(ElectionId, OpId, Outcome),
-    /// The outcome of the write of the election itself that has this number; `None`: it was not sent, or the election had changed
-    /// meanwhile.
+    /// The outcome of the write with this number of the election itself; `None` if it was not sent, or the election had changed meanwhile.
     Written(ElectionId, u64, Box<Result<LeaderElection, Option<Failure>>>),
-    /// The outcome of the write of a Switchover that has this number; of a deletion there is nothing left. `None`: it was not sent, or the
-    /// Switchover had changed meanwhile.
+    /// The outcome of the write with this number of a Switchover; a deletion returns no object. The failure is `None` if the write was not
+    /// sent, or the Switchover had changed meanwhile.
     Switched(SwitchoverId, u64, Box<Result<Option<Switchover>, Option<Failure>>>),
     /// The outcome of a registration of the leader in the store's own directory.
     Registered(ElectionId, Registration, Result<bool, Failure>),
-    /// Whether the leader that is probed under this number fails in this way: if it does, where it was asked and what came back.
+    /// Whether the leader that is probed under this number fails in this way, and if so the address and the answer.
     Probed(ElectionId, u64, ProbeFailure, Result<(), String>),
     /// Whether this replica acts.
     Claim(ClaimUpdate),
 }
 
-/// Hands on for as long as somebody takes it.
+/// Passes inputs on until the receiver is gone.
 pub(super) fn forward(
     sender: &mpsc::UnboundedSender<Input>,
     inputs: impl futures::Stream<Item = Input> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What is looked up in one namespace, so that nothing walks over all that there is: pods and elections by labels, workloads by owner; and circles.
+//! The lookups in one namespace, so that nothing iterates over all objects: pods and elections by labels, workloads by owner, and circles.
 
 mod circle;
 mod labels;

@@ -1,7 +1,7 @@
 //! The loop of the operator: observations in, commands out.
 //!
-//! One task owns everything that is known ([`index`]) and every election's decision ([`lictor_core::Election`]); it never waits for
-//! a request. What is to be done in the world is done by tasks of their own ([`executor`]), and the outcomes come back as inputs.
+//! One task owns all knowledge ([`index`]) and every election's decision ([`lictor_core::Election`]), and it never waits for a request.
+//! Requests run in tasks of their own ([`executor`]), and their outcomes come back as inputs.
 
 mod announce;
 mod class_status;

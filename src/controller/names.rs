@@ -1,4 +1,4 @@
-//! Whose something is: a namespace, an election by name, an election by name and uid; and what a watch covers.
+//! Names: of a namespace, of an election by name, of an election by name and uid, and of the part of a cluster that a watch covers.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use lictor_core::Uid;
 
-/// A namespace. Clones share the name, because everything in it is known by it, too.
+/// A namespace. Clones share the name, because everything in the namespace is filed under it, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(Arc<str>);
 
-/// What a watch covers: one namespace, or the whole cluster.
+/// The part of a cluster that a watch covers: one namespace, or all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Coverage(Option<Namespace>);
 
@@ -24,7 +24,7 @@ pub struct ElectionName {
     pub name: String,
 }
 
-/// An election, by name and uid: what comes back for an earlier one of the same name, is dropped.
+/// An election, by name and uid, so that an outcome for an earlier election of the same name is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElectionId {
     /// Its name.
@@ -45,7 +45,7 @@ pub struct SwitchoverId {
 }
 
 impl Namespace {
-    /// The election of this name in it.
+    /// The election of this name in the namespace.
     pub fn election(&self, name: impl Into<String>) -> ElectionName {
         ElectionName { namespace: self.clone(), name: name.into() }
     }
@@ -60,7 +60,7 @@ impl Coverage {
         self.0.as_deref().unwrap_or("*")
     }
 
-    /// Whether it includes a namespace.
+    /// Whether the coverage includes a namespace.
     pub(super) fn includes(&self, namespace: &Namespace) -> bool {
         self.0.as_ref().is_none_or(|covered| covered == namespace)
     }

@@ -1,4 +1,4 @@
-//! The election itself: its object as it was seen last, what its user wants, and whether it is accepted.
+//! The election itself: its object as it was last seen, its user's wishes, and whether it is accepted.
 
 use std::sync::Arc;
 
@@ -12,36 +12,36 @@ use crate::api::{
     resolve,
 };
 
-/// The reason of a refusal: without a leader, the election's workloads would keep its own candidates away.
+/// The reason of a refusal: without a leader, the election's workloads would keep its own candidates from running.
 pub(super) const CIRCULAR_WORKLOADS: &str = "CircularWorkloads";
 
-/// How an election stands among those that want the same; the lower goes first.
+/// The standing of an election among those that want the same; the lower goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Standing {
-    /// Whether another election has what it wants: it has marked a pod, written a workload, or holds the lock.
+    /// Whether another election has what this one wants: the other one has marked a pod, written a workload, or holds the lock.
     pub(super) challenges: bool,
-    /// Whether its spec, as it is now, was never accepted: it is new, or was edited.
+    /// Whether the present spec was never accepted, because the election is new or was edited.
     pub(super) unaccepted: bool,
-    /// Since when it has been accepted without a break: pods that both want may all be gone for a moment.
+    /// Since when the election has been accepted without a break, because all pods that two elections want may be gone for a moment.
     pub(super) since: Option<Timestamp>,
 }
 
-/// An election as its object tells of it.
+/// An election according to its object.
 pub(super) struct ElectionObject {
     id: ElectionId,
     version: Version,
     seen: Arc<LeaderElection>,
-    /// `None`: another lictor serves it.
+    /// `None` if another lictor serves the election.
     resolved: Option<Result<Arc<Resolved>, Refusal>>,
-    /// The class that serves it was deleted: what was last known of it counts.
+    /// Whether the class that serves the election was deleted; its last known state counts.
     class_is_gone: bool,
-    /// It is refused because another election goes before it.
+    /// The refusal, if another election goes before this one.
     conflict: Option<Refusal>,
-    /// How it stood when that was found out.
+    /// The standing when that was found out.
     standing: Standing,
-    /// There is no such election any more. It had no finalizer, and what it left behind is being removed.
+    /// Whether the election no longer exists. The election had no finalizer, and lictor is removing its remains.
     gone: bool,
-    /// The lock by which it was found, if only that is known of it.
+    /// The lock by which the election was found, if only that is known of it.
     found: Option<Key>,
 }
 
@@ -64,12 +64,12 @@ impl ElectionObject {
         &self.id
     }
 
-    /// Its name, and that of its namespace.
+    /// The election's name, and that of its namespace.
     pub(super) fn election(&self) -> &ElectionName {
         &self.id.election
     }
 
-    /// Its name, without that of its namespace.
+    /// The election's name, without that of its namespace.
     pub(super) fn name(&self) -> &str {
         &self.id.election.name
     }
@@ -83,7 +83,7 @@ impl ElectionObject {
         &self.seen
     }
 
-    /// Takes the object as it is now. Returns whether it has to be resolved again.
+    /// Takes the current object. Returns whether the spec has to be resolved again.
     pub(super) fn renew(&mut self, version: Version, seen: LeaderElection) -> bool {
         let was_deleted = self.is_deleted();
         let before = std::mem::replace(&mut self.seen, Arc::new(seen));
@@ -91,23 +91,23 @@ impl ElectionObject {
         before.spec != self.seen.spec || was_deleted != self.is_deleted()
     }
 
-    /// Versions have begun anew.
+    /// Forgets the version, because versions begin again.
     pub(super) fn forget_version(&mut self) {
         self.version = Version::default();
     }
 
-    /// There is no such election any more. `found`: the lock by which that was seen.
+    /// Marks the election as gone. `found`: the lock that showed this.
     pub(super) fn depart(&mut self, found: Option<Key>) {
         (self.gone, self.found) = (true, found);
     }
 
-    /// Whether there is no such election any more.
+    /// Whether the election no longer exists.
     pub(super) fn is_gone(&self) -> bool {
         self.gone
     }
 
-    /// Reads what its user wants. What an election that is gone wanted last, stays.
-    /// `departed`: classes that were deleted, as they were last seen. Such a class goes on serving the elections that it serves already.
+    /// Reads the spec. A departed election keeps its last one.
+    /// `departed`: deleted classes, as they were last seen. Such a class still serves the elections that it served before.
     pub(super) fn resolve(&mut self, classes: &Classes, departed: &Classes, controller: &str) {
         if self.gone {
             return;
@@ -129,12 +129,12 @@ impl ElectionObject {
         self.resolved = resolved.map(|resolved| resolved.map(Arc::new));
     }
 
-    /// Whether its user has named this class, or none where no other one is the default.
+    /// Whether the user has named this class, or has named none while no other class is the default.
     fn may_be_served_by(&self, class: &str, classes: &Classes) -> bool {
         self.seen.spec.class_name.as_deref().map_or_else(|| !has_default(classes), |name| name == class)
     }
 
-    /// Why it is not served by the built-in class, if it was served by another default class that is gone: its lock would move.
+    /// Why the built-in class does not serve the election, if another default class served it and is gone: the lock would move.
     fn lost_default(&self, classes: &Classes) -> Option<Refusal> {
         let name = self.seen.status.as_ref()?.class_name.as_deref()?;
         let is_lost = self.seen.spec.class_name.is_none()
@@ -150,22 +150,22 @@ impl ElectionObject {
         })
     }
 
-    /// Whether the class that serves it was deleted.
+    /// Whether the class that serves the election was deleted.
     pub(super) fn class_is_gone(&self) -> bool {
         self.class_is_gone
     }
 
-    /// Whether this lictor serves its class, as far as the spec can be read.
+    /// Whether this lictor serves the election's class, as far as the spec can be read.
     pub(super) fn is_served(&self) -> bool {
         self.resolved.is_some()
     }
 
-    /// The valid spec, if it is served here.
+    /// The valid spec, if this operator serves the election.
     pub(super) fn spec(&self) -> Option<&Arc<Resolved>> {
         self.resolved.as_ref()?.as_ref().ok()
     }
 
-    /// Why it is not accepted.
+    /// Why the election is not accepted.
     pub(super) fn refusal(&self) -> Option<&Refusal> {
         match &self.resolved {
             Some(Err(refusal)) => Some(refusal),
@@ -173,12 +173,12 @@ impl ElectionObject {
         }
     }
 
-    /// Why it has to give way to another election.
+    /// Why the election has to give way to another one.
     pub(super) fn conflict(&self) -> Option<&Refusal> {
         self.conflict.as_ref()
     }
 
-    /// Takes why it has to give way, if it has to, and how it stands. Returns whether others have to be looked at since.
+    /// Takes the reason to give way, if any, and the standing. Returns whether other elections have to be decided again.
     pub(super) fn give_way(&mut self, conflict: Option<Refusal>, standing: Standing) -> bool {
         let before = std::mem::replace(&mut self.conflict, conflict);
         let stood = std::mem::replace(&mut self.standing, standing);
@@ -210,7 +210,7 @@ impl ElectionObject {
         locks.of(&self.id.uid).find(|(_, stored)| own(stored)).map(|(key, _)| key)
     }
 
-    /// Whether something of it may be left: on pods, in its locks, or in its own object.
+    /// Whether something of the election may be left: on pods, in its locks, or in its own object.
     pub(super) fn may_have_left(&self, locks: &Locks, operator_id: &str) -> bool {
         self.has_finalizer()
             || self.gone
@@ -218,39 +218,39 @@ impl ElectionObject {
             || self.spec().is_some_and(|spec| spec.key.store == StoreId::leases())
     }
 
-    /// The term that its status names.
+    /// The term in the status.
     pub(super) fn status_term(&self) -> Term {
         let term = self.seen.status.as_ref().and_then(|status| status.term).unwrap_or_default();
         Term(term.max(0))
     }
 
-    /// The Deployment that must be available for this cluster to lead.
+    /// The Deployment that must be available before this cluster may lead.
     pub(super) fn available_deployment(&self) -> Option<&str> {
         self.spec()?.cluster.as_ref()?.available.as_deref()
     }
 
-    /// What is in the lock that its spec names.
+    /// The record in the lock that the spec names.
     pub(super) fn record<'a>(&self, locks: &'a Locks) -> Option<&'a Record> {
         locks.get(&self.spec()?.key).and_then(|(_, lock)| lock.written())
     }
 
-    /// Which pods it has to do with.
-    /// `noted`: what was noted in the object as written on pods (H16).
+    /// The pods that the election has to do with.
+    /// `noted`: the scopes on pods that the object notes as written (H16).
     pub(super) fn concern<'a>(&'a self, locks: &'a Locks, noted: &'a [Scope]) -> Concern<'a> {
         let selector = self.spec().map(|spec| &spec.scope.selector);
         let noted = (self.spec().is_none() || self.shares_lock()).then_some(noted);
         Concern { election: self.name(), selector, record: self.record(locks), noted }
     }
 
-    /// Whether others can write its lock's record.
+    /// Whether other programs can write the record in the lock.
     pub(super) fn shares_lock(&self) -> bool {
         self.spec().is_some_and(|spec| spec.key.store != StoreId::leases())
     }
 
-    /// The lock to work with: that of the spec; without a valid one that which is held.
+    /// The lock to work with: the spec's, or without a valid spec the held one.
     pub(super) fn key(&self, held: Option<Key>) -> Key {
         match (&self.conflict, self.spec()) {
-            // A lock that belongs to another election is not even looked at.
+            // An election never reads a lock that belongs to another election.
             (Some(conflict), _) if conflict.reason == "KeyTaken" => Key::none(),
             (_, Some(spec)) => spec.key.clone(),
             (_, None) => {
@@ -260,7 +260,7 @@ impl ElectionObject {
         }
     }
 
-    /// Since when it has been accepted, if its spec as it is now was, as far as its status tells.
+    /// Since when the election has been accepted, if its status says that its present spec was.
     pub(super) fn accepted_since(&self) -> Option<Timestamp> {
         let mut conditions = self.seen.status.iter().flat_map(|status| &status.conditions);
         let accepts = |condition: &&Condition| {
@@ -271,13 +271,13 @@ impl ElectionObject {
         conditions.find(accepts).map(|condition| condition.last_transition_time.0)
     }
 
-    /// The lower is the older one. Both times come from the same API server; of two made in the same second, the first by name is older.
+    /// The age; the lower is the older. Both times come from the same API server. If they are in the same second, the names decide.
     pub(super) fn age(&self) -> impl Ord + use<> {
         (self.seen.metadata.creation_timestamp.as_ref().map(|time| time.0), self.id.election.clone())
     }
 }
 
-/// A leader by name: that of its pod, or of the cluster that is the leader itself.
+/// The leader's name: that of its pod, or of the cluster that leads.
 pub(super) fn holder_name(object: &ElectionObject, holder: &Holder) -> String {
     let cluster = || object.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| consul.cluster.clone());
     holder.pod.clone().or_else(cluster).unwrap_or_default()

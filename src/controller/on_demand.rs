@@ -1,4 +1,4 @@
-//! The watches that not every operator needs: each begins when the first election asks for it.
+//! The watches that only some operators need. Each begins when the first election needs it.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use super::names::{Coverage, Namespace};
 use crate::kubernetes::{Change, Namespaces, WatchFailure, watch_services, watch_slices, watch_workloads};
 use crate::process::monotonic;
 
-/// How long an election that goes waits for a watch that has never worked. The API server may just have been started.
+/// How long a departing election waits for a watch that has never worked, because the API server may just have been started.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What such a watch is about.
+/// The subject of such a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Watched {
     /// The workloads of a kind.
@@ -28,18 +28,18 @@ pub(super) enum Watched {
     Slices,
 }
 
-/// The watches that have begun, and what they lack.
+/// The watches that have begun, and their problems.
 pub(super) struct OnDemandWatches {
     client: Client,
     namespaces: Namespaces,
     sender: mpsc::UnboundedSender<Input>,
-    /// Those that have begun, and when.
+    /// The watches that have begun, and when.
     begun: BTreeMap<Watched, Instant>,
     missing: BTreeSet<(Watched, Coverage)>,
     forbidden: BTreeMap<(Watched, Coverage), Failure>,
-    /// Those that do not work, for another reason.
+    /// Watches that fail for another reason.
     broken: BTreeMap<(Watched, Coverage), Failure>,
-    /// Those of these that an election that goes does not wait for any longer.
+    /// The broken watches that a departing election no longer waits for.
     hopeless: BTreeSet<(Watched, Coverage)>,
 }
 
@@ -57,7 +57,7 @@ impl OnDemandWatches {
         }
     }
 
-    /// Begins to watch these, where that is not done already.
+    /// Begins these watches, unless they run already.
     pub(super) fn begin(&mut self, all: impl IntoIterator<Item = Watched>) {
         for watched in all {
             if let Entry::Vacant(vacant) = self.begun.entry(watched) {
@@ -80,7 +80,7 @@ impl OnDemandWatches {
         }
     }
 
-    /// Notes what a change tells of its watch; returns whether more is known since.
+    /// Notes what a change says about its watch. Returns whether more is known since.
     pub(super) fn observe<T>(&mut self, watched: Watched, change: &Change<T>) -> bool {
         match change {
             Change::All(scope, ..) | Change::Resumed(scope) => {
@@ -105,24 +105,24 @@ impl OnDemandWatches {
         }
     }
 
-    /// Whether all of these is known in a namespace, as far as there is a right to it.
+    /// Whether all objects of this kind in a namespace are known, as far as the operator has the right to see them.
     pub(super) fn knows(&self, watched: Watched, namespace: &Namespace) -> bool {
         self.begun.contains_key(&watched)
             && !self.missing.iter().any(|(missing, coverage)| *missing == watched && coverage.includes(namespace))
     }
 
-    /// Whether its watch does not work at present, though there is a right to it.
+    /// Whether the watch is broken at present, although the operator has the right to it.
     pub(super) fn is_broken(&self, watched: Watched, namespace: &Namespace) -> bool {
         self.broken.keys().any(|(broken, coverage)| *broken == watched && coverage.includes(namespace))
     }
 
-    /// Why an election that goes does not wait for these any longer, if it does not: they were never seen, for a minute.
+    /// Why a departing election no longer waits for these objects, if so: they were never seen for a minute.
     pub(super) fn hopeless(&self, watched: Watched, namespace: &Namespace) -> Option<&Failure> {
         let mut of_it = self.hopeless.iter().filter(|(hopeless, _)| *hopeless == watched);
         self.broken.get(of_it.find(|(_, coverage)| coverage.includes(namespace))?)
     }
 
-    /// Why this operator can't see these in a namespace.
+    /// Why this operator can't see these objects in a namespace.
     pub(super) fn forbidden(&self, watched: Watched, namespace: &Namespace) -> Option<&Failure> {
         let found = self
             .forbidden

@@ -1,4 +1,4 @@
-//! What an operator is made with.
+//! The parameters of an operator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,28 +11,29 @@ use super::dial::Dial;
 use crate::kubernetes::Namespaces;
 use crate::store::LockStore;
 
-/// What an operator is there for.
+/// The purpose of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To elect leaders.
     Serve,
-    /// To take off all that was written for the elections that it would serve, as if they were deleted, and then to end. They stay.
+    /// To remove everything that was written for the elections that the operator would serve, as if they were deleted, and then to end.
+    /// The elections stay.
     Withdraw,
 }
 
-/// What an operator is made with.
+/// The parameters of an operator.
 pub struct Parameters {
-    /// What it is there for.
+    /// The purpose.
     pub purpose: Purpose,
     /// The cluster.
     pub client: Client,
-    /// The part of it that is served.
+    /// The namespaces that are served.
     pub namespaces: Namespaces,
     /// The `spec.controller` of the classes that are served.
     pub controller: String,
-    /// Of this start of this replica, unique.
+    /// A unique name for this start of this replica.
     pub identity: String,
-    /// How long an operator that was killed keeps the others waiting.
+    /// How long the other replicas wait after an operator was killed.
     pub lease_duration: Duration,
     /// The namespace of the operator's own Lease, and of Secrets that name none.
     pub own_namespace: String,
@@ -40,9 +41,9 @@ pub struct Parameters {
     pub request_timeout: Duration,
     /// The locks in Leases.
     pub leases: Arc<dyn LockStore>,
-    /// How the locks in Consul are reached.
+    /// The connection to the locks in Consul.
     pub consul: Connect,
-    /// How connections to pods are made.
+    /// The way connections to pods are made.
     pub dial: Dial,
     /// Notified when another replica seems to act.
     pub doubt: Arc<Notify>,

@@ -1,4 +1,4 @@
-//! Requests that wait for their turn, and can be taken back until they begin.
+//! Permits for requests that wait for their turn and can be taken back until they begin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const BEGUN: u8 = 1;
 const TAKEN_BACK: u8 = 2;
 
-/// Kept by whoever asked for a request. When it is dropped, the request is not sent any more.
+/// The requester's half. Dropping it keeps the request from being sent.
 #[derive(Debug)]
 pub(super) struct Grant(Arc<AtomicU8>);
 
-/// Kept by the request.
+/// The request's half.
 #[derive(Clone, Debug)]
 pub(super) struct Permit(Arc<AtomicU8>);
 
@@ -20,7 +20,7 @@ impl Grant {
         (Self(Arc::clone(&state)), Permit(state))
     }
 
-    /// Takes the request back; returns whether it had not begun, and so never will.
+    /// Takes the request back. Returns whether it had not begun, and so never will.
     pub(super) fn take_back(&self) -> bool {
         self.0.fetch_or(TAKEN_BACK, Ordering::SeqCst) & BEGUN == 0
     }
@@ -33,7 +33,7 @@ impl Drop for Grant {
 }
 
 impl Permit {
-    /// Begins with the request; returns whether it may. Asked again, it says whether it still may.
+    /// Begins the request. Returns whether it may. A later call says whether it still may.
     pub(super) fn begin(&self) -> bool {
         self.0.fetch_or(BEGUN, Ordering::SeqCst) & TAKEN_BACK == 0
     }

@@ -36,12 +36,12 @@ use crate::process::{NAP, monotonic, nap, wall};
 use crate::store::{LockStore, StoreEvent, Stores};
 use crate::telemetry::{Health, Metrics};
 
-/// How long a stopping operator finishes what it has begun.
+/// How long a stopping operator may take to finish what it has begun.
 const DRAIN: Duration = Duration::from_secs(5);
-/// The same while workloads end whose lock is let go of then: less than Kubernetes gives a pod by default.
+/// The same while workloads must end before their lock is released: less than Kubernetes gives a pod by default.
 const WINDING_DOWN: Duration = Duration::from_secs(25);
 
-/// How many elections are decided before it is looked again what has arrived meanwhile.
+/// How many elections are decided before the loop takes new inputs.
 const AT_ONCE: usize = 32;
 
 /// The operator.
@@ -53,21 +53,21 @@ pub struct Controller {
     lease_duration: Duration,
     inputs: mpsc::UnboundedReceiver<Input>,
     sender: mpsc::UnboundedSender<Input>,
-    /// What the watches of the cluster tell. They end when this is dropped.
+    /// The inputs from the watches of the cluster. The watches end when this is dropped.
     observed: mpsc::UnboundedReceiver<Input>,
     client: Client,
     namespaces: Namespaces,
     leases: Arc<dyn LockStore>,
-    /// How often the operator's own Lease has told that all is to be learnt anew.
+    /// How many times the operator's own Lease has asked to learn everything again.
     rewound: u64,
     claim: watch::Receiver<ClaimUpdate>,
     reach: Reach,
     /// Notified when another replica seems to act.
     doubt: Arc<Notify>,
     acting: bool,
-    /// Whether it was told that this replica acts: not before it knows anything that it could decide.
+    /// Whether this replica has announced that it acts, which it does only when it knows enough to decide.
     said_so: bool,
-    /// How many elections were begun to be decided, those of one group anew included.
+    /// How many decisions were begun, including repeated ones of one group.
     begun: u64,
     sync: Sync,
     shared: SharedStores,
@@ -80,14 +80,14 @@ pub struct Controller {
     health: Health,
 }
 
-/// How long a stopping operator finishes what it has begun.
+/// The time that a stopping operator has left.
 struct Drain {
     until: Instant,
     at_most: Instant,
 }
 
 impl Controller {
-    /// An operator that knows nothing yet.
+    /// Makes an operator that knows nothing yet.
     ///
     /// # Errors
     /// If the system lacks what a client for probes needs.
@@ -175,14 +175,14 @@ impl Controller {
         })
     }
 
-    /// Runs until `stop` is set, then finishes the handovers that are under way. To withdraw, until nothing is left.
+    /// Runs until `stop` is set, then finishes the handovers under way. An operator that withdraws runs until nothing is left.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut draining: Option<Drain> = None;
         loop {
             let now = monotonic();
             let winds_down = draining.is_some() && self.index.winds_down();
             if let Some(drain) = draining.as_mut().filter(|_| winds_down) {
-                // What is to be done when that is over, has its time, too.
+                // The work after the wind-down needs time, too.
                 drain.until = (now + DRAIN).min(drain.at_most);
             }
             if draining.as_ref().is_some_and(|drain| now >= drain.until) || (draining.is_some() && !self.is_busy()) {
@@ -213,7 +213,7 @@ impl Controller {
                     self.take(input);
                     self.take_arrived();
                 }
-                // All that has arrived is taken, and there is more to decide.
+                // All inputs that have arrived are taken, and more elections wait for a decision.
                 () = tokio::task::yield_now(), if self.acting && self.index.dirty_count() > 0 => {}
                 () = nap(wake.since(now)) => {}
             }
@@ -225,7 +225,7 @@ impl Controller {
         self.consul.stop(|store| alone && index.is_vacated(store)).await;
     }
 
-    /// Whether it is there to withdraw, and has done so: no election that it knows to be its own is held any more.
+    /// Whether the operator's purpose was to withdraw, and nothing that it knows to be its own is held any more.
     fn is_withdrawn(&mut self) -> bool {
         self.purpose == Purpose::Withdraw
             && self.acting
@@ -235,13 +235,13 @@ impl Controller {
     }
 
     fn is_busy(&self) -> bool {
-        // A handover that is complete is still to be told, in the status and by Events.
+        // A completed handover still has to reach the status and the Events.
         self.acting && (self.executor.pending() > 0 || self.index.dirty_count() > 0 || self.index.is_unfinished())
     }
 
     // Observations
 
-    /// Takes all that has arrived already. What arrives meanwhile comes after the next decisions.
+    /// Takes all inputs that have already arrived. Later inputs come after the next decisions.
     fn take_arrived(&mut self) {
         for _ in 0..self.inputs.len() + self.observed.len() {
             let Ok(input) = self.inputs.try_recv().or_else(|_| self.observed.try_recv()) else { break };
@@ -344,8 +344,8 @@ impl Controller {
         }
     }
 
-    /// The API server's store was put back to an earlier state: what it gave a version to is no more, and the version will be that of
-    /// something else. All is learnt anew, as after a start. Who noticed it, notices it once.
+    /// Learns everything again, as after a start, because the API server's store was restored to an earlier state and gives known versions
+    /// to other objects. The observer that noticed this reports it once.
     fn begin_anew(&mut self) {
         tracing::warn!(
             "the API server's store was put back to an earlier state, for versions have gone back: all is learnt anew. If that \
@@ -358,7 +358,7 @@ impl Controller {
         self.sync.begin_anew(&self.namespaces);
     }
 
-    /// Begins to watch what elections need that are reached through a Service. A replica that stands by knows it when it acts.
+    /// Begins the watches that elections with a Service need. A standby begins them too, so that it knows the objects when it acts.
     fn begin_routing(&mut self, change: &Change<(Version, Uid, LeaderElection)>) {
         let routes = |(_, _, election): &(Version, Uid, LeaderElection)| election.spec.routing.is_some();
         let found = match change {
@@ -393,7 +393,7 @@ impl Controller {
         }
     }
 
-    /// Begins or ends to follow the locks that the candidates of elections hold themselves.
+    /// Begins or stops following the locks that the candidates of elections hold themselves.
     fn follow_locks(&mut self) {
         for election in self.index.take_following() {
             self.followed.follow(&election, self.index.followed_by(&election));
@@ -460,7 +460,7 @@ impl Controller {
                     self.tell_result(id);
                 }
             }
-            // A deletion has a version of its own, which is not told: the next one is the least that it can have.
+            // A deletion's own version is not reported, so this assumes the lowest possible one.
             Ok(None) => self.index.remove_switchover(id, Version(version.0 + 1)),
             Err(None) => retry.conflicted(now),
             Err(Some(failure)) => {
@@ -473,7 +473,7 @@ impl Controller {
         self.index.mark(&id.election);
     }
 
-    /// Tells how a Switchover has ended.
+    /// Publishes how a Switchover has ended.
     fn tell_result(&mut self, id: &SwitchoverId) {
         let Some(known) = self.index.switchover(id) else { return };
         let Some(result) = known.result() else { return };
@@ -489,7 +489,7 @@ impl Controller {
         }
     }
 
-    /// Takes what a store's watch tells beside its locks.
+    /// Takes the events of a store's watch that are not about its locks.
     fn observe_store(&mut self, event: &StoreEvent) {
         match event {
             StoreEvent::All(scope, ..) => self.shared.list(&scope.store),
@@ -557,7 +557,7 @@ impl Controller {
         self.metrics.queue_depth(self.index.dirty_count() + self.executor.pending());
     }
 
-    /// C10: takes off what led before another cluster, although this replica does not act.
+    /// C10: removes the leadership that another cluster has replaced, although this replica does not act.
     fn step_aside(&mut self) {
         let now = monotonic();
         for election in self.index.take_dirty(usize::MAX) {
@@ -621,7 +621,7 @@ impl Controller {
         }
     }
 
-    /// H14: nothing comes of the Switchovers of an election that does not exist.
+    /// H14: fails the Switchovers of an election that does not exist.
     fn refuse_switchovers(&mut self, election: &ElectionName, moment: Moment) {
         let mut again = Soonest::default();
         if self.purpose == Purpose::Withdraw {
@@ -656,7 +656,7 @@ impl Controller {
     }
 }
 
-/// Begins to watch the cluster. Workloads, Services and slices are watched when an election needs it.
+/// Begins to watch the cluster. The watches of workloads, Services and slices begin when an election needs them.
 fn watch_cluster(
     client: &Client,
     namespaces: &Namespaces,

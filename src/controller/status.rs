@@ -1,4 +1,4 @@
-//! What a status says. Pure: from what is known to the text that a user reads.
+//! The content of an election's status. Pure: from the known state to the text that a user reads.
 
 mod followed;
 mod ready;
@@ -31,7 +31,7 @@ use crate::api::{
 };
 use crate::wording::{self, in_seconds, led_elsewhere, not_eligible};
 
-/// What an election's status should be now; `None`: what it says already is to stay until more is known.
+/// The status that an election should have now; `None` if the present one stays until more is known.
 pub(super) fn status(
     entry: &Entry,
     candidates: &[(&Pod, Option<&Node>)],
@@ -61,7 +61,7 @@ pub(super) fn status(
         conditions.push(said.unwrap_or_else(not_known));
     } else {
         let spec = entry.spec()?;
-        // T1: that nothing is decided hides no leader that is gone.
+        // T1: a status without a decision must not hide that the leader is gone.
         let is_settling = group.absent().is_none();
         if matches!(group.situation(), Situation::Starting | Situation::Stale) && !spec.paused && is_settling {
             return undecided(entry, group, spec, slices, before, Moment { now, wall });
@@ -101,7 +101,7 @@ pub(super) fn status(
     Some(status)
 }
 
-/// T1: who leads an election that is refused, and its condition `Elected`: its leader stays, as long as it is there.
+/// T1: the leader of a refused election, and its condition `Elected`. The leader stays as long as it exists.
 fn while_refused(
     entry: &Entry,
     group: &Election,
@@ -124,7 +124,7 @@ fn while_refused(
     }
     let not_known = || unknown(ELECTED, "NotAccepted", "see the condition Accepted", generation);
     let Some(told) = &before.leader else { return (None, not_known()) };
-    // The lock is not read while another election has it. A leader in another cluster can't be seen from here.
+    // The operator does not read a lock that another election has, and a leader in another cluster can't be seen from here.
     let here = told.pod_uid.is_some() && entry.spec().is_none_or(|spec| is_of(spec, told));
     let holder = as_holder(told).filter(|_| here);
     let shows = |pod: &Pod| entry.spec().is_none_or(|spec| spec.scope.markings.shows_leader(pod));
@@ -138,18 +138,18 @@ fn while_refused(
     (before.leader.clone(), said.unwrap_or_else(not_known))
 }
 
-/// Whether a leader is of the cluster that an election is decided in.
+/// Whether a leader belongs to the cluster in which an election is decided.
 fn is_of(spec: &Resolved, leader: &Leader) -> bool {
     spec.consul.as_ref().map(|consul| &consul.cluster) == leader.cluster_name.as_ref()
 }
 
-/// A leader by the status as a record has it; `None`: it is no pod.
+/// The status's leader as a record has it; `None` if it is no pod.
 fn as_holder(told: &Leader) -> Option<Holder> {
     let uid = Uid(told.pod_uid.clone()?);
     Some(Holder { pod: Some(told.pod_name.clone()?), uid, node: None, ip: None })
 }
 
-/// T1: the condition `Elected`, if something is missing of the leader.
+/// T1: the condition `Elected`, if part of the leader is missing.
 fn missing(entry: &Entry, around: Surroundings<'_>, holder: &Holder, what: Absence, generation: i64) -> Condition {
     let pod = told_holder(&entry.object, holder);
     let is_there =
@@ -176,13 +176,13 @@ fn missing(entry: &Entry, around: Surroundings<'_>, holder: &Holder, what: Absen
     condition(ELECTED, false, reason, what + &why, generation)
 }
 
-/// Returns whether a status only says that nothing is decided yet: that can wait, for mostly it is decided within a moment.
+/// Whether a status only says that nothing is decided yet. Such a status can wait, because a decision mostly follows within a moment.
 pub(super) fn is_undecided(status: &LeaderElectionStatus) -> bool {
     let accepted = status.conditions.iter().any(|condition| condition.type_ == ACCEPTED && condition.status == "True");
     accepted && is_unknown(&status.conditions, ELECTED)
 }
 
-/// What the status says until it is decided for the first time who leads; `None`: it was, and what was said of it stays.
+/// The status until the first decision on who leads; `None` after that, because the earlier status stays.
 fn undecided(
     entry: &Entry,
     group: &Election,
@@ -220,7 +220,7 @@ fn undecided(
     })
 }
 
-/// What the status says of an election that lictor has withdrawn from. The term stays, so that the next one is higher.
+/// The status of an election from which lictor has withdrawn. The term stays, so that the next one is higher.
 pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
     let before = entry.object.last_status();
     let message =
@@ -238,8 +238,8 @@ pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
     }
 }
 
-/// The lease of an acting operator that is killed has to end first; then the leader may have time to recover, or its probe has to
-/// fail often enough. In Consul, a lock whose holder went silent is kept for a while.
+/// After a kill of the acting operator, its lease has to end first. Then the leader may have time to recover, or its probe has to fail
+/// often enough. Consul keeps a lock for a while after its holder went silent.
 fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {
     let asked = spec.probe.as_ref().filter(|probe| probe.target.is_some());
     let detection = asked.map(|probe| probe.rules.detection()).unwrap_or_default();
@@ -274,14 +274,14 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
     }
 }
 
-/// T1: the leader in this cluster, if it is there.
+/// T1: the leader in this cluster, if it exists.
 fn leader_here(group: &Election, spec: &Resolved) -> Option<Leader> {
     let (_, holder, since) = group.leader()?;
     let cluster_name = spec.consul.as_ref().map(|consul| consul.cluster.clone());
     Some(Leader { cluster_name, ..leader(holder, Some(*since)) }.named())
 }
 
-/// The leader in another cluster; or the session of a program that is no lictor.
+/// The leader in another cluster, or the session of a program that is not lictor.
 fn leader_elsewhere(rival: &Rival) -> Leader {
     let Rival { cluster, holder, since, .. } = rival;
     Leader {
@@ -395,7 +395,7 @@ fn elected(
     }
 }
 
-/// The condition `Elected` of a leader that fails its probe, and stays.
+/// The condition `Elected` of a leader that fails its probe and stays.
 fn despite_probe(entry: &Entry, group: &Election, failure: ProbeFailure, pod: &str, now: Instant) -> Condition {
     let told = group.leader().and_then(|(_, holder, _)| entry.probing.told(&holder.uid));
     let fails = match (failure, told) {
@@ -424,7 +424,7 @@ fn despite_probe(entry: &Entry, group: &Election, failure: ProbeFailure, pod: &s
     )
 }
 
-/// Which pods there are, and why none of them can lead.
+/// The pods, and why none of them can lead.
 fn why_nobody(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>)], now: Instant) -> String {
     if spec.paused {
         return "the election is frozen and has no leader: set spec.paused to false".into();

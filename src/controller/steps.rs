@@ -1,5 +1,5 @@
-//! How one election is decided: each step is a file and a function, and `Controller::decide` calls them in order. A replica
-//! that does not act takes the one step of `step_aside`.
+//! The decision about one election. Each step is a function in its own file, and `Controller::decide` calls them in order. A replica that
+//! does not act takes only the step of `step_aside`.
 
 mod accept;
 mod desire;

@@ -1,8 +1,8 @@
-//! One Switchover: its object as it was seen last, and what this process knows of it.
+//! One Switchover: its object as it was last seen, and this process's knowledge of it.
 //!
-//! Three of its times may have begun before this process did, on another machine: when it becomes due, its deadline, and what follows
-//! from it (`holdSeconds`, `ttlSecondsAfterFinished`). For what is left of them the wall clock is asked once, and only within the
-//! time itself: no clock makes one longer. No promise rests on any of them.
+//! Three of its times may have begun before this process did, on another machine: its due time, its deadline, and its effects
+//! (`holdSeconds`, `ttlSecondsAfterFinished`). The operator reads the wall clock once for the rest of each, and only within the time
+//! itself, so no clock makes one longer. No promise rests on any of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use super::names::SwitchoverId;
 use super::timers::Moment;
 use crate::api::{ACCEPTED, COMPLETE, FAILED, Switchover, SwitchoverStatus, ended, held_until, left, says};
 
-/// How often the wall clock is asked whether a Switchover is due: somebody may set it.
+/// How often to read the wall clock for a due time, because an administrator may set the clock.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Why nothing comes of a Switchover, or not yet: a word, and a sentence that says what to do.
+/// Why a Switchover fails or waits: a reason, and a sentence that says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// Whether it may pass by itself, or somebody may put it right.
+    /// Whether the obstacle may pass by itself, or a user may remove it.
     pub(super) passes: bool,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct KnownSwitchover {
     id: SwitchoverId,
     version: Version,
     seen: Arc<Switchover>,
-    /// Since when nothing could be said of it.
+    /// Since when it could not be judged.
     unsettled: Option<Instant>,
     /// When it was found to be due here, and until when it may wait.
     due: Option<(Instant, Option<Instant>)>,
     /// When this process accepted it.
     accepted: Option<Instant>,
-    /// Why it is being given up.
+    /// Why the operator is giving it up.
     giving_up: Option<Trouble>,
     over: Option<Over>,
     begun: u64,
@@ -47,7 +47,7 @@ pub(super) struct KnownSwitchover {
     retry: Retry,
 }
 
-/// When what follows from one that is over ends.
+/// When a finished switchover stops having an effect.
 #[derive(Clone, Copy)]
 struct Over {
     hold: Instant,
@@ -59,16 +59,16 @@ struct Write {
     what: Written,
 }
 
-/// What a write does.
+/// The content of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// Says what the Switchover waits for.
+    /// The reason for which the Switchover waits.
     Waits,
-    /// Says that it is accepted.
+    /// The acceptance.
     Accepts,
-    /// Says how it has ended.
+    /// The result.
     Ends,
-    /// Deletes it.
+    /// The deletion.
     Deletes,
 }
 
@@ -76,9 +76,9 @@ pub(super) enum Written {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Now,
-    /// It is looked at again then.
+    /// The operator looks again at this time.
     Later(Instant),
-    /// Its time can't be read.
+    /// The due time can't be read.
     Unreadable,
 }
 
@@ -124,12 +124,12 @@ impl KnownSwitchover {
         says(&self.seen, type_)
     }
 
-    /// Whether its user was told that it is accepted.
+    /// Whether its status told its user that it is accepted.
     pub(super) fn is_accepted(&self) -> bool {
         self.holds(ACCEPTED)
     }
 
-    /// How it ended; none: it has not. Returns `Complete`, or the reason of the failure.
+    /// The result: `Complete`, or the reason of the failure; `None` while it has not ended.
     pub(super) fn result(&self) -> Option<String> {
         if self.holds(COMPLETE) {
             return Some(COMPLETE.into());
@@ -139,18 +139,18 @@ impl KnownSwitchover {
         failed.map(|condition| condition.reason.clone())
     }
 
-    /// Whether somebody deletes it, and something else keeps it from going.
+    /// Whether it was deleted and a finalizer of another program keeps it.
     pub(super) fn is_deleted(&self) -> bool {
         self.seen.metadata.deletion_timestamp.is_some()
     }
 
-    /// Of several for one election: those that are accepted, then the oldest by the API server's clock, then the first by name.
+    /// The order among several for one election: accepted ones first, then the oldest by the API server's clock, then by name.
     pub(super) fn order(&self) -> (bool, Option<Wall>, &str) {
         let created = self.seen.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (!self.is_accepted(), created, &self.id.name)
     }
 
-    /// What its user asks for.
+    /// The user's request.
     pub(super) fn asked(&self) -> Asked {
         let spec = &self.seen.spec;
         let uid = self.seen.status.as_ref().and_then(|status| status.to.as_ref()?.pod_uid.clone());
@@ -162,7 +162,7 @@ impl KnownSwitchover {
         Asked { id: self.id.uid.clone(), from_term: Term(spec.from_term), to, force: spec.force }
     }
 
-    /// Whether it is due. What was due once stays so, whatever becomes of the clock.
+    /// Whether it is due. A Switchover that was due once stays so, even if the clock changes.
     pub(super) fn due(&mut self, Moment { now, wall }: Moment) -> Due {
         if self.due.is_some() || self.is_accepted() {
             self.due.get_or_insert((now, None));
@@ -184,12 +184,12 @@ impl KnownSwitchover {
         Due::Now
     }
 
-    /// Until when it may wait; none: not at all, unless it can't be said whether it has to.
+    /// The deadline for waiting. With `None` the Switchover may wait only while the operator can't say whether it has to.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.due.and_then(|(_, deadline)| deadline)
     }
 
-    /// Notes whether something can be said of it. Returns since when not.
+    /// Notes whether it can be judged. Returns since when it could not be.
     pub(super) fn settle(&mut self, settled: bool, now: Instant) -> Option<Instant> {
         self.unsettled = if settled { None } else { Some(self.unsettled.unwrap_or(now)) };
         self.unsettled
@@ -200,17 +200,17 @@ impl KnownSwitchover {
         self.accepted.map(|accepted| now.since(accepted))
     }
 
-    /// Why it is being given up.
+    /// Why the operator is giving it up.
     pub(super) fn giving_up(&self) -> Option<&Trouble> {
         self.giving_up.as_ref()
     }
 
-    /// Gives it up, unless that was decided already for another reason.
+    /// Gives it up, unless the operator already does so for another reason.
     pub(super) fn give_up(&mut self, trouble: Trouble) {
         self.giving_up.get_or_insert(trouble);
     }
 
-    /// What follows from it, if it is over: until when the order of the candidates heeds it, and when it is deleted.
+    /// The remaining effects of a finished Switchover: until when the order of the candidates heeds it, and when it is deleted.
     pub(super) fn over(&mut self, Moment { now, wall }: Moment) -> Option<(Option<Hold>, Option<Instant>)> {
         self.result()?;
         let spec = &self.seen.spec;
@@ -225,7 +225,7 @@ impl KnownSwitchover {
         Some((held_until(&self.seen, hold), delete))
     }
 
-    /// Whether it may be written now; if not, when to look again.
+    /// Whether it may be written now; otherwise when to look again.
     pub(super) fn may_write(&self, now: Instant) -> Result<(), Option<Instant>> {
         if self.under_way.is_some() {
             return Err(None);
@@ -234,7 +234,7 @@ impl KnownSwitchover {
         if due > now { Err(Some(due)) } else { Ok(()) }
     }
 
-    /// Begins a write; returns its number.
+    /// Begins a write. Returns its number.
     pub(super) fn begin(&mut self, what: Written, now: Instant) -> u64 {
         self.begun += 1;
         if what == Written::Accepts {
@@ -244,13 +244,13 @@ impl KnownSwitchover {
         self.begun
     }
 
-    /// A write has ended; returns what it did, and what is known of such writes, if it is the one that was begun last.
+    /// Ends a write. Returns its content and the retries of such writes, if it is the write that was begun last.
     pub(super) fn end(&mut self, number: u64) -> Option<(Written, &mut Retry)> {
         let write = self.under_way.take_if(|write| write.number == number)?;
         Some((write.what, &mut self.retry))
     }
 
-    /// Another replica may act from now on.
+    /// Prepares for another replica that may act from now on.
     pub(super) fn stand_by(&mut self) {
         self.giving_up = None;
     }
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(over(&json!({"holdSeconds": 300}), back), (hold(at(9300).now), None));
         let kept = json!({"holdSeconds": 300, "ttlSecondsAfterFinished": 10});
         assert_eq!(over(&kept, at(2000)), (hold(at(2300).now), Some(at(2300).now)), "its hold is not cut short");
-        // The first moment counts, and no later one.
+        // The first moment counts, and later ones do not.
         let mut known = known(&kept, &status);
         known.over(at(2000));
         assert_eq!(known.over(at(2200)), Some((hold(at(2300).now), Some(at(2300).now))));

@@ -1,4 +1,4 @@
-//! Which first lists have arrived, and which watches do not work.
+//! The state of the watches: which first lists have arrived, and which watches are broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,32 +8,32 @@ use super::names::{Coverage, ElectionName, Namespace};
 use crate::kubernetes::{Change, Namespaces, WatchFailure};
 use crate::telemetry::{Health, Metrics};
 
-/// What an operator can do without, if it has no right to it: a lost node is then seen by its pods' own conditions, later; and of
-/// the classes only the built-in one is served. Nor is there a Switchover where they can't be seen, or their CRD is not installed.
+/// The resources that an operator can do without if it lacks the right. Without nodes, the operator notices a lost node later, by the
+/// conditions of the node's pods. Without classes, only the built-in one is served. Without Switchovers or their CRD, there are none.
 const OPTIONAL: [&str; 3] = ["nodes", "electionclasses", SWITCHOVERS];
-/// The kind that came later than the others, so that its CRD may be missing after an upgrade.
+/// The kind that was added later, so that its CRD may be missing after an upgrade.
 const SWITCHOVERS: &str = "switchovers";
 
-/// A list: of which resource, and of what.
+/// A list: the resource and the coverage.
 type List = (&'static str, Coverage);
 
-/// What is known of the watches. It tells whether the operator is ready, and counts failures.
+/// The state of the watches. This reports whether the operator is ready, and counts failures.
 pub(super) struct Sync {
     scopes: Vec<Coverage>,
     missing: BTreeSet<List>,
     broken: BTreeMap<List, Failure>,
-    /// Lists of kinds whose CRD was deleted. What was known of them counts on, but no election can be served.
+    /// Lists of kinds whose CRD was deleted. The known objects still count, but no election can be served.
     unserved: BTreeSet<List>,
-    /// Elections that can't be decided before lists have arrived.
+    /// Elections that have to wait for lists.
     postponed: BTreeSet<ElectionName>,
-    /// Whether a list has arrived since they were looked at.
+    /// Whether a list has arrived since these elections were last checked.
     arrived: bool,
     health: Health,
     metrics: Metrics,
 }
 
 impl Sync {
-    /// Nothing has been listed yet.
+    /// The state before any list has arrived.
     pub(super) fn new(namespaces: &Namespaces, health: Health, metrics: Metrics) -> Self {
         Self {
             scopes: namespaces.scopes().into_iter().map(Coverage::from).collect(),
@@ -47,23 +47,23 @@ impl Sync {
         }
     }
 
-    /// All is to be listed anew.
+    /// Expects all lists again.
     pub(super) fn begin_anew(&mut self, namespaces: &Namespaces) {
         self.missing = first_lists(namespaces);
         self.tell();
     }
 
-    /// Whether nothing is missing.
+    /// Whether every list has arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
 
-    /// Whether all is known of a namespace. What is missing in one namespace does not keep the others waiting.
+    /// Whether a namespace is fully known. A missing list of one namespace does not keep the others waiting.
     pub(super) fn knows(&self, namespace: &Namespace) -> bool {
         !self.missing.iter().any(|(_, coverage)| coverage.includes(namespace))
     }
 
-    /// Whether all is known of at least one of the namespaces that are served.
+    /// Whether at least one of the served namespaces is fully known.
     pub(super) fn knows_some(&self) -> bool {
         let lacks = |scope: &Coverage| {
             self.missing.iter().any(|(_, coverage)| coverage == scope || *coverage == Coverage::CLUSTER)
@@ -71,17 +71,17 @@ impl Sync {
         self.scopes.iter().any(|scope| !lacks(scope))
     }
 
-    /// What it waits for, as a sentence.
+    /// The lists that the operator waits for, as a sentence.
     pub(super) fn waits(&self) -> String {
         self.sentences().join("; ")
     }
 
-    /// An election waits until all is known of its namespace.
+    /// Lets an election wait until its namespace is fully known.
     pub(super) fn postpone(&mut self, election: ElectionName) {
         self.postponed.insert(election);
     }
 
-    /// Those that waited, and need not wait any more.
+    /// Takes the elections that need not wait any more.
     pub(super) fn take_known(&mut self) -> Vec<ElectionName> {
         if !std::mem::take(&mut self.arrived) {
             return Vec::new();
@@ -92,7 +92,7 @@ impl Sync {
         known
     }
 
-    /// Notes what a change tells of its watch.
+    /// Notes what a change says about its watch.
     pub(super) fn note<T>(&mut self, resource: &'static str, change: &Change<T>) {
         match change {
             Change::All(scope, ..) | Change::Resumed(scope) => self.listed(resource, scope.clone().into()),
@@ -113,7 +113,7 @@ impl Sync {
         }
     }
 
-    /// A list has arrived, or the watch after one works again.
+    /// Notes that a list has arrived, or that the watch after it works again.
     pub(super) fn listed(&mut self, resource: &'static str, coverage: Coverage) {
         let list = (resource, coverage);
         self.arrive(&list);
@@ -124,7 +124,7 @@ impl Sync {
         self.tell();
     }
 
-    /// A watch does not work.
+    /// Notes that a watch is broken.
     pub(super) fn broken(&mut self, resource: &'static str, coverage: Coverage, failure: &Failure) {
         self.metrics.count_watch_failure(resource);
         let list = (resource, coverage);
@@ -143,7 +143,7 @@ impl Sync {
         self.health.synced(self.sentences());
     }
 
-    /// What keeps this replica from acting: a sentence for each list.
+    /// The obstacles to acting: a sentence for each list.
     fn sentences(&self) -> Vec<String> {
         let wait = |list: &List| {
             let waits = || format!("waiting for the first list of {}", list.0);
@@ -152,7 +152,7 @@ impl Sync {
         let all: BTreeSet<&List> = self.missing.union(&self.unserved).collect();
         let mut sentences: Vec<String> = Vec::new();
         for sentence in all.into_iter().map(wait) {
-            // Several namespaces lack the same.
+            // Several namespaces may lack the same list.
             if !sentences.contains(&sentence) {
                 sentences.push(sentence);
             }
@@ -161,7 +161,7 @@ impl Sync {
     }
 }
 
-/// What has to be listed before anything is decided.
+/// The lists that have to arrive before anything is decided.
 fn first_lists(namespaces: &Namespaces) -> BTreeSet<List> {
     let scopes = namespaces.scopes();
     let lists = scopes
@@ -204,7 +204,7 @@ mod tests {
         sync.note("leaderelections", &fails(WatchFailure::Unknown(unknown("leaderelections"))));
         assert_eq!(health.ready(), Err("the cluster does not know leaderelections: install the CRDs".into()));
         assert!(sync.knows(&shop) && sync.knows_some(), "leaders are looked after");
-        // An installation of an earlier version has none, and an API server that is away says nothing about CRDs.
+        // An installation of an earlier version lacks this CRD, and an API server that is away says nothing about CRDs.
         sync.note("switchovers", &fails(WatchFailure::Unknown(unknown("switchovers"))));
         sync.note("pods", &fails(WatchFailure::Other(Failure::Unknown("away".into()))));
         sync.listed("leaderelections", Coverage::CLUSTER);

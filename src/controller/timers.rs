@@ -1,4 +1,4 @@
-//! The moment of a decision, and when each election is looked at again if nothing else happens.
+//! The moment of a decision, and the time at which each election is looked at again if nothing else happens.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,11 +10,11 @@ use super::names::ElectionName;
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Instant,
-    /// The same for people.
+    /// The same moment, for people.
     pub(super) wall: Timestamp,
 }
 
-/// The soonest of some moments, if there is one.
+/// The soonest of several moments, if any.
 #[derive(Default)]
 pub(super) struct Soonest(Option<Instant>);
 
@@ -28,7 +28,7 @@ impl Soonest {
     }
 }
 
-/// One moment for each election, the soonest that was asked for since it was last looked at.
+/// One moment for each election: the soonest that was requested since the election was last looked at.
 #[derive(Default)]
 pub(super) struct Timers {
     due: HashMap<ElectionName, Instant>,
@@ -36,7 +36,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Looks at an election at this moment, unless it is to be looked at sooner.
+    /// Requests a look at an election at this moment, unless an earlier one is requested.
     pub(super) fn add(&mut self, at: Instant, election: ElectionName) {
         if self.due.get(&election).is_some_and(|due| *due <= at) {
             return;
@@ -46,7 +46,7 @@ impl Timers {
         self.due.insert(election, at);
     }
 
-    /// The election is looked at now: what was asked for earlier is decided anew.
+    /// Drops the request for an election that is being looked at now, because the decision makes new ones.
     pub(super) fn cancel(&mut self, election: &ElectionName) {
         if let Some((election, at)) = self.due.remove_entry(election) {
             self.order.remove(&(at, election));

@@ -1,9 +1,9 @@
-//! Circles in who depends on whom.
+//! Circles of dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything that is reached from a start by one step or more, each with the one before it on a shortest way. `next`: what one step
-/// leads to.
+/// Everything that can be reached from a start in one step or more, each with its predecessor on a shortest way. `next` returns the ends
+/// of one step.
 fn ways<T: Clone + Ord>(start: &T, next: impl Fn(&T) -> BTreeSet<T>) -> BTreeMap<T, T> {
     let mut before: BTreeMap<T, T> = BTreeMap::new();
     let mut front = vec![start.clone()];
@@ -24,12 +24,12 @@ fn ways<T: Clone + Ord>(start: &T, next: impl Fn(&T) -> BTreeSet<T>) -> BTreeMap
     before
 }
 
-/// Everything that is reached from a start by one step or more; the start itself if it is part of a circle.
+/// Everything that can be reached from a start in one step or more, including the start if it is part of a circle.
 pub(crate) fn reached<T: Clone + Ord>(start: &T, next: impl Fn(&T) -> BTreeSet<T>) -> BTreeSet<T> {
     ways(start, next).into_keys().collect()
 }
 
-/// A shortest circle through a start: its parts in order, the start first. `None`: there is none.
+/// A shortest circle through a start: its parts in order, the start first; `None` if there is none.
 pub(crate) fn circle<T: Clone + Ord>(start: &T, next: impl Fn(&T) -> BTreeSet<T>) -> Option<Vec<T>> {
     let before = ways(start, next);
     let mut parts = vec![start.clone()];
@@ -65,7 +65,7 @@ mod tests {
         graph.get(&from).cloned().unwrap_or_default()
     }
 
-    /// What is reached by exactly so many steps.
+    /// Everything that can be reached in exactly this many steps.
     fn after(graph: &Graph, start: u8, steps: usize) -> BTreeSet<u8> {
         (0..steps).fold(BTreeSet::from([start]), |here, _| here.iter().flat_map(|one| step(graph, *one)).collect())
     }
@@ -85,7 +85,7 @@ mod tests {
             prop_assert_eq!(reached(&start, next), all);
         }
 
-        /// Shows W11: elections are refused by this: of each circle the last one, by an order, and nobody else.
+        /// Shows W11: the last election of each circle, in an order, is refused by this, and no other.
         #[test]
         fn without_the_last_of_each_circle_there_is_none_and_nobody_goes_who_is_in_none(graph in graph()) {
             let mut kept: BTreeSet<u8> = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Pods by selector, and elections by the labels of a pod.
 //!
-//! Each selector is kept under one of its requirements: a label with a value, else one that must be there. Pods are kept under the
-//! labels that selectors are kept under, and no others. What is found is a superset: whoever asks looks whether the selector matches.
+//! Each selector is kept under one of its requirements: a label with a value, or else a label that must exist. Pods are kept under the
+//! same labels, and no others. A lookup returns a superset, so the caller checks whether the selector matches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,27 +13,27 @@ pub(crate) struct Labels {
     keys: BTreeMap<String, OfKey>,
     /// Elections with a selector that requires no label: they may select any pod.
     anywhere: Elections,
-    /// Where the selectors of each election are kept.
+    /// The places of each election's selectors.
     places: HashMap<String, Vec<Place>>,
 }
 
-/// Where a selector is kept.
+/// The place of a selector.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Under each of these values of a label.
     Values(String, Vec<String>),
-    /// Under a label that must be there.
+    /// Under a label that must exist.
     Key(String),
-    /// It requires no label.
+    /// The selector requires no label.
     Anywhere,
 }
 
 #[derive(Default)]
 struct OfKey {
-    /// How many selectors are kept under this label. It is forgotten when there are none.
+    /// How many selectors are kept under this label. The label is forgotten when there are none.
     selectors: usize,
     values: HashMap<String, OfValue>,
-    /// Elections that only require the label to be there.
+    /// Elections that only require the label to exist.
     elections: Elections,
 }
 
@@ -47,7 +47,7 @@ struct OfValue {
 type Elections = BTreeMap<String, usize>;
 
 impl Labels {
-    /// An election has these selectors from now on, and no others.
+    /// Gives an election exactly these selectors from now on.
     pub(crate) fn follow<'a>(
         &mut self,
         election: &str,
@@ -77,7 +77,7 @@ impl Labels {
         }
     }
 
-    /// Makes the pods of a selector easy to find, until it is released.
+    /// Makes the pods of a selector easy to find, until the selector is released.
     pub(crate) fn hold(&mut self, selector: &Selector, pods: &PodCache) -> Place {
         let place = self.place_for(selector);
         if let Place::Values(key, _) | Place::Key(key) = &place {
@@ -91,7 +91,7 @@ impl Labels {
         place
     }
 
-    /// The selector that was kept there is none any more.
+    /// Releases the selector that was kept at this place.
     pub(crate) fn release(&mut self, place: &Place) {
         let (Place::Values(key, _) | Place::Key(key)) = place else { return };
         if let Some(of_key) = self.keys.get_mut(key) {
@@ -106,7 +106,7 @@ impl Labels {
         }
     }
 
-    /// A pod is new, has changed, or is gone.
+    /// Takes a pod that is new, has changed, or is gone.
     pub(crate) fn replace(&mut self, before: Option<&Pod>, now: Option<&Pod>) {
         let value = |pod: Option<&Pod>, key: &str| pod.and_then(|pod| pod.labels.get(key)).map(str::to_owned);
         let keys = before.into_iter().chain(now).flat_map(|pod| pod.labels.keys()).collect::<BTreeSet<&str>>();
@@ -128,7 +128,7 @@ impl Labels {
         }
     }
 
-    /// Forgets all pods, and no selector.
+    /// Forgets all pods, but no selector.
     pub(crate) fn forget_pods(&mut self) {
         for of_key in self.keys.values_mut() {
             of_key.values.retain(|_, of_value| {
@@ -188,8 +188,8 @@ impl Labels {
         }
     }
 
-    /// The requirement that tells the selector apart best: the one under which the fewest other elections are kept. A label under which
-    /// nothing is kept yet comes after one whose value nobody else requires, for all pods have to be looked through for it.
+    /// The most selective requirement: the one under which the fewest other elections are kept. A label under which nothing is kept yet
+    /// comes after a label whose value no other election requires, because adding a label means looking through all pods.
     fn place_for(&self, selector: &Selector) -> Place {
         let crowd = |(key, values): &(&str, Option<Vec<&str>>)| match (self.keys.get(*key), values) {
             (None, Some(_)) => (1, 0),
@@ -228,7 +228,7 @@ impl OfKey {
     }
 }
 
-/// What a selector requires of a label: one of these values, or that it is there.
+/// The requirements on each label: one of these values, or only that the label exists.
 fn requirements(selector: &Selector) -> impl Iterator<Item = (&str, Option<Vec<&str>>)> {
     let equal = selector.match_labels.iter().map(|(key, value)| (key, Some(vec![value])));
     let others = selector.match_expressions.iter().filter_map(|requirement| match requirement.operator {

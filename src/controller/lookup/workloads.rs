@@ -19,7 +19,7 @@ pub(crate) struct WorkloadCache {
 
 struct Known {
     object: WorkloadObject,
-    /// Where the selector of its pods is kept.
+    /// The place of the selector of its pods.
     place: Place,
 }
 
@@ -39,7 +39,7 @@ impl WorkloadCache {
         self.owned.get(owner).into_iter().flatten().filter_map(|id| self.get(id))
     }
 
-    /// The Jobs that elections of this name have made, and that nobody owns any more.
+    /// The Jobs that elections of this name have made, and that no longer have an owner.
     pub(crate) fn orphans_of(&self, election: &str) -> impl Iterator<Item = &WorkloadObject> {
         self.orphans.get(election).into_iter().flatten().filter_map(|id| self.get(id))
     }
@@ -56,7 +56,7 @@ impl WorkloadCache {
         self.all.is_empty()
     }
 
-    /// Takes a workload, in place of the one by its name. Its pods are easy to find from now on.
+    /// Takes a workload in place of the one with its name. From now on its pods are easy to find.
     pub(crate) fn put(&mut self, object: WorkloadObject, labels: &mut Labels, pods: &PodCache) {
         let place = labels.hold(&object.selector, pods);
         self.remove(&object.id, labels);
@@ -70,7 +70,7 @@ impl WorkloadCache {
         self.all.insert(object.id.clone(), Known { object, place });
     }
 
-    /// Forgets a workload. Returns it, if it was there.
+    /// Forgets a workload. Returns it if it was known.
     pub(crate) fn remove(&mut self, id: &WorkloadId, labels: &mut Labels) -> Option<WorkloadObject> {
         let Known { object, place } = self.all.remove(id)?;
         labels.release(&place);
@@ -94,7 +94,7 @@ impl WorkloadCache {
         Some(object)
     }
 
-    /// Forgets all.
+    /// Forgets all workloads.
     pub(crate) fn clear(&mut self, labels: &mut Labels) {
         for known in self.all.values() {
             labels.release(&known.place);

@@ -1,7 +1,7 @@
-//! How much work one decision is, in instructions that Valgrind counts, and that it does not grow with the number of elections.
+//! The work of one decision, in instructions that Valgrind counts, which must not grow with the number of elections.
 //!
-//! The loop is real, and so is all that it decides. The API server is a map of objects, clocks stand still, and what is counted is the
-//! loop alone: [`take_one`]. Everything is in one namespace, which is the worst case.
+//! The loop is real, and so are its decisions. The API server is a map of objects, clocks stand still, and only the loop is counted:
+//! [`take_one`]. Everything is in one namespace, which is the worst case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,15 +28,15 @@ use crate::kubernetes::WorkloadObject;
 use crate::process::{Process, spawn_in};
 use crate::store::{LeaseStore, StoreScope};
 
-/// How many elections there are beside those that are counted, in the process that Valgrind runs.
+/// How many further elections there are in the process that Valgrind runs.
 const ELECTIONS: &str = "LICTOR_COUNTED_AMONG";
 const NAMESPACE: &str = "scale";
 const PODS: usize = 3;
 const NODES: usize = 100;
-/// The work that is counted may grow by this much, in percent.
+/// How much the counted work may grow, in percent.
 const GROWTH: u64 = 10;
 
-/// A process whose clocks stand still, so that nothing happens but what the test does.
+/// A process whose clocks stand still, so that only the test makes things happen.
 struct Still;
 
 impl Process for Still {
@@ -55,7 +55,7 @@ impl Process for Still {
     }
 }
 
-/// The API server: objects by path. It answers no watch, because the test tells what watches tell.
+/// The API server: objects by path. Watches get no answer, because the test itself sends their events.
 #[derive(Default)]
 struct Server {
     objects: BTreeMap<String, Value>,
@@ -93,7 +93,7 @@ impl Server {
         }
     }
 
-    /// Of the label selectors, only equality counts.
+    /// Only the label selectors with equality are applied.
     fn list(&self, path: &str, query: &str) -> Value {
         let query = query.replace("%3D", "=").replace("%2C", ",").replace("%2F", "/");
         let selector = query.split('&').find_map(|part| part.strip_prefix("labelSelector=")).unwrap_or_default();
@@ -128,14 +128,14 @@ fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
-/// What is counted: the loop takes one input, and decides what follows.
+/// The counted work: the loop takes one input, and decides the consequences.
 #[inline(never)]
 fn take_one(controller: &mut Controller, input: Input) {
     controller.take(input);
     controller.step(false);
 }
 
-/// Where Valgrind writes down what it has counted since it was here last.
+/// The point at which Valgrind writes down its count since the last visit.
 #[inline(never)]
 fn counted_until_here(what: &str) {
     println!("counted: {}", std::hint::black_box(what));
@@ -145,7 +145,7 @@ fn labels(pairs: &[(&str, &str)]) -> Pairs {
     pairs.iter().copied().collect()
 }
 
-/// An election that selects the pods of an app. `rich`: it also has a workload, and a Service that it alone names.
+/// An election that selects the pods of an app. `rich`: the election also has a workload, and a Service that no other election names.
 fn election(app: &str, rich: bool) -> Value {
     let mut object = json!({
         "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection",
@@ -199,7 +199,7 @@ fn read_pod(object: &Value) -> Pod {
     }
 }
 
-/// A pod of an election that is led since long ago.
+/// A pod of an election that has had a leader for a long time.
 fn settled_pod(app: &str, number: usize) -> Pod {
     let mut pod = read_pod(&pod_json(app, number));
     pod.labels.insert("role".into(), if number == 0 { "leader" } else { "follower" }.into());
@@ -276,7 +276,7 @@ impl Lab {
         Self { controller, server, claim }
     }
 
-    /// All that the watches list at first, of so many elections. This replica acts, and has nothing to do for any of them.
+    /// Sends the first lists of all watches, with this many elections. This replica acts, and has nothing to do for any of them.
     fn list(&mut self, elections: usize, rich: bool) {
         let apps: Vec<String> = (0..elections).map(|number| format!("web-{number}")).collect();
         let record = |app: &str| {
@@ -318,7 +318,7 @@ impl Lab {
             let workloads = apps.iter().map(|app| workload(app, 10)).collect();
             controller.take(Input::Workloads(WorkloadKind::Deployment, Change::All(None, version, workloads)));
         }
-        // A replica that stands by has nothing to do, whatever was marked.
+        // A standby replica decides nothing, whatever was marked.
         while controller.index.dirty_count() > 0 {
             controller.step(false);
         }
@@ -328,7 +328,7 @@ impl Lab {
         self.claim.send_replace(ClaimUpdate { state: acting, ..ClaimUpdate::default() });
     }
 
-    /// Lets the loop take an input, and all that comes of it.
+    /// Lets the loop take an input, and handle all its consequences.
     async fn take(&mut self, input: Input) {
         take_one(&mut self.controller, input);
         let mut quiet = 0;
@@ -379,11 +379,11 @@ fn path(kind: &str, name: &str) -> String {
     }
 }
 
-/// What is counted, in this order.
+/// The counted steps, in this order.
 async fn live(elections: usize, rich: bool) {
     let mut lab = Lab::new();
     lab.list(elections, rich);
-    // glibc sorts what was freed until now when somebody asks for a large block. That is no work of the loop.
+    // glibc sorts all freed blocks when a caller asks for a large one, which is no work of the loop.
     drop(std::hint::black_box(vec![0_u8; 100_000]));
     counted_until_here("setup");
 
@@ -425,7 +425,7 @@ async fn live(elections: usize, rich: bool) {
     lab.take(Input::Pods(Change::Applied((NAMESPACE.into(), read_pod(&pod))))).await;
     counted_until_here("a pod of no election is told");
 
-    // No pod is on it.
+    // No pod runs on this node.
     let node = Node { cordoned: true, ..Node::default() };
     lab.take(Input::Nodes(Change::Applied((format!("node-{}", NODES - 1), node)))).await;
     counted_until_here("a node is cordoned");
@@ -449,7 +449,7 @@ async fn live(elections: usize, rich: bool) {
 }
 
 /// Runs in Valgrind, or alone to see that it works.
-/// An election whose candidates hold a lock themselves takes the name of one that is gone: its lock is followed, too.
+/// A new election takes the name of one that is gone, and its candidates hold a lock themselves, so that lock is followed, too.
 #[tokio::test]
 async fn an_election_that_waited_for_its_name_is_followed() {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -489,7 +489,7 @@ fn what_is_counted_works() {
     }
 }
 
-/// The instructions of each thing that is counted, among so many elections.
+/// The instructions of each counted step, among this many elections.
 fn count(elections: usize, directory: &Path) -> Vec<(String, u64)> {
     let _ = std::fs::remove_dir_all(directory);
     std::fs::create_dir_all(directory).unwrap();

@@ -1,4 +1,4 @@
-//! What the status says of the lock that the candidates hold themselves.
+//! The part of a status about the lock that the candidates hold themselves.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::{FollowedLock, Following, Instant, LockHolder, Node, NotHeld, Pod, Unmapped, eligible};
@@ -25,14 +25,14 @@ pub(super) fn followed_lock(following: Following<'_>, candidates: &Candidates<'_
     }
 }
 
-/// The condition `Elected`, if a pod leads although it is not known who holds the lock.
+/// The condition `Elected`, if a pod leads although the lock's holder is unknown.
 pub(super) fn led_unseen(followed: &Followed, lock: &FollowedLock, leader: &str, generation: i64) -> Option<Condition> {
     let FollowedLock::Unknown(why) = lock else { return None };
     let message = format!("{leader} stays the leader, because {} can't be read: {why}", followed.told());
     Some(condition(ELECTED, true, "FollowedLockUnknown", message, generation))
 }
 
-/// The condition `Elected`, if nobody leads.
+/// The condition `Elected`, if there is no leader.
 pub(super) fn led_by_nobody(
     spec: &Resolved,
     following: Following<'_>,

@@ -1,4 +1,4 @@
-//! `Ready`, as kstatus (sigs.k8s.io/cli-utils) reads it: it follows from the other conditions and decides nothing of its own.
+//! The condition `Ready`, as kstatus (sigs.k8s.io/cli-utils) reads it: derived from the other conditions, with nothing of its own.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
@@ -8,8 +8,8 @@ use crate::api::{
     unknown, with_page, with_transition_times,
 };
 
-/// The refusals that end only when somebody changes the election or its class. The others end by themselves, too: when the class
-/// arrives, or when the other election is deleted.
+/// The refusals that only a change of the election or its class ends. All others can end by themselves: when the class arrives, or when
+/// the other election is deleted.
 const STALLING: [&str; 13] = [
     "AmbiguousDefaultClass",
     "ClassNotOffered",
@@ -26,7 +26,7 @@ const STALLING: [&str; 13] = [
     "WorkloadsNotAllowed",
 ];
 
-/// The reasons of conditions that are True although something is wrong.
+/// The reasons of conditions that are True although there is a problem.
 const LIMPING: [&str; 11] = [
     "ClassDeleted",
     "Flapping",
@@ -41,8 +41,8 @@ const LIMPING: [&str; 11] = [
     "WorkloadsDiffer",
 ];
 
-/// Adds `Ready` and `Stalled` to an election's conditions. Lets the message of each that is not well end with the page to read, and
-/// sets the times.
+/// Adds `Ready` and `Stalled` to an election's conditions, adds the page to read to the message of each unhealthy condition, and sets the
+/// times.
 pub(super) fn complete(
     mut conditions: Vec<Condition>,
     generation: i64,
@@ -65,11 +65,11 @@ pub(crate) fn refusal_message(message: &str) -> String {
     with_page(message, &ACCEPTED.to_lowercase())
 }
 
-/// The reasons for which an election is not well, although it is paused: nobody wanted that.
+/// The reasons for which a paused election is unhealthy, because no user wanted that.
 const LOST: [&str; 2] = ["LabelMissing", "LeaderGone"];
 
-/// The first condition that is not well gives `Ready` its reason and message. An election that another cluster leads is well, and
-/// so is one that is paused and has not lost its leader: both are as somebody wanted them.
+/// The first unhealthy condition gives `Ready` its reason and message. An election with a leader in another cluster is healthy, and so is
+/// a paused one that has not lost its leader, because users wanted both.
 fn ready(conditions: &[Condition], generation: i64) -> Condition {
     let find = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
     let trouble = |types: &[&str]| types.iter().filter_map(|type_| find(type_)).find(|found| !is_well(found));
@@ -115,7 +115,7 @@ mod tests {
     /// A condition's type, status and reason.
     type Said<'a> = (&'a str, &'a str, &'a str);
 
-    /// Returns the status and reason of `Ready`, and whether it is stalled.
+    /// Returns the status and reason of `Ready`, and whether the election is stalled.
     fn told(conditions: &[Said<'_>]) -> (String, String, bool) {
         let made = conditions.iter().map(|&(type_, status, reason)| match status {
             "Unknown" => unknown(type_, reason, "so it is", 3),

@@ -1,4 +1,4 @@
-//! What a status says about the Service through which the leader is reached.
+//! The part of a status about the Service through which clients reach the leader.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::controller::entry::{Entry, Obstacle, Route, slices};
 use crate::controller::object::told_holder;
 use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
 
-/// What is told about the Service; `None`: the election names none. `leading`: the leader's pod, if it is known.
+/// The condition of the Service; `None` if the election names none. `leading`: the leader's pod, if it is known.
 pub(crate) fn routed(
     entry: &Entry,
     group: &Election,
@@ -78,7 +78,7 @@ pub(crate) fn routed(
         return told(false, "NoLeader", format!("the Service {name} reaches nobody: see the condition Elected"));
     };
     let leader = told_holder(&entry.object, holder);
-    // An operator that has just begun to act finds slices that another one wrote, and has nothing to do.
+    // A new acting operator finds slices that another one wrote, and has nothing to do.
     let is_right = |slice: &Slice| {
         let SliceContent { election, term, endpoints, .. } = &slice.content;
         let named = endpoints.iter().all(|endpoint| endpoint.uid == holder.uid);
@@ -106,7 +106,7 @@ pub(crate) fn routed(
     told(true, "Routed", format!("the Service {name} reaches {leader} at {}{ready}", addresses.join(" and ")))
 }
 
-/// Whether there is a slice for each family, and each names this pod alone, if it has an address of the family.
+/// Whether there is a slice for each family, and each names only this pod if the pod has an address of the family.
 fn name_only(pod: &Pod, service: &Service, all: &[&Slice]) -> bool {
     service.families.iter().all(|family| {
         let address = pod.addresses().find(|address| Family::of(address) == *family);
@@ -117,12 +117,12 @@ fn name_only(pod: &Pod, service: &Service, all: &[&Slice]) -> bool {
     })
 }
 
-/// Why the Service can't be used, or not alone, if that is so: one word, and what to do.
+/// Why the Service can't be used, or not alone, if so: a reason, and what to do.
 pub(crate) fn obstacle(entry: &Entry, conditions: &[Condition]) -> Option<(&'static str, String)> {
     let (namespace, service) = (&entry.object.election().namespace, entry.spec()?.service.as_deref()?);
     let (reason, message) = match entry.routing.route() {
         Route::Unusable(obstacle) => refused(obstacle, namespace, service),
-        // One word of several: that which is told.
+        // The reason that the status shows, of several.
         Route::Beside(_, leftovers) => [true, false]
             .into_iter()
             .map(|agree| left_over(leftovers, agree, namespace, service))
@@ -132,7 +132,7 @@ pub(crate) fn obstacle(entry: &Entry, conditions: &[Condition]) -> Option<(&'sta
     Some((reason, with_page(&message, &ROUTED.to_lowercase())))
 }
 
-/// The port of a Service that its slice lacks, with what to do.
+/// A port of a Service that its slice lacks, with what to do.
 fn lacking(service: &Service, slice: &Slice) -> Option<String> {
     let has = |wanted: &ServicePort| {
         slice.content.ports.iter().any(|port| port.name == wanted.name && port.protocol == wanted.protocol)
@@ -146,7 +146,7 @@ fn lacking(service: &Service, slice: &Slice) -> Option<String> {
     ))
 }
 
-/// One word, and what to do.
+/// A reason, and what to do.
 fn refused(obstacle: &Obstacle, namespace: &str, service: &str) -> (&'static str, String) {
     match obstacle {
         Obstacle::Forbidden(failure) => (
@@ -182,7 +182,7 @@ fn refused(obstacle: &Obstacle, namespace: &str, service: &str) -> (&'static str
     }
 }
 
-/// What is left in a Service beside the slices of lictor. `agree`: it names the leader, as they do. One word, and what to do.
+/// The leftovers in a Service besides lictor's slices. `agree`: they name the leader, too. Returns a reason, and what to do.
 fn left_over(leftovers: &Leftovers, agree: bool, namespace: &str, service: &str) -> (&'static str, String) {
     let Leftovers { slices, endpoints, .. } = leftovers;
     let delete_slices = format!("`kubectl -n {namespace} delete endpointslices -l '{}'`", foreign_slices(service));

@@ -1,11 +1,11 @@
-//! What another cluster's record says of an election in another way than this cluster: both can't be meant.
+//! Contradictions between another cluster's record and this cluster's election, of which only one can be intended.
 
 use lictor_core::{Election, Key, Rival, Situation};
 
 use crate::api::Resolved;
 
-/// Returns how another cluster differs, as a reason of the condition `StoreReachable` and a sentence. `other_key`: where another cluster has the
-/// lock of an election of this name.
+/// Returns how another cluster differs, as a reason of the condition `StoreReachable` and a sentence. `other_key`: the key at which
+/// another cluster has the lock of an election of this name.
 pub(super) fn difference(
     group: &Election,
     spec: &Resolved,
@@ -30,7 +30,7 @@ pub(super) fn difference(
         );
         return Some(("RecordsDiffer", message));
     }
-    // What is given (C13) has no holder, and says nothing of that cluster's workloads yet. An agent has none.
+    // A lock that was given away (C13) has no holder, and does not name that cluster's workloads yet. An agent has no workloads.
     if rival.holder.is_none() || rival.election.0.is_empty() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What the status of a Switchover says.
+//! The status of a Switchover.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lictor_core::switchover::{Asked, Obstacle, Target};
@@ -12,21 +12,21 @@ use crate::wording::{in_seconds, not_eligible};
 
 /// The pods and the term of a Switchover that is complete.
 pub(crate) struct Result {
-    /// None: another cluster leads, and no pod.
+    /// `None` if another cluster leads instead of a pod.
     pub(crate) to: Option<SwitchoverPod>,
     pub(crate) term: i64,
-    /// From when it was accepted, if that is known.
+    /// The time since it was accepted, if that is known.
     pub(crate) milliseconds: Option<i64>,
 }
 
-/// Of one that waits.
+/// The status of a Switchover that waits.
 pub(crate) fn waits(seen: &Switchover, why: &Trouble, wall: Timestamp) -> SwitchoverStatus {
     let Trouble { reason, message, .. } = why;
     let waits = unknown(ACCEPTED, reason, message, generation(seen));
     told(seen, vec![waits], wall)
 }
 
-/// Of one that begins.
+/// The status of a Switchover that begins.
 pub(crate) fn begins(
     seen: &Switchover,
     from: Option<SwitchoverPod>,
@@ -38,7 +38,7 @@ pub(crate) fn begins(
     SwitchoverStatus { from, to, accept_time: Some(Time(in_seconds(wall))), ..told(seen, vec![accepted], wall) }
 }
 
-/// Of one that is complete.
+/// The status of a completed Switchover.
 pub(crate) fn completes(seen: &Switchover, result: Result, wall: Timestamp) -> SwitchoverStatus {
     let Result { to, term, milliseconds } = result;
     let before = seen.status.clone().unwrap_or_default();
@@ -55,7 +55,7 @@ pub(crate) fn completes(seen: &Switchover, result: Result, wall: Timestamp) -> S
     }
 }
 
-/// Of one of which nothing more comes.
+/// The status of a failed Switchover.
 pub(crate) fn fails(seen: &Switchover, why: &Trouble, wall: Timestamp) -> SwitchoverStatus {
     let Trouble { reason, message, .. } = why;
     let before = seen.status.clone().unwrap_or_default();
@@ -100,7 +100,7 @@ fn old<'a>(seen: &Switchover, from: Option<&'a SwitchoverPod>) -> &'a str {
     from.map_or(nobody, |pod| &pod.pod_name)
 }
 
-/// What keeps a Switchover from being carried out, for people. `to`: the name of its target; none: any.
+/// The obstacle to a Switchover, for people. `to`: the name of its target; `None` means any.
 pub(crate) fn trouble(why: Obstacle, asked: &Asked, to: Option<&str>) -> Trouble {
     let to = to.unwrap_or_default();
     let from = asked.from_term;

@@ -1,4 +1,4 @@
-//! What a status says about the workloads.
+//! The part of a status about the workloads.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use lictor_core::{Election, Instant, Wish, Workload, WorkloadKind};
@@ -6,7 +6,7 @@ use lictor_core::{Election, Instant, Wish, Workload, WorkloadKind};
 use crate::api::{WORKLOADS_FOLLOW, WorkloadState, WorkloadStatus, WorkloadsStatus, condition, unknown};
 use crate::controller::entry::Entry;
 
-/// What is told about the workloads, as far as they are known; `None`: there are none.
+/// The condition and states of the workloads, as far as they are known; `None` if there are none.
 pub(crate) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Option<WorkloadsStatus>, Condition)> {
     let (spec, known) = (entry.spec()?, &entry.workloads);
     if spec.workloads.is_empty() && spec.jobs.is_empty() {

@@ -1,10 +1,10 @@
-//! The first step: whether an election has to give way to another one, or to somebody else who owns what it would write.
+//! The first step: whether an election has to give way to another one, or to another owner of what it would write.
 
 use crate::controller::index::{Found, Index};
 use crate::controller::names::ElectionName;
 
-/// Finds an election, and looks whether an older one is in its way. Returns it with what is known around it, and whether its
-/// neighbours have to be looked at, too.
+/// Finds an election, and checks whether an older one is in its way. Returns the election with its surroundings, and whether its
+/// neighbours have to be decided again.
 pub(crate) fn accept<'a>(index: &'a mut Index, election: &ElectionName) -> Option<(Found<'a>, bool)> {
     let (conflict, standing) = (index.conflict(election), index.standing(election));
     let older = index.older_on_service(election);

@@ -1,4 +1,4 @@
-//! The second step: what is wanted of an election, and by which lock it is decided.
+//! The second step: the wishes for an election, and the lock by which it is decided.
 
 use lictor_core::{
     Desired, Election, FollowedLock, Key, Knowledge, LockValidity, Locks, Scope, SharedStores, WorkloadKind,
@@ -15,7 +15,7 @@ use crate::controller::on_demand::{OnDemandWatches, Watched};
 use crate::controller::parameters::Purpose;
 use crate::controller::timers::{Moment, Soonest};
 
-/// What this replica is about to do, whatever the election.
+/// The intentions of this replica for all elections.
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
     pub(crate) purpose: Purpose,
@@ -25,12 +25,12 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) moment: Moment,
 }
 
-/// What is wanted of an election.
+/// The wishes for an election.
 pub(crate) struct Aim {
     pub(crate) desired: Desired,
-    /// Where its lock is.
+    /// The place of its lock.
     pub(crate) key: Key,
-    /// How long what is held there may be relied on; none: nothing is known of that store.
+    /// How long a held lock may be relied on; `None` if nothing is known of the store.
     pub(crate) validity: Option<LockValidity>,
 }
 
@@ -40,13 +40,13 @@ impl Circumstances<'_> {
         object.is_deleted() || (self.purpose == Purpose::Withdraw && object.is_served())
     }
 
-    /// What is wanted of an election, whatever is known of its lock; `None`: nothing, it is somebody else's.
+    /// The wish for an election, whatever is known of its lock; `None` if the election belongs to another lictor.
     fn desired(&self, object: &ElectionObject, locks: &Locks, held: Option<&Key>) -> Option<Desired> {
         if self.ends(object) {
             return object.may_have_left(locks, self.operator_id).then_some(Desired::Withdraw);
         }
         if !object.is_served() {
-            // Another lictor serves its class now; what this one holds, it gives up.
+            // Another lictor serves the class now, so this one gives up what it holds.
             return held.map(|_| Desired::Withdraw);
         }
         Some(if object.refusal().is_some() {
@@ -59,7 +59,7 @@ impl Circumstances<'_> {
     }
 }
 
-/// Finds out what is wanted; `None`: nothing is decided now.
+/// Finds the wish; `None` if nothing is decided now.
 pub(crate) fn desire(
     found: &mut Found<'_>,
     circumstances: Circumstances<'_>,
@@ -79,7 +79,7 @@ pub(crate) fn desire(
     let unheld = entry.needs_finalizer(locks) && !entry.object.has_finalizer();
     let lacks = desired == Desired::Run && (unheld || lacking.is_some());
     if lacks {
-        // What was never written to, has nothing to lose.
+        // An election that was never written to has nothing to lose.
         let new = !entry.object.has_finalizer() && entry.election().is_none();
         let claims = lacking.unwrap_or_else(|| entry.workloads.claims().as_ref().clone());
         write_metadata(entry, true, claims, executor, moment.now, again);
@@ -99,10 +99,10 @@ pub(crate) fn desire(
         executor.look_for_leftovers(&entry.object, number);
     }
     again.add(entry.routing.due());
-    // A leader whose lock is lost is demoted all the same. A watch that does not work keeps no election waiting.
+    // A leader whose lock is lost is demoted all the same. A broken watch keeps no election waiting.
     let unseen = *entry.routing.route() == Route::Unknown { soon: true };
     let unfollowed = entry.following().is_some_and(|following| *following.lock == FollowedLock::Unread);
-    // A paused election is judged as well, so that a dry run tells what keeps it from its pods.
+    // A paused election is judged as well, so that a dry run shows what keeps it from its pods.
     if desired == Desired::Run || (desired == Desired::Freeze && !draining) {
         for (uid, unread) in entry.titles.begin_reads(moment.now) {
             executor.read_title(&entry.object, uid, unread);
@@ -110,13 +110,13 @@ pub(crate) fn desire(
         again.add(entry.titles.due());
     }
     let unseen = unseen || deployment_is_unseen(entry, watches) || workloads_are_unseen(entry, watches);
-    // H16: a lock whose record has to be written anew is not let go of before that is noted.
+    // H16: a lock whose record has to be written again is not released before that is noted.
     let unnoted = lacking_scopes(entry);
     let waits = desired == Desired::Run && (lacks || unseen || unfollowed || entry.titles.wait());
     let desired = if waits { Desired::Freeze } else { desired };
     let key = entry.object.key(held);
     let desired = match desired {
-        // The lock is not let go of before it is known whom its slices show.
+        // The lock is not released before the operator knows which leader its slices show.
         Desired::Freeze | Desired::Refuse if draining && !unread && !unnoted && consul.releases_on_stop(&key.store) => {
             Desired::Leave
         }
@@ -133,22 +133,21 @@ pub(crate) fn desire(
     Some(Aim { desired, key, validity })
 }
 
-/// H16: whether its object does not say yet what its present spec writes on pods.
+/// H16: whether the object does not yet note what the present spec writes on pods.
 fn lacking_scopes(entry: &Entry) -> bool {
     let noted = &entry.workloads.claims().scopes;
     let lacks = |spec: &Resolved| spec.scope != Scope::default() && !noted.contains(&spec.scope);
     entry.object.shares_lock() && entry.spec().is_some_and(lacks)
 }
 
-/// Whether the Deployment that must be available is not known yet.
+/// Whether the Deployment that must be available is still unknown.
 fn deployment_is_unseen(entry: &Entry, watches: &OnDemandWatches) -> bool {
     let namespace = &entry.object.election().namespace;
     entry.object.available_deployment().is_some()
         && !watches.knows(Watched::Workloads(WorkloadKind::Deployment), namespace)
 }
 
-/// Whether it is not known yet whether a new election is to be refused because of its workloads. A watch that does not work keeps no
-/// election waiting.
+/// Whether a new election may still be refused because of workloads that are not known yet. A broken watch keeps no election waiting.
 fn workloads_are_unseen(entry: &Entry, watches: &OnDemandWatches) -> bool {
     let namespace = &entry.object.election().namespace;
     let unseen = |watched| !watches.knows(watched, namespace) && !watches.is_broken(watched, namespace);

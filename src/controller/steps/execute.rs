@@ -1,4 +1,4 @@
-//! The fourth step: what was decided is told, and sent.
+//! The fourth step: publishes the decisions, and sends the requests.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::controller::executor::{Executor, Requester};
 use crate::controller::index::Found;
 use crate::controller::timers::Moment;
 
-/// Tells what there is to tell, and sends the requests.
+/// Publishes the announcements, and sends the requests.
 pub(crate) fn execute(found: &mut Found<'_>, output: Output, executor: &Executor, moment: Moment) {
     let Found { entry, around, .. } = found;
     let Output { requests, announcements, stores, .. } = output;
@@ -29,7 +29,7 @@ pub(crate) fn execute(found: &mut Found<'_>, output: Output, executor: &Executor
     }
 }
 
-/// An election as it is when it asks for something. `stores`: where it may have locks.
+/// An election at the moment of its request. `stores`: where it may have locks.
 pub(super) fn requester(entry: &Entry, stores: &Arc<BTreeSet<StoreId>>) -> Requester {
     Requester {
         id: entry.object.id().clone(),

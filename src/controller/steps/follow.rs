@@ -1,5 +1,5 @@
-//! The fifth step: what follows the leader, off the critical path: the probe, what the election's object says of its workloads, the
-//! finalizer that is not needed any more, and the registration.
+//! The fifth step: everything that follows the leader, off the critical path: the probe, the object's notes about its workloads, the
+//! removal of an unneeded finalizer, and the registration.
 
 use lictor_core::{Desired, Locks, PodCache, SharedStores};
 use tokio::sync::mpsc;
@@ -10,7 +10,7 @@ use crate::controller::index::Found;
 use crate::controller::input::Input;
 use crate::controller::timers::{Moment, Soonest};
 
-/// Sees to what follows the leader.
+/// Updates everything that follows the leader.
 pub(crate) fn follow(
     found: &mut Found<'_>,
     desired: Desired,
@@ -44,7 +44,7 @@ pub(crate) fn follow(
     again.add(entry.registered.follow(&entry.object, entry.decisions.decided(), executor, now));
 }
 
-/// H16: whether nothing of earlier specs is on pods any more, nor can come to them.
+/// H16: whether nothing of earlier specs is on pods any more, or can still get there.
 fn is_clean(entry: &Entry, locks: &Locks) -> bool {
     let (Some(spec), Some(election)) = (entry.spec(), entry.election()) else { return false };
     let alone = locks.of(&entry.object.id().uid).all(|(key, _)| *key == spec.key);

@@ -8,7 +8,7 @@ use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
 use crate::controller::timers::Soonest;
 
-/// Puts the finalizer on, and says which workloads are changed, before anything else is written; takes it off after everything else
+/// Adds the finalizer and notes which workloads are changed before anything else is written. Removes the finalizer after everything else
 /// is gone.
 pub(crate) fn write_metadata(
     entry: &mut Entry,

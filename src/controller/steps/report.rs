@@ -1,4 +1,4 @@
-//! The last step: what is told of an election in its metrics and its status.
+//! The last step: an election's metrics and its status.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::controller::status::{is_undecided, obstacle, refusal_message, status}
 use crate::controller::timers::{Moment, Soonest};
 use crate::telemetry::{ElectionFigures, Metrics};
 
-/// Renews the metrics, and writes the status if it differs and nothing is written.
+/// Updates the metrics, and writes the status if it differs and no write is under way.
 pub(crate) fn report(
     found: &mut Found<'_>,
     desired: Desired,
@@ -65,7 +65,7 @@ fn figures(entry: &Entry, has_candidate: bool, status: &LeaderElectionStatus, la
         term: election.map_or(0, |election| election.term().0),
         transitions: entry.history.transitions(),
         label_drift: entry.history.label_drift(),
-        // A group that another cluster leads has its leader.
+        // A group with a leader in another cluster needs no candidate here.
         has_candidate: (has_candidate || entry.workloads.cluster().is_some())
             && !election.is_some_and(is_led_elsewhere),
         candidates: status.candidates.as_ref().map(|count| (count.total, count.eligible)).unwrap_or_default(),
@@ -79,7 +79,7 @@ fn figures(entry: &Entry, has_candidate: bool, status: &LeaderElectionStatus, la
     }
 }
 
-/// How many pods carry the leader label and are not the leader by the lock, or the other way round.
+/// How many pods carry the leader label without being the leader by the lock, or the other way round.
 fn label_mismatch<'a>(entry: &Entry, candidates: impl Iterator<Item = &'a Pod>, locks: &Locks) -> u32 {
     let Some(spec) = entry.spec().filter(|_| entry.object.refusal().is_none()) else { return 0 };
     let record = locks.get(&spec.key).and_then(|(_, stored)| stored.record());
@@ -88,7 +88,7 @@ fn label_mismatch<'a>(entry: &Entry, candidates: impl Iterator<Item = &'a Pod>, 
     u32::try_from(candidates.filter(differs).count()).unwrap_or(u32::MAX)
 }
 
-/// A status that only counts candidates anew, or says that nothing is decided yet, can wait for a moment.
+/// Whether a status can't wait for a moment. A status can if it only counts candidates again, or says that nothing is decided yet.
 fn is_important(status: &LeaderElectionStatus, before: &LeaderElectionStatus) -> bool {
     !is_undecided(status)
         && (status.leader != before.leader

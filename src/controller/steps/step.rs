@@ -1,4 +1,4 @@
-//! The third step: what the core decides, from what is known.
+//! The third step: the core's decision from the known state.
 
 use lictor_core::switchover::Verdict;
 use lictor_core::{Following, Instant, Known, Output, Pod, Routing, SharedStores, Slice};
@@ -10,8 +10,8 @@ use crate::controller::index::Found;
 use crate::controller::on_demand::OnDemandWatches;
 use crate::controller::timers::Moment;
 
-/// Takes a step of the election. `alone_from`: from when on no other replica can act. `begun`: how often any election was begun to be
-/// decided. Returns what can be said of each Switchover afterwards, too.
+/// Takes a step of the election. `alone_from`: when no other replica can act any more. `begun`: how many decisions of any election were
+/// begun. Also returns the verdict on each Switchover afterwards.
 pub(crate) fn step(
     found: &mut Found<'_>,
     aim: &Aim,

@@ -1,4 +1,4 @@
-//! C10: the one step that a replica takes that does not act, where another cluster holds the lock.
+//! C10: the only step of a replica that does not act, for an election whose lock another cluster holds.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::controller::entry::slices;
 use crate::controller::executor::Executor;
 use crate::controller::index::Found;
 
-/// Takes off what has led here until another cluster took the lock. Returns when to look again.
+/// Removes the leadership that was here until another cluster took the lock. Returns when to look again.
 pub(crate) fn step_aside(found: &mut Found<'_>, executor: &Executor, begun: &mut u64, now: Instant) -> Option<Instant> {
     let Found { entry, around, rival, .. } = found;
     let (Some(rival), Some(spec)) = (rival, entry.object.spec().cloned()) else { return None };
-    // A lock that belongs to another election is not even looked at.
+    // An election never reads a lock that belongs to another election.
     if entry.object.key(None) != spec.key {
         return None;
     }

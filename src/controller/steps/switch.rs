@@ -1,7 +1,7 @@
-//! Switchovers: what the core is asked about them before and after an election's step, and what follows.
+//! Switchovers: the core's verdicts on them before and after an election's step, and the consequences.
 //!
-//! One is accepted before it is carried out, and that is written first. So the API server has seen it right before, whatever the
-//! watch shows, and an operator that comes later knows that its record may have been written (H14, H15).
+//! A Switchover is accepted in a write of its own before it is carried out. So the API server has just confirmed it, whatever the watch
+//! shows, and a later operator knows that its record may have been written (H14, H15).
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::controller::switchover::{Due, KnownSwitchover, Trouble, Written};
 use crate::controller::timers::{Moment, Soonest};
 use crate::wording::remain;
 
-/// It is told only after this time that an election is in the middle of something: mostly that is over within milliseconds.
+/// How long an election may be in the middle of a change before the status says so: mostly this takes milliseconds.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A Switchover as the core is asked about it.
+/// A Switchover in the form in which the core judges it.
 pub(crate) struct Wanted {
     name: String,
     pub(crate) asked: Asked,
@@ -31,23 +31,23 @@ pub(crate) struct Wanted {
 /// The Switchovers of an election.
 #[derive(Default)]
 pub(crate) struct Switching {
-    /// Those that are not over, in their order.
+    /// The Switchovers that are not over, in their order.
     wanted: Vec<Wanted>,
     holds: Vec<Hold>,
 }
 
 impl Switching {
-    /// Those that are not over.
+    /// The Switchovers that are not over.
     pub(crate) fn wanted(&self) -> &[Wanted] {
         &self.wanted
     }
 
-    /// The same, without the rest.
+    /// The same, by value.
     pub(crate) fn into_wanted(self) -> Vec<Wanted> {
         self.wanted
     }
 
-    /// What the core is shown: one at a time is carried out.
+    /// The Switchovers for the core, which carries out one at a time.
     pub(crate) fn shown(&self) -> Switchovers<'_> {
         let first = self.wanted.first().filter(|wanted| wanted.accepted);
         Switchovers {
@@ -58,7 +58,7 @@ impl Switching {
     }
 }
 
-/// What is to be known of the Switchovers before the step.
+/// Gathers the Switchovers before the step.
 pub(crate) fn gather(all: Option<&mut OfElection>, moment: Moment) -> Switching {
     let mut switching = Switching::default();
     let Some(all) = all else { return switching };
@@ -80,7 +80,7 @@ pub(crate) fn gather(all: Option<&mut OfElection>, moment: Moment) -> Switching 
     switching
 }
 
-/// What follows for the Switchovers of an election from what the core says of each. Returns whether the election takes another step.
+/// Carries out the core's verdicts on the Switchovers of an election. Returns whether the election takes another step.
 pub(crate) fn settle(
     found: &mut Found<'_>,
     verdicts: Vec<(Wanted, Verdict)>,
@@ -129,7 +129,7 @@ pub(crate) fn settle(
     steps
 }
 
-/// The same, unless the cluster that is to lead is this one.
+/// The same verdict, unless the cluster that is to lead is this one.
 fn to_another(verdict: Verdict, wanted: &Wanted, entry: &Entry) -> Verdict {
     let own = entry.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| &consul.cluster);
     match (&verdict, &wanted.asked.to) {
@@ -138,7 +138,7 @@ fn to_another(verdict: Verdict, wanted: &Wanted, entry: &Entry) -> Verdict {
     }
 }
 
-/// What follows for those of an election that does not exist.
+/// Fails the Switchovers of an election that does not exist.
 pub(crate) fn refuse_all(all: &mut OfElection, executor: &Executor, moment: Moment, again: &mut Soonest) {
     clean_up(all, executor, moment, again);
     for known in all.values_mut().filter(|known| known.result().is_none()) {
@@ -151,18 +151,18 @@ pub(crate) fn refuse_all(all: &mut OfElection, executor: &Executor, moment: Mome
     }
 }
 
-/// What is to be done about one.
+/// The next action for a Switchover.
 enum Decided {
     Nothing,
     Accept(SwitchoverStatus),
     Complete(SwitchoverStatus),
     Wait(Trouble),
     Fail(Trouble),
-    /// The core is to see to it that nothing comes of it any more.
+    /// The core is to make sure that nothing comes of the Switchover any more.
     GiveUp,
 }
 
-/// Of one that was accepted.
+/// The action for an accepted Switchover.
 fn follow_up(
     known: &mut KnownSwitchover,
     wanted: &Wanted,
@@ -182,14 +182,14 @@ fn follow_up(
         Verdict::UnderWay => return Decided::Nothing,
         Verdict::Lost => return Decided::Fail(lost(known)),
         Verdict::GivenUp => return Decided::Fail(known.giving_up().cloned().unwrap_or_else(|| given_up(known, entry))),
-        // It may still get ready.
+        // The target may still become ready.
         Verdict::Blocked(Obstacle::NotReady { .. }) if known.deadline().is_some() && !late => {
             if let Some(deadline) = known.deadline() {
                 again.add(deadline);
             }
             return Decided::Nothing;
         }
-        // The operator stops: the next one goes on.
+        // The operator stops, and the next one continues.
         Verdict::Blocked(Obstacle::Frozen) if entry.spec().is_some_and(|spec| !spec.paused) => return Decided::Nothing,
         Verdict::Blocked(why) => Some(trouble(why, wanted, known)),
         Verdict::Ready(_) | Verdict::ReadyElsewhere | Verdict::Unsettled => {
@@ -216,10 +216,10 @@ fn as_pod(leader: &Holder) -> Option<SwitchoverPod> {
     Some(SwitchoverPod { pod_name: leader.pod.clone()?, pod_uid: Some(leader.uid.0.clone()) })
 }
 
-/// Of one with something in its way.
+/// The action for a Switchover with an obstacle.
 fn refuse(known: &mut KnownSwitchover, why: Trouble, moment: Moment, again: &mut Soonest) -> Decided {
     if why.reason == "Superseded" {
-        // Whenever it would be due: that does not change any more.
+        // A later due time would not remove this obstacle.
         return Decided::Fail(why);
     }
     if let Due::Later(at) = known.due(moment) {
@@ -237,7 +237,7 @@ fn refuse(known: &mut KnownSwitchover, why: Trouble, moment: Moment, again: &mut
     }
 }
 
-/// Of one of which nothing can be said now.
+/// The action for a Switchover that can't be judged now.
 fn wait_shortly(known: &mut KnownSwitchover, moment: Moment, again: &mut Soonest) -> Decided {
     if let Due::Later(at) = known.due(moment) {
         again.add(at);
@@ -257,7 +257,7 @@ fn wait_shortly(known: &mut KnownSwitchover, moment: Moment, again: &mut Soonest
     Decided::Wait(Trouble { reason: "NotSettled", message: message.into(), passes: true })
 }
 
-/// Of one that begins. `pod`: who is to lead here; none: another cluster is.
+/// The status of a Switchover that begins. `pod`: the pod that is to lead here; `None` if another cluster is.
 fn begins(known: &KnownSwitchover, pod: Option<&Pod>, entry: &Entry, moment: Moment) -> SwitchoverStatus {
     let leader = entry.election().and_then(Election::record).and_then(|record| record.holder.as_ref());
     let from = leader.and_then(as_pod);
@@ -289,7 +289,7 @@ fn carry_out(
     executor.write_switchover(known.id(), known.seen(), number, status);
 }
 
-/// Deletes those whose time after their end is over.
+/// Deletes the Switchovers whose time after their end is over.
 fn clean_up(all: &mut OfElection, executor: &Executor, moment: Moment, again: &mut Soonest) {
     for known in all.values_mut() {
         let Some((_, Some(delete))) = known.over(moment) else { continue };
@@ -347,7 +347,7 @@ fn lost(known: &KnownSwitchover) -> Trouble {
     Trouble { reason: "TargetLost", message, passes: false }
 }
 
-/// Of one that was given up, and this process does not know why, unless the record says so.
+/// Why a Switchover was given up, if this process only has the record to tell.
 fn given_up(known: &KnownSwitchover, entry: &Entry) -> Trouble {
     let mark = entry.election().and_then(Election::record).and_then(|record| record.switchover.as_ref());
     let remains = mark.filter(|mark| mark.id == known.id().uid).map(|mark| &mark.remains);

@@ -1,4 +1,4 @@
-//! The step instead of the last ones, when nothing is left of an election: its finalizer goes, if it has one.
+//! The step that replaces the last ones when nothing of an election is left: its finalizer goes, if it has one.
 
 use crate::api::Claims;
 use crate::controller::announce::announce_left;
@@ -9,10 +9,10 @@ use crate::controller::timers::{Moment, Soonest};
 
 use super::metadata::write_metadata;
 
-/// That it can't be told must not keep what was written from being taken off.
+/// How often to try. A status that can't be written must not keep lictor from removing what it wrote.
 const ATTEMPTS: u32 = 3;
 
-/// Says in the status of an election that stays that it is served no more, and then takes the finalizer off.
+/// Writes into the status of an election that stays that it is no longer served, and then removes the finalizer.
 pub(crate) fn withdraw(entry: &mut Entry, executor: &Executor, moment: Moment, again: &mut Soonest) {
     if !entry.object.is_deleted() && write_farewell(entry, executor, moment, again) {
         return;
@@ -27,7 +27,7 @@ pub(crate) fn withdraw(entry: &mut Entry, executor: &Executor, moment: Moment, a
     entry.withdrawn = true;
 }
 
-/// Returns whether that is still to be done.
+/// Returns whether the status still has to be written.
 fn write_farewell(entry: &mut Entry, executor: &Executor, Moment { now, wall }: Moment, again: &mut Soonest) -> bool {
     let status = farewell(entry, wall);
     if status == entry.object.last_status() || entry.writes.status_failures() >= ATTEMPTS {
