@@ -3,11 +3,11 @@
 //! The agent is a chain of processes, so that nothing outlives the lock, whichever one or two of the first three are killed or stopped:
 //!
 //! ```text
-//! watchdog       what the user started. Forwards signals, hands on the exit code, reaps
-//! └─ guard       the same once more, by another name and in a session of its own: a signal to all that is named lictor misses it
-//!    ├─ agent    keeps the lock. Decides by lictor_core::Agent
-//!    │  └─ command, and all that comes from it
-//!    └─ hooks    only if there are hooks: tells others who leads (src/observe)
+//! watchdog       the process that the user started. Forwards signals, passes on the exit code, reaps
+//! └─ guard       the same again, with another name and its own session, so a signal to all processes named lictor misses it
+//!    ├─ agent    keeps the lock. lictor_core::Agent decides
+//!    │  └─ command, and all its descendants
+//!    └─ hooks    only if there are hooks: tell others who leads (src/observe)
 //! ```
 //!
 //! The agent tells the watchdog and the guard until when the command may live, before it starts the command and with each renewal. All

@@ -1,39 +1,39 @@
-//! Which election is observed, and for whom.
+//! The observed election, and the observer.
 
 use super::{Leader, Role};
 
-/// What is observed.
+/// The observation of one election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// The election: NAMESPACE/NAME, the key, or the directory of the files.
     pub election: String,
-    /// Where it is heard of: `files`, `kubernetes`, `consul`, or `agent`.
+    /// The source of the news: `files`, `kubernetes`, `consul`, or `agent`.
     pub source: &'static str,
-    /// For whom, as people call it.
+    /// The observer, as people call it.
     pub observer: &'static str,
-    /// Whether the source says how old its knowledge is. Kubelet's files don't: they look the same when kubelet is cut off.
+    /// Whether the source says how old its knowledge is. Kubelet's files don't, because they look the same when kubelet is cut off.
     pub tells_age: bool,
 }
 
-/// For whom it is observed.
+/// The pod or cluster that observes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
-    /// The pod's name; for the key of an agent, the agent's.
+    /// The pod's name, or the agent's for the key of an agent.
     pub pod: String,
-    /// The pod's uid. Without it, another pod that had the same name before counts as this one.
+    /// The pod's uid. Without it, an earlier pod with the same name counts as this one.
     pub uid: Option<String>,
-    /// The cluster, where several share the lock.
+    /// The cluster, if several share the lock.
     pub cluster: Option<String>,
 }
 
 impl Own {
-    /// Returns what this pod is while that one leads.
+    /// Returns the role of this pod or cluster under that leader.
     pub fn role(&self, leader: Option<&Leader>) -> Role {
         let Some(leader) = leader else { return Role::Follower };
         let leads = match (&leader.pod, &leader.cluster, &self.cluster) {
             (_, Some(theirs), Some(own)) if theirs != own => false,
             (None, Some(_), Some(_)) => true,
-            // The cluster itself leads, and nobody said which one this is.
+            // The cluster itself leads, and this cluster's name is unknown.
             (None, Some(_), None) => return Role::Unknown,
             (Some(pod), ..) => match (&leader.uid, &self.uid) {
                 (Some(theirs), Some(own)) => theirs == own,
@@ -53,7 +53,7 @@ mod tests {
     fn a_pod_is_known_by_its_uid_and_a_cluster_by_its_name() {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         for (leader, own, role) in [
-            // Of the leader: pod, uid, cluster; of this one: pod, uid, cluster.
+            // The leader's pod, uid and cluster; then this observer's pod, uid and cluster.
             (["web-1", "a", ""], ["web-1", "a", ""], Role::Leader),
             (["web-1", "a", ""], ["web-1", "b", ""], Role::Follower),
             (["web-1", "a", ""], ["web-1", "", ""], Role::Leader),

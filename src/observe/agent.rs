@@ -1,6 +1,7 @@
-//! An agent's own lock, for whoever asks the agent.
+//! An agent's own lock, for clients of the agent.
 //!
-//! An agent knows whether it holds the lock, and until when: that it leads is never said a moment longer. Who else leads it has only heard.
+//! An agent knows whether it holds the lock, and until when, so the answer "leader" never lasts longer. About other leaders the agent has
+//! only news.
 
 use std::time::Duration;
 
@@ -17,10 +18,10 @@ use super::server::PATHS;
 use crate::agent::{Condition, Handle, Name, Other, with_requests};
 use crate::process::wall;
 
-/// An agent that does not hold the lock knows that until it hears otherwise from itself.
+/// An agent that does not hold the lock knows this until it acquires the lock itself.
 const FOR_EVER: Instant = Instant::after_origin(Duration::MAX);
 
-/// Hears of an agent until it ends. `own` is what it is while it leads.
+/// Follows an agent until the agent ends. `own` describes the agent as the leader.
 pub fn hear_agent(handle: &Handle, own: Leader) -> BoxStream<'static, Heard> {
     let mut conditions = handle.conditions();
     conditions.mark_changed();
@@ -32,7 +33,7 @@ pub fn hear_agent(handle: &Handle, own: Leader) -> BoxStream<'static, Heard> {
     .boxed()
 }
 
-/// Adds what an agent answers itself to the router of an observer.
+/// Adds the agent's own answers to the router of an observer.
 pub fn with_agent(router: Router, name: Name, handle: Handle) -> Router {
     let paths = format!("{PATHS}, /state (of the agent), and POST /yield\n");
     let absent = move || std::future::ready((StatusCode::NOT_FOUND, paths.clone()));
@@ -44,7 +45,7 @@ struct Ear {
     own: Leader,
     /// The term in which the agent leads, and since when.
     led: Option<(Term, Timestamp)>,
-    /// Counts what was heard.
+    /// Counts the news.
     version: Version,
 }
 
@@ -65,7 +66,7 @@ impl Ear {
 
     fn leads(&mut self, condition: &Condition) -> Fact {
         match (condition.state, condition.lock.held, &condition.lock.other) {
-            // Before and after that, its command must not act, though the lock may be held.
+            // Before and after that, the command must not act, even if the lock is held.
             (AgentState::Leading, Some(held), _) => {
                 let (term, since) = *self.led.filter(|(term, _)| *term == held.term).get_or_insert((held.term, wall()));
                 self.led = Some((term, since));
@@ -121,7 +122,7 @@ mod tests {
         for (state, held) in [
             (AgentState::Leading, false),
             (AgentState::Waiting, false),
-            // The one before it may still rely on the lock, or another term is wanted.
+            // The earlier holder may still rely on the lock, or another term is wanted.
             (AgentState::Waiting, true),
             (AgentState::Ending, true),
             (AgentState::Releasing, true),

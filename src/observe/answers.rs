@@ -1,4 +1,4 @@
-//! What is told, as JSON.
+//! The answers, as JSON.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::About;
 use super::knowledge::{Knowledge, State};
 
-/// Returns what does not change by itself: the content of an event.
+/// Returns the parts that do not change by themselves: the content of an event.
 pub(super) fn told(about: &About, state: &State) -> Value {
     json!({
         "election": about.election,
@@ -22,7 +22,7 @@ pub(super) fn told(about: &About, state: &State) -> Value {
     })
 }
 
-/// Returns all that is known, with how old it is.
+/// Returns everything that is known, and its age.
 pub(super) fn election(about: &About, known: &Knowledge, now: Instant) -> Value {
     let mut answer = told(about, &known.state(now));
     answer["ageSeconds"] = json!(age(about, known, now).map(|age| age.as_secs_f64()));
@@ -32,8 +32,8 @@ pub(super) fn election(about: &About, known: &Knowledge, now: Instant) -> Value 
     answer
 }
 
-/// Returns the answer of the sidecars that this replaces, as <https://github.com/nais/elector> has it: `result` in
-/// `pkg/election/official/official.go`. The name is always there, because a client of the first of these sidecars expects it.
+/// Returns the answer of the sidecars that this replaces, in the form of <https://github.com/nais/elector>: `result` in
+/// `pkg/election/official/official.go`. The name is always present, because a client of the first of these sidecars expects it.
 pub(super) fn elector(known: &Knowledge, now: Instant) -> Value {
     let state = known.state(now);
     let name = state.leader.filter(|_| !state.stale && !state.ended).map(|leader| leader.name).unwrap_or_default();
@@ -44,12 +44,12 @@ pub(super) fn elector(known: &Knowledge, now: Instant) -> Value {
     answer
 }
 
-/// Returns how old what is known is at most. None: that is not known.
+/// Returns the greatest possible age of the knowledge, or `None` if the age is unknown.
 pub(super) fn age(about: &About, known: &Knowledge, now: Instant) -> Option<Duration> {
     known.age(now).filter(|_| about.tells_age)
 }
 
-/// Returns a time as text. None is not written for a time that nobody can mean.
+/// Returns a time as text, or `None` for a time far outside any real use.
 fn rfc3339(at: Timestamp) -> Option<String> {
     jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_string())
 }

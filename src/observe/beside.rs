@@ -1,5 +1,5 @@
-//! Hooks of an agent. They run in a process beside it, because what lives below an agent is killed with its command: the agent sends what
-//! is told, a line of JSON for each change, and hears of each hook that has ended.
+//! Hooks of an agent. They run in a process beside the agent, because all processes below an agent are killed with its command. The agent
+//! sends each change as a line of JSON, and that process reports each hook that has ended.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use super::hooks::{Done, GRACE, Hooks, Runner, kill_the_rest};
 use super::knowledge::State;
 use super::signals::ends;
 
-/// How much longer than two hooks may take the agent waits for the end of this process.
+/// How much longer than two hooks the agent waits for the end of this process.
 const SLACK: Duration = Duration::from_secs(12);
 
-/// Runs the hooks of the agent at the other end, until that says that it ends, or is gone.
+/// Runs the hooks of the agent at the other end, until the agent says that it ends, or is gone.
 ///
 /// # Errors
-/// If it can't begin.
+/// If the process can't begin.
 pub async fn run_hooks(hooks: Hooks, election: String, agent: UnixStream) -> anyhow::Result<()> {
-    // Whoever ends all processes of a service at once ends this one, too: the agent says when.
+    // A service manager that ends all processes of a service at once signals this one, too, but the agent decides when it ends.
     let _signals = ends().context("can't wait for signals")?;
     let (read, mut write) = agent.into_split();
     let (states, told) = watch::channel(State::default());
@@ -52,7 +52,7 @@ pub async fn run_hooks(hooks: Hooks, election: String, agent: UnixStream) -> any
     Ok(())
 }
 
-/// Tells that process what is to be told, and `done` what it has done, until both have ended.
+/// Sends each state to that process, and passes its finished hooks to `done`, until both have ended.
 pub(super) async fn hand_on(
     beside: UnixStream,
     longest: Duration,
@@ -93,7 +93,7 @@ async fn send<T: Serialize + Sync>(stream: &mut OwnedWriteHalf, message: &T) -> 
     stream.write_all(line.as_bytes()).await
 }
 
-/// Returns the next message. None: the other process is gone.
+/// Returns the next message, or `None` if the other process is gone.
 async fn next<T: DeserializeOwned>(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<T> {
     let line = lines.next_line().await.ok()??;
     serde_json::from_str(&line).ok()

@@ -15,11 +15,11 @@ use crate::api::LeaderElection;
 use crate::kubernetes::{Change, WatchFailure, changes, granting, list_at, version_of, watch_failure};
 use crate::process::{monotonic, nap_until};
 
-/// The end of what is said about a right that is missing.
+/// The end of each message about a missing right.
 const GRANT: &str = "; grant it to this pod's service account: docs/know-that-you-lead.md has the Role";
 
-/// Hears of an election: by a watch, which is quick, and by asking for it that often, which says how old the knowledge is. `limit` bounds
-/// each question.
+/// Follows an election by a watch, which is quick, and by reading it every `every`, which shows how old the knowledge is. `limit` bounds
+/// each read.
 pub fn hear_election(
     client: &Client,
     namespace: &str,
@@ -59,14 +59,14 @@ fn watch(
             Change::Deleted((version, _)) => Some(Heard::Changed { version, fact: absent.clone() }),
             Change::Rewound(_) => Some(Heard::Rewound),
             Change::Broken(_, failure) => Some(failed(failure)),
-            // The next answer to a question confirms what is known.
+            // The next answer to a read confirms the knowledge.
             Change::Resumed(_) => None,
         })
     };
     changes("leaderelections", Some(namespace.to_owned()), api, one, read).filter_map(heard).boxed()
 }
 
-/// Asks now, and then that often; sooner after a failure.
+/// Reads the election now and then every `every`; sooner after a failure.
 fn ask(
     api: Api<LeaderElection>,
     one: ListParams,
@@ -98,7 +98,7 @@ fn failed(failure: WatchFailure) -> Heard {
     Heard::Failed(granting(Failure::from(failure).text(), GRANT))
 }
 
-/// Returns what an election's status says.
+/// Returns the content of an election's status.
 fn fact(election: &LeaderElection, own: &Own) -> Fact {
     let Some(status) = &election.status else { return Fact { role: Role::Follower, ..Fact::default() } };
     let leader = status.leader.clone().map(|leader| Leader {
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!((told.role, told.term, told.since), (Role::Leader, Some(7), Some(Timestamp(1_767_225_600_000))));
         let leader = told.leader.unwrap();
         assert_eq!((leader.name.as_str(), leader.address.as_deref()), ("web-1", Some("10.0.0.1")));
-        // The pod that had this name before.
+        // An earlier pod with this name.
         let other = Own { uid: Some("u2".into()), ..own.clone() };
         let status = json!({"term": 7, "leader": {"name": "web-1", "podName": "web-1", "podUID": "u1"}});
         assert_eq!(fact(&election(&status), &other).role, Role::Follower);

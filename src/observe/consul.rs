@@ -16,10 +16,10 @@ use crate::store::Content;
 const WAIT: Duration = Duration::from_secs(60);
 /// The first pause of the watch after a failure, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// The longest value of a key that is taken for a name.
+/// The longest value of a key that counts as a name.
 const LONGEST_NAME: usize = 253;
 
-/// Hears of a key: by blocking queries, which are quick, and by asking for it consistently that often, which says how old the knowledge is:
+/// Follows a key by blocking queries, which are quick, and by consistent reads every `every`, which show how old the knowledge is, because
 /// a server that is cut off answers neither.
 pub fn hear_key(client: &Client, key: &str, own: &Own, every: Duration) -> BoxStream<'static, Heard> {
     let reader = Reader { client: client.clone(), key: key.to_owned(), own: own.clone() };
@@ -41,7 +41,7 @@ fn watch(reader: Reader) -> BoxStream<'static, Heard> {
             Ok((next, entries)) => {
                 (Heard::Changed { version: Version(next), fact: reader.fact(&entries) }, next, Duration::ZERO)
             }
-            // Whoever answers next may have lost its data. It would wait until its indexes come up to this one.
+            // The next server to answer may have lost its data, and would otherwise wait until its indexes reach this one.
             Err(error) => (Heard::Failed(error.to_string()), 0, (pause * 2).clamp(PAUSE.0, PAUSE.1)),
         };
         Some((heard, (reader, index, pause)))
@@ -49,7 +49,7 @@ fn watch(reader: Reader) -> BoxStream<'static, Heard> {
     watched.boxed()
 }
 
-/// Asks now, and then that often; sooner after a failure.
+/// Reads the key now and then every `every`; sooner after a failure.
 fn ask(reader: Reader, every: Duration) -> BoxStream<'static, Heard> {
     let asked = unfold((reader, monotonic()), move |(reader, next)| async move {
         nap_until(next).await;
@@ -71,7 +71,7 @@ impl Reader {
     }
 }
 
-/// Returns what the entries below the key say.
+/// Returns the meaning of the entries below the key.
 fn fact(key: &str, own: &Own, entries: &[Entry]) -> Fact {
     let Some(lock) = entries.iter().find(|entry| entry.key == key) else {
         let note = format!("there is no key {key}, or the token may not read it");
@@ -98,7 +98,7 @@ fn fact(key: &str, own: &Own, entries: &[Entry]) -> Fact {
     Fact { role: own.role(leader.as_ref()), leader, term, since, ..Fact::default() }
 }
 
-/// Returns the name that another program has written into its lock, if that looks like one.
+/// Returns the name that another program has written into its lock, if the value looks like a name.
 fn name(lock: &Entry) -> Option<String> {
     let text = std::str::from_utf8(&lock.value).ok()?.trim();
     let fits = !text.is_empty() && text.len() <= LONGEST_NAME && !text.contains(char::is_control);
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!((told.role, told.term), (Role::Leader, Some(12)), "the term is the key's index: {told:?}");
         let leader = told.leader.unwrap();
         assert_eq!((leader.cluster.as_deref(), leader.address.as_deref()), (Some("west"), Some("10.0.0.1")));
-        // The session is gone, so nobody holds the lock, whatever its value says.
+        // The session is gone, so the lock has no holder, whatever its value says.
         let told = fact(&[entry("a/leader", RECORD, None, 13)]);
         assert_eq!((told.role, told.leader, told.term), (Role::Follower, None, Some(13)));
         // The record is in a second key.

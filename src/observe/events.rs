@@ -1,17 +1,17 @@
-//! The latest changes, for whoever listens to them, and for whoever comes back after a break.
+//! The latest changes, for listeners, including those that come back after a break.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// How many changes are kept. Who missed more gets the newest.
+/// How many changes are kept. A listener that missed more gets the newest.
 const KEPT: usize = 256;
 
 /// The latest changes.
 #[derive(Debug)]
 pub(super) struct Events {
-    /// A name for this start of this process. Numbers of another start mean nothing here.
+    /// A name for this start of this process, because numbers of another start mean nothing here.
     start: String,
     kept: Mutex<VecDeque<(u64, String)>>,
     newest: watch::Sender<u64>,
@@ -22,7 +22,7 @@ impl Events {
         Self { start, kept: Mutex::default(), newest: watch::Sender::new(0) }
     }
 
-    /// Adds a change. Numbers begin with 1.
+    /// Adds a change. The first number is 1.
     pub(super) fn push(&self, content: String) {
         let mut kept = self.kept();
         let number = kept.back().map_or(0, |(number, _)| *number) + 1;
@@ -33,7 +33,7 @@ impl Events {
         self.newest.send_replace(number);
     }
 
-    /// Returns the number of the newest change, which changes with it.
+    /// Returns the number of the newest change, and follows it.
     pub(super) fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
@@ -43,7 +43,8 @@ impl Events {
         format!("{}-{number}", self.start)
     }
 
-    /// Returns after which number a listener goes on who heard of this id last: the one before the newest change, if that says nothing here.
+    /// Returns the number after which a listener continues that last received this id. For an unknown id, this is the number before the
+    /// newest change.
     pub(super) fn position(&self, last: Option<&str>) -> u64 {
         let kept = self.kept();
         let newest = kept.back().map_or(0, |(number, _)| *number);
@@ -52,7 +53,7 @@ impl Events {
         named.filter(resumes).unwrap_or_else(|| newest.saturating_sub(1))
     }
 
-    /// Returns the first change after this number. A listener that is so slow that it is gone gets the newest.
+    /// Returns the first change after this number. A slow listener whose next change is no longer kept gets the newest.
     pub(super) fn after(&self, position: u64) -> Option<(u64, String)> {
         let kept = self.kept();
         let (first, newest) = (kept.front()?, kept.back()?);

@@ -12,15 +12,15 @@ use super::heard::{Fact, Heard, Leader};
 use super::{Own, Role};
 use crate::process::{monotonic, nap};
 
-/// How often it looks.
+/// How often to read the files.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How often in a row, where kubelet has just deleted what was about to be read.
+/// How many times in a row to read, if kubelet has just deleted the directory.
 const LOOKS: usize = 3;
-/// How often it tells that the files can't be read.
+/// How often to report that the files can't be read.
 const FAILED_AGAIN: Duration = Duration::from_secs(1);
 
-/// Hears of this pod alone, by its files. The pod leads while its label has the value `leads`, and its term is a number. What was seen is told
-/// when it changes, and that often.
+/// Follows only this pod, by its files. The pod leads while its label has the value `leads`, and its term is a number. The content is
+/// reported when it changes, and every `every`.
 pub fn hear_files(directory: PathBuf, leads: String, own: Own, every: Duration) -> BoxStream<'static, Heard> {
     let looks = Looks { directory, leads, own, every, told: None, version: Version::default() };
     unfold(looks, |mut looks| async move {
@@ -36,9 +36,9 @@ struct Looks {
     leads: String,
     own: Own,
     every: Duration,
-    /// What was told last, and when. None in it: the files could not be read.
+    /// The last report and its time. The fact is `None` if the files could not be read.
     told: Option<(Instant, Option<Fact>)>,
-    /// Counts what was seen.
+    /// Counts the readings.
     version: Version,
 }
 
@@ -92,7 +92,7 @@ impl Looks {
     }
 }
 
-/// Reads role and term of one moment. Kubelet replaces both by moving one link, so that is followed once.
+/// Reads the role and the term of the same moment. Kubelet replaces both by moving one link, so this follows the link once.
 fn read(directory: &Path) -> io::Result<(String, String)> {
     let version = directory.join("..data").canonicalize()?;
     let file = |name: &str| std::fs::read_to_string(version.join(name));

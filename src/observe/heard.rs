@@ -1,78 +1,79 @@
-//! What a source tells.
+//! The news of a source.
 
 use lictor_core::{Instant, Timestamp, Version};
 use serde::{Deserialize, Serialize};
 
-/// What a pod, or a cluster, is in the election.
+/// The role of a pod or a cluster in the election.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Nothing was heard yet, or not for too long.
+    /// There was no news yet, or none for too long.
     #[default]
     Unknown,
-    /// It does not lead.
+    /// The pod or cluster does not lead.
     Follower,
-    /// It leads.
+    /// The pod or cluster leads.
     Leader,
 }
 
 /// The leader, as far as the source knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
-    /// The name of the pod; of the cluster, if that itself leads; of another program, as it calls itself.
+    /// The name of the pod; of the cluster, if the cluster leads; or of another program, as that calls itself.
     pub name: String,
-    /// The pod. None: the cluster itself leads, or a program that is not lictor.
+    /// The pod; `None` if the cluster itself leads, or a program that is not lictor.
     pub pod: Option<String>,
     /// The pod's uid.
     pub uid: Option<String>,
-    /// The cluster, where several share the lock.
+    /// The cluster, if several share the lock.
     pub cluster: Option<String>,
     /// The pod's node.
     pub node: Option<String>,
-    /// Where it is reached.
+    /// The leader's address.
     pub address: Option<String>,
 }
 
-/// What a source says of the election.
+/// The state of the election, according to a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fact {
-    /// What this pod is.
+    /// The role of this pod.
     pub role: Role,
-    /// The leader. None: nobody leads, or the source does not know who.
+    /// The leader; `None` if there is none, or the source does not know it.
     pub leader: Option<Leader>,
-    /// The term. None: the source does not know it.
+    /// The term; `None` if the source does not know it.
     pub term: Option<i64>,
-    /// Since when the leader leads, by the clock of whoever elected it: for people.
+    /// When the leader began to lead, by the clock of its elector, for people.
     pub since: Option<Timestamp>,
-    /// What is odd about it, for people.
+    /// An oddity of this state, for people.
     pub note: Option<String>,
-    /// There is no such election.
+    /// Whether the election does not exist.
     pub missing: bool,
-    /// Until when the source answers for the role itself, however long ago it was heard: who holds a lock knows that. None: it does not.
+    /// Until when the source vouches for the role, however old the news is, because the holder of a lock knows this. `None` if it does
+    /// not.
     pub until: Option<Instant>,
 }
 
-/// What comes from a source.
+/// News from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// The answer to a question that was sent at this moment. It shows all that had happened by then.
+    /// The answer to a question that was sent at this moment. The answer shows everything that had happened by then.
     Confirmed {
         /// When the question was sent.
         sent: Instant,
-        /// The version of what was answered.
+        /// The version of the answer.
         version: Version,
-        /// What was answered.
+        /// The answer.
         fact: Fact,
     },
-    /// A change that the source told by itself, at some time after it has happened.
+    /// A change that the source reported by itself, at some time after the change.
     Changed {
-        /// The version of what was told.
+        /// The version of the change.
         version: Version,
-        /// What was told.
+        /// The state after the change.
         fact: Fact,
     },
-    /// The versions have gone back, because the store was put back to an earlier state.
+    /// The versions have gone back, because the store was restored to an earlier state.
     Rewound,
-    /// The source can't be asked at present. The text is for people.
+    /// The source can't be reached at present. The text is for people.
     Failed(String),
 }

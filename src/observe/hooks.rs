@@ -1,4 +1,4 @@
-//! Hooks: commands that run when this pod begins to lead, and when it stops. One runs at a time, and only for what is the case now.
+//! Hooks: commands that run when this pod begins or stops leading. Only one runs at a time, and only for the present state.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -18,19 +18,19 @@ use super::metrics::HookResult;
 use crate::agent::{GUARD_VARIABLE, children, reap, signal_below};
 use crate::process::{monotonic, nap};
 
-/// How long a hook has from SIGTERM to SIGKILL, when its time is over.
+/// How long a late hook has from SIGTERM to SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
-/// How often it looks whether all that comes from a hook has ended.
+/// How often to check whether all descendants of a hook have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long it looks at most. What is left then can't be killed.
+/// How long to check at most. A process that is left then can't be killed.
 const LOOK_FOR: Duration = Duration::from_secs(5);
 
 /// The commands, and how long each may take.
 #[derive(Clone, Debug)]
 pub struct Hooks {
-    /// What runs when this pod begins to lead, as the shell reads it.
+    /// The command to run when this pod begins to lead, in the shell's syntax.
     pub on_leader: Option<String>,
-    /// What runs when it is known that it does not lead, and when that it leads is known no more.
+    /// The command to run when this pod stops leading, or when it can no longer tell whether it leads.
     pub on_follower: Option<String>,
     /// How long a hook may take.
     pub timeout: Duration,
@@ -43,21 +43,21 @@ enum Hook {
     Follower,
 }
 
-/// Which hook is due. Pure.
+/// Decides which hook is due. Pure.
 #[derive(Debug, Default)]
 struct Order(Option<Begun>);
 
-/// What the last hook was for.
+/// The state for which the last hook ran.
 #[derive(Debug, PartialEq, Eq)]
 enum Begun {
     Follows,
-    /// It leads, in this term.
+    /// The pod leads in this term.
     Leads(Option<i64>),
 }
 
 impl Order {
-    /// Returns the hook that is due, and notes that it begins. Whatever was the case while another one ran, and is the case no more, is
-    /// left out. A pod that leads in a new term has not led in between, so it hears that first.
+    /// Returns the hook that is due, and notes that it begins. A state that came and went while another hook ran is left out. A pod that
+    /// leads in a new term has not led in between, so the follower hook runs first.
     fn next(&mut self, role: Role, term: Option<i64>) -> Option<Hook> {
         let (begun, hook) = match (role, &self.0) {
             (Role::Leader, Some(Begun::Leads(before))) if *before == term => return None,
@@ -78,7 +78,7 @@ pub(super) struct Done {
     pub(super) result: HookResult,
 }
 
-/// What runs the hooks.
+/// Runs the hooks.
 pub(super) struct Runner {
     hooks: Hooks,
     election: String,
@@ -87,16 +87,16 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Makes this process the parent of all that hooks leave behind. `done` hears of each hook that has ended.
+    /// Makes this process the parent of all processes that hooks leave behind. `done` receives each hook that has ended.
     ///
     /// # Errors
-    /// If the system refuses that.
+    /// If the system refuses this.
     pub(super) fn new(hooks: Hooks, election: String, done: mpsc::UnboundedSender<Done>) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         Ok(Self { hooks, election, done, children: children()? })
     }
 
-    /// Runs the hooks that are due, until a state says that this process ends.
+    /// Runs the hooks that are due, until a state announces the end of this process.
     pub(super) async fn run(mut self, mut states: watch::Receiver<State>) {
         let mut order = Order::default();
         loop {
@@ -151,7 +151,7 @@ impl Runner {
         Ok(Pid::from_child(&child))
     }
 
-    /// Waits until a hook has ended, and ends it at the end of its time.
+    /// Waits until a hook has ended, and ends the hook when its time is over.
     async fn wait(&mut self, pid: Pid, name: &str, end: Instant) -> HookResult {
         let (mut late, mut end) = (false, end);
         loop {
@@ -167,7 +167,7 @@ impl Runner {
             }
             let left = end.since(monotonic());
             if left.is_zero() {
-                // Until its process is reaped, nobody else has its group.
+                // Until the hook's process is reaped, no other group has its id.
                 let signal = if late { Signal::KILL } else { Signal::TERM };
                 if !late {
                     tracing::warn!(hook = name, "the hook takes longer than --hook-timeout, and is ended");
@@ -184,10 +184,10 @@ impl Runner {
     }
 }
 
-/// Kills all that hooks have left behind, and waits until it is gone.
+/// Kills all processes that hooks have left behind, and waits until they are gone.
 pub(super) async fn kill_the_rest() {
     let end = monotonic() + LOOK_FOR;
-    // Who was about to start another process hides it from one look.
+    // A process that was about to start another one may hide it from a single look.
     let mut nothing = 0;
     while nothing < 2 {
         reap();
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_is_outdated_is_left_out() {
-        // Each time, a hook runs while several things happen; what is the case in the end counts.
+        // Several things happen while each hook runs, and only the final state counts.
         let mut order = Order::default();
         assert_eq!(order.next(LEADS, Some(1)), Some(Hook::Leader));
         assert_eq!(order.next(LEADS, Some(1)), None, "it has followed meanwhile, and leads again in the same term");

@@ -1,4 +1,4 @@
-//! What is known of the election, and how old that is. Pure: time comes in from outside.
+//! The knowledge of the election, and its age. Pure: time comes in from outside.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 
 use super::{Fact, Heard, Leader, Role};
 
-/// What is known of the election.
+/// The knowledge of the election.
 #[derive(Clone, Debug)]
 pub(super) struct Knowledge {
-    /// For how long it counts without a new confirmation. None: for ever.
+    /// How long the knowledge counts without a new confirmation; `None` means for ever.
     stale_after: Option<Duration>,
     fact: Option<Fact>,
     version: Version,
     /// When that version was learned.
     learned: Instant,
-    /// When the last question was sent that was answered.
+    /// When the last answered question was sent.
     confirmed: Option<Instant>,
     /// The same by this machine's wall clock, for people.
     heard: Option<Timestamp>,
-    /// Whether the election was there once.
+    /// Whether the election has existed.
     found: bool,
     failure: Option<String>,
     ended: bool,
 }
 
-/// What is told of the election. Each change of it is an event.
+/// The published state of the election. Each change is an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
-    /// What this pod is.
+    /// The role of this pod.
     pub(super) role: Role,
-    /// The leader that was heard of last.
+    /// The last known leader.
     pub(super) leader: Option<Leader>,
     pub(super) term: Option<i64>,
     pub(super) since: Option<Timestamp>,
-    /// Nothing was heard for too long, or nothing ever.
+    /// Whether there was no news for too long, or never.
     pub(super) stale: bool,
-    /// This process ends.
+    /// Whether this process is ending.
     pub(super) ended: bool,
 }
 
@@ -56,22 +56,23 @@ impl Knowledge {
         }
     }
 
-    /// Takes what a source tells.
+    /// Takes news from a source.
     pub(super) fn hear(&mut self, heard: Heard, now: Instant, wall: Timestamp) {
         match heard {
             Heard::Confirmed { sent, version, fact } => {
-                // What was asked after a version was known shows that version or a later one, unless the store has gone back.
+                // An answer to a question that was sent after a version was known shows that version or a later one, unless the store has
+                // gone back.
                 if version >= self.version || sent >= self.learned {
                     self.learn(version, fact, now);
                 }
-                // An answer to an earlier question, or one that is told again, makes nothing younger.
+                // An answer to an earlier question, or a repeated answer, does not make the knowledge younger.
                 if Some(sent) > self.confirmed {
                     let ago = i64::try_from(now.since(sent).as_millis()).unwrap_or(i64::MAX);
                     (self.confirmed, self.heard) = (Some(sent), Some(Timestamp(wall.0.saturating_sub(ago))));
                     self.failure = None;
                 }
             }
-            // It does not say until when nothing else has happened: what is known gets no younger by it.
+            // A change does not say until when nothing else has happened, so it does not make the knowledge younger.
             Heard::Changed { version, fact } if version >= self.version => self.learn(version, fact, now),
             Heard::Changed { .. } => {}
             Heard::Rewound => self.version = Version::default(),
@@ -84,12 +85,12 @@ impl Knowledge {
         (self.version, self.learned, self.fact) = (version, now, Some(fact));
     }
 
-    /// Notes that this process ends. From now on it knows nothing.
+    /// Notes that this process is ending. From now on it claims no knowledge.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Returns what is told.
+    /// Returns the published state.
     pub(super) fn state(&self, now: Instant) -> State {
         let nothing = Fact { role: Role::Follower, ..Fact::default() };
         let (fact, certain) = match &self.fact {
@@ -97,7 +98,7 @@ impl Knowledge {
             Some(fact) => match fact.until {
                 None => (fact, false),
                 Some(until) if now < until => (fact, true),
-                // It leads no more, whoever does.
+                // This pod no longer leads, whoever does.
                 Some(_) => (&nothing, true),
             },
         };
@@ -112,18 +113,18 @@ impl Knowledge {
         }
     }
 
-    /// Returns when what is told changes, if nothing is heard until then. None: not at all.
+    /// Returns when the published state changes if there is no news until then, or `None` if it does not change.
     pub(super) fn next_change(&self, now: Instant) -> Option<Instant> {
         let until = self.fact.as_ref().and_then(|fact| fact.until);
         [self.stale_at(), until].into_iter().flatten().filter(|at| now < *at).min()
     }
 
-    /// Returns how old what is known is at most. None: nothing was heard yet.
+    /// Returns the greatest possible age of the knowledge, or `None` if there was no news yet.
     pub(super) fn age(&self, now: Instant) -> Option<Duration> {
         self.confirmed.map(|confirmed| now.since(confirmed))
     }
 
-    /// Returns when it counts no more. None: nothing was confirmed yet.
+    /// Returns when the knowledge stops counting, or `None` if it was never confirmed.
     fn stale_at(&self) -> Option<Instant> {
         let confirmed = self.confirmed?;
         Some(confirmed + self.stale_after.unwrap_or(Duration::MAX))
@@ -133,27 +134,27 @@ impl Knowledge {
         self.stale_after
     }
 
-    /// Whether the election was there once.
+    /// Whether the election has existed.
     pub(super) fn is_found(&self) -> bool {
         self.found
     }
 
-    /// Returns what is odd about what was heard.
+    /// Returns the oddity of the last news.
     pub(super) fn note(&self) -> Option<&str> {
         self.fact.as_ref()?.note.as_deref()
     }
 
-    /// Returns when the last question was sent that was answered, by this machine's wall clock.
+    /// Returns when the last answered question was sent, by this machine's wall clock.
     pub(super) fn heard(&self) -> Option<Timestamp> {
         self.heard
     }
 
-    /// Returns why nothing is heard at present, or what is odd about what was heard.
+    /// Returns why there is no news at present, or the oddity of the last news.
     pub(super) fn problem(&self) -> Option<&str> {
         self.failure.as_deref().or_else(|| self.note())
     }
 
-    /// Returns why nothing is heard at present.
+    /// Returns why there is no news at present.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(known.state(at(34)).role, LEADS);
         let state = known.state(at(35));
         assert_eq!((state.role, state.stale, state.term), (Role::Unknown, true, Some(1)), "30 s after it was sent");
-        // What was asked before, and is answered later, makes nothing older.
+        // An answer to an earlier question that comes late does not make the knowledge older.
         confirm(&mut known, 40, 1, LEADS, 41);
         confirm(&mut known, 38, 1, LEADS, 42);
         assert_eq!(known.age(at(42)), Some(Duration::from_secs(2)));
@@ -210,9 +211,9 @@ mod tests {
             known.hear(heard, at(now), Timestamp(i64::try_from(now * 1000).unwrap()));
             known.heard()
         };
-        // A question that waits for a change is answered when there is none for long.
+        // A blocking question is answered even if nothing changes for long.
         assert_eq!(confirm(5, 20), Some(Timestamp(5_000)));
-        // The same is told again, because something else has changed.
+        // The same content comes again, because something else has changed.
         assert_eq!(confirm(5, 26), Some(Timestamp(5_000)));
         assert_eq!(confirm(28, 29), Some(Timestamp(28_000)));
         assert_eq!(known.age(at(29)), Some(Duration::from_secs(1)));
@@ -235,10 +236,10 @@ mod tests {
         change(&mut known, 4, LEADS, 2);
         assert_eq!(known.state(at(2)).role, FOLLOWS);
         change(&mut known, 6, LEADS, 3);
-        // It was asked before version 6 was known.
+        // The question was sent before version 6 was known.
         confirm(&mut known, 2, 5, FOLLOWS, 4);
         assert_eq!(known.state(at(4)).role, LEADS);
-        // It was asked after that.
+        // The question was sent after that.
         confirm(&mut known, 4, 5, FOLLOWS, 5);
         assert_eq!(known.state(at(5)).role, FOLLOWS);
         known.hear(Heard::Rewound, at(6), Timestamp(0));
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(known.state(at(6)).role, LEADS);
     }
 
-    /// As of an agent: it holds its lock until a moment that it knows, and no longer.
+    /// As for an agent, which holds its lock until a moment that it knows, and no longer.
     #[test]
     fn who_holds_a_lock_leads_until_that_is_over_and_not_a_moment_longer() {
         let mut known = known(Some(30));
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(known.next_change(at(40)), Some(at(100)));
         let over = known.state(at(100));
         assert_eq!((over.role, over.leader, over.term, over.stale), (FOLLOWS, None, None, true));
-        // Who does not hold it knows that, too; who else does was heard.
+        // An agent without the lock knows that, too, but has only heard who holds the lock.
         hear(&mut known, 200, 1_000_000, FOLLOWS);
         assert_eq!((known.state(at(229)).role, known.state(at(229)).stale), (FOLLOWS, false));
         assert_eq!(known.next_change(at(229)), Some(at(230)));

@@ -27,14 +27,14 @@ pub(super) struct Metrics {
     hooks: Family<HookLabels, Counter>,
 }
 
-/// How a hook has ended.
+/// The end of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum HookResult {
-    /// With the exit code 0.
+    /// The exit code was 0.
     Succeeded,
-    /// With another one.
+    /// The exit code was another one.
     Failed,
-    /// It took too long.
+    /// The hook took too long.
     Late,
 }
 
@@ -68,7 +68,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Returns the text that Prometheus reads, with what is known now.
+    /// Returns the text for Prometheus, with the present knowledge.
     ///
     /// # Errors
     /// If the text can't be written, which would be a defect.
@@ -87,12 +87,12 @@ impl Metrics {
         self.changes.inc();
     }
 
-    /// Counts that the source gave no answer.
+    /// Counts that the source did not answer.
     pub(super) fn count_failure(&self) {
         self.failures.inc();
     }
 
-    /// Counts a hook that has ended. `hook` is the role that it was for.
+    /// Counts a hook that has ended. `hook` is the role for which the hook ran.
     pub(super) fn count_hook(&self, hook: &str, result: HookResult) {
         let result = match result {
             HookResult::Succeeded => "succeeded",

@@ -1,4 +1,5 @@
-//! `lictor observe`: tells a program who leads, without taking part in the election. `lictor agent` tells the same of its own lock.
+//! `lictor observe`: tells a program which pod leads, without taking part in the election. `lictor agent` tells the same about its own
+//! lock.
 //!
 //! ```text
 //! source ─► Knowledge ─► HTTP server, log of events
@@ -8,8 +9,9 @@
 //!  agent)
 //! ```
 //!
-//! Who observes hears late, and later when it is cut off. So all that is told says how old it is, and [`Knowledge`] stops to say that this
-//! pod leads when nothing was heard for too long. No rule of docs/protocol.md rests on this layer: it writes nothing that an election reads.
+//! News reaches an observer late, and later when the observer is cut off. So each answer says how old it is, and [`Knowledge`] stops
+//! saying that this pod leads after too long a silence. No rule of docs/protocol.md rests on this layer, because it writes nothing that an
+//! election reads.
 
 mod about;
 mod agent;

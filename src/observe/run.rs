@@ -1,4 +1,4 @@
-//! The loop: takes what the source tells, and tells it on.
+//! The loop: takes news from the source, and publishes it.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -29,37 +29,37 @@ use super::state_file;
 use super::{About, Role};
 use crate::process::{monotonic, nap, spawn, wall};
 
-/// How long connections that are open have at the end.
+/// How long open connections have at the end.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How an election is observed.
+/// The settings of an observer.
 #[derive(Debug)]
 pub struct Settings {
-    /// Which election.
+    /// The observed election.
     pub about: About,
-    /// For how long what was heard counts. None: for ever.
+    /// How long news counts; `None` means for ever.
     pub stale_after: Option<Duration>,
-    /// The file to keep up.
+    /// The file to keep up to date.
     pub state_file: Option<PathBuf>,
-    /// What to run.
+    /// The hooks to run.
     pub hooks: Option<HooksAt>,
     /// A name for this start of this process.
     pub start: String,
 }
 
-/// Where hooks run.
+/// The place where hooks run.
 #[derive(Debug)]
 pub enum HooksAt {
     /// In this process.
     Here(Hooks),
-    /// In the process at the other end, by [`run_hooks`](super::run_hooks). Each may take so long.
+    /// In the process at the other end, by [`run_hooks`](super::run_hooks). Each hook may take this long.
     Beside(UnixStream, Duration),
 }
 
 /// Observes until SIGTERM or Ctrl-C. A second signal does not wait for hooks.
 ///
 /// # Errors
-/// If it can't begin, or a listener fails.
+/// If the observer can't begin, or a listener fails.
 pub async fn run(
     settings: Settings,
     listeners: Vec<TcpListener>,
@@ -69,14 +69,14 @@ pub async fn run(
     Telling::begin(settings)?.run(listeners, |router| router, source, signals).await
 }
 
-/// What is told, before anything was heard.
+/// The published state before any news.
 pub struct Telling {
     shared: Arc<Shared>,
     teller: Teller,
 }
 
 impl Telling {
-    /// Begins to tell that nothing is known.
+    /// Begins to publish that nothing is known.
     ///
     /// # Errors
     /// If the state file can't be written, or hooks can't be run.
@@ -86,8 +86,8 @@ impl Telling {
         Ok(Self { shared, teller })
     }
 
-    /// Tells what the source tells, until the source ends or somebody asks to end. Whoever asks again does not wait for hooks. `wrap`
-    /// gives the server more to answer.
+    /// Publishes the source's news, until the source ends or a user asks to end. A second request does not wait for hooks. `wrap` adds
+    /// answers to the server.
     ///
     /// # Errors
     /// If a listener fails.
@@ -117,7 +117,7 @@ impl Telling {
         }
         tracing::info!("ends");
         teller.end();
-        // While a hook still runs, whoever asks is told that nobody leads.
+        // While a hook still runs, the server answers that there is no leader.
         let hooks = async {
             tokio::select! {
                 () = teller.finish() => {}
@@ -137,10 +137,10 @@ impl Telling {
     }
 }
 
-/// Returns what is heard first, as `GET /election` has it, and what this pod is.
+/// Returns the first news in the form of `GET /election`, and the role of this pod.
 ///
 /// # Errors
-/// If nothing was heard in time. Returns why, if that is known.
+/// If there was no news in time. The error has the reason, if it is known.
 pub async fn once(
     settings: Settings,
     mut source: BoxStream<'static, Heard>,
@@ -163,19 +163,19 @@ pub async fn once(
     }
 }
 
-/// Tells on what is known.
+/// Publishes the knowledge.
 struct Teller {
     shared: Arc<Shared>,
-    /// What was told last.
+    /// The last published state.
     told: State,
     states: watch::Sender<State>,
     hooks: Option<JoinHandle<()>>,
     /// Whether hooks run in this process.
     has_own_hooks: bool,
     file: Option<(watch::Sender<String>, JoinHandle<()>)>,
-    /// Whether the log says that nothing is heard.
+    /// Whether the log says that there is no news.
     failing: bool,
-    /// What the log says is odd about what was heard.
+    /// The oddity of the news that the log has.
     noted: Option<String>,
 }
 
@@ -233,7 +233,7 @@ impl Teller {
         }
     }
 
-    /// Tells what has changed, if something has.
+    /// Publishes the state if it has changed.
     fn tell(&mut self) {
         let state = self.shared.known(|known| known.state(monotonic()));
         if state == self.told {
@@ -256,7 +256,7 @@ impl Teller {
         }
     }
 
-    /// Tells that nothing is known from now on.
+    /// Publishes that nothing is known from now on.
     fn end(&mut self) {
         self.shared.known(Knowledge::end);
         self.tell();
@@ -274,7 +274,7 @@ impl Teller {
     }
 }
 
-/// Starts what runs hooks, and counts those that have ended.
+/// Starts the runner of hooks, and counts hooks that have ended.
 fn start(hooks: HooksAt, shared: &Arc<Shared>, states: watch::Receiver<State>) -> anyhow::Result<JoinHandle<()>> {
     let (done, mut ended) = mpsc::unbounded_channel();
     let counts = shared.metrics.clone();

@@ -1,4 +1,4 @@
-//! What is told over HTTP.
+//! The HTTP server.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use super::shared::Shared;
 use super::{Role, answers};
 use crate::process::monotonic;
 
-/// How old what is told is at most, in seconds; or `unknown`.
+/// The greatest possible age of the answer, in seconds, or `unknown`.
 const AGE: HeaderName = HeaderName::from_static("lictor-age");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// How often a quiet stream says that it is there.
+/// How often a quiet stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// After what time a client is to connect again.
+/// How long a client waits before it connects again.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// What there is.
+/// The available paths.
 pub(super) const PATHS: &str = "there is no such path. GET / (the leader's name), /sse (the same, at each change), /leader (200 if this pod leads, \
                      else 503), /election (all that is known), /events (each change), /metrics, /healthz, /readyz";
 const NO_METHOD: &str = "only GET and HEAD are answered\n";
 
-/// Returns what answers.
+/// Returns the router with all answers.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/", get(elector))
@@ -51,7 +51,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// Answers at these addresses until [`Shared::closing`] says so.
+/// Serves at these addresses until [`Shared::closing`] is true.
 ///
 /// # Errors
 /// If a listener fails.
@@ -63,7 +63,7 @@ pub(super) async fn serve(listeners: Vec<TcpListener>, router: Router, shared: A
         axum::serve(listener, service).with_graceful_shutdown(closed).into_future()
     });
     futures::future::try_join_all(served).await?;
-    // Where nobody listens, there is only this to wait for.
+    // Without listeners, the end is the only thing to wait for.
     let _ = shared.closing.subscribe().wait_for(|closing| *closing).await;
     Ok(())
 }
@@ -97,7 +97,7 @@ async fn leader(State(shared): State<Arc<Shared>>) -> Response {
     told(&shared, status, "text/plain; charset=utf-8", text)
 }
 
-/// Says that the election was heard of, and nothing about who leads: a pod must be ready while it follows.
+/// Says that there was news of the election, whoever leads, because a pod must be ready while it follows.
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let problem = |known: &mut Knowledge| match known.heard() {
         Some(_) if known.is_found() => None,
@@ -135,10 +135,10 @@ fn stream<S: Stream<Item = Result<Event, Infallible>> + Send + 'static>(states: 
     Sse::new(states).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-/// What a stream has told, and what it waits for.
+/// The position of a stream, and the news that it waits for.
 struct Listener {
     shared: Arc<Shared>,
-    /// The number of the last change that was told.
+    /// The number of the last change that was sent.
     position: u64,
     newest: watch::Receiver<u64>,
     closing: watch::Receiver<bool>,
@@ -150,7 +150,7 @@ impl Listener {
         Self { position: shared.events.position(last), shared, newest, closing }
     }
 
-    /// Returns the next change. None: all was told, and the connection is to end.
+    /// Returns the next change, or `None` if all were sent and the connection is to end.
     async fn next(&mut self) -> Option<(u64, String)> {
         let Self { shared, position, newest, closing } = self;
         loop {
@@ -168,7 +168,7 @@ impl Listener {
     }
 }
 
-/// Sends each change, from after the one that the client heard of last.
+/// Sends each change after the one that the client received last.
 async fn events(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
@@ -185,7 +185,7 @@ async fn events(
 async fn elector_events(State(shared): State<Arc<Shared>>) -> Sent<impl Stream<Item = Result<Event, Infallible>>> {
     stream(unfold((Listener::new(shared, None), true), |(mut listener, first)| async move {
         if first {
-            // What is known now is what the newest change has made of it.
+            // The present state already includes the newest change.
             listener.position += 1;
         } else {
             listener.next().await?;

@@ -1,4 +1,4 @@
-//! The state file: what is known, for programs that read no HTTP.
+//! The state file: the knowledge, for programs that do not use HTTP.
 
 use std::fs;
 use std::io;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-/// Replaces a file by one with this content. Whoever reads it sees all of the old one, or all of the new one.
+/// Replaces a file by one with this content. A reader sees either the whole old content or the whole new content.
 ///
 /// # Errors
-/// If that can't be written.
+/// If the file can't be written.
 pub(super) fn replace(path: &Path, content: &str) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?.to_string_lossy();
-    // In the same directory, because a rename is atomic only inside of a file system.
+    // In the same directory, because a rename is atomic only within a file system.
     let new = path.with_file_name(format!(".{name}.new"));
     fs::write(&new, content)?;
     fs::rename(&new, path)
 }
 
-/// Keeps the file as told. It is deleted when nobody tells anything any more, because nobody would keep it up.
+/// Keeps the file up to date. Deletes it when the sender is gone, because the content would become outdated.
 pub(super) async fn keep(path: PathBuf, mut contents: watch::Receiver<String>) {
     let mut fails = false;
     while contents.changed().await.is_ok() {
