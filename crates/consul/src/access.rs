@@ -18,8 +18,8 @@ pub struct Login {
     pub secret: String,
     /// The token's name for people and logs.
     pub accessor: String,
-    /// How long the token is valid, from when the request was sent. `None` means until it is revoked. It is the difference of two
-    /// timestamps of the same server, so clocks are not compared.
+    /// How long the token is valid, from when the request was sent. `None` means until it is revoked. The lifetime is the difference of
+    /// two timestamps of the same server, so clocks are not compared.
     pub lifetime: Option<Duration>,
 }
 
@@ -70,7 +70,7 @@ impl Client {
         Ok(self.send(request).await?.json::<RawToken>()?.into())
     }
 
-    /// Revokes a token from a login. A token that does not exist any more counts as revoked.
+    /// Revokes a token from a login. A token that no longer exists counts as revoked.
     ///
     /// # Errors
     /// If Consul does not answer, or answers with a failure.

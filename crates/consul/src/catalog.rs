@@ -38,10 +38,10 @@ pub struct Service {
     /// The ID, which is unique on its node.
     #[serde(rename = "ID")]
     pub id: String,
-    /// The name that it is looked up by.
+    /// The name by which clients look it up.
     #[serde(rename = "Service")]
     pub name: String,
-    /// The tags, by which it can be looked up, too.
+    /// The tags, by which clients can also look it up.
     #[serde(rename = "Tags", default, deserialize_with = "null_as_default")]
     pub tags: Vec<String>,
     /// The address. An empty one means the node's address.
@@ -53,7 +53,7 @@ pub struct Service {
     /// The metadata.
     #[serde(rename = "Meta", default, deserialize_with = "null_as_default")]
     pub meta: BTreeMap<String, String>,
-    /// The index of the last change. It is ignored when the service is written.
+    /// The index of the last change, which is ignored when the service is written.
     #[serde(rename = "ModifyIndex", default)]
     pub modify_index: u64,
 }
@@ -161,7 +161,7 @@ impl Client {
         Ok(Agent { version: Some(version), node: Some(node_name), datacenter: Some(datacenter) })
     }
 
-    /// Returns whether the server that answers knows a leader. It needs no rights.
+    /// Returns whether the server that answers knows a leader. This needs no rights.
     ///
     /// # Errors
     /// If Consul does not answer, or answers with a failure.

@@ -23,7 +23,7 @@ pub struct Client {
 
 struct Shared {
     transport: Arc<dyn Transport>,
-    /// Where Consul is, as it was given, for the text of errors.
+    /// The address of Consul, as it was given, for the text of errors.
     address: String,
     base: Url,
     /// The query parameters `dc`, `ns` and `partition`.
@@ -35,8 +35,8 @@ struct Shared {
 }
 
 impl Client {
-    /// Creates a client without a token. It connects when the first request is sent. The program must have installed a
-    /// cryptography provider for rustls.
+    /// Creates a client without a token, which connects when the first request is sent. The program must have installed a cryptography
+    /// provider for rustls.
     ///
     /// # Errors
     /// If a setting is not valid.
@@ -66,7 +66,7 @@ impl Client {
     /// Sets the token for all later requests of all clones. `None` means Consul's anonymous token.
     ///
     /// # Errors
-    /// If it contains characters that a token can't have.
+    /// If the token contains characters that a token can't have.
     pub fn set_token(&self, token: Option<&str>) -> Result<(), Error> {
         let token = token.map(token_header).transpose()?;
         *self.shared.token.write().unwrap_or_else(PoisonError::into_inner) = token;
@@ -222,7 +222,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Returns the error for an answer that was not expected.
+    /// Returns the error for an unexpected answer.
     pub(super) fn refused(&self) -> Error {
         self.purpose.refused(self.status, &self.body)
     }

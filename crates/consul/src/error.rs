@@ -1,4 +1,4 @@
-//! What a failed request means: whether it may have been carried out, and what a person should do.
+//! The meaning of a failed request: whether it may have been carried out, and what a person should do.
 //!
 //! Consul passes errors on as text, so this tells them apart by their text (`agent/structs/errors.go`, `acl/errors.go`).
 
@@ -9,13 +9,13 @@ use super::Broken;
 /// Why a request failed. Only after [`Unknown`](Self::Unknown) may it have been carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There was no connection, so nothing was sent.
+    /// The client had no connection, so it sent nothing.
     #[error("{0}")]
     Unreachable(String),
     /// The token lacks a right.
     #[error("{0}")]
     Forbidden(String),
-    /// Consul does not know the token, or not any more. The program has to log in again.
+    /// Consul does not know the token, or no longer knows it. The program has to log in again.
     #[error("{0}")]
     UnknownToken(String),
     /// There are too many requests or connections. Try again later.
@@ -30,7 +30,7 @@ pub enum Error {
     /// Consul, or something in front of it, refused the request.
     #[error("{0}")]
     Refused(String),
-    /// The request may have been carried out, may not have been, or may still be.
+    /// The server may have carried out the request, or may still do so.
     #[error("{0}")]
     Unknown(String),
 }
@@ -45,7 +45,7 @@ impl Error {
 /// The purpose of a request, for the text of errors.
 #[derive(Clone, Debug)]
 pub(super) struct Purpose {
-    /// What the request does, for example "read the key a/b".
+    /// The action of the request, for example "read the key a/b".
     pub(super) what: String,
     /// The rule that a policy needs for it, for example `key_prefix "a/b" { policy = "read" }`.
     pub(super) rule: String,

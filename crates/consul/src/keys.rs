@@ -11,8 +11,8 @@ use super::client::{Answer, Request};
 use super::error::Purpose;
 use super::{Client, Error};
 
-/// The flags of locks that Consul's own library and `consul lock` make (`LockFlagValue` in `api/lock.go`). They refuse to take
-/// part where a key has other flags.
+/// The flags of locks that Consul's own library and `consul lock` make (`LockFlagValue` in `api/lock.go`). These programs refuse to take
+/// part if a key has other flags.
 pub const LOCK_FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
 
 /// The entry of a key.
@@ -20,7 +20,7 @@ pub const LOCK_FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// The value. It is empty in the answer to a transaction.
+    /// The value, which is empty in the answer to a transaction.
     pub value: Vec<u8>,
     /// The flags, which have no meaning for Consul itself.
     pub flags: u64,
@@ -76,9 +76,9 @@ impl Client {
         Ok((answer.index()?.max(1), entries(&answer)?))
     }
 
-    /// Waits until something below `prefix` changes after `index`, for at most `wait` (Consul allows 10 minutes) and a little
-    /// more, and lists everything. With an `index` of 0 it does not wait. Returns the index to continue from. It is 0 if Consul's
-    /// index went back, as it does when Consul's state was restored.
+    /// Waits until something below `prefix` changes after `index`, for at most `wait` (Consul allows 10 minutes) and a little more, and
+    /// lists everything. With an `index` of 0 it does not wait. Returns the index to continue from, which is 0 if Consul's index went
+    /// back, as it does when Consul's state was restored.
     ///
     /// Silence proves nothing: a server that is cut off stays silent until the wait ends.
     ///

@@ -19,11 +19,11 @@ pub struct Session {
     pub name: String,
     /// The node that it belongs to.
     pub node: String,
-    /// How long it lives without a renewal, at least. Zero means for ever.
+    /// How long the session lives without a renewal, at least. Zero means for ever.
     pub ttl: Duration,
-    /// How long nobody can lock its keys after it was invalidated.
+    /// How long no session can lock its keys after it was invalidated.
     pub lock_delay: Duration,
-    /// What happens to its keys when it ends: "release" or "delete".
+    /// The fate of its keys when it ends: "release" or "delete".
     pub behavior: String,
     /// The node checks that it depends on.
     pub node_checks: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Session {
 pub struct NewSession {
     /// The name, for people and for finding it again.
     pub name: String,
-    /// What it depends on.
+    /// The object that it depends on.
     pub bound: Bound,
     /// The time to live: at least 10 s, at most 24 h.
     pub ttl: Duration,
@@ -46,7 +46,7 @@ pub struct NewSession {
     pub lock_delay: Duration,
 }
 
-/// What a session depends on besides its TTL.
+/// The object on which a session depends besides its TTL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The registration of this node, and no check.
@@ -60,9 +60,9 @@ pub enum Bound {
 pub enum Renewal {
     /// The session lives on. Its TTL may be longer than before.
     Renewed(Session),
-    /// The session does not exist any more.
+    /// The session no longer exists.
     Lost,
-    /// It is not known whether the session lives.
+    /// The client does not know whether the session lives.
     Failed(Error),
 }
 
@@ -137,7 +137,7 @@ impl Client {
         Ok(read(&answer)?.pop())
     }
 
-    /// Creates a session and returns its ID. If the outcome is not known, it may exist now or later: look for it by its name.
+    /// Creates a session and returns its ID. If the outcome is not known, the session may exist now or later: look for it by its name.
     ///
     /// # Errors
     /// If Consul does not answer, or answers with a failure.
@@ -177,7 +177,7 @@ impl Client {
             Err(error) => return Renewal::Failed(error),
         };
         if answer.status == StatusCode::NOT_FOUND {
-            // Something in front of Consul may answer 404, too. Only an answer that names the session is about it.
+            // A server in front of Consul may answer 404, too. Only an answer that names the session is about it.
             let says = answer.text();
             return if says.contains("Session id") && says.contains(id) {
                 Renewal::Lost
@@ -194,7 +194,7 @@ impl Client {
         }
     }
 
-    /// Ends a session. A session that does not exist any more counts as ended. Its keys can't be locked during its lock delay.
+    /// Ends a session. A session that no longer exists counts as ended. Its keys can't be locked during its lock delay.
     ///
     /// # Errors
     /// If Consul does not answer, or answers with a failure.

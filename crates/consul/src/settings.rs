@@ -1,4 +1,4 @@
-//! How Consul is reached.
+//! The settings for reaching Consul.
 
 use std::time::Duration;
 

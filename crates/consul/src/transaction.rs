@@ -27,8 +27,7 @@ pub enum TxnOp {
         /// The key.
         key: String,
     },
-    /// Locks and writes a key. The holder may do it again; with an identical value that changes nothing, not even the
-    /// ModifyIndex.
+    /// Locks and writes a key. The holder may repeat this; with an identical value nothing changes, not even the ModifyIndex.
     KvLock {
         /// The key.
         key: String,
@@ -102,7 +101,7 @@ pub enum Transaction {
     Applied(Applied),
     /// No operation took place, because these failed.
     RolledBack(Vec<OpError>),
-    /// There was no such answer.
+    /// There was no usable answer.
     Failed(Error),
 }
 
@@ -128,7 +127,7 @@ impl Applied {
 pub struct OpError {
     /// The operation's position in the transaction.
     pub index: usize,
-    /// Consul's text, which is the only thing that tells reasons apart.
+    /// Consul's text, which is the only way to tell reasons apart.
     pub what: String,
 }
 
@@ -148,7 +147,7 @@ impl OpError {
         self.what.contains("lock isn't held")
     }
 
-    /// Returns whether the session does not exist, or not any more.
+    /// Returns whether the session does not exist, or no longer exists.
     pub fn is_session(&self) -> bool {
         self.what.contains("invalid session")
     }

@@ -47,11 +47,11 @@ pub struct Received {
 /// Why there is no complete answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The request could not be sent, whatever the connection.
+    /// The request could not be sent over any connection.
     Unsendable(String),
-    /// There was no connection, so nothing was sent.
+    /// The client had no connection, so it sent nothing.
     Unreachable(String),
-    /// The request was sent, and no answer came in time.
+    /// The request was sent, but no answer came in time.
     Late(String),
     /// The request may have been sent.
     Unanswered(String),
@@ -70,7 +70,7 @@ impl Http {
             .retry(reqwest::retry::never())
             .no_proxy()
             .timeout(settings.timeout)
-            // This is shorter than the whole limit: a request that ends by it was certainly not sent.
+            // This is shorter than the whole limit, so a request that fails by this limit was certainly not sent.
             .connect_timeout(settings.timeout * 4 / 5)
             .tcp_keepalive(Duration::from_secs(15))
             .user_agent(concat!("lictor/", env!("CARGO_PKG_VERSION")));
@@ -82,7 +82,7 @@ impl Http {
             }
             builder = builder.tls_certs_only(certificates);
         } else if base.scheme() == "http" {
-            // Then the system need not have any.
+            // This empty list replaces the system's certificates, which need not exist.
             builder = builder.tls_certs_only([]);
         }
         if let Some((certificate, key)) = &settings.identity {

@@ -1,14 +1,14 @@
-//! From when to when somebody acted: what programs note each few milliseconds, and what follows from it.
+//! The times in which programs acted: the moments that they note every few milliseconds, and the spans that follow.
 
 use std::time::{Duration, SystemTime};
 
 /// A moment of this machine's wall clock, in nanoseconds since 1970. Only for programs on one machine, in runs of minutes.
 pub type Moment = u64;
 
-/// A silence that is longer than this is the end of a span. On a busy machine a program that acts may be silent for some time.
+/// A longer silence than this ends a span. On a busy machine an acting program may be silent for some time.
 const SILENCE: Duration = Duration::from_millis(250);
 
-/// A time in which somebody acted.
+/// A time in which a program acted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub from: Moment,
@@ -44,7 +44,7 @@ pub fn both(one: &[Span], other: &[Span]) -> f64 {
     one.iter().flat_map(|a| other.iter().map(move |b| common(a, b))).fold(0.0, |sum, seconds| sum + seconds)
 }
 
-/// Returns the longest time in seconds, from `from` to `to`, in which nobody acted.
+/// Returns the longest time in seconds, from `from` to `to`, in which no program acted.
 pub fn longest_without(all: &[&[Span]], from: Moment, to: Moment) -> f64 {
     let mut spans: Vec<Span> = all.iter().copied().flatten().copied().collect();
     spans.sort_by_key(|span| span.from);
@@ -82,7 +82,7 @@ mod tests {
     fn both_is_what_spans_have_in_common() {
         assert!(is(both(&[span(0, 100), span(200, 300)], &[span(50, 250)]), 100.0));
         assert!(is(both(&[span(0, 100)], &[span(100, 200)]), 0.0));
-        // One act of somebody else in the middle is one moment.
+        // A single act of the other program, in the middle, is one moment.
         assert!(is(both(&[span(0, 100)], &[span(50, 50)]), 0.0));
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::tool;
 use crate::wait::eventually;
 
-/// The key under which WebDriver hands out elements.
+/// The key under which WebDriver returns elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// A browser with one page. Dropping this ends it.
@@ -25,14 +25,14 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts it. It resolves no name, so a page that loads anything from elsewhere fails.
+    /// Starts the browser. The browser resolves no names, so a page that loads anything from elsewhere fails.
     pub async fn start() -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let root = tool("browser");
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("lictor-test-browser-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory can be made");
-        // Its profile is there.
+        // The browser's profile is in this directory.
         let mut driver = Command::new(root.join("chromedriver"))
             .arg("--port=0")
             .env("TMPDIR", &directory)
@@ -62,7 +62,7 @@ impl Browser {
         browser
     }
 
-    /// Sends a command of WebDriver. The error is its message.
+    /// Sends a WebDriver command. The error is the driver's message.
     async fn ask(&self, path: &str, body: &Value) -> Result<Value, String> {
         let request = self.http.post(format!("{}{path}", self.session)).body(body.to_string());
         let answer = request.send().await.map_err(|error| error.to_string())?;
@@ -77,7 +77,7 @@ impl Browser {
         self.ask("/url", &json!({"url": address})).await.expect("the address can be opened");
     }
 
-    /// Sets the size of the page, and whether the reader's system is dark.
+    /// Sets the size of the page, and whether the reader's system uses a dark theme.
     pub async fn look(&self, width: u32, height: u32, dark: bool) {
         let phone = width < 600;
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone});
@@ -99,28 +99,28 @@ impl Browser {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs a script in the page, and returns what it hands to the function that is its last argument.
+    /// Runs a script in the page, and returns the value that the script passes to the function in its last argument.
     pub async fn run_async(&self, script: &str, arguments: Vec<Value>) -> Value {
         self.ask("/execute/async", &json!({"script": script, "args": arguments}))
             .await
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns the visible text of what a selector of CSS matches first; none: nothing.
+    /// Returns the visible text of the first match of a CSS selector; `None` if nothing matches.
     pub async fn text(&self, selector: &str) -> Option<String> {
         let text =
             self.run("return document.querySelector(arguments[0])?.innerText ?? null", vec![json!(selector)]).await;
         text.as_str().map(str::to_owned)
     }
 
-    /// Returns the visible texts of all that a selector matches.
+    /// Returns the visible texts of all matches of a selector.
     pub async fn texts(&self, selector: &str) -> Vec<String> {
         let script = "return [...document.querySelectorAll(arguments[0])].map(one => one.innerText)";
         let texts = self.run(script, vec![json!(selector)]).await;
         texts.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// Waits until the text of what a selector matches first contains this.
+    /// Waits until the text of a selector's first match contains this.
     pub async fn shows(&self, selector: &str, text: &str) {
         eventually(&format!("{selector} shows {text:?}"), || async {
             match self.text(selector).await {
@@ -131,7 +131,7 @@ impl Browser {
         .await;
     }
 
-    /// Clicks on the first that is there by a selector, when it is there.
+    /// Waits for a match of a selector, and clicks on the first.
     pub async fn click(&self, selector: &str) {
         eventually(&format!("a click on {selector}"), || async {
             let found = self.ask("/element", &json!({"using": "css selector", "value": selector})).await?;
@@ -141,14 +141,14 @@ impl Browser {
         .await;
     }
 
-    /// Types keys into what has the focus.
+    /// Types keys into the focused element.
     pub async fn keys(&self, keys: &str) {
         let keys = keys.chars().flat_map(|key| ["keyDown", "keyUp"].map(|type_| json!({"type": type_, "value": key})));
         let actions = json!([{"type": "key", "id": "keys", "actions": keys.collect::<Vec<_>>()}]);
         self.ask("/actions", &json!({"actions": actions})).await.expect("keys can be pressed");
     }
 
-    /// Returns the visible text of what has the focus.
+    /// Returns the visible text of the focused element.
     pub async fn focus(&self) -> String {
         self.run("return document.activeElement.innerText ?? ''", vec![]).await.as_str().unwrap_or_default().to_owned()
     }
@@ -167,7 +167,7 @@ impl Browser {
         std::fs::write(file, taken).expect("it can be written");
     }
 
-    /// Returns what axe-core finds wrong for readers with a disability, a line for each rule.
+    /// Returns the barriers for readers with a disability that axe-core finds, a line for each rule.
     pub async fn barriers(&self) -> Vec<String> {
         let axe = std::fs::read_to_string(tool("page-modules").join("axe-core/axe.min.js")).expect("axe-core is there");
         self.run(&axe, vec![]).await;
@@ -181,7 +181,7 @@ impl Browser {
         found.as_array().expect("a list").iter().map(line).collect()
     }
 
-    /// Returns what the browser has complained of since it was asked last: errors of scripts, files that can't be loaded, refused contents.
+    /// Returns the browser's complaints since the last call: errors of scripts, files that can't be loaded, refused contents.
     pub async fn complaints(&self) -> Vec<String> {
         let log = self.ask("/se/log", &json!({"type": "browser"})).await.expect("there is a log");
         log.as_array().expect("a list").iter().map(|entry| entry["message"].to_string()).collect()
@@ -190,7 +190,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // With the browser, which ChromeDriver would leave behind.
+        // The whole group is killed, because ChromeDriver would leave the browser behind.
         let _ = Command::new("kill").args(["-KILL", "--"]).arg(format!("-{}", self.driver.id())).status();
         let _ = self.driver.wait();
         let _ = std::fs::remove_dir_all(&self.directory);

@@ -10,15 +10,15 @@ use lictor_core::{
 };
 use serde_json::json;
 
-/// A store, and what other programs do to its content.
+/// A store, and the effects of other programs on its content.
 #[allow(async_fn_in_trait, reason = "nobody else implements it")]
 pub trait World {
     fn store(&self) -> &dyn LockStore;
-    /// Returns the store of another cluster that shares the locks. A store that nobody shares has none.
+    /// Returns the store of another cluster that shares the locks, if the store can be shared.
     fn other(&self) -> Option<&dyn LockStore> {
         None
     }
-    /// Ends a session, as its TTL does.
+    /// Ends a session, as the expiry of its TTL does.
     async fn end_session(&self, id: &str) {
         unreachable!("there is no session {id}");
     }
@@ -26,7 +26,7 @@ pub trait World {
     fn key(&self, name: &str) -> Key;
     /// Returns the election that owns the locks.
     fn owner(&self) -> Owner;
-    /// Writes something under a key that lictor did not write.
+    /// Writes a value under a key as a program other than lictor.
     async fn put_foreign(&self, key: &Key);
     /// Edits the present record as a person would, in one of [`WAYS`](Self::WAYS) ways.
     async fn damage(&self, key: &Key, way: usize);
@@ -194,7 +194,7 @@ pub async fn versions_rise_over_deletions(world: &impl World) {
 pub async fn a_record_is_read_as_it_was_written(world: &impl World) {
     let lock = Lock::new(world, "web");
     let mut at = version(&lock.write(None, 1, Some("a")).await);
-    // The lock is released and taken again. It keeps its term while nobody holds it.
+    // The lock is released and acquired again. Its term stays while it has no holder.
     for (term, pod) in [(1, None), (2, Some("b")), (2, None), (i32::MAX.into(), Some("c"))] {
         at = version(&lock.write(Some(at), term, pod).await);
         lock.holds(at, term, pod).await;
@@ -231,7 +231,7 @@ fn bid(owner: &Owner, saw: Version) -> Bid {
     Bid { switchover: Uid("uid of switchover".into()), saw, eligible: true, record: record(owner, 1, None) }
 }
 
-/// Waits until a store's watch tells these bids for a lock.
+/// Waits until a store's watch reports these bids for a lock.
 async fn bids_of(
     watch: &mut BoxStream<'static, StoreEvent>,
     key: &Key,
@@ -275,12 +275,12 @@ pub async fn a_lock_is_handed_to_another_cluster_in_one_transaction(world: &impl
     let Stored::HeldByOther(seen, rival) = lock.read().await else { panic!("it is the other cluster's") };
     assert_eq!((seen, rival.cluster.as_deref(), Some(rival.session)), (at, Some("east"), placed.session.clone()));
     bids_of(&mut watch, &lock.key, <[_]>::is_empty).await;
-    // Late, and once more.
+    // The same request again, too late.
     assert_eq!(store.give(&lock.key, held, &placed, &given).await, RecordOutcome::Conflict);
     let after = version(&other.write(&lock.key, &lock.owner, Some(at), &record(&lock.owner, 2, Some("b"))).await);
     assert!(after > at, "who was given it goes on with it");
 
-    // The way back, to a session that has ended meanwhile.
+    // The lock is handed back to a session that has ended meanwhile.
     let free = version(&other.write(&lock.key, &lock.owner, Some(after), &record(&lock.owner, 2, None)).await);
     let mut watch = other.watch();
     let third = version(&store.bid(&lock.key, &lock.owner, &bid(&lock.owner, free)).await);

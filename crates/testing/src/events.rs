@@ -27,7 +27,7 @@ pub fn client() -> Client {
 }
 
 impl Events {
-    /// Opens a stream of events. `last` is the id of what was heard last.
+    /// Opens a stream of events. `last` is the id of the last event that was received.
     pub async fn open(client: &Client, url: &str, last: Option<&str>) -> Self {
         let request = last.into_iter().fold(client.get(url), |request, id| request.header("Last-Event-ID", id));
         let response = request.send().await.expect("it answers");
@@ -37,9 +37,9 @@ impl Events {
         Self { response, text: String::new() }
     }
 
-    /// Returns the next event. None: the stream has ended.
+    /// Returns the next event, or `None` if the stream has ended.
     pub async fn next(&mut self) -> Option<Event> {
-        // What only says that the stream is there does not count.
+        // Keep-alive messages do not count.
         timeout(PATIENCE, self.read()).await.expect("the stream says something")
     }
 

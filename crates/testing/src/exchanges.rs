@@ -1,4 +1,4 @@
-//! Recorded exchanges: requests, and what the real server answered, without what differs from run to run. The simulated server
+//! Recorded exchanges: requests, and the answers of the real server, without the parts that differ from run to run. The simulated server
 //! must give the same answers.
 //!
 //! "@NAME" in a request stands for a value from an earlier answer: `@version of a` and `@uid of a` for an object, `@S1` for the

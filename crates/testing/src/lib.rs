@@ -1,5 +1,5 @@
-//! What lictor's tests and benchmarks share: real control planes and Consul servers, proxies that disturb the connections to
-//! them, recorders that check what they saw, the contract of lock stores, recorded exchanges, a browser, and how tests wait.
+//! The shared parts of lictor's tests and benchmarks: real control planes and Consul servers, proxies that disturb the connections to
+//! them, recorders that check what they saw, the contract of lock stores, recorded exchanges, a browser, and waiting.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(

@@ -2,15 +2,15 @@ use std::net::{SocketAddr, TcpListener};
 use std::process;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below the ports that the system gives to outgoing connections, and beside those of the servers that scripts start.
+/// The first port: below the ports that the system gives to outgoing connections, and away from those of the servers that scripts start.
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 5_000;
 
-/// Returns an address of the loopback interface that is free. It stays free while its server is started again: the system gives its
-/// port to no connection.
+/// Returns a free address of the loopback interface. The address stays free while its server is started again, because the system gives
+/// its port to no connection.
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Each process begins elsewhere, for several may look for a port at once.
+    // Each process begins at another port, because several may look for one at once.
     let own = u16::try_from(process::id() * 37 % u32::from(COUNT)).expect("a small number");
     for _ in 0..COUNT {
         let port = FIRST + (own + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;

@@ -1,4 +1,4 @@
-//! Programs on this machine: those that the tests pin, the signals that they get, and those that take part in an election.
+//! Programs on this machine: those that the tests pin, signals to them, and candidates of an election.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{PATIENCE, eventually, file};
 
-/// Returns a program or a directory that hack/tools.sh makes, if it did not make it before.
+/// Returns a program or a directory that hack/tools.sh makes, unless it exists already.
 pub fn tool(name: &str) -> PathBuf {
     let output =
         Command::new(file("hack/tools.sh")).arg(name).stderr(Stdio::inherit()).output().expect("hack/tools.sh runs");
@@ -16,12 +16,12 @@ pub fn tool(name: &str) -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).expect("a path is text").trim())
 }
 
-/// Sends a signal, for example "STOP", to processes, as nearly at once as can be. Those that are stopped do nothing more when this returns.
+/// Sends a signal, for example "STOP", to processes as simultaneously as possible. When this returns, stopped processes do nothing more.
 pub fn signal(name: &str, pids: &[impl ToString]) {
     let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
     let sent = Command::new("kill").arg(format!("-{name}")).args(&pids).status();
     assert!(sent.expect("kill runs").success(), "{name} to {pids:?}");
-    // The system stops a process once one of its threads has a turn. On a busy machine, the others run on until then.
+    // The system stops a process once one of its threads gets a turn. On a busy machine, the other threads run on until then.
     let end = Instant::now() + PATIENCE;
     while name == "STOP" && pids.iter().any(|pid| runs(pid)) {
         assert!(Instant::now() < end, "not stopped within {PATIENCE:?}: {pids:?}");
@@ -29,8 +29,8 @@ pub fn signal(name: &str, pids: &[impl ToString]) {
     }
 }
 
-/// Ends processes, none of which sees the end of another, as the end of their container does. A child comes before its parent: with the
-/// parent's end, the system may let a stopped child go on.
+/// Ends processes together, so that none sees the end of another, as when their container ends. A child comes before its parent, because
+/// the system may let a stopped child continue when its parent ends.
 pub fn kill_together(pids: &[impl ToString]) {
     signal("STOP", pids);
     signal("KILL", pids);
@@ -52,14 +52,14 @@ pub async fn ended(child: &mut Child) -> ExitStatus {
     .await
 }
 
-/// A program that takes part in an election, and says what becomes of it, a line each. Dropping it kills it.
+/// A program that takes part in an election, and reports each change on a line. Dropping this kills it.
 pub struct Candidate {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Candidate {
-    /// Starts it.
+    /// Starts the program.
     pub fn start(mut command: Command) -> Self {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = piped.spawn().expect("it starts");
@@ -69,7 +69,7 @@ impl Candidate {
         Self { child, lines }
     }
 
-    /// Waits until it says this.
+    /// Waits until the program prints this.
     pub fn says(&self, expected: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -81,12 +81,12 @@ impl Candidate {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends the program a signal.
     pub fn signal(&self, name: &str) {
         signal(name, &[self.child.id()]);
     }
 
-    /// Lets it release the lock. One that reads its input ends with that, all others by SIGTERM.
+    /// Lets the program release the lock. A program that reads its input ends when the input does, all others by SIGTERM.
     pub async fn end(&mut self) {
         drop(self.child.stdin.take());
         if self.child.try_wait().expect("it can be waited for").is_none() {

@@ -4,21 +4,21 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// A downwardAPI volume as kubelet makes it: a link `..data` to the version that is seen, and links through it.
+/// A downwardAPI volume as kubelet makes it: a link `..data` to the visible version, and links through it.
 pub struct Volume {
     pub path: PathBuf,
     versions: usize,
 }
 
 impl Volume {
-    /// Makes an empty one. `name` is that of the test.
+    /// Makes an empty volume. `name` is that of the test.
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("lictor-volume-{}-{name}", std::process::id()));
         fs::create_dir(&path).unwrap();
         Self { path, versions: 0 }
     }
 
-    /// Replaces both files at once, and deletes those that were seen before.
+    /// Replaces both files at once, and deletes the earlier version.
     pub fn write(&mut self, role: &str, term: &str) {
         let old = self.path.join("..data").exists().then(|| self.version());
         let new = self.make(role, term);
@@ -28,7 +28,7 @@ impl Volume {
         }
     }
 
-    /// Makes a version that nobody sees yet.
+    /// Makes a version that is not visible yet.
     pub fn make(&mut self, role: &str, term: &str) -> PathBuf {
         self.versions += 1;
         let version = self.path.join(format!("..2026_11_22_10_00_00.{}", self.versions));
@@ -39,7 +39,7 @@ impl Volume {
         version
     }
 
-    /// Lets a version be seen.
+    /// Makes a version visible.
     pub fn point_to(&self, version: &Path) {
         let link = self.path.join("..data_tmp");
         symlink(version.file_name().unwrap(), &link).unwrap();
@@ -49,7 +49,7 @@ impl Volume {
         }
     }
 
-    /// The version that is seen.
+    /// The visible version.
     pub fn version(&self) -> PathBuf {
         self.path.join("..data").canonicalize().unwrap()
     }

@@ -1,4 +1,4 @@
-//! What a script in hack/ creates and keeps until this process closes the pipe to it, or ends in whatever way.
+//! Resources that a script in hack/ creates and keeps until this process closes the pipe to the script, or ends in any way.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::file;
 
-/// A script that keeps something. Everything is gone when this has been dropped.
+/// A script that keeps resources. Dropping this removes all of them.
 pub struct Held {
     script: Mutex<(Child, Lines<BufReader<ChildStdout>>)>,
 }
@@ -27,13 +27,13 @@ impl Held {
         Self { script: Mutex::new((child, BufReader::new(output).lines())) }
     }
 
-    /// Returns the next line NAME=VALUE that it prints, or `None` for another line.
+    /// Returns the next line NAME=VALUE that the script prints, or `None` for another line.
     pub fn variable(&self) -> Option<(String, String)> {
         let line = self.script.lock().unwrap_or_else(PoisonError::into_inner).1.next();
         parse(&line.expect("the script has more to say").expect("it can be read"))
     }
 
-    /// Returns all variables that it prints before another line.
+    /// Returns all variables that the script prints before another line.
     pub fn variables(&self) -> BTreeMap<String, String> {
         std::iter::from_fn(|| self.variable()).collect()
     }
@@ -54,7 +54,7 @@ fn parse(line: &str) -> Option<(String, String)> {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // This closes its input first.
+        // This first closes the script's input.
         let _ = self.script.get_mut().unwrap_or_else(PoisonError::into_inner).0.wait();
     }
 }

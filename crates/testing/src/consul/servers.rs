@@ -42,13 +42,13 @@ pub struct Server {
 }
 
 impl Consul {
-    /// Returns the server of kind [`Kind::Dev`] that all tests share. Nobody kills it, and each test has its own keys.
+    /// Returns the server of kind [`Kind::Dev`] that all tests share. No test kills it, and each test has its own keys.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Consul> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(Kind::Dev))
     }
 
-    /// Starts servers for one test. They can be used at once, and are gone when this has been dropped.
+    /// Starts servers for one test, which are ready when this returns. Dropping the result removes them.
     pub fn start(kind: Kind) -> Self {
         let name = match kind {
             Kind::Dev => "dev",
@@ -158,8 +158,8 @@ impl Server {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Adds this to its configuration, in place of an earlier addition, and makes the server reload it. The server does not say
-    /// when it has: a test has to look at what it then does.
+    /// Adds this to the server's configuration, in place of an earlier addition, and makes the server reload it. The server does not say
+    /// when it has reloaded, so a test has to check the effect.
     pub fn configure(&self, addition: &str) {
         const MARK: &str = "# of a test\n";
         let path = self.variable("CONFIG").expect("a server has a configuration");
@@ -200,34 +200,34 @@ impl Server {
         Api::with(&format!("{scheme}://{socket}"), client, self.variables.get("CONSUL_HTTP_TOKEN").cloned())
     }
 
-    /// Kills it by SIGKILL.
+    /// Kills the server by SIGKILL.
     pub fn kill(&self) {
         self.order("kill");
     }
 
-    /// Starts it again after [`Server::kill`], at the same ports. Only [`Kind::Three`] still has its data. This does not wait.
+    /// Starts the server again after [`Server::kill`], at the same ports. Only [`Kind::Three`] still has its data. This does not wait.
     pub fn start(&self) {
         self.order("start");
     }
 
-    /// Kills it, starts it again, and waits until it can be used.
+    /// Kills the server, starts it again, and waits until it can be used.
     pub async fn restart(&self) {
         self.kill();
         self.start();
         self.usable().await;
     }
 
-    /// Stops it by SIGSTOP: it keeps its connections and does not answer.
+    /// Stops the server by SIGSTOP, so that it keeps its connections but does not answer.
     pub fn pause(&self) {
         self.order("pause");
     }
 
-    /// Continues it after [`Server::pause`].
+    /// Continues the server after [`Server::pause`].
     pub fn resume(&self) {
         self.order("resume");
     }
 
-    /// Waits until it knows a leader that has entered it into the catalog. Then sessions can be created at its node.
+    /// Waits until the server knows a leader that has entered it into the catalog. Then sessions can be created at its node.
     pub async fn usable(&self) {
         let node = format!("/v1/health/node/server-{}", self.number);
         eventually(&format!("server {} can be used", self.number), || async {

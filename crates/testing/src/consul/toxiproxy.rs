@@ -24,7 +24,7 @@ pub struct ToxicProxy {
 }
 
 impl Toxiproxy {
-    /// Starts Toxiproxy. It is gone when this and its proxies have been dropped.
+    /// Starts Toxiproxy, which ends when this and its proxies have been dropped.
     pub fn start() -> Self {
         let held = Arc::new(Held::start("toxiproxy.sh", &[&format!("test-{}", std::process::id())]));
         let (_, api) = held.variable().expect("hack/toxiproxy.sh starts Toxiproxy");
@@ -36,7 +36,7 @@ impl Toxiproxy {
     /// Creates a proxy for a socket such as `127.0.0.1:8500`.
     pub async fn proxy(&self, upstream: &str) -> ToxicProxy {
         let address = self.free.lock().expect("nobody has panicked").pop().expect("room for one more proxy");
-        // Toxiproxy closes connections that are idle, and a request may be on its way then: each has its own.
+        // Toxiproxy closes idle connections, possibly while a request is on its way, so each request has its own connection.
         let client = plain().tls_certs_only([]).pool_max_idle_per_host(0);
         let (api, path) = (Api::with(&self.api, client, None), format!("/proxies/{address}"));
         let proxy = json!({"name": address, "listen": address, "upstream": upstream, "enabled": true});
@@ -66,8 +66,8 @@ impl ToxicProxy {
         self.post("", json!({"upstream": upstream})).await;
     }
 
-    /// Adds a toxic, also to present connections, in the form of Toxiproxy's API: `{"type": "latency", "stream": "upstream",
-    /// "attributes": {"latency": 1000}}`. Without a `stream` it applies to what comes from the server.
+    /// Adds a toxic, also to present connections, in the form of Toxiproxy's API: `{"type": "latency", "stream": "upstream", "attributes":
+    /// {"latency": 1000}}`. Without a `stream` the toxic applies to data from the server.
     pub async fn toxic(&self, toxic: Value) {
         self.post("/toxics", toxic).await;
     }

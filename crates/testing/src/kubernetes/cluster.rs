@@ -1,4 +1,4 @@
-//! A control plane that is removed when this process ends, in whatever way.
+//! A control plane that is removed when this process ends in any way.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ impl Cluster {
         line.trim().to_owned()
     }
 
-    /// Sends "kill", "start", "pause" or "resume" to "etcd" or "kube-apiserver". Returns the component's process id, if it then
+    /// Sends "kill", "start", "pause" or "resume" to "etcd" or "kube-apiserver". Returns the component's process id if the component then
     /// runs.
     pub fn order(&self, order: &str, component: &str) -> Option<u32> {
         let mut keeper = self.keeper.lock().expect("nobody panics with it");

@@ -29,7 +29,7 @@ pub struct PodSpec {
     /// Labels besides `app: web`.
     pub labels: Value,
     pub annotations: Value,
-    /// One of the simulated nodes. Without it, the scheduler chooses.
+    /// One of the simulated nodes. If it is missing, the scheduler chooses.
     pub node: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Lab {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let namespace = format!("{test}-{}", std::process::id());
         let object = serde_json::from_value(json!({"metadata": {"name": namespace}})).expect("a namespace");
-        // The API server may close a connection while a request is on its way. Nobody else makes a namespace of this name.
+        // The API server may close a connection while a request is on its way. No other test makes a namespace of this name.
         eventually("a namespace can be made", || async {
             match namespaces.create(&PostParams::default(), &object).await {
                 Err(error) if !matches!(&error, kube::Error::Api(status) if status.code == 409) => {
@@ -130,7 +130,7 @@ impl Lab {
     /// Sets a condition of a pod, as its kubelet does.
     pub async fn set_condition(&self, pod: &str, type_: &str, holds: bool) {
         let status = if holds { "True" } else { "False" };
-        // Without a time the condition would be very old, and a controller removes an old DisruptionTarget at once.
+        // Without a time the condition would seem very old, and a controller removes an old DisruptionTarget at once.
         let now = k8s_openapi::jiff::Timestamp::now().to_string();
         let condition = json!({"type": type_, "status": status, "lastTransitionTime": now});
         let patch = json!({"status": {"conditions": [condition]}});
@@ -144,7 +144,7 @@ impl Lab {
         patched.expect("a pod can be patched");
     }
 
-    /// Deletes a pod. It is gone at once, unless it was created to terminate slowly.
+    /// Deletes a pod, which is gone at once unless it was created to terminate slowly.
     pub async fn delete_pod(&self, pod: &str) {
         self.pods_api().delete(pod, &DeleteParams::default()).await.expect("a pod can be deleted");
     }
@@ -248,7 +248,8 @@ impl Lab {
         found(&election).map(|condition| condition.message).unwrap_or_default()
     }
 
-    /// Waits until the status says that there is a leader, whatever else it says of it: several failovers in a row are told, too.
+    /// Waits until the status has a leader, whatever else it says about the leader, because the status also reports several failovers in a
+    /// row.
     pub async fn wait_elected(&self, name: &str) {
         self.wait_status(name, &format!("{name} has Elected=True"), |election| {
             let mut conditions = election.status.iter().flat_map(|status| &status.conditions);
@@ -275,8 +276,8 @@ impl Lab {
         .await
     }
 
-    /// Adds an admission policy for updates of a resource in this namespace, and waits until `in_force` says that it works.
-    /// `kind` is Validating or, in a control plane that has such policies, Mutating.
+    /// Adds an admission policy for updates of a resource in this namespace, and waits until `in_force` says that the policy works. `kind`
+    /// is Validating or, in a control plane that has such policies, Mutating.
     pub async fn impose(
         &self,
         kind: &str,

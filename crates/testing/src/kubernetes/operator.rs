@@ -38,7 +38,7 @@ impl Operator {
         Self { child, log }
     }
 
-    /// Returns what it has logged so far.
+    /// Returns the operator's log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -65,14 +65,14 @@ impl Operator {
         self.start_line().await["identity"].as_str().expect("it tells its name").to_owned()
     }
 
-    /// Returns the value of a metric with its labels, or the sum of all that begin so. Returns `None` if there is none.
+    /// Returns the value of a metric with its labels, or the sum of all metrics with this prefix; `None` if there is none.
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics").await;
         let values = text.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit_once(' '));
         values.map(|(_, value)| value.parse::<f64>().expect("a value is a number")).reduce(|one, other| one + other)
     }
 
-    /// Waits until it sees this pod lead this election. Then it acts, and has decided about the election.
+    /// Waits until the operator sees this pod lead this election. From then on it acts, and has decided about the election.
     pub async fn sees_leader(&self, namespace: &str, election: &str, pod: &str) {
         let name = format!("lictor_leader{{namespace=\"{namespace}\",election=\"{election}\",pod=\"{pod}\"}}");
         eventually(&name, || async {
@@ -118,13 +118,13 @@ impl Operator {
         signal(name, &[self.pid()]);
     }
 
-    /// Ends it by SIGTERM, and waits until it has ended.
+    /// Ends the operator by SIGTERM, and waits until it has ended.
     pub async fn stop(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.ended().await
     }
 
-    /// Waits until it has ended.
+    /// Waits until the operator has ended.
     pub async fn ended(&mut self) -> ExitStatus {
         ended(&mut self.child).await
     }

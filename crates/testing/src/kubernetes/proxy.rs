@@ -19,7 +19,7 @@ pub struct Asked {
     pub method: String,
     /// The path with the query.
     pub path: String,
-    /// The body. It is null if there is none, or if it is not JSON.
+    /// The body; null if there is none, or if it is not JSON.
     pub body: Value,
 }
 
@@ -81,7 +81,7 @@ impl Proxy {
         let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).expect("the kubeconfig can be read");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         let mut config = config.expect("the kubeconfig can be used");
-        // The proxy passes the API server's answers on as they are.
+        // The proxy passes the API server's answers on unchanged.
         config.default_retry = false;
         let client = Client::try_from(config).expect("a client can be made");
         let shared = Arc::new(Shared {
@@ -116,7 +116,7 @@ impl Proxy {
         self.shared.asked.lock().unwrap().clone()
     }
 
-    /// Keeps such requests from now on. Their senders get no answer.
+    /// Holds back such requests from now on. Their senders get no answer.
     pub fn hold(&self, rule: impl FnMut(&Asked) -> bool + Send + 'static) {
         *self.shared.holds.lock().unwrap() = Box::new(rule);
     }
@@ -176,7 +176,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         unreachable!("nobody answers");
     }
     match shared.client.send(request.map(Into::into)).await {
-        // The body is passed on as it comes, because a watch never ends.
+        // The body is streamed, because a watch never ends.
         Ok(answer) => answer.map(axum::body::Body::new),
         Err(error) => {
             let body = axum::body::Body::from(error.to_string());

@@ -1,5 +1,5 @@
-//! Records every revision of the pods in a namespace, and checks the promises at each. It shares no code with the operator's
-//! watches: it reads the API server's own stream line by line.
+//! Records every revision of the pods in a namespace, and checks the promises at each. The recorder shares no code with the operator's
+//! watches, because it reads the API server's own stream line by line.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::eventually;
 use super::revisions::record;
 
-/// What one revision of one pod showed.
+/// The state of one pod at one revision.
 #[derive(Clone, Debug)]
 pub struct Revision {
     pub version: u64,
@@ -25,10 +25,10 @@ pub struct Revision {
     pub uid: String,
     pub role: Option<String>,
     pub term: Option<i64>,
-    /// The election that wrote it.
+    /// The election that wrote the pod.
     pub election: Option<String>,
     pub ready: bool,
-    /// Whether no operator would elect it, because it is being deleted or has finished.
+    /// Whether no operator would elect the pod, because it is being deleted or has finished.
     pub leaving: bool,
     pub deleted: bool,
     pub at: Instant,
@@ -48,7 +48,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts with everything that exists.
+    /// Starts with all existing pods.
     pub async fn start(client: Client, namespace: &str) -> Self {
         let api: Api<Pod> = Api::namespaced(client, namespace);
         let (revisions, task) = record(api.clone(), revision).await;
@@ -62,7 +62,7 @@ impl Recorder {
         revisions
     }
 
-    /// Waits until everything that has happened so far is recorded: it creates a pod that nobody selects, and waits for it.
+    /// Waits until everything that has happened so far is recorded: creates a pod that no election selects, and waits for it.
     pub async fn catch_up(&self) {
         let object = json!({
             "metadata": {"generateName": "recorder-"},
@@ -79,14 +79,14 @@ impl Recorder {
         self.api.delete(&mark, &now).await.expect("a pod can be deleted");
     }
 
-    /// Panics unless at every revision at most one pod carried `role: leader`, and each new leader had a higher term than all
-    /// before in the same election. Returns the number of leaderships.
+    /// Panics unless at every revision at most one pod carried `role: leader`, and each new leader had a higher term than all earlier ones
+    /// in the same election. Returns the number of leaderships.
     pub fn assert_promises(&self) -> usize {
         self.assert_promises_but_for(&[])
     }
 
-    /// Does the same, where the test itself wrote the leader label at these versions. The label counts as absent until the pod's
-    /// next revision.
+    /// Does the same, if the test itself wrote the leader label at these versions. The label counts as absent until the pod's next
+    /// revision.
     pub fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
         promises(&self.revisions(), by_hand, &[])
     }
@@ -97,8 +97,8 @@ impl Recorder {
         Self::assert_joint_promises_but_for(all, &[])
     }
 
-    /// Does the same where docs/consul.md allows two leaders: these pods, which led already, may lead beside another one from
-    /// these versions on, until they are demoted. In the end they must be.
+    /// Does the same if docs/consul.md allows two leaders: these pods, which led already, may lead beside another one from these versions
+    /// on. In the end they must have been demoted.
     pub fn assert_joint_promises_but_for(all: &[&Self], excused: &[(&str, u64)]) -> usize {
         let mut revisions: Vec<Revision> = all.iter().flat_map(|recorder| recorder.revisions()).collect();
         revisions.sort_by_key(|revision| revision.version);
@@ -137,8 +137,8 @@ impl Recorder {
         counts.skip_while(|count| *count == 0).collect()
     }
 
-    /// Returns the longest time without `role: leader` on a pod, although there was always a pod that was ready, not being
-    /// deleted and not finished. It is measured by the recorder's own clock.
+    /// Returns the longest time without `role: leader` on a pod although there was always a pod that was ready, not being deleted and not
+    /// finished, by the recorder's own clock.
     pub fn longest_vacancy(&self) -> Duration {
         longest_vacancy(&self.revisions())
     }
@@ -179,7 +179,7 @@ fn longest_vacancy(revisions: &[Revision]) -> Duration {
 }
 
 fn promises(revisions: &[Revision], by_hand: &[u64], excused: &[(&str, u64)]) -> usize {
-    // Each with the revision since which it leads, and the term that it shows.
+    // The leaders, each with the revision since which it leads, and the term that it shows.
     let mut leaders: BTreeMap<String, (Revision, i64)> = BTreeMap::new();
     let mut last: BTreeMap<Option<String>, (i64, String)> = BTreeMap::new();
     let mut count = 0;

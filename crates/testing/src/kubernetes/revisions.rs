@@ -1,5 +1,5 @@
-//! Reads every revision of the objects of a kind in a namespace. It shares no code with the operator's watches: it reads the API
-//! server's own stream line by line.
+//! Reads every revision of the objects of a kind in a namespace. The reader shares no code with the operator's watches, because it reads
+//! the API server's own stream line by line.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -11,8 +11,8 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::{Resource, ResourceExt};
 use tokio::task::JoinHandle;
 
-/// Records what `revision` makes of each object and of whether it is deleted, from everything that exists on, until the task that
-/// is returned is aborted.
+/// Records the result of `revision` for each object and whether the object is deleted, starting with all existing objects, until the
+/// returned task is aborted.
 pub async fn record<K, R>(
     api: Api<K>,
     revision: impl Fn(&K, bool) -> R + Send + 'static,
@@ -39,7 +39,7 @@ where
                 let (object, deleted) = match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
                     WatchEvent::Deleted(object) => (object, true),
-                    // Where nothing changes for minutes, the server would forget the version of the last change.
+                    // If nothing changed for minutes, the server would forget the version of the last change.
                     WatchEvent::Bookmark(mark) => {
                         version = mark.metadata.resource_version;
                         continue;

@@ -1,4 +1,4 @@
-//! Records every revision of the EndpointSlices in a namespace, whoever wrote them, and checks the promises at each.
+//! Records every revision of the EndpointSlices in a namespace, including those of other writers, and checks the promises at each.
 
 #[cfg(test)]
 mod tests;
@@ -15,28 +15,28 @@ use tokio::task::JoinHandle;
 use super::revisions::record;
 use super::{Lab, eventually};
 
-/// What one revision of one slice showed.
+/// The state of one slice at one revision.
 #[derive(Clone, Debug)]
 pub struct SliceRevision {
     pub version: u64,
     pub name: String,
     pub uid: String,
-    /// The Service that it is for.
+    /// The slice's Service.
     pub service: String,
     /// `IPv4` or `IPv6`.
     pub family: String,
-    /// The term, if lictor wrote it.
+    /// The term, if lictor wrote the slice.
     pub term: Option<i64>,
-    /// Whom it names, by address.
+    /// The addresses in the slice.
     pub addresses: BTreeSet<String>,
-    /// Those of them that are ready.
+    /// The ready ones among them.
     pub ready: BTreeSet<String>,
     /// The names of the pods.
     pub pods: Vec<String>,
     pub deleted: bool,
 }
 
-/// What a Service reaches in one family after a revision of one of its slices.
+/// The addresses that a Service reaches in one family after a revision of one of its slices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
     pub version: u64,
@@ -58,7 +58,7 @@ impl Lab {
 }
 
 impl SliceRecorder {
-    /// Starts with everything that exists.
+    /// Starts with all existing slices.
     pub async fn start(client: Client, namespace: &str) -> Self {
         let api: Api<EndpointSlice> = Api::namespaced(client, namespace);
         let (revisions, task) = record(api.clone(), revision).await;
@@ -87,20 +87,20 @@ impl SliceRecorder {
         version
     }
 
-    /// Panics unless at every revision each Service reached at most one address in each family, by whatever slices, and the terms
-    /// in each slice only rose. Returns how often some Service began to reach another address than it had reached before.
+    /// Panics unless at every revision each Service reached at most one address in each family, by all its slices, and the terms in each
+    /// slice only rose. Returns how many times a Service began to reach another address than it had reached before.
     pub fn assert_promises(&self) -> usize {
         self.assert_promises_but_for(&[])
     }
 
-    /// Does the same, where the test itself wrote slices at these versions. What such a revision shows does not count, until the
-    /// slice's next one.
+    /// Does the same, if the test itself wrote slices at these versions. The content of such a revision does not count until the slice's
+    /// next one.
     pub fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
         promises(&self.revisions(), by_hand)
     }
 
-    /// Does the same for Services of one name in several namespaces, which reach one leader together. One API server serves them, so
-    /// its versions give the order.
+    /// Does the same for Services of one name in several namespaces that reach one leader together. One API server serves them, so its
+    /// versions give the order.
     pub fn assert_joint_promises(all: &[&Self]) -> usize {
         let mut revisions: Vec<SliceRevision> = all.iter().flat_map(|recorder| recorder.revisions()).collect();
         revisions.sort_by_key(|revision| revision.version);
@@ -112,8 +112,8 @@ impl SliceRecorder {
         never_none(&self.revisions(), service, family, since);
     }
 
-    /// Panics unless a Service reached somebody who is ready at every revision from this version on, by whatever slices. Returns how
-    /// many revisions these were.
+    /// Panics unless a Service reached a ready address at every revision from this version on, by any of its slices. Returns how many
+    /// revisions these were.
     pub fn assert_always_somebody(&self, service: &str, family: &str, since: u64) -> usize {
         always_somebody(&self.revisions(), service, family, since)
     }
@@ -130,7 +130,7 @@ impl SliceRecorder {
         self.revisions().iter().filter(|revision| revision.service == service && revision.version > since).count()
     }
 
-    /// Returns what a Service reached after each revision of its slices in a family.
+    /// Returns the addresses that a Service reached after each revision of its slices in a family.
     pub fn reached(&self, service: &str, family: &str) -> Vec<Reached> {
         reached(&self.revisions(), service, family, &[])
     }
@@ -206,7 +206,7 @@ fn always_somebody(revisions: &[SliceRevision], service: &str, family: &str, sin
     counted.len()
 }
 
-/// What a Service reached at a version, and from then on.
+/// The addresses that a Service reached at a version, and from then on.
 fn from<'a>(reached: &'a [Reached], service: &str, since: u64) -> &'a [Reached] {
     let begins = reached.iter().rposition(|reached| reached.version <= since);
     &reached[begins.unwrap_or_else(|| panic!("{service} has no slice at version {since}"))..]
@@ -228,7 +228,7 @@ fn revision(slice: &EndpointSlice, deleted: bool) -> SliceRevision {
     let own = label("endpointslice.kubernetes.io/managed-by") == "lictor.dev";
     let term = slice.annotations().get("lictor.dev/term").and_then(|term| term.parse().ok());
     let pods = slice.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref()?.name.clone());
-    // As kube-proxy reads it: what is not said, is true.
+    // As in kube-proxy, a missing condition counts as true.
     let is_ready =
         |endpoint: &&Endpoint| endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
     SliceRevision {

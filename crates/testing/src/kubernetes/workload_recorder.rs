@@ -1,5 +1,5 @@
-//! Records every revision of the workloads in a namespace and of their pods, and checks the promise at each. It shares no code
-//! with the operator's watches: it reads the API server's own streams line by line.
+//! Records every revision of the workloads in a namespace and of their pods, and checks the promise at each. The recorder shares no code
+//! with the operator's watches, because it reads the API server's own streams line by line.
 
 #[cfg(test)]
 mod tests;
@@ -40,12 +40,12 @@ impl Seen {
         self.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Returns whether an election claims it.
+    /// Returns whether an election claims the object.
     pub fn claimed(&self) -> bool {
         annotation(&self.object, ENABLED).is_some()
     }
 
-    /// Returns whether its spec lets it run, and it has not ended.
+    /// Returns whether the object's spec lets it run, and it has not ended.
     pub fn may_run(&self) -> bool {
         let ends = |c: &Value| (c["type"] == "Complete" || c["type"] == "Failed") && c["status"] == "True";
         let ended = self.object["status"]["conditions"].as_array().into_iter().flatten().any(ends);
@@ -53,14 +53,14 @@ impl Seen {
         !self.deleted && allowed && !(self.kind() == "Job" && ended)
     }
 
-    /// Returns whether it is a workload's pod that has not ended.
+    /// Returns whether the object is a workload's pod that has not ended.
     fn pod_runs(&self) -> bool {
         let phase = self.object["status"]["phase"].as_str();
         let owned = !self.object["metadata"]["ownerReferences"].is_null();
         self.kind() == "Pod" && owned && !self.deleted && !matches!(phase, Some("Succeeded" | "Failed"))
     }
 
-    /// Returns which lictor wrote it last, and the number of that write.
+    /// Returns the lictor that wrote the object last, and the number of that write.
     pub fn written_by(&self) -> Option<&str> {
         annotation(&self.object, WRITTEN)
     }
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Seen {
 pub struct WorkloadRecorder {
     client: Client,
     namespace: String,
-    /// Those of each kind.
+    /// The revisions of each kind.
     seen: Vec<Arc<Mutex<Vec<Seen>>>>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -92,7 +92,7 @@ impl Lab {
 }
 
 impl WorkloadRecorder {
-    /// Starts with everything that exists.
+    /// Starts with all existing objects.
     pub async fn start(client: Client, namespace: &str) -> Self {
         let mut seen = Vec::new();
         let mut tasks = Vec::new();
@@ -123,8 +123,8 @@ impl WorkloadRecorder {
         seen.iter().filter_map(Seen::written_by).collect::<BTreeSet<_>>().len()
     }
 
-    /// Waits until everything that has happened so far is recorded, by creating an object of each kind that nobody else uses.
-    /// Returns the version of the last one.
+    /// Waits until everything that has happened so far is recorded, by creating an object of each kind that no test uses. Returns the
+    /// version of the last one.
     pub async fn catch_up(&self) -> u64 {
         let labels = json!({"app": "recorder"});
         let mut template = pod();
@@ -157,9 +157,9 @@ impl WorkloadRecorder {
         last
     }
 
-    /// Panics unless at every revision at most one of several clusters had enabled anything, and each enabling had a higher term
-    /// than those of the other clusters before. The clusters are namespaces of one API server, so its versions give the order. A
-    /// workload counts while it is claimed.
+    /// Panics unless at every revision at most one of several clusters had enabled anything, and each enabling had a higher term than all
+    /// earlier ones of the other clusters. The clusters are namespaces of one API server, so its versions give the order. A workload
+    /// counts while it is claimed.
     pub fn assert_never_both_enabled(all: &[&Self]) {
         Self::assert_never_both_enabled_but_for(all, 0..0);
     }

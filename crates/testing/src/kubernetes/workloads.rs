@@ -10,12 +10,12 @@ use super::{Lab, eventually};
 
 /// The annotation of each workload that an election claims.
 pub const ENABLED: &str = "lictor.dev/enabled";
-/// The annotation with what it had before.
+/// The annotation with the setting that the workload had before.
 pub const KEPT: &str = "lictor.dev/kept";
-/// The annotation with who wrote it last, and the number of that write.
+/// The annotation with the last writer, and the number of that write.
 pub const WRITTEN: &str = "lictor.dev/written-by";
 
-/// Returns how the API server serves a kind.
+/// Returns the API resource of a kind.
 pub fn resource(kind: &str) -> ApiResource {
     let group = match kind {
         "Pod" => "",
@@ -190,7 +190,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until a workload exists for which this holds. Returns it.
+    /// Waits until a workload exists that satisfies a condition. Returns the workload.
     pub async fn wait_workload(&self, workload: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("{workload}: {what}"), || async {
             let found = self.find(workload).await.ok_or_else(|| "there is none".to_owned())?;
@@ -217,7 +217,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until nothing of lictor is left on a workload, and it has this setting.
+    /// Waits until lictor has left nothing on a workload, and it has this setting.
     pub async fn wait_released(&self, workload: &str, with: Value) {
         self.wait_workload(workload, &format!("released with {with}"), |found| {
             let annotations = found["metadata"]["annotations"].as_object();

@@ -1,4 +1,4 @@
-//! What kubelets, node controllers and people do to a test's pods and nodes.
+//! The effects of kubelets, node controllers and people on a test's pods and nodes.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -19,7 +19,7 @@ impl Lab {
         self.pods_api().get(name).await.expect("the pod exists")
     }
 
-    /// Deletes a pod that was created with [`slow`]. It terminates for longer than any test takes.
+    /// Deletes a pod that was created with [`slow`]. The pod terminates for longer than any test takes.
     pub async fn delete_pod_slowly(&self, pod: &str) {
         let parameters = DeleteParams::default().grace_period(600);
         self.pods_api().delete(pod, &parameters).await.expect("a pod can be deleted");
@@ -47,7 +47,7 @@ impl Lab {
         let annotations = json!({"test.lictor.dev/hands-off": "true"});
         let object = json!({"metadata": {"name": name, "labels": labels, "annotations": annotations}});
         let object = serde_json::from_value(object).expect("a node");
-        // It has no capacity, so the scheduler never chooses it.
+        // The node has no capacity, so the scheduler never chooses it.
         self.nodes_api().create(&PostParams::default(), &object).await.expect("a node can be made");
         self.set_node_ready(&name, "True").await;
         eventually("the node's taints are gone", || async {
@@ -92,7 +92,7 @@ impl Lab {
         .await;
     }
 
-    /// Waits until nothing is left on a pod that lictor writes by default.
+    /// Waits until a pod has nothing that lictor writes by default.
     pub async fn wait_clean(&self, pod: &str) {
         eventually(&format!("nothing of lictor is left on {pod}"), || async {
             let pod = self.pods_api().get(pod).await.map_err(|error| error.to_string())?;
@@ -159,7 +159,7 @@ impl Lab {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// Returns what the API server says to an election with this spec, without creating it.
+    /// Returns the API server's answer to an election with this spec, without creating the election.
     pub fn dry_run(&self, spec: &Value) -> Result<(), String> {
         let object = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": "bad"}, "spec": spec,

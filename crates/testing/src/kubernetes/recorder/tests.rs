@@ -1,4 +1,4 @@
-//! Breaks each promise once, on small records made by hand, and shows what is no breach.
+//! Tests that break each promise once, in small records made by hand, and tests of allowed records.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn record(seen: &[(&str, &str, Option<i64>)]) -> Vec<Revision> {
     (1..).zip(seen).map(revision).collect()
 }
 
-/// Returns the number of leaderships, or what is wrong.
+/// Returns the number of leaderships, or the breach.
 fn judged(revisions: &[Revision], by_hand: &[u64]) -> Result<usize, String> {
     std::panic::catch_unwind(|| promises(revisions, by_hand, &[]))
         .map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "no text".into()))
@@ -40,7 +40,7 @@ fn handovers_in_order_break_nothing() {
         // A label that is restored under its own term is the same leadership.
         ("b", "", Some(2)),
         ("b", "leader", Some(2)),
-        // So is one whose lock was written again.
+        // A leader whose lock was written again is the same leadership, too.
         ("b", "leader", Some(3)),
     ]);
     assert_eq!(judged(&revisions, &[]), Ok(2));
@@ -56,7 +56,7 @@ fn handovers_in_order_break_nothing() {
 fn two_leaders_at_one_revision_are_one_too_many() {
     let two = [("a", "leader", Some(1)), ("b", "leader", Some(2)), ("a", "follower", Some(2))];
     assert!(broken(&two).starts_with("two leaders at version 2"));
-    // A label that the test wrote by hand does not count, until the pod's next revision.
+    // A label that the test wrote by hand does not count until the pod's next revision.
     assert_eq!(judged(&record(&two), &[2]), Ok(1));
     let again = [("a", "leader", Some(1)), ("b", "leader", Some(2)), ("b", "leader", Some(2))];
     assert!(judged(&record(&again), &[2]).expect_err("a breach").starts_with("two leaders at version 3"));
@@ -124,7 +124,7 @@ fn nobody_leads_for_as_long_as_somebody_could() {
         ("b", "leader", Some(2)),
     ];
     assert_eq!(longest_vacancy(&record(&seen)), Duration::from_secs(2));
-    // The time counts even if nobody leads in the end.
+    // The time counts even if there is no leader in the end.
     assert_eq!(longest_vacancy(&record(&seen[..4])), Duration::from_secs(1));
     let spoil: [fn(&mut Revision); 3] = [|pod| pod.ready = false, |pod| pod.leaving = true, |pod| pod.deleted = true];
     for spoil in spoil {

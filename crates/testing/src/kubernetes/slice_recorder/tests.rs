@@ -1,4 +1,4 @@
-//! Breaks each promise once, on small records made by hand, and shows what is no breach.
+//! Tests that break each promise once, in small records made by hand, and tests of allowed records.
 
 use super::*;
 
@@ -30,13 +30,13 @@ fn switches_in_order_break_nothing_and_are_counted() {
         ("own", &[], Some(1)),
         ("own", &["a"], Some(1)),
         ("own", &["b"], Some(2)),
-        // Whom it reaches again after nobody, it had reached before.
+        // The Service had already reached this address before it reached none.
         ("own", &[], Some(2)),
         ("own", &["b"], Some(2)),
         ("own", &["a"], Some(3)),
     ]);
     assert_eq!(judged(|| promises(&revisions, &[])), Ok(3));
-    // The other family, and another Service, have their own.
+    // The other family and another Service are judged separately.
     for (version, service, family) in [(7, "web-leader", "IPv6"), (8, "other", "IPv4")] {
         let of = SliceRevision { version, service: service.into(), family: family.into(), ..revisions[2].clone() };
         revisions.push(SliceRevision { name: family.into(), uid: service.to_owned() + family, ..of });
@@ -50,7 +50,7 @@ fn two_addresses_are_one_too_many_whoever_wrote_them() {
     assert!(judged(|| promises(&two, &[])).unwrap_err().contains("at version 1"));
     let mut foreign = record(&[("own", &["a"], Some(1)), ("foreign", &["b"], None), ("own", &["b"], Some(2))]);
     assert!(judged(|| promises(&foreign, &[])).unwrap_err().contains("at version 2"));
-    // What the test wrote by hand does not count until the slice's next revision.
+    // A revision that the test wrote by hand does not count until the slice's next one.
     assert_eq!(judged(|| promises(&foreign, &[2])), Ok(2));
     foreign.insert(1, SliceRevision { version: 2, deleted: true, ..foreign[0].clone() });
     assert_eq!(judged(|| promises(&foreign[..3], &[])), Ok(2), "what is deleted reaches nobody");

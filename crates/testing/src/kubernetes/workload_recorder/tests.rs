@@ -1,4 +1,4 @@
-//! Breaks each promise once, on small records made by hand, and shows what is no breach.
+//! Tests that break each promise once, in small records made by hand, and tests of allowed records.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn what_is_enabled_in_both_is_a_breach() {
     assert!(story.broken().starts_with("enabled in several clusters at 2"));
     assert_eq!(never_both_enabled(&story.0, &(2..3)), Ok(()), "at this version it was excepted");
     never_both_enabled(&story.0, &(3..9)).expect_err("at another one");
-    // Another kind of workload counts, too, and its end does not disable the first one.
+    // Another kind of workload counts, too, and ending it does not disable the first one.
     let mut story = Story::default();
     let claimed = json!({"annotations": {ENABLED: "true", "lictor.dev/term": "2"}});
     story.deployment(WEST, 2, "1");
