@@ -1,4 +1,4 @@
-//! What elections announce, as Events, logs and history.
+//! The announcements of elections, as Events, logs and history.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

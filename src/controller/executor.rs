@@ -423,7 +423,7 @@ impl Executor {
                 Outcome::WorkloadsRead(self.read_workloads(namespace, workloads).await)
             }
             Command::WriteWorkload(write) => {
-                // Of two requests in a row, the second may come too late.
+                // The second of two requests in a row may come too late.
                 let may = || self.requests.refusal(gate).is_none();
                 let answer = self.workloads.write(namespace, write, may).await;
                 self.show_workload(id, &write.id, answer)

@@ -1,4 +1,4 @@
-//! The election itself: its object as it was last seen, its user's wishes, and whether it is accepted.
+//! The election itself: its object as it was last seen, its valid spec, and whether it is accepted.
 
 use std::sync::Arc;
 

@@ -115,7 +115,7 @@ impl KnownSwitchover {
         (self.version, self.seen) = (version, Arc::new(seen));
     }
 
-    /// What its status says.
+    /// The status of the object.
     pub(super) fn status(&self) -> SwitchoverStatus {
         self.seen.status.clone().unwrap_or_default()
     }

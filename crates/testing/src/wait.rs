@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The longest time to wait for a condition on a busy machine. It makes no test slower.
+/// The longest time to wait for a condition on a busy machine, which makes no test slower.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `look` returns a value. After [`PATIENCE`], panics with `what` and the last error of `look`.

@@ -35,7 +35,7 @@ impl Slow {
     const CALMS: Duration = Duration::from_secs(60);
 
     /// Takes the time that a renewal took. A renewal is slow from half of the longest time on, because after a lost renewal, the next one
-    /// is too late if it takes more than two thirds.
+    /// is too late if it takes more than two thirds of that time.
     pub(crate) fn after(before: Option<Self>, renewal: Duration, longest: Duration, now: Instant) -> Option<Self> {
         if renewal * 2 < longest {
             return before.filter(|slow| now < slow.until);

@@ -79,8 +79,8 @@ impl ConsulStores {
         self.runners.iter().any(|(name, running)| store_id(name) == *store && running.release_on_stop)
     }
 
-    /// Ends all tasks. Destroys the sessions to be given up if `vacated` says that no leader relies on them any more. The other sessions
-    /// stay for a successor, or until they expire.
+    /// Ends all tasks. Sessions to be given up are destroyed if `vacated` says that no leader relies on them any more. The others stay for
+    /// a successor, or until they expire.
     pub(crate) async fn stop(mut self, vacated: impl Fn(&StoreId) -> bool) {
         for (name, running) in &self.runners {
             let destroy = running.release_on_stop && vacated(&store_id(name));

@@ -42,7 +42,7 @@ impl Titles {
         self.waits
     }
 
-    /// What keeps a candidate from taking part, as a sentence.
+    /// The obstacle that keeps a candidate from taking part, as a sentence.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.in_use.as_ref().map(|(pod, in_use)| told(pod, in_use))
     }

@@ -24,7 +24,7 @@ const TICK: i64 = 3;
 pub(crate) struct Workloads {
     /// The workloads that the election has changed, according to its object.
     claims: Arc<Claims>,
-    /// What the election was shown in its last step.
+    /// The workloads that the election was shown in its last step.
     followed: Followed,
     /// Whether the workloads that it leaves as they are were reported.
     left_told: bool,
@@ -63,7 +63,7 @@ pub(crate) enum Presence {
     Never,
 }
 
-/// The pods and workloads in the election's namespace.
+/// The known objects in the election's namespace.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     pub(crate) pods: &'a PodCache,

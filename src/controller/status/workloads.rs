@@ -6,7 +6,7 @@ use lictor_core::{Election, Instant, Wish, Workload, WorkloadKind};
 use crate::api::{WORKLOADS_FOLLOW, WorkloadState, WorkloadStatus, WorkloadsStatus, condition, unknown};
 use crate::controller::entry::Entry;
 
-/// The condition and states of the workloads, as far as they are known; `None` if there are none.
+/// The states of the workloads, if they are known, and their condition; `None` if the election has none.
 pub(crate) fn told(entry: &Entry, group: &Election, now: Instant) -> Option<(Option<WorkloadsStatus>, Condition)> {
     let (spec, known) = (entry.spec()?, &entry.workloads);
     if spec.workloads.is_empty() && spec.jobs.is_empty() {

@@ -1,4 +1,4 @@
-//! The second step: the wishes for an election, and the lock by which it is decided.
+//! The second step: the goal for an election, and the lock by which it is decided.
 
 use lictor_core::{
     Desired, Election, FollowedLock, Key, Knowledge, LockValidity, Locks, Scope, SharedStores, WorkloadKind,
@@ -25,7 +25,7 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) moment: Moment,
 }
 
-/// The wishes for an election.
+/// The goal for an election, with its lock.
 pub(crate) struct Aim {
     pub(crate) desired: Desired,
     /// The place of its lock.
@@ -40,7 +40,7 @@ impl Circumstances<'_> {
         object.is_deleted() || (self.purpose == Purpose::Withdraw && object.is_served())
     }
 
-    /// The wish for an election, whatever is known of its lock; `None` if the election belongs to another lictor.
+    /// The goal for an election, whatever is known of its lock; `None` if this lictor has nothing to do with the election.
     fn desired(&self, object: &ElectionObject, locks: &Locks, held: Option<&Key>) -> Option<Desired> {
         if self.ends(object) {
             return object.may_have_left(locks, self.operator_id).then_some(Desired::Withdraw);
@@ -59,7 +59,7 @@ impl Circumstances<'_> {
     }
 }
 
-/// Finds the wish; `None` if nothing is decided now.
+/// Finds the goal; `None` if nothing is decided now.
 pub(crate) fn desire(
     found: &mut Found<'_>,
     circumstances: Circumstances<'_>,

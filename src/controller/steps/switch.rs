@@ -1,4 +1,4 @@
-//! Switchovers: the core's verdicts on them before and after an election's step, and the consequences.
+//! Switchovers: the questions to the core before and after an election's step, and the consequences.
 //!
 //! A Switchover is accepted in a write of its own before it is carried out. So the API server has just confirmed it, whatever the watch
 //! shows, and a later operator knows that its record may have been written (H14, H15).

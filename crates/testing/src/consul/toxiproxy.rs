@@ -15,7 +15,7 @@ pub struct Toxiproxy {
     held: Arc<Held>,
 }
 
-/// One of its proxies. It works until both it and its Toxiproxy are dropped.
+/// One of its proxies, which works until both it and its Toxiproxy are dropped.
 pub struct ToxicProxy {
     address: String,
     api: Api,

@@ -43,8 +43,8 @@ impl Cluster {
         })
     }
 
-    /// Starts a control plane for one test, without the CRDs. It costs ten seconds of a core and half a GiB, so it is only for
-    /// tests that affect a whole cluster.
+    /// Starts a control plane for one test, without the CRDs, at the cost of ten seconds of a core and half a GiB. So it is only for tests
+    /// that affect a whole cluster.
     pub fn start(name: &str, nodes: usize) -> Self {
         Self::hold(&[name, &nodes.to_string()])
     }

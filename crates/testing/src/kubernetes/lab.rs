@@ -29,7 +29,7 @@ pub struct PodSpec {
     /// Labels besides `app: web`.
     pub labels: Value,
     pub annotations: Value,
-    /// One of the simulated nodes. If it is missing, the scheduler chooses.
+    /// One of the simulated nodes. Without it, the scheduler chooses.
     pub node: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A proxy in front of the API server. It records an operator's requests, and delays those that a test wants to arrive late.
+//! A proxy in front of the API server, which records an operator's requests, and delays those that a test wants to arrive late.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -84,7 +84,7 @@ impl<'a> User<'a> {
         api.patch("lictor", &parameters, &Patch::Apply(binding)).await.expect("a binding can be applied");
     }
 
-    /// Returns a client with the user's rights. It never repeats a request by itself.
+    /// Returns a client with the user's rights, which never repeats a request by itself.
     pub async fn client(&self) -> Client {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the kubeconfig can be read");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
