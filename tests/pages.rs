@@ -1,6 +1,6 @@
 //! The pages for users say what the program says: docs/troubleshooting.md has each reason that a condition, an Event or
-//! `status.history` can have, and no other. README.md lists each page and shows the first example, each picture is in a page, and
-//! what SECURITY.md and CONTRIBUTING.md link to is there.
+//! `status.history` can have, and no other. README.md lists each page and shows the first example, each picture is in a page
+//! and in the colours of the dashboard, and what SECURITY.md and CONTRIBUTING.md link to is there.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -129,6 +129,25 @@ fn every_picture_is_in_a_page() {
     for picture in pictures {
         let (_, name) = picture.split_once("docs/").unwrap();
         assert!(text.contains(&format!("{name})")), "no page shows {picture}");
+    }
+}
+
+/// Each can be read aloud and in the dark, needs no other file, and has no colours of its own. The demo's is a terminal.
+#[test]
+fn pictures_are_whole_and_in_the_colours_of_the_dashboard() {
+    let page = "src/cli/user/dashboard/page";
+    let dashboard = read(&format!("{page}/style.css")) + &read(&format!("{page}/icon.svg"));
+    for picture in files("docs/pictures", "svg").into_iter().filter(|path| !path.ends_with("/demo.svg")) {
+        let text = read(&picture);
+        for part in ["role=\"img\"", "<title", "prefers-color-scheme: dark"] {
+            assert!(text.contains(part), "{picture} has no {part}");
+        }
+        for part in ["href", "url(", "@import", "<image", "<script"] {
+            assert!(!text.contains(part), "{picture} has {part}");
+        }
+        let colours = text.split('#').skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next().unwrap());
+        let own: BTreeSet<_> = colours.filter(|colour| !dashboard.contains(&format!("#{colour}"))).collect();
+        assert!(own.is_empty(), "{picture} has these colours, and the dashboard does not: {own:?}");
     }
 }
 

@@ -115,10 +115,10 @@ const TEXT: f64 = 90.0;
 const BAR: f64 = 16.0;
 const GAP: f64 = 10.0;
 
-/// Readable in light and in dark.
-const STYLE: &str = "text { font: 13px system-ui, sans-serif; fill: #1f2328 } .title { font-weight: bold; font-size: 15px } \
-                     .card { fill: #ffffff } .ours { fill: #0969da } .floor { fill: #9aa4ae } \
-                     @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .card { fill: #0d1117 } .ours { fill: #58a6ff } .floor { fill: #6e7681 } }";
+/// Readable in light and in dark, in the colours of the dashboard.
+const STYLE: &str = "text { font: 13px system-ui, sans-serif; fill: #1b232c } .title { font-weight: bold; font-size: 15px } \
+                     .card { fill: #ffffff } .ours { fill: #0b57d0 } .floor { fill: #789 } \
+                     @media (prefers-color-scheme: dark) { text { fill: #e6ebf0 } .card { fill: #12171d } .ours { fill: #8ab4f8 } }";
 
 impl Plot {
     pub(crate) fn draw(&self) -> String {
@@ -145,7 +145,7 @@ impl Plot {
             }
             y += GAP;
         }
-        picture.finish(y + MARGIN - GAP)
+        picture.finish(&self.title, y + MARGIN - GAP)
     }
 }
 
@@ -156,7 +156,7 @@ struct Picture(String);
 impl Picture {
     fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
         let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        let text = escaped(text);
         let _ = writeln!(self.0, "  <text x=\"{x:.1}\" y=\"{y:.1}\"{class}>{text}</text>");
     }
 
@@ -165,13 +165,18 @@ impl Picture {
         let _ = writeln!(self.0, "  <rect {at} rx=\"2\" class=\"{class}\"/>");
     }
 
-    fn finish(self, height: f64) -> String {
+    fn finish(self, title: &str, height: f64) -> String {
         format!(
-            "<svg width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n  \
-             <style>{STYLE}</style>\n  <rect width=\"100%\" height=\"100%\" rx=\"6\" class=\"card\"/>\n{}</svg>\n",
+            "<svg role=\"img\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n  \
+             <title>{}</title>\n  <style>{STYLE}</style>\n  <rect width=\"100%\" height=\"100%\" rx=\"6\" class=\"card\"/>\n{}</svg>\n",
+            escaped(title),
             self.0
         )
     }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]
