@@ -1,7 +1,7 @@
 //! One group's election, as one operator runs it: observations in, commands out.
 //!
-//! [`Election::step`] decides from what is known, [`Election::take`] takes the outcomes of commands, [`Election::observe`] what the
-//! store's watch tells. The rules of the handover itself are in [`handover`](super::handover).
+//! [`Election::step`] decides from what the operator knows, [`Election::take`] takes the outcomes of commands, and [`Election::observe`]
+//! takes what the store's watch reports. The rules of the handover itself are in [`handover`](super::handover).
 
 mod across;
 mod bidding;
@@ -66,54 +66,54 @@ use super::{
     Scope, Stored, Term, Timestamp, Uid, Version, WorkloadId,
 };
 
-/// One group's election. Its parts keep what they know themselves; here is the order in which they are asked.
+/// One group's election. Each part keeps its own state; this type only asks the parts in order.
 #[derive(Clone, Debug)]
 pub struct Election {
     id: Identity,
     ops: Ops,
     timers: Timers,
-    /// What is under way with the record.
+    /// The write of the record, or the handover, that is under way.
     phase: Phase,
     lock: Lock,
     terms: Terms,
     rivals: Rivals,
     giving: Giving,
     bidding: Bidding,
-    /// The leader that is being demoted because the lock is not surely held any more.
+    /// The leader that is being demoted because this cluster may have lost the lock.
     losing: Option<Losing>,
     strays: Strays,
     fitness: Fitness,
-    /// Those whose outcome is not known.
+    /// Promotions whose outcome is unknown.
     promotions: Promotions,
     upkeep: Upkeep,
     routes: Routes,
-    /// Pods that can't be labelled.
+    /// Pods that the operator can't label.
     troubles: Troubles,
     workloads: WorkloadReconciler,
     obligations: Obligations,
-    /// How far it is ascertained that nothing is left, for a withdrawal.
+    /// For a withdrawal: how far the operator has confirmed that nothing is left.
     withdrawal: Withdrawal,
-    /// Whether there is no such election any more, as the last view says.
+    /// Whether the last view says that the election no longer exists.
     gone: bool,
-    /// The newest generation that the API server has told, past the cache that the views are made from.
+    /// The newest generation that the API server has reported, past the cache that the views are made from.
     known_generation: i64,
     backoff: Backoff,
     failure: Option<Failure>,
-    /// What is still to be told.
+    /// Announcements that are still to be made.
     told: Vec<Announcement>,
     situation: Situation,
     leader: Option<(Term, Holder, Timestamp)>,
     /// T1: the leader of which something is missing.
     absent: Option<AbsentLeader>,
     unconfirmed: bool,
-    /// It is to leave, and something may still run here because of it.
+    /// The election is to leave, and something may still run here because of it.
     lingers: bool,
 }
 
 impl Election {
-    /// An election that has not decided anything yet. `operator_id` must be unique among all operators and all their starts.
-    /// `first` must be far above the ids of whatever this process may still await for the same election. `stored`: the lock with its
-    /// version, as the store's watch shows it; `None`: not known.
+    /// An election that has not decided anything yet. `operator_id` must be unique among all operators and all their starts. `first` must
+    /// be far above every id whose outcome this process may still await for the same election. `stored` is the lock with its version, as
+    /// the store's watch shows it, or `None` if it is unknown.
     pub(crate) fn new(
         name: String,
         uid: Uid,
@@ -154,19 +154,19 @@ impl Election {
         }
     }
 
-    /// The same, where it had come to a term before its store was put back to an earlier state.
+    /// The same election, if it had reached a term before its store was put back to an earlier state.
     #[must_use]
     pub(crate) fn that_had_reached(mut self, term: Term) -> Self {
         self.terms = Terms::that_had_reached(term);
         self
     }
 
-    /// What the election is about.
+    /// The election's situation, for the status.
     pub fn situation(&self) -> &Situation {
         &self.situation
     }
 
-    /// Why a leader stays that fails its probe.
+    /// Why a leader that fails its probe stays.
     pub fn stays(&self) -> Stays {
         self.fitness.stays()
     }
@@ -176,12 +176,12 @@ impl Election {
         self.fitness.flapping()
     }
 
-    /// The highest term that was seen.
+    /// The highest term that this operator has seen.
     pub fn term(&self) -> Term {
         self.terms.highest()
     }
 
-    /// What went wrong last and is being tried again.
+    /// The last failure, which the operator is retrying.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
@@ -191,7 +191,7 @@ impl Election {
         self.timers.next()
     }
 
-    /// Whether it can't be confirmed at present that the lock is held.
+    /// Whether this cluster can't confirm at present that it holds the lock.
     pub fn is_unconfirmed(&self) -> bool {
         self.unconfirmed
     }
@@ -201,14 +201,14 @@ impl Election {
         !matches!(self.phase, Phase::Idle | Phase::Reading(_))
     }
 
-    /// Whether a leader is being promoted in the place of nobody.
+    /// Whether a leader is being promoted that replaces no other one.
     pub fn is_first_handover(&self) -> bool {
         let is_first =
             |handover: &Handover| handover.previous.is_none() && matches!(handover.purpose, Purpose::Elect(_));
         matches!(&self.phase, Phase::HandingOver(handover) if is_first(handover))
     }
 
-    /// Whether it is in the middle of something: that, or workloads are being written, or end before the lock is let go of.
+    /// Whether the election is in the middle of something: it is busy, writes workloads, or lets them end before it gives up the lock.
     pub fn is_unfinished(&self) -> bool {
         self.is_busy()
             || self.workloads.is_busy()
@@ -217,27 +217,27 @@ impl Election {
             || self.lingers
     }
 
-    /// Until when the lock is kept although nobody leads, because workloads still end.
+    /// Until when the election keeps the lock without a leader, because workloads are still ending.
     pub fn winding_down(&self) -> Option<Instant> {
         self.workloads.winding_down()
     }
 
-    /// W1: until when nothing is enabled, because of what runs in another cluster.
+    /// W1: until when the operator enables no workload, because workloads may still run in another cluster.
     pub fn workloads_wait(&self, now: Instant) -> Option<Instant> {
         self.obligations.wait(self.lock.record(), now)
     }
 
-    /// What keeps workloads from following, the last failure of each.
+    /// The last failure of each workload that can't follow the leader.
     pub fn workload_failures(&self) -> &BTreeMap<WorkloadId, Failure> {
         self.workloads.failures()
     }
 
-    /// The workloads that somebody else changes, although they were put right.
+    /// The workloads that another program keeps changing although the operator has put them right.
     pub fn contested_workloads(&self, now: Instant) -> impl Iterator<Item = &WorkloadId> {
         self.workloads.contested(now)
     }
 
-    /// Whether a promotion, or a write that lets a workload run, is still wanted: whoever sends it asks right before.
+    /// Whether a promotion, or a write that lets a workload run, is still wanted. The executor asks right before it sends the request.
     pub(crate) fn wants(&self, op: OpId) -> bool {
         let handover = match &self.phase {
             Phase::HandingOver(handover) => handover.promotion(),
@@ -246,7 +246,7 @@ impl Election {
         handover == Some(op) || self.routes.wants(op) || self.workloads.wants_to_run(op)
     }
 
-    /// Whether a pod shows the leader's label, of this spec or of one that was written under, or may soon.
+    /// Whether a pod shows a leader label, or may soon: that of this spec, or of one that the record was written under.
     pub(crate) fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
         self.promotions.contains(&pod.uid) || self.lock.shows_leader(pod, scope)
     }
@@ -261,13 +261,13 @@ impl Election {
         self.lock.record()
     }
 
-    /// H16: whether the record claims to have been written on pods what this cluster never noted.
+    /// H16: whether the record claims that it was written on pods under scopes that this cluster never noted.
     pub fn ignores_claims(&self) -> bool {
         self.lock.has_claims()
     }
 
-    /// H16: whether nothing is on pods any more, nor can come to them, of other specs than this one: this process wrote the record that
-    /// says so, in an unbroken chain.
+    /// H16: whether nothing of other specs is left on pods, and nothing can come to them any more, because this process wrote the record
+    /// that says so, in an unbroken chain.
     pub fn has_cleaned_up(&self, scope: &Scope, generation: i64) -> bool {
         let clean = |record: &Record| {
             record.former.is_empty()
@@ -278,7 +278,7 @@ impl Election {
         matches!(self.phase, Phase::Idle) && self.lock.is_fenced(self.version()) && self.record().is_some_and(clean)
     }
 
-    /// The store's watch shows something. What is older than what is known already is ignored.
+    /// Takes what the store's watch shows, and ignores it if it is older than what the election knows already.
     pub(crate) fn observe(&mut self, at: Version, stored: Arc<Stored>) {
         self.lock.observe(at, stored);
     }
@@ -305,7 +305,7 @@ impl Election {
         effects
     }
 
-    /// Decides by what is shown, without the pods that are no more, and with the locks that a listing has shown.
+    /// Decides from the view, without the pods that are gone, and with the locks that a listing has shown.
     fn take_step(&mut self, step: &mut Step) {
         let view = step.view;
         for announcement in self.told.drain(..) {
@@ -343,7 +343,7 @@ impl Election {
         while self.go_on(step) {}
     }
 
-    /// Goes on with what is under way. Returns whether to look again.
+    /// Continues with what is under way. Returns whether to look again.
     fn go_on(&mut self, step: &mut Step) -> bool {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::HandingOver(handover) => self.hand_over(handover, step),
@@ -367,18 +367,18 @@ impl Election {
         self.workloads.reconcile(target, around, step)
     }
 
-    /// Gives back the workloads that this election has nothing to do with any more, and leaves all others as they are.
+    /// Gives back the workloads that this election no longer has anything to do with, and leaves all others as they are.
     fn give_back(&mut self, step: &mut Step) {
         let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view);
         self.workloads.give_back(around, step);
     }
 
-    /// Puts right what is written on all pods but the leader. Returns whether nothing was left to do.
+    /// Corrects the marks on all pods but the leader. Returns whether nothing was left to do.
     fn maintain(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) -> bool {
         let view = step.view;
-        // While nobody can be elected, the record is still the one of an earlier spec, or under an earlier key.
+        // While no candidate can be elected, the record may still be that of an earlier spec, or be under an earlier key.
         let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
-        // H16: where somebody has deleted the record, the mark would go without the labels that this cluster noted.
+        // H16: if a user has deleted the record, upkeep would remove the mark and leave the labels that this cluster noted.
         let noted = view.noted.unwrap_or_default();
         let scopes = records.flat_map(Record::scopes).chain(self.lock.scopes()).chain(noted);
         let former: Vec<Markings> =

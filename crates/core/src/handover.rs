@@ -1,6 +1,6 @@
-//! The handover protocol: what happens between a record that is written and a leader that is labelled.
+//! The handover protocol: the steps from a written record to a labelled leader.
 //!
-//! The rules H1 to H9 in docs/protocol.md; the code below cites them.
+//! The code below cites the rules H1 to H9 of docs/protocol.md.
 
 mod fence;
 
@@ -16,83 +16,83 @@ use super::{
     Title, Uid, Version, WritePod,
 };
 
-/// What a handover is for.
+/// The purpose of a handover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The record names a leader, or nobody.
+    /// Carry out a record that names a leader, or none.
     Elect(Reason),
-    /// The leader's labels are put right under the record that it has.
+    /// Correct the leader's labels under the record that it has.
     Restore,
-    /// The record is rid of what is cleaned up; no pod is written.
+    /// Remove from the record what is cleaned up. No pod is written to.
     Tidy,
-    /// All labels go.
+    /// Remove all labels.
     Withdraw,
 }
 
-/// How far it is.
+/// How far a handover has come.
 pub(super) enum Progress {
-    /// Outcomes are awaited.
+    /// The operator awaits outcomes.
     Waiting,
-    /// Complete.
+    /// The handover is complete.
     Done,
-    /// It can't be completed; all has to be read and decided anew.
+    /// The handover can't be completed; the operator has to read and decide everything again.
     Abandoned,
 }
 
 /// A handover under way.
 #[derive(Clone, Debug)]
 pub(super) struct Handover {
-    /// The election's name: what pods are marked with.
+    /// The election's name, which the marks on pods carry.
     election: String,
-    /// The record's version: if the store has another one, the handover is over.
+    /// The record's version. If the store has another one, the handover is over.
     pub(super) version: Version,
     pub(super) record: Record,
-    /// Whom the record that it replaced named.
+    /// The holder that the replaced record named.
     pub(super) previous: Option<Holder>,
     pub(super) purpose: Purpose,
-    /// Whether no late write can be on its way once this is complete.
+    /// Whether no late write can be on its way once this handover is complete.
     pub(super) fenced: bool,
     listing: Listing,
     locks: Locks,
     fences: Option<BTreeMap<Uid, Fence>>,
-    /// O1: those among them on which somebody else owns a key.
+    /// O1: those of them on which somebody else owns a key.
     foreign: BTreeSet<Uid>,
     target: Option<Target>,
-    /// Whether H4, H5 and H6 apply: somebody else's writes may be on their way.
+    /// Whether H4, H5 and H6 apply, because another operator's writes may be on their way.
     pub(super) after_others: bool,
     abandoned: bool,
     replaced_by: Author,
-    /// What it found out about the world, for the decisions to come.
+    /// What the answers told about the world, for later decisions.
     pub(super) found: Found,
 }
 
 /// Whose record a handover's record has replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chain {
-    /// This operator's own: no write of anybody else can arrive late any more.
+    /// This operator's own record: no other writer's request can arrive late any more.
     Own,
-    /// Somebody else's.
+    /// Another writer's record.
     Others,
-    /// That of another replica, which wrote it while this one acted: it may still act.
+    /// The record of another replica, which wrote it while this one acted, so that replica may still act.
     Rivals,
 }
 
-/// What the answers of a handover tell beyond itself.
+/// What the answers of a handover tell beyond the handover itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    /// Pods that are no more, whatever the cache shows.
+    /// Pods that are gone, whatever the cache shows.
     pub(super) gone: Vec<Uid>,
-    /// The highest term that pods or the status carry.
+    /// The highest term on the pods or in the status.
     pub(super) term: Term,
     /// Locks of this election under other keys that are not emptied.
     pub(super) locks: Vec<(Key, Stored)>,
-    /// The generation of the election that is; `i64::MAX`: there is another one by that name, or none.
+    /// The generation of the election that exists now, or `i64::MAX` if there is none by that name, or another one.
     pub(super) generation: Option<i64>,
-    /// The promotion was acknowledged, and the pod shows it.
+    /// The API server acknowledged the promotion, and the pod shows it.
     pub(super) promoted: bool,
     /// The promotion was refused, or had no effect.
     pub(super) refused: Option<Failure>,
-    /// A pod from which the marks of an election that goes could not be taken off, and why.
+    /// A pod that kept the marks of an election that is being withdrawn, and why the operator could not remove them.
     pub(super) unwritten: Option<(Holder, Failure)>,
 }
 
@@ -103,14 +103,14 @@ enum Listing {
     Done(Vec<Pod>),
 }
 
-/// H16: who can have written the record that was replaced, and made up whom it names.
+/// H16: who can have written the replaced record, and so can have invented its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Author {
     Cluster,
     Anybody,
 }
 
-/// Whether the election's locks under other keys are known.
+/// Whether the operator knows the election's locks under other keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Locks {
     Due,
@@ -118,8 +118,8 @@ enum Locks {
     Known,
 }
 
-/// What a promotion rests on, of the pod as it was seen: it is for this version alone, so what is known of that still holds when it is
-/// carried out.
+/// What a promotion relies on. The promotion is for this version of the pod alone, so these facts still hold when the API server carries it
+/// out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     version: Version,
@@ -132,14 +132,14 @@ impl Seen {
     }
 }
 
-/// The pod that becomes the leader; or the cluster itself, without a version.
+/// The pod that becomes the leader, or the cluster itself, which has no version.
 #[derive(Clone, Debug)]
 struct Target {
     holder: Holder,
     seen: Seen,
-    /// The last attempt was refused, or had no effect.
+    /// The API server refused the last attempt, or it had no effect.
     refused: bool,
-    /// The last attempt was answered with a conflict.
+    /// The API server answered the last attempt with a conflict.
     conflicted: bool,
     state: TargetState,
 }
@@ -161,7 +161,7 @@ enum TargetState {
 }
 
 impl Handover {
-    /// What follows a record that was just written.
+    /// The handover that follows a record that was just written.
     pub(super) fn new(
         election: &str,
         version: Version,
@@ -175,7 +175,7 @@ impl Handover {
         let first = if fenced { TargetState::Due } else { TargetState::ElectionUnread };
         let target =
             target.map(|(holder, seen)| Target { holder, seen, refused: false, conflicted: false, state: first });
-        // Where nobody is promoted, others' writes matter only if they are still being sent.
+        // If no pod is to be promoted, the writes of others matter only if they are still being sent.
         let lists = purpose == Purpose::Withdraw || chain == Chain::Rivals || (target.is_some() && !fenced);
         Self {
             election: election.into(),
@@ -196,7 +196,7 @@ impl Handover {
         }
     }
 
-    /// Puts the leader's labels right under its own, fenced record. `pod` was read before the record will be confirmed.
+    /// Corrects the leader's labels under its own, fenced record. The caller has read `pod` before the record is confirmed.
     pub(super) fn restore(election: &str, version: Version, record: Record, pod: &Pod) -> Self {
         let holder = record.holder.clone();
         let mut handover = Self::new(election, version, record, holder.clone(), Chain::Own, Purpose::Restore, None);
@@ -206,14 +206,14 @@ impl Handover {
         handover
     }
 
-    /// H12: takes all labels off, under a record that names nobody any more.
+    /// H12: takes all labels off, under a record that no longer names a leader.
     pub(super) fn withdraw(election: &str, version: Version, record: Record, chain: Chain) -> Self {
         let holder = record.holder.clone();
         Self::new(election, version, record, holder, chain, Purpose::Withdraw, None)
     }
 
-    /// Sends what can be sent now. `promoting`: pods for which a promotion of this process may still be on its way; `left`: pods that
-    /// can't be written to, and keep the marks of an election that goes.
+    /// Sends the requests that can be sent now. `promoting`: whether a promotion of a pod by this process may still be on its way. `left`:
+    /// pods that can't be written to, and keep the marks of an election that is being withdrawn.
     pub(super) fn advance(
         &mut self,
         promoting: &dyn Fn(&Pod) -> bool,
@@ -229,7 +229,8 @@ impl Handover {
             return Progress::Abandoned;
         }
         if let Listing::Due = self.listing {
-            // Also those that lead although they were taken out of the group: a record that was vacated since does not name them.
+            // The selectors include the leaders' labels: a pod may lead although it left the group, and a record that was vacated since
+            // does not name it.
             let selectors = self.record.scope.selectors_with(Some(&self.record));
             let leaders: Vec<Selector> = self.leaders().filter(|leader| !leader.match_labels.is_empty()).collect();
             if selectors.is_empty() && leaders.is_empty() {
@@ -265,7 +266,7 @@ impl Handover {
         let mut done = true;
         if view.order == HandoverOrder::PromoteFirst {
             done &= self.promote(step);
-            // H2 turned round on purpose: the user prefers two leaders for a moment to none.
+            // H2 turned round on purpose: the user prefers two leaders for a moment to a moment without one.
             done = done && self.fence(spares, step);
         } else {
             done &= self.fence(spares, step);
@@ -274,7 +275,7 @@ impl Handover {
         if done { Progress::Done } else { Progress::Waiting }
     }
 
-    /// Takes an outcome.
+    /// Takes the outcome of a request.
     pub(super) fn take(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
         match &self.listing {
             Listing::Sent(expected) if *expected == op => {
@@ -332,8 +333,8 @@ impl Handover {
         }
     }
 
-    /// H5, H6: whether the election and its other locks are known, where they have to be. Then its slices may follow, before anybody
-    /// is demoted or stamped.
+    /// H5, H6: whether the operator knows the election and its other locks, if it has to. Then the slices may follow before any pod is
+    /// demoted or stamped.
     pub(super) fn is_cleared(&self) -> bool {
         let unread =
             |target: &Target| matches!(target.state, TargetState::ElectionUnread | TargetState::ReadingElection(_));
@@ -349,7 +350,7 @@ impl Handover {
         lacks.filter(|_| !suffices)
     }
 
-    /// Whether the promotion was refused, or had no effect, and nothing of it is under way.
+    /// Whether the promotion was refused, or had no effect, and no further attempt is under way.
     pub(super) fn is_refused(&self) -> bool {
         let idle = |target: &Target| matches!(target.state, TargetState::Due | TargetState::Unconfirmed);
         self.target.as_ref().is_some_and(|target| target.refused && idle(target))
@@ -365,25 +366,26 @@ impl Handover {
         self.target.as_ref().map(|target| &target.holder)
     }
 
-    /// Whether nobody else's write can be on its way, though nobody was promoted: the chain was unbroken before, and every other pod
-    /// was written to that must be. After somebody else's record it is not so: the pod that was to lead was not written to.
+    /// Whether no other writer's request can be on its way, although no pod was promoted: the chain was unbroken before, and the operator
+    /// has written to every other pod that needs it. After another writer's record this does not hold, because the operator did not write
+    /// to the pod that was to lead.
     pub(super) fn has_fenced(&self) -> bool {
         !self.after_others && self.fences.as_ref().is_some_and(BTreeMap::is_empty)
     }
 
-    /// The user wants something else by now than this was begun for. What is refused may be so because of what it would write, and
-    /// then it is for good.
+    /// Whether the user now wants something else than this handover was begun for. The API server may have refused the content of a write
+    /// itself, in which case retrying can't help.
     fn is_overtaken(&self, view: &View) -> bool {
         let leaves = matches!(view.desired, Desired::Withdraw | Desired::Leave) && self.purpose != Purpose::Withdraw;
         leaves || view.generation > self.record.generation
     }
 
-    /// H6: another lock, under which somebody may still promote.
+    /// H6: whether this is another lock under which an operator may still promote.
     fn is_rival(&self, lock: &Stored) -> bool {
         lock.version() != Some(self.version) && !is_emptied(lock, self.record.generation)
     }
 
-    /// H9: where the record was lost, the pods may know of a higher term than whoever made it anew.
+    /// H9: after a record was lost, the pods may carry a higher term than the operator knew that made the new record.
     fn learn_terms(&mut self, listed: &[Pod]) {
         if self.target.is_none() {
             return;
@@ -396,20 +398,20 @@ impl Handover {
         }
     }
 
-    /// Whether a pod shows a leader's label of this record, or of an earlier spec that it names.
+    /// Whether a pod shows a leader label of this record, or of an earlier spec that the record names.
     fn shows_leader(&self, pod: &Pod) -> bool {
         let shows = |scope: &Scope| scope.markings.shows_leader(pod);
         shows(&self.record.scope) || self.record.former.iter().any(shows)
     }
 
-    /// What selects the leaders of this record's scopes.
+    /// The selectors of the leaders in this record's scopes.
     fn leaders(&self) -> impl Iterator<Item = Selector> {
         let scopes = [&self.record.scope].into_iter().chain(&self.record.former);
         scopes.map(|scope| Selector { match_labels: scope.markings.leader.labels.clone(), ..Selector::default() })
     }
 
-    /// O1: the pods on which somebody else owns a key. Of a pod that the cache does not show yet, nothing was read; nor of any, where the
-    /// election goes and it may be that nothing but its record is known.
+    /// O1: the pods on which somebody else owns a key. The operator has read nothing about a pod that the cache does not show yet, and
+    /// nothing about any pod when it withdraws an election of which it may know only the record.
     fn find_foreign(&self, listed: &[Pod], view: &View) -> BTreeSet<Uid> {
         let markings = &self.record.scope.markings;
         let former: Vec<&Markings> = self.record.former.iter().map(|scope| &scope.markings).collect();
@@ -426,7 +428,7 @@ impl Handover {
         new.map(|pod| pod.uid.clone()).chain(view.foreign.iter().cloned()).collect()
     }
 
-    /// H2 and H4: who must be written to before anybody is promoted.
+    /// H2 and H4: the pods that the operator must write to before it promotes one.
     fn collect_fences(&self, listed: &[Pod], view: &View) -> BTreeMap<Uid, Fence> {
         let mut pods: BTreeMap<&Uid, &Pod> = listed.iter().map(|pod| (&pod.uid, pod)).collect();
         for pod in view.pods.iter().copied() {
@@ -454,12 +456,12 @@ impl Handover {
         fences
     }
 
-    /// Sends the writes that must be acknowledged; returns whether all are.
+    /// Sends the writes that must be acknowledged. Returns whether all of them are.
     fn fence(&mut self, spares: &dyn Fn(&Pod) -> bool, step: &mut Step) -> bool {
         let mut fences = self.fences.take().unwrap_or_default();
         let withdraws = self.purpose == Purpose::Withdraw;
         fences.retain(|_, fence| {
-            // H8, or the election goes without this pod.
+            // H8; or the election is withdrawn without this pod.
             let needless = |pod: &Pod| withdraws || (!self.after_others && !self.shows_leader(pod));
             let skipped = fence.due_again().is_some_and(|pod| needless(pod) && spares(pod));
             !skipped && fence.advance(|pod| self.fence_patch(pod), step)
@@ -477,7 +479,7 @@ impl Handover {
             }
             return (PodChange::Remove, patch);
         }
-        // Who is a candidate of no scope any more, has another version than when it was one: a late promotion fails.
+        // A pod that no scope selects any more has changed since it was a candidate, so a late promotion of it fails.
         let selected = |scope: &Scope| scope.selector.matches(&pod.labels);
         if self.replaced_by == Author::Anybody && !wrote(&self.election, pod) && !self.record.scopes().any(selected) {
             return (PodChange::Remove, PodPatch::default());
@@ -491,7 +493,7 @@ impl Handover {
         if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
             return (PodChange::Demote, markings.demotion(&self.election, self.record.term, &former, &Before::of(pod)));
         }
-        // O1: a pod of an earlier spec's that has no mark has nothing of lictor's, unless it led. A promotion that comes late would mark it.
+        // O1: a pod of an earlier spec without a mark has nothing of lictor's, unless it led. A late promotion would add the mark.
         let led = self.previous.as_ref().is_some_and(|previous| previous.uid == pod.uid);
         if self.after_others && self.purpose != Purpose::Withdraw && !led && !wrote(&self.election, pod) {
             let mut patch = PodPatch::default();
@@ -501,19 +503,19 @@ impl Handover {
         let all: Vec<&Markings> = former.iter().chain([markings]).collect();
         let mut patch = Markings::removal(&all, pod);
         if self.purpose != Purpose::Withdraw || !wrote(&self.election, pod) {
-            // It is no candidate any more, but its version has to change. The stamp is taken off again afterwards.
+            // The pod is no candidate any more, but its version has to change. The operator takes the stamp off again afterwards.
             patch.stamp(&self.election, self.record.term);
         }
         (PodChange::Remove, patch)
     }
 
-    /// Sends the promotion, and what has to be known before; returns whether it is acknowledged.
+    /// Sends the promotion, after the reads that it needs. Returns whether it is acknowledged.
     fn promote(&mut self, step: &mut Step) -> bool {
         let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return true };
         target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
             TargetState::Done => return true,
-            // The cluster itself: there is no pod to label.
+            // The cluster itself is the leader, so there is no pod to label.
             TargetState::Due if target.holder.pod.is_none() => return true,
             TargetState::Due => {
                 target.refused = false;
@@ -569,7 +571,7 @@ impl Handover {
                         Some(what) => {
                             let failure = Failure::Rewritten(what);
                             self.found.refused = Some(failure.clone());
-                            // What Services select by is there: it leads, and the rest is tried again afterwards.
+                            // The pod has the labels that Services select by, so it leads, and the operator retries the rest afterwards.
                             let leads = markings.shows_leader(&pod) && self.purpose != Purpose::Restore;
                             (target.refused, target.seen) = (!leads, Seen::of(&pod));
                             failed(failure, if leads { TargetState::Done } else { TargetState::Unconfirmed })
@@ -634,7 +636,7 @@ impl Handover {
     }
 }
 
-/// What a conflict means after which the pod is found unchanged: a webhook may refuse with any code.
+/// The failure for a conflict after which the pod is found unchanged: a webhook may refuse with any code.
 pub(super) fn not_a_conflict(pod: &Pod) -> Failure {
     Failure::Refused(format!(
         "a write to pod {} is answered with a conflict, though the pod has not changed: look for a webhook that refuses with the code 409",
@@ -642,12 +644,12 @@ pub(super) fn not_a_conflict(pod: &Pod) -> Failure {
     ))
 }
 
-/// Whether a lock names nobody, and was written for this generation of the election or a later one.
+/// Whether a lock names no leader, and was written for this generation of the election or a later one.
 pub(super) fn is_emptied(lock: &Stored, generation: i64) -> bool {
     match lock {
         Stored::Absent | Stored::Foreign(_) | Stored::HeldByOther(..) | Stored::Free(_, None, _) => true,
         Stored::Damaged(..) => false,
-        // Nobody holds it, and whoever has an older view of the election sees that it is of a later one.
+        // The lock is free, and an operator with an older view of the election sees that the record is of a later one.
         Stored::Free(_, Some(record), _) => record.generation >= generation,
         Stored::Ours(_, record) => record.holder.is_none() && record.generation >= generation,
     }

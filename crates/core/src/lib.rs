@@ -1,5 +1,5 @@
-//! What decides an election. Pure: no I/O, no clock, no randomness, no async, no Kubernetes client. Time and observations come
-//! in as arguments, effects go out as values ([`Output`]).
+//! The decisions of an election. This crate is pure: no I/O, no clock, no randomness, no async, no Kubernetes client. The caller passes in
+//! time and observations, and gets effects back as values ([`Output`]).
 
 mod agent;
 mod backoff;

@@ -6,37 +6,36 @@ use serde::{Deserialize, Serialize};
 
 use super::{DrainObligation, Markings, Selector, Term, Timestamp, Uid, Version};
 
-/// The record, as it is kept in the store. It is only ever written by compare-and-swap on the version last read.
+/// The record, as the store keeps it. Operators write it only by compare-and-swap on the version that they last read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     /// The present term, or the last one while there is no holder.
     pub term: Term,
-    /// Whether the term is the version under which this record was written, and `term` only the least that it is: see
-    /// [`Record::at`].
+    /// Whether the term is the version under which this record was written, so that `term` is only its minimum: see [`Record::at`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub term_by_version: bool,
-    /// The leader; none while nobody could be elected.
+    /// The leader, or `None` while no candidate could be elected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
-    /// The operator replica that wrote it, unique for each start of a process.
+    /// The operator replica that wrote the record, unique for each start of a process.
     pub operator_id: String,
-    /// Since when the holder leads, by the operator_id's clock: for people.
+    /// Since when the holder leads, by the clock of the replica `operator_id`: for people.
     pub since: Timestamp,
-    /// The uid of the election that it was written for.
+    /// The uid of the election that the record was written for.
     pub election: Uid,
-    /// The election's name, which is on its pods: by it their marks are found when there is no such election any more. Empty: it was
-    /// written before 0.1.0.
+    /// The election's name, which the marks on its pods carry, so that an operator finds them after the election is gone. It is empty in
+    /// records from before 0.1.0.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub election_name: String,
-    /// The `metadata.generation` of the election that it was written for: an operator that sees an older one does not write.
+    /// The `metadata.generation` of the election that the record was written for. An operator that sees an older one does not write.
     pub generation: i64,
-    /// What was written on which pods under this record.
+    /// The scope of the spec that this record was written for.
     pub scope: Scope,
-    /// What was written under earlier records and is not cleaned up yet.
+    /// The scopes of earlier records that are not cleaned up yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Scope>,
-    /// What workloads that run only where the leader is, need of whoever comes next; none: there are none.
+    /// How long the next holder must wait for the workloads that run only where the leader is, or `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_obligation: Option<DrainObligation>,
     /// The last switchover that was carried out (H14).
@@ -48,8 +47,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record as it is under the version at which it was written. In a store whose versions are a fencing token that others
-    /// can check, the term is that version; it is higher only if the store was put back to an earlier state.
+    /// The record as it is under the version at which it was written. In a store whose versions are a fencing token that others can check,
+    /// the term is that version; it is higher only if the store was put back to an earlier state.
     #[must_use]
     pub fn at(mut self, version: Version) -> Self {
         if self.term_by_version {
@@ -58,13 +57,13 @@ impl Record {
         self
     }
 
-    /// What was written on which pods: under earlier records, then under this one.
+    /// The scopes of earlier records, then this one's.
     pub fn scopes(&self) -> impl Iterator<Item = &Scope> {
         self.former.iter().chain([&self.scope])
     }
 
-    /// H16: the same record, in a store that others write to. Of what it claims to be on pods, only what this cluster has noted itself
-    /// counts, and all of that does.
+    /// H16: the same record, in a store that others write to. Of the scopes that the record claims to be on pods, only those count that
+    /// this cluster has noted itself, and all noted ones count.
     pub(super) fn believed(&self, noted: &[Scope], present: &Scope) -> Self {
         let scope =
             if self.scope == *present || noted.contains(&self.scope) { self.scope.clone() } else { Scope::default() };
@@ -72,12 +71,12 @@ impl Record {
         Self { scope, former, ..self.clone() }
     }
 
-    /// H16: whether it claims something else to be on pods than what is wanted now, or was noted.
+    /// H16: whether the record claims a scope that is neither wanted now nor noted.
     pub(super) fn claims_beyond(&self, noted: &[Scope], present: &Scope) -> bool {
         self.scopes().any(|scope| scope != present && !noted.contains(scope))
     }
 
-    /// Adds what was written before, and may still be on pods.
+    /// Adds earlier scopes that may still be on pods.
     pub(super) fn add_former<'a>(&mut self, scopes: impl IntoIterator<Item = &'a Scope>) {
         for scope in scopes {
             if *scope != self.scope && !self.former.contains(scope) {
@@ -92,24 +91,24 @@ impl Record {
     }
 }
 
-/// Who holds the lock: a pod, or the cluster itself.
+/// The holder of the lock: a pod, or the cluster itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The pod's name; none: it is the cluster itself.
+    /// The pod's name, or `None` if the holder is the cluster itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// The pod's uid; that of the election, where it is the cluster itself.
+    /// The pod's uid, or that of the election if the holder is the cluster itself.
     pub uid: Uid,
-    /// Its node, when it was elected.
+    /// The pod's node, when the pod was elected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Its address, when it was elected.
+    /// The pod's address, when the pod was elected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<String>,
 }
 
-/// What the record says of the last switchover of its election: that it was carried out, in the record that began its term (H14), or
-/// that it was given up (H15). Whoever reads the record knows what has become of it, and both are decided by compare-and-swap.
+/// The last switchover of the election, as the record has it: carried out, in the record that began its term (H14), or given up (H15).
+/// Every reader of the record knows what became of it, and compare-and-swap decides both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchoverMark {
     /// The uid of the Switchover.
@@ -117,28 +116,28 @@ pub struct SwitchoverMark {
     /// The leader that was replaced, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Uid>,
-    /// The leader of the term that began; none: another cluster was given the lock, or the switchover was given up.
+    /// The leader of the term that began, or `None` if another cluster was given the lock or the switchover was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Uid>,
     /// The cluster that was given the lock (C11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Whether that one need not be ready.
+    /// Whether the new leader need not be ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
-    /// W12: it was given up because so many pods or Jobs of these workloads had not ended in time.
+    /// W12: how many pods or Jobs of each workload had not ended in time, so that the switchover was given up.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub remains: BTreeMap<String, u32>,
 }
 
 impl SwitchoverMark {
-    /// H15: of a switchover that is given up.
+    /// H15: the mark of a switchover that is given up.
     pub(super) fn given_up(id: Uid) -> Self {
         Self { id, ..Self::default() }
     }
 }
 
-/// That a cluster wants another one to lead. It is in the record of the cluster that leads, and asks for a bid.
+/// The wish that another cluster leads. The leading cluster writes it into its record, and so asks for a bid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Offer {
@@ -148,23 +147,23 @@ pub struct Offer {
     pub cluster: String,
 }
 
-/// Which pods a spec concerns, and what it writes on them.
+/// The pods that a spec concerns, and the labels and annotations that it writes on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
     /// The candidates.
     pub selector: Selector,
-    /// What is written on them.
+    /// The labels and annotations that are written on them.
     #[serde(flatten)]
     pub markings: Markings,
 }
 
 impl Scope {
-    /// This selector and those of a record, each once.
+    /// The selectors of this scope and of a record, each once.
     pub(super) fn selectors_with(&self, record: Option<&Record>) -> Vec<Selector> {
         let mut selectors = Vec::new();
         let recorded = record.into_iter().flat_map(|record| [&record.scope].into_iter().chain(&record.former));
         for Self { selector, .. } in [self].into_iter().chain(recorded) {
-            // Where the cluster itself is the candidate, it selects no pod.
+            // A scope whose candidate is the cluster itself selects no pod.
             if *selector != Selector::default() && !selectors.contains(selector) {
                 selectors.push(selector.clone());
             }
@@ -173,66 +172,66 @@ impl Scope {
     }
 }
 
-/// Who holds a lock that this cluster does not.
+/// The holder of a lock that this cluster does not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rival {
-    /// The cluster; none: it is no lictor.
+    /// The cluster, or `None` if the holder is another program than lictor.
     pub cluster: Option<String>,
     /// The leader there.
     pub holder: Option<Holder>,
     /// Its term.
     pub term: Term,
-    /// Since when it leads, by the clock of whoever elected it: for people.
+    /// Since when the holder leads, by the clock of the operator that elected it: for people.
     pub since: Option<Timestamp>,
-    /// The id of the session by which it holds the lock.
+    /// The id of the session by which the rival holds the lock.
     pub session: String,
-    /// Of one that is no lictor: whose session that is, for people.
+    /// The owner of the session of another program, for people.
     pub described: Option<String>,
-    /// What its workloads need of whoever comes next.
+    /// How long the next holder must wait for the rival's workloads.
     pub drain_obligation: Option<DrainObligation>,
-    /// The last switchover that its record knows of.
+    /// The last switchover that the rival's record knows of.
     pub switchover: Option<SwitchoverMark>,
-    /// That it asks this cluster for a bid.
+    /// The offer by which the rival asks this cluster for a bid.
     pub offer: Option<Offer>,
-    /// The namespace and the name of its election. Empty: it has none.
+    /// The namespace and the name of the rival's election, empty if it has none.
     pub election: (String, String),
-    /// Its record is laid out in another way than those of this cluster.
+    /// Whether the rival's record has another layout than those of this cluster.
     pub other_layout: bool,
 }
 
 impl Rival {
-    /// How it holds the lock, for people: whose session it is, or its id alone.
+    /// The owner of the session by which the rival holds the lock, for people, or only the session's id.
     pub fn whose_session(&self) -> &str {
         self.described.as_deref().unwrap_or(&self.session)
     }
 
-    /// Whether it is the same holder in the same term: what it says of switchovers is no news for people.
+    /// Whether it is the same holder in the same term. A change of its switchover or offer is no news for people.
     pub(super) fn leads_as(&self, other: &Self) -> bool {
         let led = |rival: &Self| Self { switchover: None, offer: None, ..rival.clone() };
         led(self) == led(other)
     }
 }
 
-/// What the store has under a key.
+/// The content of the store under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Nothing.
     Absent,
-    /// This cluster holds it, by this record.
+    /// This cluster holds the lock, by this record.
     Ours(Version, Record),
-    /// A lock that nobody holds, and everybody may take at this version; what this cluster wrote there last, if it is still there;
-    /// and what the workloads of another cluster that held it last, need of whoever comes next.
+    /// A lock without a holder, which any cluster may take at this version. It has the record that this cluster wrote there last, if that
+    /// is still there, and the drain obligation of another cluster that held the lock last.
     Free(Version, Option<Record>, Option<DrainObligation>),
-    /// Somebody else holds it, and has it until they let go.
+    /// Another holder has the lock, and keeps it until it lets go.
     HeldByOther(Version, Rival),
-    /// A record of this project that somebody edited: it names no holder that could be trusted. The term is a hint.
+    /// A record of lictor's that a person has edited, so no holder in it can be trusted. The term is a hint.
     Damaged(Version, Term),
-    /// C16: something that this project did not write and must not touch; the text says what.
+    /// C16: content that lictor did not write and must not touch; the text describes it.
     Foreign(String),
 }
 
 impl Stored {
-    /// The version, where there is one that can be replaced.
+    /// The version, if there is one that can be replaced.
     pub fn version(&self) -> Option<Version> {
         match self {
             Self::Absent | Self::Foreign(_) | Self::HeldByOther(..) => None,
@@ -240,7 +239,7 @@ impl Stored {
         }
     }
 
-    /// The holder, where that is another one.
+    /// The holder, if it is another one.
     pub fn rival(&self) -> Option<&Rival> {
         match self {
             Self::HeldByOther(_, rival) => Some(rival),
@@ -248,7 +247,7 @@ impl Stored {
         }
     }
 
-    /// The record, where there is a sound one that this cluster holds.
+    /// The record, if it is sound and this cluster holds the lock.
     pub fn record(&self) -> Option<&Record> {
         match self {
             Self::Ours(_, record) => Some(record),
@@ -256,7 +255,7 @@ impl Stored {
         }
     }
 
-    /// The same with what counts of this cluster's record.
+    /// The same, with the part of this cluster's record that counts.
     pub(super) fn with_written(self, sound: Record) -> Self {
         match self {
             Self::Ours(version, _) => Self::Ours(version, sound),
@@ -276,7 +275,7 @@ impl Stored {
         }
     }
 
-    /// What this cluster wrote last, whether or not it still holds the lock.
+    /// The record that this cluster wrote last, whether or not it still holds the lock.
     pub fn written(&self) -> Option<&Record> {
         match self {
             Self::Ours(_, record) | Self::Free(_, Some(record), _) => Some(record),

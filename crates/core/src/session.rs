@@ -1,16 +1,16 @@
-//! The life of one Consul session: when it is looked up, made, renewed, and how long its owner may rely on it.
-//! The rules C1, C2, C8 and C9 of docs/protocol.md.
+//! The life of one Consul session: when it is looked up, made, and renewed, and how long its owner may rely on it. The rules C1, C2, C8 and
+//! C9 of docs/protocol.md.
 //!
-//! Its owner counts from the moment at which the last renewal that succeeded was *sent*: Consul began to count later. Consul
-//! itself waits twice as long before it ends a session (`agent/consul/session_ttl.go`), which nothing in here relies on. A
-//! session that was found has no lock validity until it is renewed: when its last renewal was, is not known.
+//! The owner counts from the moment at which it *sent* the last renewal that succeeded, because Consul began to count later. Consul itself
+//! waits twice as long before it ends a session (`agent/consul/session_ttl.go`), but no code here relies on that. A session that was found
+//! has no lock validity until it is renewed, because the time of its last renewal is unknown.
 
 use std::time::Duration;
 
 use super::backoff::{Backoff, seed_of};
 use super::{Instant, LockValidity};
 
-/// The lengths of a session's life.
+/// The lengths of time in a session's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionParameters {
     /// How long a session lives without a renewal.
@@ -18,23 +18,23 @@ pub struct SessionParameters {
 }
 
 impl SessionParameters {
-    /// From one renewal to the next.
+    /// The time from one renewal to the next.
     pub fn renewal(self) -> Duration {
         self.ttl / 3
     }
 
-    /// C2: what an owner stays away from the end: requests that it has sent may still be on their way, and clocks do not run equally
-    /// fast.
+    /// C2: how long before the end an owner stops, because requests that it has sent may still be on their way, and clocks do not run
+    /// equally fast.
     pub fn margin(self) -> Duration {
         self.ttl / 5
     }
 
-    /// How long Consul may take to answer. A renewal that takes longer counts as lost, because another one has to have its time, too.
+    /// How long Consul may take to answer. A renewal that takes longer counts as lost, because another one needs its time, too.
     pub fn longest_request(self) -> Duration {
         self.ttl / 5
     }
 
-    /// The longest from one attempt to the next, while a renewal may still come in time.
+    /// The longest time from one attempt to the next, while a renewal may still succeed in time.
     fn retry(self) -> Duration {
         self.ttl / 15
     }
@@ -43,20 +43,20 @@ impl SessionParameters {
 /// A session that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundSession {
-    /// Its ID.
+    /// The session's ID.
     pub id: String,
-    /// The TTL that it was made with.
+    /// The TTL that the session was made with.
     pub ttl: Duration,
     /// The order in which sessions were made.
     pub create_index: u64,
 }
 
 /// C14: the names `CLUSTER/INSTALLATION/CLASS/NUMBER` of the sessions of all installations that have the same names of their cluster and
-/// class. One of them alone may have sessions. In one Kubernetes cluster there are no two classes of a name, so a session of another
-/// class is no rival: two installations in one cluster share its name rightly.
+/// class. Only one of these installations may have sessions. A session of another class is no rival, because one Kubernetes cluster has no
+/// two classes of a name: two installations in one cluster share its name rightly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namesakes {
-    /// What all their names begin with: `CLUSTER/`.
+    /// The beginning of all their names: `CLUSTER/`.
     pub cluster: String,
     /// This installation.
     pub installation: String,
@@ -65,31 +65,31 @@ pub struct Namesakes {
 }
 
 impl Namesakes {
-    /// The oldest session of another installation, if it is older than each session of this one. The order in which sessions were made
-    /// decides, which both installations see alike, and no clock. `of`: a session's name, and its place in that order.
+    /// The oldest session of another installation, if it is older than each session of this one. No clock decides that, but the order in
+    /// which sessions were made, which both installations see alike. `of` returns a session's name, and its place in that order.
     pub fn elder<'a, S>(&self, sessions: impl Iterator<Item = &'a S>, of: impl Fn(&S) -> (&str, u64)) -> Option<&'a S> {
         let namesakes = sessions.filter(|session| self.installation_of(of(session).0).is_some());
         let oldest = namesakes.min_by_key(|session| of(session).1);
         oldest.filter(|oldest| self.installation_of(of(oldest).0) != Some(&self.installation))
     }
 
-    /// The installation whose session has this name, if that is for a class of this name in a cluster of this name.
+    /// The installation whose session has this name, if the session is for a class of this name in a cluster of this name.
     fn installation_of<'a>(&self, name: &'a str) -> Option<&'a str> {
         let (installation, rest) = name.strip_prefix(&self.cluster)?.split_once('/')?;
         rest.strip_prefix(&self.class)?.starts_with('/').then_some(installation)
     }
 }
 
-/// What a session needs.
+/// The next action that a session needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
-    /// Look for sessions of its name, past every cache.
+    /// Look for sessions of this name, past every cache.
     LookUp,
-    /// Make one.
+    /// Make a session.
     Create,
-    /// Renew the one with this ID.
+    /// Renew the session with this ID.
     Renew(String),
-    /// Nothing before this moment.
+    /// Do nothing before this moment.
     Wait(Instant),
 }
 
@@ -98,33 +98,33 @@ pub enum SessionCommand {
 pub struct SessionLife {
     parameters: SessionParameters,
     seed: u64,
-    /// The longest from one renewal to the next, if that is shorter than what the TTL asks for.
+    /// The longest time from one renewal to the next, if that is shorter than the TTL requires.
     renew_every: Duration,
     state: State,
-    /// The ID of the last one, to know it again among several.
+    /// The ID of the last session, by which it is recognized among several.
     last: Option<String>,
-    /// What is known while none is renewed: that there was none, or that the last one ended.
+    /// The validity while no session is renewed: there was none, or the last one ended.
     without: LockValidity,
-    /// It seems to be gone: whether it is, is found out by a renewal.
+    /// The session seems to be gone, so the next renewal comes at once, to find out.
     suspected: bool,
-    /// What became of the last renewal is not known: see [`renewal_failed`](Self::renewal_failed).
+    /// The outcome of the last renewal is unknown: see [`renewal_failed`](Self::renewal_failed).
     doubtful: bool,
-    /// C15: it is not renewed, because its owner may not write what it holds.
+    /// C15: the session is not renewed, because its owner may not write the locks that it holds.
     held_off: bool,
-    /// Spread the renewals of many sessions.
+    /// The number of renewals, which spreads those of many sessions.
     renewals: u32,
     backoff: Backoff,
-    /// Earliest moment of the next request.
+    /// The earliest moment of the next request.
     not_before: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// There may be one of its name.
+    /// There may be a session of this name.
     Unknown,
-    /// There is none.
+    /// There is no session.
     Absent,
-    /// There was one when it was last asked for.
+    /// There was a session at the last look.
     Present {
         id: String,
         ttl: Duration,
@@ -136,7 +136,7 @@ enum State {
 impl SessionLife {
     const LONGEST_RETRY: Duration = Duration::from_secs(4);
 
-    /// One that nothing is known of. `name` gives the jitter, too.
+    /// A session of which nothing is known. `name` also seeds the jitter.
     pub fn new(name: &str, parameters: SessionParameters) -> Self {
         Self::with_seed(seed_of(name), parameters)
     }
@@ -158,18 +158,18 @@ impl SessionLife {
         }
     }
 
-    /// Renews it more often than its TTL asks for: at least once in `renew_every`. Then a longer failure of Consul is survived.
+    /// Renews the session more often than its TTL requires, at least once in `renew_every`, so that it survives a longer failure of Consul.
     pub fn renew_every(&mut self, renew_every: Duration) {
         self.renew_every = renew_every;
     }
 
-    /// A5: makes the first one without a look before it. Whoever keeps it looks at the same moment for what an earlier process left, and
-    /// tells that by [`created_among`](Self::created_among).
+    /// A5: makes the first session without a look before it. The owner looks at the same moment for sessions of an earlier process, and
+    /// reports them by [`created_among`](Self::created_among).
     pub fn make_at_once(&mut self) {
         self.state = State::Absent;
     }
 
-    /// What to do now.
+    /// The next action.
     pub fn next(&self, now: Instant) -> SessionCommand {
         let (due, command) = match &self.state {
             State::Unknown => (self.not_before, SessionCommand::LookUp),
@@ -186,20 +186,20 @@ impl SessionLife {
         if now < due { SessionCommand::Wait(due) } else { command }
     }
 
-    /// Something hints at its being gone: it is renewed at once, to see.
+    /// Notes a hint that the session is gone: the next renewal comes at once, to find out.
     pub fn suspect(&mut self) {
         self.suspected = true;
     }
 
-    /// C15: whether it is not renewed, because its owner may not write what it holds. It is only looked for until it has ended. It is not destroyed:
-    /// another replica, which this one can't see, may act and rely on it.
+    /// C15: sets whether the session is not renewed, because its owner may not write the locks that it holds. The owner then only looks
+    /// whether the session has ended. It does not destroy the session, because another replica, which it can't see, may act and rely on it.
     pub fn hold_off(&mut self, off: bool, now: Instant) {
         if std::mem::replace(&mut self.held_off, off) != off {
             self.not_before = now;
         }
     }
 
-    /// How long its owner may rely on it.
+    /// How long the owner may rely on the session.
     pub fn validity(&self, now: Instant) -> LockValidity {
         match self.deadline() {
             Some(deadline) if now < deadline => LockValidity::Until(deadline),
@@ -208,7 +208,7 @@ impl SessionLife {
         }
     }
 
-    /// Its ID, while there is no reason to believe that it ended.
+    /// The session's ID, while there is no reason to believe that the session has ended.
     pub fn id(&self) -> Option<&str> {
         match &self.state {
             State::Present { id, .. } => Some(id),
@@ -216,11 +216,11 @@ impl SessionLife {
         }
     }
 
-    /// C9: what goes by its name was looked up. One is adopted: the one that this process used before, since locks may hang on it, or
-    /// else the oldest. The others are returned: nobody uses them.
+    /// C9: takes the sessions that were found under this name, and adopts one: the session that this process used before, because locks may
+    /// depend on it, or else the oldest. Returns the others, which no replica uses.
     pub fn looked_up(&mut self, found: Vec<FoundSession>, now: Instant) -> Vec<FoundSession> {
         if self.state != State::Unknown {
-            // There are answers again. What they say of this one, its renewal will say, too, unless there is none.
+            // Consul answers again. The next renewal will tell the same about this session, unless there is none.
             self.doubtful = false;
             if let State::Present { id, .. } = &self.state
                 && self.held_off
@@ -238,7 +238,7 @@ impl SessionLife {
         found.sort_by_key(|session| (self.last.as_ref() != Some(&session.id), session.create_index));
         if found.is_empty() {
             self.state = State::Absent;
-            // One that another replica kept meanwhile has ended, too.
+            // A session that another replica kept meanwhile has ended, too.
             self.without = if self.last.is_some() { LockValidity::Ended } else { LockValidity::Lapsed };
             return vec![];
         }
@@ -252,22 +252,22 @@ impl SessionLife {
         self.state = State::Present { id, ttl, renewed: None };
     }
 
-    /// The looking up failed.
+    /// The look-up failed.
     pub fn look_up_failed(&mut self, now: Instant) {
         if self.state == State::Unknown || self.doubtful || self.held_off {
             self.failed(now);
         }
     }
 
-    /// One was made, by a request that was sent at `sent`.
+    /// A session was made, by a request that was sent at `sent`.
     pub fn created(&mut self, id: String, ttl: Duration, sent: Instant, now: Instant) {
         self.last = Some(id.clone());
         self.state = State::Present { id, ttl, renewed: Some(sent) };
         self.succeeded(now);
     }
 
-    /// One was made, by a request that was sent at `sent`, and after that these were found under its name. Another replica may
-    /// have made one at the same moment, and finds the same: so all use the oldest. The others are returned: nobody uses them.
+    /// A session was made, by a request that was sent at `sent`, and after that these were found under its name. Another replica may have
+    /// made one at the same moment, and finds the same ones, so all replicas use the oldest. Returns the others, which no replica uses.
     pub fn created_among(
         &mut self,
         id: &str,
@@ -290,14 +290,14 @@ impl SessionLife {
         found
     }
 
-    /// It could not be made. If that is `known`, the next attempt only has to wait; else there may be one now, which is looked
-    /// for first.
+    /// No session could be made. If that is `known`, the next attempt only has to wait. Otherwise there may be a session now, and the owner
+    /// looks for it first.
     pub fn create_failed(&mut self, known: bool, now: Instant) {
         self.state = if known { State::Absent } else { State::Unknown };
         self.failed(now);
     }
 
-    /// C1: a renewal of this one that was sent at `sent` succeeded, however late its answer came. Its TTL may have changed.
+    /// C1: a renewal that was sent at `sent` succeeded, however late its answer came. The TTL may have changed.
     pub fn renewed(&mut self, id: &str, ttl: Duration, sent: Instant, now: Instant) {
         let State::Present { id: present, ttl: known, renewed } = &mut self.state else { return };
         if present != id {
@@ -305,7 +305,7 @@ impl SessionLife {
         }
         if renewed.is_none_or(|renewed| renewed < sent) {
             *renewed = Some(sent);
-            // Without one it would live for ever, and be renewed without a pause.
+            // Without a TTL the session would live for ever, and be renewed without a pause.
             *known = if ttl.is_zero() { *known } else { ttl };
         }
         self.renewals = self.renewals.wrapping_add(1);
@@ -313,8 +313,8 @@ impl SessionLife {
         self.succeeded(now);
     }
 
-    /// C8: a renewal of this one failed, or, if that is not `known`, may have been done. Then nothing is renewed before something was
-    /// answered: where only the answers are lost, renewals would keep the locks from everybody, and be of no use to their owner.
+    /// C8: a renewal failed, or, if that is not `known`, may have been carried out. Then the owner renews nothing before Consul has
+    /// answered something. If only the answers are lost, renewals would keep the locks from every cluster, and not help their owner.
     pub fn renewal_failed(&mut self, id: &str, known: bool, now: Instant) {
         if self.id() == Some(id) {
             self.doubtful |= !known;
@@ -322,8 +322,8 @@ impl SessionLife {
         }
     }
 
-    /// This one is no more. It is looked up before another one is made: a Consul server that has just become the leader may not
-    /// know of every session yet.
+    /// The session is gone. The owner looks for it before it makes another one, because a Consul server that has just become the leader may
+    /// not know every session yet.
     pub fn lost(&mut self, id: &str, now: Instant) {
         if self.id() == Some(id) {
             self.state = State::Unknown;
@@ -332,7 +332,7 @@ impl SessionLife {
         }
     }
 
-    /// Somebody else looks after it from now on. What is known grows old, but for the ID.
+    /// Another replica looks after the session from now on. Except for the ID, this knowledge grows old.
     pub fn put_down(&mut self, now: Instant) {
         self.state = State::Unknown;
         (self.without, self.doubtful, self.held_off) = (LockValidity::Unknown, false, false);
@@ -357,14 +357,14 @@ impl SessionLife {
         let most = self.parameters.retry();
         self.not_before = match self.validity(now) {
             LockValidity::Until(_) => until.min(now + most + self.jitter(most)),
-            // Nothing hurries, but nobody leads meanwhile.
+            // There is no hurry for the lock, but meanwhile there is no leader.
             _ => until.min(now + Self::LONGEST_RETRY),
         };
     }
 
-    /// Up to a fifth of a length, another one each time.
+    /// A random length, up to a fifth of the given one, another one each time.
     fn jitter(&self, of: Duration) -> Duration {
-        // The mixing of SplitMix64: neighbours get quite different numbers, and a seed of 0 none.
+        // SplitMix64's mixing: neighbours get quite different numbers, and a seed of 0 gets none.
         let mixed = self.seed.wrapping_mul(u64::from(self.renewals).wrapping_add(1));
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 48;

@@ -1,4 +1,4 @@
-//! What an election is shown, and what it shows.
+//! The input of an election's step, and the situation that the election reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,50 +9,50 @@ use crate::{
     Rules, Scope, Slice, Stored, Term, Timestamp, Uid, Workload,
 };
 
-/// What is known of the world around an election when it takes a step.
+/// The world around an election, as far as the operator knows it, when the election takes a step.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     /// The moment of the step.
     pub now: Instant,
-    /// The same for people.
+    /// The same moment for people.
     pub wall: Timestamp,
     /// The election's generation that the rest of this view is made from.
     pub generation: i64,
-    /// What the user wants of it.
+    /// What the user wants of the election.
     pub desired: Desired,
-    /// Whether there is no such election any more, as far as is known.
+    /// Whether the election is gone, as far as the operator knows.
     pub gone: bool,
-    /// Where its lock is.
+    /// The key of the election's lock.
     pub key: &'a Key,
-    /// Which pods, and what is written on them.
+    /// The selected pods, and the labels and annotations that are written on them.
     pub scope: &'a Scope,
-    /// Who may lead.
+    /// The rules that decide which candidates may lead.
     pub rules: &'a Rules,
     /// Which label write of a handover comes first.
     pub order: HandoverOrder,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
-    /// The term that the status names: no term may be below it.
+    /// The term in the status: no term may be below it.
     pub status_term: Term,
     /// H9: no new term may be below this one either.
     pub first_term: Term,
-    /// Whether the cluster itself is the candidate, and may lead; `None`: pods are.
+    /// Whether the cluster itself is the candidate, and may lead. `None` if the candidates are pods.
     pub cluster: Option<Result<(), NotEligible>>,
-    /// The lock that the candidates hold themselves, if they elect the leader; `None`: it is elected here.
+    /// The lock that the candidates hold themselves, if they elect the leader, or `None` if lictor elects it.
     pub following: Option<Following<'a>>,
-    /// The workloads that follow the leader, or did; `None`: not known yet.
+    /// The workloads that follow the leader, or did. `None` if they are not known yet.
     pub workloads: Option<&'a [Workload]>,
-    /// Jobs that are made once for each term.
+    /// Jobs that are created once for each term.
     pub jobs: &'a [JobPlan],
-    /// How long what runs of the workloads may take to end, in seconds.
+    /// How long running workloads may take to end, in seconds.
     pub wind_down: u32,
-    /// The pods that this election may have to write to: the selected ones, and those that it wrote to under earlier specs.
+    /// The pods that this election may have to write to: those that it selects, and those that it wrote to under earlier specs.
     pub pods: &'a [&'a Pod],
-    /// O1: those among them on which somebody else owns a key, or may.
+    /// O1: those of them on which somebody else owns a key, or may.
     pub foreign: &'a BTreeSet<Uid>,
-    /// How the leader is reached.
+    /// How clients reach the leader.
     pub routing: Routing<'a>,
-    /// The slices that this election wrote, and those of its Service's names.
+    /// The slices that this election wrote, and those with the names of its Service's slices.
     pub slices: &'a [&'a Slice],
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
@@ -62,45 +62,45 @@ pub(crate) struct View<'a> {
     pub probe_answered: Option<&'a Uid>,
     /// The switchovers that its users ask for.
     pub switchovers: Switchovers<'a>,
-    /// H16: what this cluster has noted in a place of its own that it wrote on pods, and has not cleaned up; `None`: nobody else can write
-    /// the record, and all that it says counts.
+    /// H16: the scopes that this cluster has noted in a place of its own and has not cleaned up. `None` if only this cluster can write the
+    /// record, so that all of it counts.
     pub noted: Option<&'a [Scope]>,
     /// Locks that this election holds under other keys than its present one.
     pub strays: &'a [(Key, Stored)],
-    /// What other clusters, or this one, have answered to an offer of its lock.
+    /// The answers of other clusters, or of this one, to an offer of the election's lock.
     pub bids: &'a [PlacedBid],
-    /// How its lock is kept.
+    /// The rules by which the lock is kept.
     pub policy: LockPolicy,
     /// L6: from when on no other replica of this operator can act.
     pub alone_from: Instant,
-    /// L1: from when on it may write again what somebody has undone.
+    /// L1: from when on the operator may write again what another program has undone.
     pub restores_from: Instant,
-    /// L1: the same of the marks on pods that do not lead.
+    /// L1: the same for the marks on pods that do not lead.
     pub marks_from: Instant,
 }
 
-/// How a lock is kept.
+/// The rules by which a lock is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LockPolicy {
-    /// Whether others may take it when this cluster lets go. The terms are then the store's own versions.
+    /// Whether other clusters may take the lock when this one lets go. The terms are then the store's own versions.
     pub shared: bool,
-    /// How long what is held is surely this cluster's own.
+    /// Until when this cluster can rely on a lock that it holds.
     pub validity: LockValidity,
-    /// What becomes of the leader when it is not.
+    /// How the operator treats the leader after that.
     pub when_lost: WhenLost,
-    /// How long a lock is kept at most whose holder went silent.
+    /// The longest time for which a holder that went silent keeps a lock.
     pub silence: Duration,
-    /// How long another cluster, where a pod led by the lock, may go on after the lock has vanished before it knows of that.
+    /// How long another cluster in which a pod led by this lock may continue after the lock has vanished, before it knows of that.
     pub grace: Duration,
-    /// C6: when the lock was last seen to vanish that another cluster held.
+    /// C6: when a lock that another cluster held was last seen to vanish.
     pub vanished: Option<Instant>,
-    /// Until this moment nobody else leads here than who does already: the store was put back to an earlier state, and other
+    /// Until this moment only a pod that already leads here may lead, because the store was put back to an earlier state, and other
     /// clusters may lead without knowing of that.
     pub not_before: Instant,
 }
 
 impl LockPolicy {
-    /// By compare-and-swap alone, in a store that only this cluster writes to.
+    /// A lock kept by compare-and-swap alone, in a store that only this cluster writes to.
     pub const ALONE: Self = Self {
         shared: false,
         validity: LockValidity::Unlimited,
@@ -112,86 +112,87 @@ impl LockPolicy {
     };
 }
 
-/// What becomes of a leader whose lock can't be confirmed any more.
+/// How the operator treats a leader whose lock can't be confirmed any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenLost {
-    /// It is demoted in time: never two.
+    /// The leader is demoted in time, so there are never two.
     #[default]
     Demote,
-    /// It stays until somebody else is known to hold the lock: never none, and the promise between clusters is given up.
+    /// The leader stays until another cluster is known to hold the lock. There is never a moment without a leader, and the promise between
+    /// clusters is given up.
     Keep,
 }
 
 impl View<'_> {
-    /// Whether a pod is a candidate: its labels match the selector, and nobody else owns what is written on candidates.
+    /// Whether a pod is a candidate: its labels match the selector, and no other program owns the keys that are written on candidates.
     pub(crate) fn selects(&self, pod: &Pod) -> bool {
         self.scope.selector.matches(&pod.labels) && !self.foreign.contains(&pod.uid)
     }
 
-    /// The same with other pods and other locks.
+    /// The same view with other pods and other locks.
     pub(crate) fn of<'b>(&'b self, pods: &'b [&'b Pod], strays: &'b [(Key, Stored)]) -> View<'b> {
         View { pods, strays, ..*self }
     }
 }
 
-/// What is wanted of an election.
+/// The goal of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Desired {
-    /// That it runs.
+    /// The election runs.
     Run,
-    /// That all stays as it is, but for a handover that is under way: paused by its user, or the operator stops.
+    /// All stays as it is, except for a handover that is under way, because a user paused the election or the operator stops.
     Freeze,
-    /// That nothing is written: its spec can't be accepted, or another election has the same pods or the same lock. Only workloads that it
-    /// has nothing to do with any more are given back.
+    /// The operator writes nothing, because the spec can't be accepted, or another election has the same pods or the same lock. It only
+    /// gives back workloads that the election no longer has anything to do with.
     Refuse,
-    /// That its leader is demoted and the lock left to others: this operator stops, and no other is there to follow it.
+    /// The leader is demoted and the lock left to others, because this operator stops and no other replica follows it.
     Leave,
-    /// That nothing is left of it.
+    /// Nothing is left of the election.
     Withdraw,
 }
 
 /// Which of the two label writes of a handover comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandoverOrder {
-    /// Never two leaders.
+    /// There are never two leaders.
     DemoteFirst,
-    /// Never none.
+    /// There is never a moment without a leader.
     PromoteFirst,
 }
 
-/// What an election is about, for the status.
+/// The situation of an election, for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Situation {
-    /// Nothing is decided yet.
+    /// The operator has decided nothing yet.
     Starting,
-    /// There is a leader, and nothing to do.
+    /// There is a leader, and nothing is to be done.
     Led,
-    /// There is a leader that fails its probe, and nobody else is eligible.
+    /// There is a leader that fails its probe, and no other candidate is eligible.
     LedDespiteProbe(ProbeFailure),
     /// A handover is under way.
     HandingOver,
     /// The leader is not fit, and has until this moment to recover.
     Recovering(NotEligible, Instant),
-    /// Nobody is eligible.
+    /// No candidate is eligible.
     Vacant,
-    /// Another lock of that name exists, which must not be touched; the text says what it is.
+    /// Another lock of that name exists, which the operator must not touch; the text describes it.
     Foreign(String),
-    /// Somebody else holds the lock: another cluster, or a program that is no lictor.
+    /// Another holder has the lock: another cluster, or a program other than lictor.
     LedElsewhere(Box<Rival>),
-    /// The lock was lost, and nobody is known to have it: it is taken again as soon as the store allows it.
+    /// The lock was lost, and no holder of it is known. The operator takes it again as soon as the store allows it.
     LockLost,
-    /// It can't be confirmed in time that the lock is still this cluster's.
+    /// The operator can't confirm in time that the lock is still this cluster's.
     StoreLost,
-    /// The store was put back to an earlier state: nobody is elected before other clusters must have seen that, too.
+    /// The store was put back to an earlier state, so no candidate is elected before other clusters must have seen that, too.
     StoreRewound,
-    /// What is known of the election is older than its lock.
+    /// The operator's view of the election is older than its lock.
     Stale,
-    /// Nothing is left of it.
+    /// Nothing is left of the election.
     Withdrawn,
 }
 
 impl Situation {
-    /// Whether all leader labels were taken off, because this cluster does not surely hold the lock.
+    /// Whether all leader labels were taken off, because this cluster may not hold the lock.
     pub(crate) fn shows_nobody(&self) -> bool {
         matches!(self, Self::LedElsewhere(_) | Self::LockLost | Self::StoreLost | Self::StoreRewound)
     }

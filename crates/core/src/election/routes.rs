@@ -1,7 +1,8 @@
 //! R1 to R4: the slices through which a Service reaches the leader.
 //!
-//! A slice names the leader alone, so one compare-and-swap takes the old leader out and puts the next one in. Nobody has to be demoted or
-//! stamped before that: what an earlier operator still has on its way, is for a version that the switch itself has replaced.
+//! A slice names the leader alone, so one compare-and-swap takes the old leader out and puts the next one in. No pod has to be demoted or
+//! stamped before that, because the requests that an earlier operator still has on their way are for a version that the switch itself has
+//! replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,10 +18,10 @@ use crate::{
     Term, Uid, Version, WriteSlice,
 };
 
-/// How long a pod that a slice names and the cache does not show is not read again.
+/// How long the operator waits before it reads a pod again that a slice names and the cache does not show.
 const SOUGHT_AGAIN: Duration = Duration::from_secs(1);
 
-/// What is known of an election's slices beyond what the cache shows, and what is under way with them.
+/// The operator's knowledge of an election's slices beyond the cache, and the requests for them that are under way.
 #[derive(Clone, Debug)]
 pub(super) struct Routes {
     /// R1: for which version of the record this operator may write, and which slices it had read before that record was confirmed.
@@ -28,30 +29,30 @@ pub(super) struct Routes {
     confirming: Option<(OpId, Version, SliceVersions)>,
     /// By the slice's name.
     awaited: BTreeMap<String, Awaited>,
-    /// Writes that show somebody and may still be carried out, by the slice's name.
+    /// Writes that show a leader and may still be carried out, by the slice's name.
     outstanding: BTreeMap<String, Outstanding>,
-    /// C4: slices that this operator has written since it replaced somebody else's record: what others have on their way for them fails.
+    /// C4: slices that this operator has written since it replaced another writer's record, so that requests of others for them fail.
     fenced: BTreeSet<Uid>,
-    /// Slices that are no more, though the cache may still show them.
+    /// Slices that are gone, though the cache may still show them.
     gone: BTreeSet<Uid>,
     aim: Aim,
     routed: bool,
     backoff: Backoff,
     failure: Option<Failure>,
-    /// Slices that show the leader, as was acknowledged, and its term.
+    /// Slices whose writes with the leader the API server acknowledged, and the leader's term.
     shown: BTreeMap<String, Term>,
-    /// Somebody else has taken the leader of this term out again.
+    /// The term whose leader another program has taken out again.
     undone: Option<Term>,
-    /// T1: a pod that a slice names and the cache does not show: it is read.
+    /// T1: the read of a pod that a slice names and the cache does not show.
     sought: Option<Sought>,
-    /// T1: pods of which the API server has said that they are gone.
+    /// T1: pods that the API server has reported as gone.
     departed: BTreeSet<Uid>,
 }
 
 #[derive(Clone, Debug)]
 enum Awaited {
     Writing(OpId, WriteSlice),
-    /// The slice is not what the cache shows: it has to be read. If it still has this version, what was said to be a conflict was none.
+    /// The slice differs from the cache, so the operator has to read it. If it still has this version, the reported conflict was none.
     Unread(Option<Version>),
     Reading(OpId, Option<Version>),
 }
@@ -59,7 +60,7 @@ enum Awaited {
 #[derive(Clone, Debug)]
 enum Sought {
     Reading(OpId, Uid),
-    /// It is there, or that is not known: it is read again from then on.
+    /// The pod is there, or the operator does not know: it reads the pod again from this moment on.
     NotBefore(Instant),
 }
 
@@ -70,22 +71,23 @@ struct Outstanding {
     ops: BTreeSet<OpId>,
 }
 
-/// What slices are brought to.
+/// The state that the operator brings the slices to.
 pub(super) enum Goal<'a> {
-    /// What a record says, which this operator wrote itself and that has this version.
+    /// Slices follow a record that this operator wrote itself, and that has this version.
     Follow(Version, &'a Record),
-    /// T1: who is named already, as far as that pod is there. No record has to be asked, because nobody else is named.
+    /// T1: slices keep naming the pod that they name, as long as that pod is there. The operator need not read the record, because no other
+    /// pod is named.
     Present,
-    /// Nobody is reached: another cluster may lead. No record has to be asked.
+    /// Slices name no pod, because another cluster may lead. The operator need not read the record.
     NobodyHere,
-    /// None is left.
+    /// No slice is left.
     Gone,
 }
 
 /// A kind of goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
-    /// Only then, and for those that are present, what shows somebody may be sent.
+    /// Writes that show a pod may be sent only with this aim, and, for present pods, with the next one.
     Follow,
     Present,
     NobodyHere,
@@ -103,10 +105,10 @@ impl Goal<'_> {
     }
 }
 
-/// Whose an outcome was.
+/// Whom an outcome belongs to.
 pub(super) enum Taken {
     Mine,
-    /// That too, and it tells that somebody else has written the record.
+    /// The outcome belongs to a slice, and tells that another writer has changed the record.
     RecordChanged,
     Others,
 }
@@ -140,7 +142,7 @@ impl Routes {
         }
     }
 
-    /// Forgets what can do nothing any more, by what the cache shows.
+    /// Forgets slices, pods and writes that, by what the cache shows, can have no effect any more.
     pub(super) fn retain(&mut self, view: &View) {
         self.gone.retain(|uid| view.slices.iter().any(|slice| slice.uid == *uid));
         self.fenced.retain(|uid| view.slices.iter().any(|slice| slice.uid == *uid));
@@ -158,49 +160,49 @@ impl Routes {
         self.present(view).map(|slice| (slice.name.clone(), (slice.uid.clone(), slice.version))).collect()
     }
 
-    /// The record was written or read, and has this version. What was asked about an earlier one, tells nothing any more.
+    /// Notes that the record was written or read with this version. A read of an earlier version tells nothing any more.
     pub(super) fn confirm(&mut self, record: Version, seen: SliceVersions) {
         (self.confirmed, self.confirming) = (Some((record, seen)), None);
     }
 
-    /// C4: somebody else's record was replaced: what they have on their way may still arrive.
+    /// C4: notes that another writer's record was replaced, so requests of that writer may still arrive.
     pub(super) fn distrust(&mut self) {
         self.fenced.clear();
     }
 
-    /// C3, C5: whether somebody is reached here, or may soon be.
+    /// C3, C5: whether a slice here shows a leader, or may soon.
     pub(super) fn may_show(&self, id: &Identity, view: &View) -> bool {
-        // The lock does not wait for a slice that shows nobody and that the API server refuses to write.
+        // The lock does not wait for a slice that shows no leader and that the API server refuses to write.
         let refused = self.failure.as_ref().is_some_and(Failure::is_refused);
         let may_show = |slice: &Slice| slice.content.shows() || !refused && self.may_soon_show(slice, view);
         !self.outstanding.is_empty() || self.own(id, view).any(may_show)
     }
 
-    /// C4: whether somebody is reached by a slice, or may soon be, because an earlier operator or this one has that on its way. Where no
-    /// other cluster can lead, the next write of the slice is early enough to stop it (R1).
+    /// C4: whether a slice shows a leader, or may soon because an earlier operator or this one has sent such a write. If no other cluster
+    /// can lead, the next write of the slice is early enough to stop that request (R1).
     fn may_soon_show(&self, slice: &Slice, view: &View) -> bool {
         let fenced = !view.policy.shared || self.fenced.contains(&slice.uid);
         slice.content.shows() || !fenced || self.outstanding.contains_key(&slice.name)
     }
 
-    /// Whether no slice is left of an election that goes. One that can't be deleted goes with the election, for that owns it. But where
-    /// others share the lock, C5 holds: another cluster would be reached beside one that shows somebody.
+    /// Whether no slice is left of an election that is deleted. A slice that can't be deleted is deleted with the election, which owns it.
+    /// But if clusters share the lock, C5 holds: another cluster's leader would be reached beside one that this slice shows.
     pub(super) fn is_gone(&self, id: &Identity, view: &View) -> bool {
         let leaves = self.failure.is_some() && !(view.policy.shared && self.may_show(id, view));
         leaves || self.own(id, view).next().is_none()
     }
 
-    /// Whether slices say what a record says, or what keeps them from it is told and tried again later.
+    /// Whether the slices match the record, or the operator has reported the failure that prevents it and retries later.
     pub(super) fn is_settled(&self, record: &Record, id: &Identity, view: &View) -> bool {
         self.backoff.waits(view.now).is_some() || self.wrong(Some(record), id, view).is_empty()
     }
 
-    /// Whether a Service reaches the leader, and nobody else.
+    /// Whether a Service reaches the leader, and no other pod.
     pub(super) fn is_routed(&self) -> bool {
         self.routed
     }
 
-    /// What went wrong last and is being tried again.
+    /// The last failure, which the operator is retrying.
     pub(super) fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
@@ -209,7 +211,7 @@ impl Routes {
         self.awaited.values().any(|awaited| !matches!(awaited, Awaited::Unread(_)))
     }
 
-    /// Whether a write that shows somebody is still wanted.
+    /// Whether a write that shows a leader is still wanted.
     pub(super) fn wants(&self, op: OpId) -> bool {
         matches!(self.aim, Aim::Follow | Aim::Present)
             && self.awaited.values().any(|awaited| matches!(awaited, Awaited::Writing(of, _) if *of == op))
@@ -223,7 +225,7 @@ impl Routes {
         self.present(view).filter(|slice| slice.is_of(&id.uid, &id.name))
     }
 
-    /// What is not as the record says; none: nobody is to be reached.
+    /// The slices that do not match the record. Without a record they are to show no leader.
     fn wrong<'v>(&self, record: Option<&Record>, id: &Identity, view: &View<'v>) -> Vec<Wrong<'v>> {
         let mut wrong = Vec::new();
         let mut wanted = BTreeSet::new();
@@ -251,7 +253,7 @@ impl Routes {
         wrong
     }
 
-    /// Brings the slices to a goal, as far as that can be done now.
+    /// Brings the slices to a goal, as far as that is possible now.
     pub(super) fn advance(&mut self, goal: &Goal, step: &mut Step) {
         let Step { id, view, .. } = *step;
         let aim = goal.aim();
@@ -260,7 +262,7 @@ impl Routes {
         self.undone = self.undone.filter(|undone| Some(*undone) == term);
         let before = std::mem::replace(&mut self.aim, aim);
         if before != aim && ![before, aim].contains(&Aim::Present) {
-            // To take an address out does not wait for what failed before.
+            // The removal of an address does not wait for the retry of an earlier failure.
             self.backoff.reset();
             self.failure = None;
         }
@@ -298,7 +300,7 @@ impl Routes {
             Goal::Present | Goal::NobodyHere | Goal::Gone => true,
         };
         let mut unconfirmed = false;
-        // What is not wanted any more goes last: until then clients of the Service before are served.
+        // Unwanted slices go last, so that clients of the former Service are served until then.
         let complete = wrong.iter().all(|wrong| matches!(wrong, Wrong::Unwanted(_)));
         for wrong in wrong {
             match wrong {
@@ -340,7 +342,7 @@ impl Routes {
         self.read(step);
     }
 
-    /// T1: what a slice is to say of whom it names; none: it says that already, or is left to others.
+    /// T1: the content that a slice should have for the pod that it names, or `None` if it has that already, or is left to others.
     fn present_content(&self, slice: &Slice, id: &Identity, view: &View) -> Option<SliceContent> {
         let [endpoint] = slice.content.endpoints.as_slice() else { return None };
         if self.departed.contains(&endpoint.uid) {
@@ -355,7 +357,7 @@ impl Routes {
             .then_some(present)
     }
 
-    /// T1: reads the first pod that a slice names and the cache does not show: the cache of pods may be behind that of slices.
+    /// T1: reads the first pod that a slice names and the cache does not show, because the cache of pods may be behind that of slices.
     fn seek(&mut self, step: &mut Step) {
         let Step { id, view, .. } = *step;
         let is_unseen = |uid: &Uid| !self.departed.contains(uid) && !view.pods.iter().any(|pod| pod.uid == *uid);
@@ -372,7 +374,7 @@ impl Routes {
         }
     }
 
-    /// Whether the leader has to wait that somebody else takes out of a slice again. In a new term it does not.
+    /// Whether the leader has to wait because another program takes it out of a slice again. A leader of a new term does not wait.
     fn is_contested(&mut self, slice: &Slice, content: &SliceContent, goal: &Goal, step: &mut Step) -> bool {
         if !matches!(goal, Goal::Follow(..)) || !content.shows() || self.awaited.contains_key(&slice.name) {
             return false;
@@ -392,11 +394,11 @@ impl Routes {
         waits
     }
 
-    /// Sends a write, unless the outcome of an earlier one for that slice is awaited that is as good.
+    /// Sends a write, unless an earlier and equally good write of that slice is awaited.
     fn write(&mut self, mut write: WriteSlice, step: &mut Step) {
         match self.awaited.get(write.name()) {
             None => {}
-            // What shows somebody, is not waited for when nobody is to be reached.
+            // When no leader is to be reached, this write does not wait for an earlier one that shows a leader.
             Some(Awaited::Writing(_, sent)) if self.aim != Aim::Follow && sent.shows() => {}
             Some(_) => return,
         }
@@ -427,7 +429,7 @@ impl Routes {
         }
     }
 
-    /// Takes an outcome, if it is one of a slice or of a record that was read for them.
+    /// Takes an outcome, if it belongs to a slice or to a record that was read for slices.
     pub(super) fn take(&mut self, op: OpId, outcome: &Outcome, now: Instant) -> Taken {
         match outcome {
             Outcome::RecordRead(read) if self.confirming.as_ref().is_some_and(|(of, ..)| *of == op) => {
@@ -474,7 +476,7 @@ impl Routes {
         self.awaited.remove_entry(&name)
     }
 
-    /// What is sent and shows somebody may be carried out until another write was, or until it is known that it was not.
+    /// A write that was sent and shows a leader may be carried out until another write was, or until the operator knows that it was not.
     fn forget_outstanding(&mut self, op: OpId, written: &SliceOutcome) {
         self.outstanding.retain(|_, sent| {
             if !sent.ops.contains(&op) {
@@ -565,7 +567,7 @@ impl Routes {
     }
 }
 
-/// What a slice is to say.
+/// The content that a slice should have.
 fn content(service: &Service, family: Family, record: Option<&Record>, id: &Identity, view: &View) -> SliceContent {
     let term = record.map(|record| record.term).unwrap_or_default();
     let holder = record.and_then(|record| record.holder.as_ref());
@@ -579,7 +581,7 @@ fn content(service: &Service, family: Family, record: Option<&Record>, id: &Iden
     }
 }
 
-/// What is wrong with a slice that may keep the leader, if it names it, and is not to name anybody else.
+/// The defect of a slice that may keep the leader if it names it, but must not name another pod.
 fn astray<'a>(slice: &'a Slice, record: Option<&Record>, id: &Identity) -> Option<Wrong<'a>> {
     let holder = record.and_then(|record| record.holder.as_ref());
     let leads = |uid: &Uid| holder.is_some_and(|holder| holder.uid == *uid);
@@ -587,14 +589,14 @@ fn astray<'a>(slice: &'a Slice, record: Option<&Record>, id: &Identity) -> Optio
     astray.then(|| Wrong::Differs(slice, emptied(slice, record, id)))
 }
 
-/// What a slice is to say when it names nobody any more. The election owns it from then on, also if an earlier one has left it.
+/// The content of a slice that no longer names a pod. The election owns it from then on, even if an earlier election left it.
 fn emptied(slice: &Slice, record: Option<&Record>, id: &Identity) -> SliceContent {
     let SliceContent { service, family, term, .. } = &slice.content;
     let term = record.map_or(*term, |record| record.term.max(*term));
     SliceContent::empty(&id.uid, service, *family, term)
 }
 
-/// Whether a slice says what it should. One that names nobody does so in any term.
+/// Whether a slice has the content that it should. A slice that names no pod is right in any term.
 fn says(content: &SliceContent, wanted: &SliceContent) -> bool {
     let nobody = !content.shows() && !wanted.shows();
     content == wanted || (nobody && content.service == wanted.service && content.election == wanted.election)

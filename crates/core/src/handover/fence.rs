@@ -1,16 +1,16 @@
-//! A pod that must be written to before anybody is promoted, so that what others have sent for it fails (H4).
+//! A pod that the operator must write to before it promotes another one, so that requests of other writers for the pod fail (H4).
 
 use crate::handover::not_a_conflict;
 use crate::step::Step;
 use crate::{Command, Failure, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Uid, Version, WritePod};
 
-/// A pod that must be written to, and the write acknowledged.
+/// A pod that the operator must write to, and whose write must be acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Fence {
     name: String,
-    /// How often it was refused, or had no effect.
+    /// How often the write was refused, or had no effect.
     refusals: u32,
-    /// The version for which the last write was answered with a conflict.
+    /// The version for which the API server answered the last write with a conflict.
     conflicted: Option<Version>,
     state: FenceState,
 }
@@ -24,17 +24,17 @@ enum FenceState {
 }
 
 impl Fence {
-    /// Of a pod as it was seen.
+    /// A fence for a pod as it was seen.
     pub(crate) fn due(pod: Pod) -> Self {
         Self { name: pod.name.clone(), refusals: 0, conflicted: None, state: FenceState::Due(Box::new(pod)) }
     }
 
-    /// Of a pod that has to be read first.
+    /// A fence for a pod that has to be read first.
     pub(crate) fn unread(name: String) -> Self {
         Self { name, refusals: 0, conflicted: None, state: FenceState::Unread }
     }
 
-    /// Sends what can be sent now; returns whether the fence still stands. `patch`: what is written on a pod as it was seen.
+    /// Sends the requests that can be sent now. Returns whether the fence still stands. `patch` makes the write for a pod as it was seen.
     pub(crate) fn advance(&mut self, patch: impl FnOnce(&Pod) -> (PodChange, PodPatch), step: &mut Step) -> bool {
         self.state = match std::mem::replace(&mut self.state, FenceState::Unread) {
             FenceState::Due(pod) => {
@@ -58,7 +58,7 @@ impl Fence {
         &self.name
     }
 
-    /// The pod as it was seen when the write was sent whose outcome is awaited.
+    /// The pod as it was seen when the awaited write was sent.
     pub(crate) fn sent_for(&self) -> Option<&Pod> {
         match &self.state {
             FenceState::Sent(_, seen) => Some(seen),
@@ -66,7 +66,7 @@ impl Fence {
         }
     }
 
-    /// Whether it was refused, or had no effect, and nothing of it is under way.
+    /// Whether the write was refused, or had no effect, and no further attempt is under way.
     pub(crate) fn is_refused(&self) -> bool {
         self.refusals > 0 && matches!(self.state, FenceState::Due(_) | FenceState::Unread)
     }
@@ -83,8 +83,8 @@ impl Fence {
         matches!(&self.state, FenceState::Sent(expected, _) | FenceState::Reading(expected) if *expected == op)
     }
 
-    /// Returns the fence if it still stands. `lacks`: why an acknowledged write does not count. After a refusal the pod is read
-    /// afresh, for it may not need the write.
+    /// Returns the fence if it still stands. `lacks` says why an acknowledged write does not count. After a refusal the operator reads the
+    /// pod again, because it may not need the write.
     pub(crate) fn take(
         mut self,
         uid: &Uid,
