@@ -1,66 +1,66 @@
-//! Which of several processes holds a Lease: the life of its claim. One replica of the operator acts by it, and one `lictor agent`
-//! runs its command.
+//! The life of a claim to a Lease, which one of several processes holds. One replica of the operator acts by it, and one `lictor agent`
+//! runs its command by it.
 //!
-//! L1: nothing in here makes an election safe, the handover protocol does that alone; the claim keeps replicas out of each other's
-//! way. Expiry is judged by what was observed on this machine's monotonic clock, as client-go does
-//! (`tools/leaderelection/leaderelection.go`): a holder counts from the moment at which its renewal was *sent*, a contender from
-//! the moment at which it *saw* the last change.
+//! L1: the handover protocol alone makes an election safe; the claim only keeps replicas out of each other's way. Each process judges the
+//! expiry by what it observed on its own monotonic clock, as client-go does (`tools/leaderelection/leaderelection.go`): a holder counts
+//! from the moment at which it *sent* its renewal, a contender from the moment at which it *saw* the last change.
 //!
-//! A holder whose process is surely gone need not be waited for (L5). Whoever claims so early may act beside a holder that was taken
-//! for gone by mistake, or beside what that one has sent. So it gives nothing away to others before that one's claim has ended (L6).
+//! A contender need not wait for a holder whose process is surely gone (L5). A replica that claims so early may act beside a holder that
+//! was taken for gone by mistake, or beside requests that this holder has sent. So it gives nothing away to others before that holder's
+//! claim has ended (L6).
 
 use std::time::Duration;
 
 use super::{Instant, Version};
 
-/// The lengths of a claim.
+/// The lengths of time in a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimParameters {
     /// How long a holder that went silent keeps the claim.
     pub duration: Duration,
-    /// L3: how long a silent holder is waited for at most, whatever duration it has published.
+    /// L3: the longest time for which a contender waits for a silent holder, whatever duration that has published.
     pub patience: Duration,
 }
 
 impl ClaimParameters {
-    /// No replica is given a longer one. What is beyond, somebody wrote by hand: nobody would act for as long.
+    /// The longest duration that any replica is given. A person wrote any longer one by hand, and no replica would act for that long.
     pub const LONGEST: Duration = Duration::from_secs(300);
 
-    /// The lengths of a replica of the operator. L3: it waits no longer for another replica than it would be waited for itself.
+    /// The lengths for a replica of the operator. L3: it waits no longer for another replica than that one would wait for it.
     pub fn of_replica(duration: Duration) -> Self {
         Self { duration, patience: duration }
     }
 
-    /// The lengths of whoever waits for the whole published duration, up to the longest one that anybody is given: an agent, because its
-    /// command rests on the lock, and `lictor withdraw`, because an operator that still runs goes before it.
+    /// The lengths for a process that waits for the whole published duration, up to the longest that any replica is given: an agent,
+    /// because its command relies on the lock, and `lictor withdraw`, because an operator that still runs comes first.
     pub fn patient(duration: Duration) -> Self {
         Self { duration, patience: Self::LONGEST }
     }
 
-    /// The duration that is written: in whole seconds.
+    /// The duration that is written, in whole seconds.
     pub fn published(self) -> Duration {
         Duration::from_secs(self.duration.as_secs().max(1))
     }
 
-    /// From one renewal to the next.
+    /// The time from one renewal to the next.
     pub fn renewal(self) -> Duration {
         self.duration / 3
     }
 
-    /// L2: what a holder stays away from the end of its claim: requests that it has sent may still be on their way, and clocks
-    /// do not run equally fast.
+    /// L2: how long before the end of its claim a holder stops, because requests that it has sent may still be on their way, and clocks do
+    /// not run equally fast.
     pub fn margin(self) -> Duration {
         self.duration / 5
     }
 
-    /// From one attempt to the next after a failure.
+    /// The time from one attempt to the next after a failure.
     pub fn retry(self) -> Duration {
         self.duration / 15
     }
 }
 
-/// How long a released lease says that it lasts, as other tools do it, and older versions of lictor. What is beyond that, is for how
-/// long those may still act that held it before.
+/// The duration in a released lease, as other tools and older versions of lictor write it. A released lease adds the time for which earlier
+/// holders may still act.
 const RELEASED: Duration = Duration::from_secs(1);
 
 /// The operator's lease, as last seen.
@@ -68,9 +68,9 @@ const RELEASED: Duration = Duration::from_secs(1);
 struct Seen {
     version: Version,
     holder: Option<String>,
-    /// How long this holder keeps it, as it published itself.
+    /// The duration that this holder has published.
     duration: Duration,
-    /// When this version was seen first.
+    /// When this version was first seen.
     at: Instant,
 }
 
@@ -80,50 +80,50 @@ pub struct Claim {
     identity: String,
     parameters: ClaimParameters,
     seen: Option<Seen>,
-    /// The highest version that was seen, also of a lease that is gone.
+    /// The highest version that was seen, even if the lease is gone since.
     known: Version,
     /// When the last renewal that succeeded was sent.
     renewed: Option<Instant>,
-    /// The process of the present holder is gone.
+    /// Whether the process of the present holder is gone.
     gone: bool,
-    /// When the claims of those have ended that held the lease before its present holder, and did not release it.
+    /// When the claims of the earlier holders end that did not release the lease.
     others_until: Instant,
-    /// Earliest moment of the next request.
+    /// The earliest moment of the next request.
     not_before: Instant,
 }
 
 /// Whether this replica may act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimState {
-    /// It may, until this moment.
+    /// The replica may act until this moment.
     Acting(Instant),
-    /// It may not.
+    /// The replica may not act.
     Standby,
 }
 
-/// What a claim needs.
+/// The next action that a claim needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimCommand {
     /// Write the lease in this replica's name, by compare-and-swap.
     Write {
-        /// The version last seen; `None`: there is no lease.
+        /// The version last seen, or `None` if there is no lease.
         expected: Option<Version>,
-        /// Whether the holder changes by this.
+        /// Whether this write changes the holder.
         takes_over: bool,
     },
-    /// Nothing before this moment, unless the lease changes.
+    /// Do nothing before this moment, unless the lease changes.
     Wait(Instant),
 }
 
 impl Claim {
-    /// A replica that has seen nothing yet. `identity` must be unique among all replicas and all their starts.
+    /// The claim of a replica that has seen nothing yet. `identity` must be unique among all replicas and all their starts.
     pub fn new(identity: String, parameters: ClaimParameters) -> Self {
         let (known, not_before) = (Version::default(), Instant::default());
         let (gone, others_until) = (false, Instant::default());
         Self { identity, parameters, seen: None, known, renewed: None, gone, others_until, not_before }
     }
 
-    /// The lease was seen; `None`: there is none.
+    /// Takes the lease as it was seen, or `None` if there is none.
     pub fn observe(&mut self, lease: Option<(Version, Option<String>, Duration)>, now: Instant) {
         match lease {
             None => {
@@ -137,14 +137,15 @@ impl Claim {
                 if holder.is_some() {
                     self.leave_behind(holder.as_deref());
                 } else {
-                    // Whoever released it says so for how long others may act that held it before.
+                    // The replica that released the lease wrote into it how long earlier holders may still act.
                     self.others_until = self.others_until.max(now + duration.saturating_sub(RELEASED));
                 }
                 if self.gone && holder == self.holder().cloned() {
-                    // Its last renewal came before this replica's claim: that one was refused, and the next one need not wait.
+                    // The holder's last renewal came before this replica's claim, which was therefore refused. The next claim need not
+                    // wait.
                     self.not_before = now;
                 } else {
-                    // Should it come back, it was not gone.
+                    // If the holder comes back, it was not gone.
                     self.gone = false;
                 }
                 self.seen = Some(Seen { version, holder, duration, at: now });
@@ -155,7 +156,7 @@ impl Claim {
         }
     }
 
-    /// Somebody holds the lease from now on, or nobody does, although whoever held it last did not release it.
+    /// Notes that the lease has passed from its last holder, which did not release it, to `next`, or to no holder.
     fn leave_behind(&mut self, next: Option<&str>) {
         let Some(Seen { holder: Some(holder), at, duration, .. }) = &self.seen else { return };
         if Some(holder.as_str()) != next && *holder != self.identity {
@@ -163,18 +164,18 @@ impl Claim {
         }
     }
 
-    /// L5: a process is gone: if it holds the lease, it can't renew it any more, and need not be waited for.
+    /// L5: notes that a process is gone. If it holds the lease, it can't renew it any more, and this replica need not wait for it.
     pub fn gone(&mut self, holder: &str) {
         self.gone |= self.is_others() && self.holder().is_some_and(|present| present == holder);
     }
 
-    /// L6: from when on no replica that held the lease before can act any more.
+    /// L6: from when on no earlier holder of the lease can act any more.
     pub fn alone_from(&self) -> Instant {
         self.others_until
     }
 
-    /// Whether a later version of the lease is known than this one. A watch may tell late what came before a read or a write, also that the
-    /// lease was deleted.
+    /// Whether a later version of the lease is known than this one. A watch may report late what came before a read or a write, and also
+    /// that the lease was deleted.
     pub fn knows_later(&self, version: Version) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.version > version)
     }
@@ -184,9 +185,9 @@ impl Claim {
         self.known
     }
 
-    /// L4: the API server has the lease at `version`, as answered to a request that was sent when `known` was the highest version that
-    /// was seen. Returns whether versions have gone back: the API server's store was put to an earlier state. Then nothing counts
-    /// any more that was seen before.
+    /// L4: takes the version that the API server answered to a request, which was sent when `known` was the highest version seen. Returns
+    /// whether versions have gone back, because the API server's store was put back to an earlier state. Then nothing counts any more that
+    /// was seen before.
     pub fn goes_back(&mut self, version: Version, known: Version) -> bool {
         let goes_back = version < known;
         if goes_back {
@@ -196,7 +197,7 @@ impl Claim {
         goes_back
     }
 
-    /// A write that was sent at `sent` succeeded.
+    /// Takes the success of a write that was sent at `sent`.
     pub fn written(&mut self, version: Version, sent: Instant, now: Instant) {
         if self.seen.as_ref().is_none_or(|seen| seen.version <= version) {
             let duration = self.parameters.duration;
@@ -210,8 +211,8 @@ impl Claim {
         self.not_before = now;
     }
 
-    /// A write failed, or its outcome is not known: the next one has to wait a little. What was written, if it was, is seen
-    /// by reading.
+    /// Takes a failure, or an unknown outcome, of a write. The next one waits a little. A later read shows whether the write was carried
+    /// out.
     pub fn failed(&mut self, now: Instant) {
         self.not_before = now + self.parameters.retry();
     }
@@ -224,14 +225,14 @@ impl Claim {
         }
     }
 
-    /// What to do now.
+    /// The next action.
     pub fn next(&self, now: Instant) -> ClaimCommand {
         let due = match &self.seen {
             None => self.not_before,
             Some(seen) if seen.holder.is_none() => self.not_before,
             // L2.
             Some(_) if self.is_shortened() => self.not_before,
-            // Where it is not known to be renewed, a request whose answer was lost has written it: it is taken anew.
+            // If no renewal is known, a request whose answer was lost has written the lease, so this replica claims it again.
             Some(_) if self.is_mine() => {
                 self.renewed.map_or(self.not_before, |at| (at + self.parameters.renewal()).max(self.not_before))
             }
@@ -251,19 +252,19 @@ impl Claim {
         self.seen.as_ref().filter(|_| self.is_mine()).map(|seen| seen.version)
     }
 
-    /// L6: what a replica that releases the lease writes as its duration, in whole seconds: [`RELEASED`], and for how long others may
-    /// still act that held it before.
+    /// L6: the duration that a replica writes when it releases the lease, in whole seconds: [`RELEASED`], and the time for which earlier
+    /// holders may still act.
     pub fn released(&self, now: Instant) -> Duration {
         let others = self.others_until.since(now);
         RELEASED + Duration::from_secs(others.as_millis().div_ceil(1000).try_into().unwrap_or_default())
     }
 
-    /// Who was seen to hold the lease last.
+    /// The last holder that was seen.
     pub fn holder(&self) -> Option<&String> {
         self.seen.as_ref()?.holder.as_ref()
     }
 
-    /// Whether another replica was seen to hold the lease last.
+    /// Whether another replica was the last holder that was seen.
     pub fn is_others(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.holder.is_some()) && !self.is_mine()
     }
@@ -272,7 +273,7 @@ impl Claim {
         self.seen.as_ref().is_some_and(|seen| seen.holder.as_deref() == Some(self.identity.as_str()))
     }
 
-    /// L2: whether somebody has written a shorter duration into the lease while this replica holds it. Contenders count with that one.
+    /// L2: whether a person has written a shorter duration into the lease while this replica holds it. Contenders count with that duration.
     pub fn is_shortened(&self) -> bool {
         self.is_mine() && self.seen.as_ref().is_some_and(|seen| seen.duration < self.parameters.published())
     }

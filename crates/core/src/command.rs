@@ -1,7 +1,7 @@
-//! What an election asks for, and what comes back.
+//! The requests of an election, and their outcomes.
 //!
-//! Commands are in the imperative. Each is sent once, under a number ([`OpId`](super::OpId)) under which its [`Outcome`] comes
-//! back. An outcome that is not known is said to be [`Unknown`](Failure::Unknown): never taken for a failure, never for a success.
+//! Commands are in the imperative. Each is sent once, under a number ([`OpId`](super::OpId)) under which its [`Outcome`] comes back. An
+//! outcome that is not known is [`Unknown`](Failure::Unknown), and counts neither as a failure nor as a success.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,121 +11,121 @@ use super::{
     Selector, Slice, SliceContent, Stored, Term, Uid, Version, WorkloadClaim, WorkloadId, WriteWorkload,
 };
 
-/// Something to be done in the world.
+/// An action on the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read the record from its store, past every cache.
     ReadRecord {
-        /// Which.
+        /// The record's key.
         key: Key,
     },
-    /// Write the record if it still has the expected version; `None`: if there is none.
+    /// Write the record if it still has the expected version, or, with `None`, if there is none.
     WriteRecord {
-        /// Which.
+        /// The record's key.
         key: Key,
         /// The version that was read.
         expected: Option<Version>,
-        /// What to write.
+        /// The record to write.
         record: Box<Record>,
     },
-    /// Let go of a lock that names nobody, if its record still has this version.
+    /// Let go of a lock that names no leader, if its record still has this version.
     ReleaseRecord {
-        /// Which.
+        /// The lock's key.
         key: Key,
         /// The version that was read.
         version: Version,
     },
-    /// C11: hand a lock that names nobody to another cluster, if its record still has this version, and the bid its own.
+    /// C11: hand a lock that names no leader to another cluster, if its record still has this version, and the bid its own.
     GiveRecord {
-        /// Which.
+        /// The lock's key.
         key: Key,
         /// The version that was read.
         version: Version,
-        /// Who gets it. The bid goes.
+        /// The bid of the cluster that gets the lock. The transaction deletes it.
         to: Box<PlacedBid>,
-        /// What the lock says from then on.
+        /// The record of the lock from then on.
         record: Box<Record>,
     },
     /// C12: write this cluster's bid for a lock that another cluster holds.
     WriteBid {
-        /// Which lock.
+        /// The lock's key.
         key: Key,
-        /// What it says.
+        /// The bid's content.
         bid: Box<Bid>,
     },
-    /// Take away a bid that nobody waits for any more, if it still has this version.
+    /// Remove a bid that no operator waits for any more, if it still has this version.
     RemoveBid {
-        /// Which lock.
+        /// The lock's key.
         key: Key,
-        /// Whose bid.
+        /// The cluster whose bid it is.
         cluster: String,
         /// The version that was read.
         version: Version,
     },
     /// Delete the record if it still has this version.
     DeleteRecord {
-        /// Which.
+        /// The record's key.
         key: Key,
         /// The version that was read.
         version: Version,
     },
     /// Read the election from the API server, past every cache.
     ReadElection,
-    /// List the locks of the election, under whatever keys, past every cache.
+    /// List the locks of the election under all keys, past every cache.
     ListLocks,
     /// List pods, past every cache.
     ListPods {
-        /// Those that any of these matches.
+        /// The selectors of these pods: any of them may match.
         selectors: Vec<Selector>,
-        /// Afterwards those that any of these matches and that carry the mark of the election: pods that lead, though they may have been
+        /// The selectors of pods to list afterwards, if those also carry the election's mark: such pods lead, though they may have been
         /// taken out of the group.
         leaders: Vec<Selector>,
     },
     /// Read one pod, past every cache.
     ReadPod {
-        /// Its name.
+        /// The pod's name.
         name: String,
     },
     /// Patch one pod.
     WritePod(WritePod),
     /// Read one slice, past every cache.
     ReadSlice {
-        /// Its name.
+        /// The slice's name.
         name: String,
     },
-    /// Make, change or delete one slice.
+    /// Create, change or delete one slice.
     WriteSlice(WriteSlice),
     /// Enable, disable or give back a workload.
     WriteWorkload(WriteWorkload),
-    /// Read workloads and what runs of them, past every cache.
+    /// Read workloads, and their pods and Jobs that run, past every cache.
     ReadWorkloads {
-        /// Which.
+        /// The workloads.
         workloads: Vec<WorkloadId>,
     },
-    /// Delete the Jobs of a CronJob that still run.
+    /// Delete the running Jobs of a CronJob.
     DeleteRunning {
         /// The CronJob.
         id: WorkloadId,
-        /// Its uid.
+        /// The CronJob's uid.
         uid: Uid,
     },
-    /// Delete a Job, and what runs of it, if it still has this uid.
+    /// Delete a Job, and its pods, if it still has this uid.
     DeleteJob {
         /// The Job.
         id: WorkloadId,
-        /// Precondition.
+        /// The precondition.
         uid: Uid,
     },
-    /// Make a Job from a template, suspended.
+    /// Create a Job from a template, suspended.
     CreateJob {
         /// The template's name.
         plan: String,
         /// The Job.
         id: WorkloadId,
-        /// What is written on it.
+        /// The claim that is written on the Job.
         claim: WorkloadClaim,
     },
-    /// Note that the Job of a term was made.
+    /// Note that the Job of a term was created.
     NoteJob {
         /// The template's name.
         plan: String,
@@ -135,7 +135,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it makes a pod or a workload lead here: then it must not be sent without the lock.
+    /// Whether the command makes a pod or a workload lead here. Such a command must not be sent without the lock.
     pub fn promotes(&self) -> bool {
         match self {
             Self::WritePod(write) => write.change == PodChange::Promote,
@@ -146,7 +146,7 @@ impl Command {
         }
     }
 
-    /// Whether it lists a pod, as a command of the election of this name.
+    /// Whether the command lists a pod, for the election of this name.
     pub fn lists(&self, pod: &Pod, election: &str) -> bool {
         let Self::ListPods { selectors, leaders } = self else { return false };
         let is_marked = pod.annotations.get(ELECTION_ANNOTATION) == Some(election);
@@ -154,7 +154,7 @@ impl Command {
         matches(selectors) || (is_marked && matches(leaders))
     }
 
-    /// Its outcome where it came to no result.
+    /// The outcome of the command if it came to no result.
     pub fn failed(&self, failure: Failure) -> Outcome {
         match self {
             Self::ReadRecord { .. } => Outcome::RecordRead(Err(failure)),
@@ -183,15 +183,15 @@ impl Command {
 /// A patch of a pod, valid for this uid and this version only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePod {
-    /// What it means.
+    /// The meaning of the patch.
     pub change: PodChange,
     /// The pod's name.
     pub name: String,
-    /// Precondition.
+    /// A precondition.
     pub uid: Uid,
-    /// Precondition.
+    /// A precondition.
     pub version: Version,
-    /// What to write.
+    /// The content of the patch.
     pub patch: PodPatch,
 }
 
@@ -202,36 +202,36 @@ impl WritePod {
     }
 }
 
-/// What is done to a slice.
+/// A change of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteSlice {
-    /// Make it, if there is none of its name. It names nobody yet: a request that arrives late does no harm.
+    /// Create the slice, if there is none of its name. It names no leader yet, so a late request does no harm.
     Create {
-        /// Its name.
+        /// The slice's name.
         name: String,
-        /// What it says.
+        /// The slice's content.
         content: SliceContent,
     },
-    /// Replace what it says, if it still has this uid and this version.
+    /// Replace the slice's content, if it still has this uid and this version.
     Replace {
-        /// Its name.
+        /// The slice's name.
         name: String,
-        /// Precondition.
+        /// A precondition.
         uid: Uid,
-        /// Precondition.
+        /// A precondition.
         version: Version,
-        /// What it says from then on.
+        /// The slice's content from then on.
         content: SliceContent,
-        /// Who writes it, and which write it is: the slice gets a new version, also where its content stays the same.
+        /// The writer and the number of the write, so that the slice gets a new version even if its content stays the same.
         stamp: (String, OpId),
     },
-    /// Delete it, if it still has this uid and this version.
+    /// Delete the slice, if it still has this uid and this version.
     Delete {
-        /// Its name.
+        /// The slice's name.
         name: String,
-        /// Precondition.
+        /// A precondition.
         uid: Uid,
-        /// Precondition.
+        /// A precondition.
         version: Version,
     },
 }
@@ -244,24 +244,24 @@ impl WriteSlice {
         }
     }
 
-    /// Whether somebody is reached by it.
+    /// Whether the slice shows a leader after this write.
     pub fn shows(&self) -> bool {
         matches!(self, Self::Replace { content, .. } if content.shows())
     }
 }
 
-/// What a patch of a pod means.
+/// The meaning of a patch of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodChange {
-    /// It becomes the leader.
+    /// The pod becomes the leader.
     Promote,
-    /// It becomes a follower, or is stamped with a new term as one.
+    /// The pod becomes a follower, or is stamped with a new term as one.
     Demote,
-    /// All of this project's marks are taken off.
+    /// All of lictor's marks are taken off the pod.
     Remove,
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Of `ReadRecord`.
@@ -276,22 +276,22 @@ pub enum Outcome {
     LocksListed(Result<Vec<(Key, Stored)>, Failure>),
     /// Of `ListPods`.
     PodsListed(Result<Vec<Pod>, Failure>),
-    /// Of `ReadPod`; `None`: there is no pod of this name.
+    /// Of `ReadPod`, or `None` if there is no pod of this name.
     PodRead(Result<Option<Pod>, Failure>),
     /// Of `WritePod`.
     PodWritten(PodOutcome),
-    /// Of `ReadSlice`; `None`: there is no slice of this name.
+    /// Of `ReadSlice`, or `None` if there is no slice of this name.
     SliceRead(Result<Option<Slice>, Failure>),
     /// Of `WriteSlice`.
     SliceWritten(SliceOutcome),
-    /// Of `ReadWorkloads`: their pods. The workloads and their Jobs are shown before this comes.
+    /// Of `ReadWorkloads`: their pods. The view shows the workloads and their Jobs before this outcome comes.
     WorkloadsRead(Result<Vec<Pod>, Failure>),
-    /// Of whatever is done to workloads. What is there afterwards is shown before this comes.
+    /// Of every write to a workload. The view shows the new state before this outcome comes.
     WorkloadWritten(WorkloadOutcome),
 }
 
 impl Outcome {
-    /// The pods that it shows as they are now. Whoever takes it, has to know them first.
+    /// The pods that the outcome shows as they are now. The caller must note them before it takes the outcome.
     pub fn pods(&self) -> Vec<&Pod> {
         match self {
             Self::PodWritten(PodOutcome::Written(pod)) => vec![pod],
@@ -302,80 +302,80 @@ impl Outcome {
     }
 }
 
-/// What became of something that was done to a workload.
+/// The outcome of a write to a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkloadOutcome {
-    /// It is done.
+    /// The write is carried out.
     Done,
-    /// It had another version.
+    /// The workload had another version.
     Conflict,
-    /// The workload of that uid is no more.
+    /// The workload of that uid is gone.
     Gone,
-    /// Anything else.
+    /// Any other failure.
     Failed(Failure),
 }
 
-/// What became of a write of the record.
+/// The outcome of a write of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOutcome {
-    /// It is written, with this version; a deletion has the version that it deleted.
+    /// The record is written, with this version; a deletion has the version that it deleted.
     Written(Version),
-    /// It had another version.
+    /// The record had another version.
     Conflict,
-    /// The store keeps a lock that was lost from everybody for a while, and does not tell when that ends.
+    /// The store keeps a lost lock from every cluster for a while, and does not tell when that ends.
     Delayed,
-    /// Anything else.
+    /// Any other failure.
     Failed(Failure),
 }
 
-/// What became of a write of a pod.
+/// The outcome of a write of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodOutcome {
-    /// It is written; the pod as it is then.
+    /// The pod as it is after the write.
     Written(Box<Pod>),
-    /// It had another version.
+    /// The pod had another version.
     Conflict,
-    /// The pod of that uid is no more.
+    /// The pod of that uid is gone.
     Gone,
-    /// Anything else.
+    /// Any other failure.
     Failed(Failure),
 }
 
-/// What became of a write of a slice.
+/// The outcome of a write of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SliceOutcome {
-    /// It is written; the slice as it is then.
+    /// The slice as it is after the write.
     Written(Box<Slice>),
-    /// It had another version, or there is one of that name already.
+    /// The slice had another version, or there is one of that name already.
     Conflict,
-    /// The slice of that uid is no more.
+    /// The slice of that uid is gone.
     Gone,
-    /// Anything else.
+    /// Any other failure.
     Failed(Failure),
 }
 
-/// Why something did not come to a result.
+/// Why a command did not come to a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server said no, and did nothing.
+    /// The server refused, and did nothing.
     Refused(String),
-    /// The same, because a right is missing: as long as nobody grants it, the answer stays the same.
+    /// The server refused because a right is missing. As long as no administrator grants it, the answer stays the same.
     Forbidden(String),
-    /// It may have been done, may not have been done, or may still be done later.
+    /// The server may have carried out the request, may not have, or may still do so later.
     Unknown(String),
-    /// The server said yes, and keeps something else than what was written: a policy or a webhook changes it.
+    /// The server accepted the request, and keeps something else than what was written, because a policy or a webhook changes it.
     Rewritten(String),
 }
 
 impl Failure {
-    /// What went wrong, for a person.
+    /// The description of the failure, for a person.
     pub fn text(&self) -> &str {
         match self {
             Self::Refused(text) | Self::Forbidden(text) | Self::Unknown(text) | Self::Rewritten(text) => text,
         }
     }
 
-    /// The same, of one that is needed no more.
+    /// The description of a failure that is no longer needed.
     pub fn into_text(self) -> String {
         match self {
             Self::Refused(text) | Self::Forbidden(text) | Self::Unknown(text) | Self::Rewritten(text) => text,
@@ -387,7 +387,7 @@ impl Failure {
         matches!(self, Self::Refused(_) | Self::Forbidden(_))
     }
 
-    /// Whether a right is missing.
+    /// Whether the reason is a missing right.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Forbidden(_))
     }
@@ -400,15 +400,15 @@ pub enum ElectionRead {
     Gone,
     /// There is one.
     Present {
-        /// Its uid.
+        /// The election's uid.
         uid: Uid,
-        /// Its generation.
+        /// The election's generation.
         generation: i64,
     },
 }
 
 impl ElectionRead {
-    /// The generation of the election with this uid; past all others where it is no more.
+    /// The generation of the election with this uid, or the highest possible one if that election is gone.
     pub(super) fn generation_of(&self, election: &Uid) -> i64 {
         match self {
             Self::Present { uid, generation } if uid == election => *generation,
@@ -417,72 +417,73 @@ impl ElectionRead {
     }
 }
 
-/// Something that a user should hear of.
+/// News for a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announcement {
     /// The leader changed, and the change is complete.
     Transition(Transition),
-    /// Somebody else changed the labels of a pod, and they are put right.
+    /// Another program changed the labels of a pod, and the operator has corrected them.
     LabelDrift {
         /// The pod.
         pod: String,
         /// The uid of the pod.
         uid: Uid,
     },
-    /// The labels of a pod can't be written, which is tried again; other pods go before it.
+    /// The operator can't write the labels of a pod. It tries again, and prefers other pods.
     LabelsRefused {
         /// The pod.
         pod: String,
         /// The uid of the pod.
         uid: Uid,
-        /// What the API server said, or what it keeps instead.
+        /// The API server's answer, or its stored value.
         why: String,
     },
-    /// The labels of an election that goes can't be taken off a pod, and stay.
+    /// The operator can't take the labels of a withdrawn election off a pod, so they stay.
     LabelsLeft {
         /// The pod.
         pod: String,
         /// The uid of the pod.
         uid: Uid,
-        /// What the API server said, or what it keeps instead.
+        /// The API server's answer, or its stored value.
         why: String,
     },
-    /// Somebody else holds the lock.
+    /// Another holder has the lock.
     LedElsewhere(Rival),
-    /// W12: the cluster that leads wanted to hand over the lock, and leads on, because so many pods or Jobs of these workloads had not ended.
+    /// W12: the leading cluster wanted to hand over the lock, and continues to lead, because so many pods or Jobs of these workloads had
+    /// not ended.
     NotHandedOver {
-        /// That cluster.
+        /// The leading cluster.
         cluster: String,
         /// The workloads.
         remains: BTreeMap<String, u32>,
     },
-    /// Something was done to a workload.
+    /// A workload was changed.
     Workload(WorkloadId, WorkloadChange),
-    /// Somebody else changed or deleted the lock.
+    /// Another program changed or deleted the lock.
     LockChanged {
-        /// What was found.
+        /// The operator's finding.
         what: &'static str,
     },
 }
 
-/// What was done to a workload.
+/// A change of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadChange {
-    /// It runs.
+    /// The workload runs.
     Enabled,
-    /// It is kept from running.
+    /// The workload is kept from running.
     Disabled,
-    /// It is given back.
+    /// The workload is given back.
     Released,
-    /// Somebody else changed it, and it is put right.
+    /// Another program changed the workload, and the operator has corrected it.
     Contested,
-    /// Its running Jobs were deleted.
+    /// The workload's running Jobs were deleted.
     RunningDeleted,
     /// A Job of an earlier term was deleted.
     Deleted,
-    /// The Job of a term was made.
+    /// The Job of a term was created.
     Created,
-    /// That was noted.
+    /// The creation was noted.
     Noted,
 }
 
@@ -493,11 +494,11 @@ pub struct Transition {
     pub term: Term,
     /// The new leader.
     pub leader: Option<Holder>,
-    /// The one before, if it was another pod.
+    /// The leader before, if it was another pod.
     pub previous: Option<Holder>,
-    /// Why.
+    /// Why the leader changed.
     pub reason: Reason,
-    /// From the moment at which the cause was seen to the confirmed label.
+    /// The time from the moment at which the operator saw the cause to the confirmed label.
     pub took: Duration,
 }
 
@@ -506,11 +507,11 @@ pub struct Transition {
 pub enum Reason {
     /// The group had no leader.
     Vacant,
-    /// The leader's pod is no more.
+    /// The leader's pod is gone.
     LeaderGone,
-    /// The leader may not go on.
+    /// The leader may not continue.
     LeaderUnfit(NotEligible),
-    /// The pod that was to lead can't be labelled.
+    /// The operator can't label the pod that was to lead.
     NotLabelled,
     /// The leader failed its probe.
     ProbeFailed(ProbeFailure),
@@ -518,23 +519,23 @@ pub enum Reason {
     Preempted,
     /// The leader's node is cordoned, or about to be removed.
     NodeCordoned,
-    /// A user asked for it, by a Switchover.
+    /// A user asked for the change, by a Switchover.
     SwitchedOver,
     /// The candidates have elected the leader themselves: it holds their lock.
     CandidatesElected,
-    /// The leader does not hold the candidates' lock any more, and no pod of the group that may lead does.
+    /// The leader no longer holds the candidates' lock, and no other pod that may lead holds it.
     CandidatesReleased,
-    /// The spec was changed.
+    /// A user changed the spec.
     SpecChanged,
-    /// The lock was deleted or edited by somebody else; the leader stays.
+    /// Another program deleted or edited the lock; the leader stays.
     LockRestored,
-    /// An earlier operator left a handover incomplete, or a label was changed while none was running.
+    /// An earlier operator left a handover incomplete, or a label was changed while no operator was running.
     Resumed,
-    /// The lock was lost: the store let go of it, or its session has ended.
+    /// The cluster lost the lock: the store let go of it, or its session has ended.
     LockLost,
-    /// Somebody else took the lock.
+    /// Another holder took the lock.
     LockTaken,
-    /// The store could not be reached in time.
+    /// The operator could not reach the store in time.
     StoreLost,
     /// The store was put back to an earlier state.
     StoreRewound,

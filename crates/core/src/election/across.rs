@@ -1,8 +1,8 @@
-//! C11 to C13: this cluster hands the lock to another one, because a user asks for it, or answers one that does.
+//! C11 to C13: this cluster hands the lock to another one, because a user asks for it, or answers a cluster that does so.
 //!
-//! The record offers the lock. When the other cluster has answered that record, nobody leads here any more, as before a release. When
-//! it has answered the record that says so, too, one transaction hands over the lock. Whenever an answer is missing, or the store
-//! refuses, this cluster elects again, in a new term.
+//! The record offers the lock. When the other cluster has answered that record, this cluster demotes its leader, as before a release. When
+//! the other cluster has answered the record without a leader, too, one transaction hands over the lock. Whenever an answer is missing, or
+//! the store refuses, this cluster elects again, in a new term.
 
 use super::Election;
 use super::fitness::Decision;
@@ -17,13 +17,13 @@ use crate::{
     Timestamp, Version,
 };
 
-/// What the other cluster says to the present record.
+/// The other cluster's answer to the present record.
 enum Bidder<'a> {
-    /// It can lead.
+    /// The other cluster can lead.
     Ready(&'a PlacedBid),
-    /// It can't lead now.
+    /// The other cluster can't lead now.
     Unable,
-    /// It has not answered, or its answer has ended.
+    /// The other cluster has not answered, or its answer has ended.
     Silent,
 }
 
@@ -41,7 +41,7 @@ impl Election {
         present.then_some((asked, cluster))
     }
 
-    /// C12: what the other cluster says to this record; none: nothing is offered to it.
+    /// C12: the other cluster's answer to this record, or `None` if the record offers it nothing.
     fn bidder<'a>(&self, record: &Record, version: Version, view: &View<'a>) -> Option<Bidder<'a>> {
         let (asked, cluster) = self.handed_over(record, view)?;
         record.offer.as_ref().filter(|offer| offer.switchover == asked.id && offer.cluster == cluster)?;
@@ -58,7 +58,7 @@ impl Election {
         })
     }
 
-    /// What becomes of the leadership because the lock is offered; none: what would without that.
+    /// The decision that follows from an offer of the lock, or `None` if the offer changes nothing.
     pub(super) fn give_way<'a>(&mut self, stored: &Stored, step: &mut Step<'a>) -> Option<Decision<'a>> {
         let now = step.view.now;
         let Stored::Ours(version, record) = stored else { return None };
@@ -86,7 +86,8 @@ impl Election {
         }
     }
 
-    /// While somebody leads: says in the record to whom the lock is offered, and takes away answers that nobody waits for.
+    /// While this cluster has a leader: writes into the record to which cluster the lock is offered, and removes answers that no operator
+    /// waits for.
     pub(super) fn offer(&mut self, record: &Record, version: Version, step: &mut Step) {
         let view = step.view;
         if !matches!(self.phase, Phase::Idle) || !view.policy.shared {
@@ -109,8 +110,8 @@ impl Election {
         }
     }
 
-    /// C11: nobody leads here, no pod shows otherwise, and no workload runs any more. Hands over the lock, if it is offered. Returns
-    /// whether the lock is not to be released.
+    /// C11: hands over the lock if it is offered. The caller has checked that no leader is recorded here, no pod shows otherwise, and no
+    /// workload runs any more. Returns whether the lock must not be released.
     pub(super) fn hand_over_lock(&mut self, record: &Record, version: Version, step: &mut Step) -> bool {
         let view = step.view;
         let placed = match self.bidder(record, version, view) {
@@ -126,7 +127,7 @@ impl Election {
             cluster: Some(placed.cluster.clone()),
             ..SwitchoverMark::default()
         };
-        // C13: what the other cluster asked for, and what it has to know of this one.
+        // C13: the record that the other cluster asked for, with the parts that it has to know of this one.
         let given = Record {
             term: record.term,
             term_by_version: false,
@@ -143,8 +144,8 @@ impl Election {
         true
     }
 
-    /// Takes what became of the transaction. H11: where that is not known, the record is read. As long as it is this cluster's, whatever
-    /// is written next makes a late transaction fail.
+    /// Takes the outcome of the transaction. H11: if the outcome is unknown, the operator reads the record. As long as the record is this
+    /// cluster's, its next write makes a late transaction fail.
     pub(super) fn take_given(&mut self, (to, record): (PlacedBid, Record), given: RecordOutcome, now: Instant) {
         match given {
             RecordOutcome::Written(version) => {
@@ -175,7 +176,7 @@ impl Election {
         }
     }
 
-    /// What can be said of a switchover to another cluster that has got the lock by it.
+    /// The verdict on a switchover by which another cluster has got the lock.
     pub(super) fn judge_given(&self, asked: &Asked) -> Option<Verdict> {
         let rival = self.lock.stored()?.rival()?;
         rival.switchover.as_ref().filter(|mark| mark.id == asked.id && mark.cluster.is_some())?;
@@ -185,7 +186,7 @@ impl Election {
         })
     }
 
-    /// What can be said of a switchover to another cluster while this one has the lock, in the term that is to end.
+    /// The verdict on a switchover to another cluster while this one has the lock, in the term that is to end.
     pub(super) fn judge_offered(&self, stored: &Stored, record: &Record, view: &View) -> Verdict {
         let bidder = stored.version().and_then(|version| Some((version, self.bidder(record, version, view)?)));
         match (bidder, &record.holder) {
@@ -213,7 +214,7 @@ impl Election {
         self.bidding.place(Bid { switchover: offer.switchover, saw, eligible, record }, placed, step);
     }
 
-    /// Whether somebody here would be elected if this cluster had the lock, and nothing shows that it led before (C3, W3).
+    /// Whether this cluster could elect a leader if it had the lock, and nothing shows that it led before (C3, W3).
     fn could_lead(&mut self, step: &mut Step) -> bool {
         let view = step.view;
         let may = view.desired == Desired::Run

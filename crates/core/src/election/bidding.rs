@@ -1,18 +1,18 @@
 //! C12: this cluster answers the one that leads and offers it the lock.
 //!
-//! The answer is written when it is asked for, and again when the record or the answer changes: elections that nobody moves between
-//! clusters have none. Whoever holds the lock takes it away when it offers nothing any more.
+//! The operator writes the answer when it is asked for, and again when the record or the answer changes, so elections that no user moves
+//! between clusters have none. The cluster that holds the lock removes the answer when it no longer offers the lock.
 
 use crate::backoff::Backoff;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::{Bid, Command, Instant, OpId, PlacedBid, RecordOutcome, Version};
 
-/// The answer that is being written, and the one that was.
+/// The answer that is being written, and the last one that was written.
 #[derive(Clone, Debug)]
 pub(super) struct Bidding {
     sent: Option<(OpId, Box<Bid>)>,
-    /// The last one that was written, until the store's watch shows it.
+    /// The last answer that was written, until the store's watch shows it.
     written: Option<(Version, Box<Bid>)>,
     backoff: Backoff,
 }
@@ -22,7 +22,7 @@ impl Bidding {
         Self { sent: None, written: None, backoff: Backoff::new(owner) }
     }
 
-    /// Writes an answer, unless it is there.
+    /// Writes an answer, unless it is there already.
     pub(super) fn place(&mut self, bid: Bid, placed: Option<&PlacedBid>, step: &mut Step) {
         if self.sent.is_some() {
             return;
@@ -42,7 +42,7 @@ impl Bidding {
         self.sent = Some((op, Box::new(bid)));
     }
 
-    /// Takes what became of an answer.
+    /// Takes the outcome of an answer's write.
     pub(super) fn take(&mut self, op: OpId, outcome: &RecordOutcome, now: Instant) {
         let Some((_, bid)) = self.sent.take_if(|(sent, _)| *sent == op) else { return };
         self.written = None;
@@ -52,12 +52,12 @@ impl Bidding {
                 self.written = Some((*version, bid));
             }
             RecordOutcome::Delayed => self.backoff.delay_shortly(now),
-            // The watch is about to show what is there.
+            // The watch is about to show what the store has.
             RecordOutcome::Conflict | RecordOutcome::Failed(_) => self.backoff.delay(now),
         }
     }
 
-    /// Nothing is offered to this cluster any more.
+    /// Notes that this cluster is offered nothing any more.
     pub(super) fn forget(&mut self) {
         (self.sent, self.written) = (None, None);
     }

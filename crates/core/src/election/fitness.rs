@@ -1,4 +1,4 @@
-//! Who should lead, from what is known of the candidates.
+//! Decides who should lead, from what the operator knows of the candidates.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{
     Flapping, Following, Holder, Instant, Node, NotEligible, Pod, ProbeFailure, Reason, Record, Uid, eligible, standing,
 };
 
-/// Who may lead.
+/// A candidate that may lead.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Candidate<'a> {
     Pod(&'a Pod),
@@ -33,7 +33,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// As it is written into the record of an election, and what its promotion rests on.
+    /// The candidate as the record of an election names it, and the facts that its promotion relies on.
     pub(super) fn holder(self, election: &Uid) -> (Holder, Seen) {
         match self {
             Self::Pod(pod) => {
@@ -45,22 +45,22 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// What should become of the leadership.
+/// The decision about the leadership.
 pub(super) enum Decision<'a> {
     /// The leader stays.
     Keep(Candidate<'a>),
-    /// The leader stays although it fails its probe: nobody else is eligible.
+    /// The leader stays although it fails its probe, because no other candidate is eligible.
     KeepDespiteProbe(Candidate<'a>, ProbeFailure),
     Elect(Candidate<'a>, Reason),
     Vacate(Reason),
-    /// The leader is not fit, and has until then to recover.
+    /// The leader is not fit, and has until this moment to recover.
     Wait(NotEligible, Instant),
-    /// Nobody leads, and nobody is eligible.
+    /// There is no leader, and no candidate is eligible.
     Nobody,
 }
 
 impl<'a> Decision<'a> {
-    /// The pod that leads by it.
+    /// The pod that leads by this decision.
     pub(super) fn pod(&self) -> Option<&'a Pod> {
         match self {
             Self::Keep(candidate) | Self::KeepDespiteProbe(candidate, _) | Self::Elect(candidate, _) => candidate.pod(),
@@ -68,7 +68,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// What it tells of the present leader, if it tells anything.
+    /// The situation of the present leader, if the decision tells anything about it.
     pub(super) fn situation(&self) -> Option<Situation> {
         match self {
             Self::Keep(_) | Self::Elect(_, Reason::Preempted | Reason::NodeCordoned | Reason::SwitchedOver) => {
@@ -103,40 +103,40 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// Why a leader stays that fails its probe.
+/// Why a leader that fails its probe stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stays {
     /// No other pod is eligible.
     #[default]
     Alone,
-    /// Each other pod that could lead has failed the probe, too, since it succeeded last.
+    /// Each other pod that could lead has also failed the probe, since it last succeeded.
     AllFail,
     /// The leader has changed so often that the next change waits.
     Until(Instant),
 }
 
-/// What is remembered of the candidates from one decision to the next.
+/// The memory of the candidates from one decision to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fitness {
-    /// Since when which leader is not fit.
+    /// The leader that is not fit, and since when.
     unfit: Option<(Uid, Instant)>,
     /// Pods that failed their probe as leaders, and have been ready ever since.
     suspects: BTreeSet<Uid>,
-    /// Pods that failed their probe as leaders since the probe of any leader succeeded last.
+    /// Pods that failed their probe as leaders since the probe of any leader last succeeded.
     unanswered: BTreeSet<Uid>,
-    /// The generation of the election for which these are known: another one may have another probe.
+    /// The generation of the election to which these sets belong. Another generation may have another probe.
     generation: i64,
-    /// Why the leader stays that fails its probe.
+    /// Why the leader that fails its probe stays.
     stays: Stays,
     flapping: Flapping,
-    /// When the cause of the change that is under way was seen.
+    /// When the operator saw the cause of the change that is under way.
     cause: Option<Instant>,
-    /// Who holds the lock of the candidates, if they elect the leader themselves.
+    /// The holders of the candidates' lock, if the candidates elect the leader themselves.
     holders: Holders,
 }
 
 impl Fitness {
-    /// Who should lead. `record`: who leads, and in which term; none: nobody is known to.
+    /// Decides who should lead. `record` has the present leader and its term; with `None`, no leader is known.
     pub(super) fn decide<'a>(
         &mut self,
         record: Option<&Record>,
@@ -187,8 +187,8 @@ impl Fitness {
         }
     }
 
-    /// F1: the candidates elect the leader themselves. It is who holds their lock, as long as it may lead. F2: while it is not known who
-    /// holds the lock, the leader stays.
+    /// F1: the candidates elect the leader themselves: it is the pod that holds their lock, as long as that pod may lead. F2: while the
+    /// holder of the lock is unknown, the leader stays.
     fn decide_by_lock<'a>(
         &mut self,
         following: Following<'_>,
@@ -274,7 +274,7 @@ impl Fitness {
         if let Some(other) = self.instead_of(pod, record, troubles, view) {
             return Decision::Elect(Candidate::Pod(other), Reason::NotLabelled);
         }
-        // Whoever leads by force may do so on a cordoned node.
+        // A leader by force may lead on a cordoned node.
         let off = self.off_cordoned_node(pod, others, troubles, view).filter(|_| !excused);
         if let Some(other) = off {
             return Decision::Elect(Candidate::Pod(other), Reason::NodeCordoned);
@@ -291,7 +291,7 @@ impl Fitness {
         }
     }
 
-    /// Takes what the probes tell. A probe that has succeeded with anybody is no wrong one, so who failed it earlier may be tried again.
+    /// Takes the results of probes. A probe that has succeeded with any pod works, so pods that failed it earlier may be tried again.
     fn note_probes(&mut self, view: &View) {
         let answers = view.probe_answered.is_some() && view.probe_failed.is_none();
         if answers || self.generation != view.generation {
@@ -302,7 +302,7 @@ impl Fitness {
         self.unanswered.retain(|uid| suspects.contains(uid));
     }
 
-    /// Why the leader stays that fails its probe.
+    /// Why the leader that fails its probe stays.
     pub(super) fn stays(&self) -> Stays {
         self.stays
     }
@@ -312,20 +312,21 @@ impl Fitness {
         &self.flapping
     }
 
-    /// The leader has changed.
+    /// Notes a change of leader.
     pub(super) fn note_change(&mut self, reason: Reason, now: Instant) {
         self.flapping.note(reason, now);
     }
 
-    /// Looks again when a row of changes is over that is told.
+    /// Looks again when a reported row of changes is over.
     pub(super) fn await_calm(&self, step: &mut Step) {
         if let (Some(_), Some(end)) = (self.flapping.many(step.view.now), self.flapping.ends(step.view.now)) {
             step.wake_at(Timer::Flapping, end);
         }
     }
 
-    /// Who takes over from a leader whose node is cordoned. No pod on such a node is eligible, so the leader moves at most once for each
-    /// node that is cordoned, and stays where all are. It stays, too, if the next one failed when it led last, or can't be labelled.
+    /// The pod that takes over from a leader whose node is cordoned. No pod on such a node is eligible, so the leader moves at most once
+    /// for each cordoned node, and stays if all nodes are cordoned. It also stays if the next pod failed when it last led, or can't be
+    /// labelled.
     fn off_cordoned_node<'a>(
         &self,
         leader: &Pod,
@@ -338,7 +339,7 @@ impl Fitness {
         others.filter(|_| leaves).filter(sound)
     }
 
-    /// The cluster itself is the only candidate here.
+    /// Decides for a cluster that is itself the only candidate here.
     fn decide_for_cluster<'a>(
         &mut self,
         fitness: Result<(), NotEligible>,
@@ -387,8 +388,8 @@ impl Fitness {
         best.map(|(_, pod)| pod)
     }
 
-    /// The rank of a candidate that may be elected now, or why it may not. `beside`: beside a leader that is fit, whose place nobody takes
-    /// who was refused before.
+    /// The rank of a candidate that may be elected now, or why it may not. `beside`: the candidate is judged beside a fit leader, whose
+    /// place no pod takes that was refused before.
     pub(super) fn assess(
         &self,
         pod: &Pod,
@@ -422,7 +423,7 @@ impl Fitness {
         Some(since + view.failover_delay).filter(|until| why.may_recover() && *until > view.now)
     }
 
-    /// Whether the pod that is to lead can't be labelled, and another one is to be tried.
+    /// Whether the pod that is to lead can't be labelled, and the operator has to try another one.
     pub(super) fn gives_way(&self, leader: &Uid, record: &Record, troubles: &Troubles, view: &View) -> bool {
         if let Some(following) = view.following {
             return following.lock.is_known() && !following.is_held_by(leader, candidates(view));
@@ -431,8 +432,8 @@ impl Fitness {
         leader.is_some_and(|pod| self.instead_of(pod, Some(record), troubles, view).is_some())
     }
 
-    /// Who is tried in the place of a pod that can't be labelled as the leader. At last one on a cordoned node: it may be where the
-    /// leader has just moved off.
+    /// The pod that the operator tries instead of one that it can't label as the leader. Last comes a pod on a cordoned node, because the
+    /// leader may just have moved off that node.
     fn instead_of<'a>(
         &self,
         leader: &Pod,
@@ -445,7 +446,7 @@ impl Fitness {
         refused.then(|| best(false).or_else(|| best(true))).flatten()
     }
 
-    /// The first of the other pods. `cordoned`: also of those on cordoned nodes.
+    /// The first of the other pods. `cordoned`: pods on cordoned nodes count, too.
     pub(super) fn best_other<'a>(
         &self,
         leader: &Uid,
@@ -455,7 +456,7 @@ impl Fitness {
         view: &View<'a>,
     ) -> Option<&'a Pod> {
         if view.following.is_some() {
-            // F1: nobody else can lead.
+            // F1: no other pod can lead.
             return None;
         }
         let fits = |pod: &Pod| match eligible(pod, node_of(pod, view), view.rules, view.now) {
@@ -474,23 +475,23 @@ impl Fitness {
         })
     }
 
-    /// The cause of a change was seen.
+    /// Notes when the cause of a change was seen.
     pub(super) fn note_cause(&mut self, at: Instant) {
         self.cause.get_or_insert(at);
     }
 
-    /// Nothing has to change any more.
+    /// Notes that no change is needed any more.
     pub(super) fn forget_cause(&mut self) {
         self.cause = None;
     }
 
-    /// A change is complete. Returns how long it took since its cause was seen.
+    /// Notes that a change is complete. Returns the time since its cause was seen.
     pub(super) fn take_duration(&mut self, now: Instant) -> Duration {
         now.since(self.cause.take().unwrap_or(now))
     }
 }
 
-/// Whether a leader may go on.
+/// Whether a leader may continue.
 fn fitness_of(leader: &Pod, view: &View) -> Result<(), NotEligible> {
     if view.selects(leader) {
         standing(leader, node_of(leader, view), view.rules)
@@ -499,12 +500,12 @@ fn fitness_of(leader: &Pod, view: &View) -> Result<(), NotEligible> {
     }
 }
 
-/// Why the pod that leads according to its labels is recorded anew. With a lock under another key that one is not lost: it moves.
+/// Why the pod that leads according to its labels is recorded again. If there is a lock under another key, the lock is not lost: it moves.
 fn restores(view: &View) -> Reason {
     if view.strays.is_empty() { Reason::LockRestored } else { Reason::SpecChanged }
 }
 
-/// The one pod that leads according to its labels, where the record is lost: it goes on, whatever others would rank.
+/// The one pod that leads according to its labels, if the record is lost. It stays the leader, however others rank.
 fn incumbent<'a>(id: &Identity, view: &View<'a>) -> Option<&'a Pod> {
     let shows = |pod: &&Pod| view.scope.markings.shows_leader(pod) && view.selects(pod);
     let mut showing = view.pods.iter().copied().filter(shows);

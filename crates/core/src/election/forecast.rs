@@ -1,4 +1,4 @@
-//! What would be decided of a leadership by what is shown, for people who ask. Nothing is done, and nothing is remembered.
+//! The decision that an election would make by this view, for people who ask. A forecast does nothing and remembers nothing.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::step::{Ops, Step};
 use crate::view::View;
 use crate::{Holder, Instant, NotEligible, OpId, Pod, Rank, Reason, Record, Uid};
 
-/// What would be decided, and how each candidate stands.
+/// The decision that would be made, and the chance of each candidate.
 #[derive(Clone, Debug)]
 pub struct Forecast<'a> {
-    /// What would become of the leadership.
+    /// The verdict on the leadership.
     pub verdict: Verdict,
-    /// First those that could be elected, in the order in which they would be. Then the others, by name.
+    /// First the candidates that could be elected, in the order in which they would be. Then the others, by name.
     pub contenders: Vec<Contender<'a>>,
 }
 
@@ -24,34 +24,34 @@ pub struct Forecast<'a> {
 pub struct Contender<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Its rank among those that could be elected now, or why it could not be.
+    /// The candidate's rank among those that could be elected now, or why it could not be.
     pub chance: Result<Rank, NotEligible>,
     /// Whether a switchover by force could make it the leader.
     pub by_force: bool,
-    /// Until when it comes last among those that could be elected, because a switchover has replaced it.
+    /// Until when the candidate comes last among those that could be elected, because a switchover has replaced it.
     pub held_back: Option<Instant>,
-    /// Until when it is not preempted if it leads, because a switchover has made it the leader.
+    /// Until when the candidate, if it leads, is not preempted, because a switchover has made it the leader.
     pub protected: Option<Instant>,
 }
 
-/// What would become of a leadership.
+/// The verdict on a leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The leader stays.
     Stays(Holder),
-    /// The leader stays although it fails its probe: nobody else is eligible.
+    /// The leader stays although it fails its probe, because no other candidate is eligible.
     StaysDespiteProbe(Holder),
-    /// This one is elected.
+    /// This candidate is elected.
     Elected(Holder, Reason),
-    /// The leader is demoted, and nobody is elected.
+    /// The leader is demoted, and no other one is elected.
     Vacated(Reason),
-    /// The leader is not fit, and has so long to recover.
+    /// The leader is not fit, and has this long to recover.
     Recovers(NotEligible, Duration),
-    /// Nobody leads, and nobody is eligible.
+    /// There is no leader, and no candidate is eligible.
     Nobody,
 }
 
-/// What would be decided by this view of an election. `record`: the lock's record, as it was read.
+/// The forecast for this view of an election. `record` is the lock's record, as it was read.
 pub(crate) fn forecast<'a>(name: &str, uid: &Uid, view: &View<'a>, record: Option<&Record>) -> Forecast<'a> {
     let id = Identity { name: name.into(), uid: uid.clone(), operator_id: String::new() };
     let (mut fitness, troubles) = (Fitness::default(), Troubles::default());

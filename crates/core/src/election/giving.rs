@@ -1,23 +1,23 @@
-//! What is remembered while this cluster hands the lock to another one: C11 and C12.
+//! C11 and C12: the memory of this cluster while it hands the lock to another one.
 
 use std::time::Duration;
 
 use crate::{Instant, OpId, Version};
 
-/// How long the other cluster may take to answer a record, and the store to hand over the lock. Nobody leads meanwhile.
+/// How long the other cluster may take to answer a record, and the store to hand over the lock. There is no leader meanwhile.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What is remembered while the lock is offered.
+/// The memory while the lock is offered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Giving {
     waits: Option<Waits>,
     /// The version of a bid for which the store did not hand over the lock.
     pub(super) refused: Option<Version>,
-    /// The bid that is being taken away, or was, though the watch does not show it yet.
+    /// The bid that is being removed, or was removed although the watch does not show that yet.
     pub(super) cleared: Option<(Option<OpId>, Version)>,
 }
 
-/// That nothing is missing but the other cluster or the store.
+/// A wait in which only the other cluster or the store is missing.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     /// The version of the record.
@@ -35,17 +35,17 @@ impl Giving {
         waits.since + ANSWERS_WITHIN
     }
 
-    /// The other cluster has answered: what is waited for from now on, is not it.
+    /// Notes that the other cluster has answered, so from now on the operator waits for something else.
     pub(super) fn answered(&mut self) {
         self.waits.take_if(|waits| !waits.sent);
     }
 
-    /// Whether it was waited for long enough.
+    /// Whether the operator has waited long enough.
     pub(super) fn is_over(&self, version: Version, now: Instant) -> bool {
         self.waits.is_some_and(|waits| waits.version == version && now >= waits.since + ANSWERS_WITHIN)
     }
 
-    /// Takes whether a bid was taken away. Returns whether that was asked.
+    /// Takes the outcome of a request. Returns whether that request removed a bid.
     pub(super) fn take_cleared(&mut self, op: OpId) -> bool {
         match &mut self.cleared {
             Some((asked, _)) if *asked == Some(op) => {

@@ -1,4 +1,4 @@
-//! A handover that is under way goes on, or ends.
+//! Continues a handover that is under way, or ends it.
 
 use super::Election;
 use super::phase::{Phase, Withdrawal};
@@ -8,12 +8,12 @@ use crate::view::{Desired, Situation};
 use crate::{Announcement, Command, Pod, PodChange, Transition};
 
 impl Election {
-    /// Goes on with a handover; returns whether it ended.
+    /// Continues a handover. Returns whether it ended.
     pub(super) fn hand_over(&mut self, mut handover: Box<Handover>, step: &mut Step) -> bool {
         let view = step.view;
         self.situation = Situation::HandingOver;
         if self.lock.is_past(handover.version) {
-            // Somebody else wrote or deleted the record meanwhile: whatever is missing, is decided anew.
+            // Another writer wrote or deleted the record meanwhile, so the operator decides the rest again.
             return true;
         }
         if view.desired == Desired::Refuse {
@@ -21,7 +21,7 @@ impl Election {
             return true;
         }
         if handover.is_refused() && handover.purpose == Purpose::Restore {
-            // It is tried again when the pod's own wait is over.
+            // The operator tries again when the pod's own wait is over.
             return true;
         }
         if handover.is_refused()
@@ -61,7 +61,7 @@ impl Election {
         }
     }
 
-    /// Whether the slices have followed, too. What is refused, is tried again afterwards.
+    /// Whether the slices have followed, too. The operator retries a refused slice afterwards.
     fn has_routed(&self, handover: &Handover, step: &Step) -> bool {
         match handover.purpose {
             Purpose::Withdraw => self.routes.is_gone(&self.id, step.view),
@@ -93,7 +93,7 @@ impl Election {
             Purpose::Restore | Purpose::Tidy => {
                 self.leader = record.holder.map(|holder| (record.term, holder, record.since));
             }
-            // H12: the stamps are off before the record goes, by which they are found.
+            // H12: the operator takes the stamps off before it deletes the record, by which they are found.
             Purpose::Withdraw if after_others && !self.is_clean(view) => self.leader = None,
             Purpose::Withdraw => {
                 self.leader = None;

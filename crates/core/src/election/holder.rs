@@ -1,4 +1,4 @@
-//! F: who of the group holds the lock that the candidates hold themselves, and may lead.
+//! F: the pod of the group that holds the candidates' own lock, and whether it may lead.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crate::step::Step;
 use crate::timers::Timer;
 use crate::{Following, Holder, Node, NotEligible, Pod, Uid, Version, eligible};
 
-/// When it is looked again whether the lock was written meanwhile.
+/// When the operator looks again whether a holder has written the lock meanwhile.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Who holds the lock.
+/// The holder of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held<'a> {
-    /// This pod of the group.
+    /// This pod of the group holds the lock.
     By(&'a Pod),
-    /// No pod of the group, as far as is known for sure.
+    /// No pod of the group holds the lock, as far as is known for sure.
     ByNobody,
-    /// That is not known at present.
+    /// The holder is not known at present.
     Unknown,
 }
 
-/// What is remembered of the lock's holders.
+/// The memory of the lock's holders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
-    /// Who the holder was found to be.
+    /// The last holder that was found.
     last: Option<Known>,
 }
 
@@ -33,12 +33,12 @@ struct Known {
     identity: String,
     tenure: String,
     pod: Uid,
-    /// F3: another pod by the same name, and the lock's version when that one was first seen.
+    /// F3: another pod of the same name, and the lock's version when that pod was first seen.
     namesake: Option<(Uid, Version)>,
 }
 
 impl Holders {
-    /// Who holds the lock. `leader`: who leads by the record.
+    /// Finds the holder of the lock. `leader`: the leader that the record names.
     pub(super) fn find<'a>(
         &mut self,
         following: Following<'_>,
@@ -60,7 +60,7 @@ impl Holders {
         Held::By(pod)
     }
 
-    /// F3: whether an earlier pod by the same name took the lock, and nothing was written to it since this one is there.
+    /// F3: whether an earlier pod of the same name took the lock, and nothing was written to it since this pod exists.
     fn is_namesake(&mut self, pod: &Pod, holder: &LockHolder, leader: Option<&Holder>) -> bool {
         let known = |pod: &Uid| Known {
             identity: holder.identity.clone(),
@@ -70,7 +70,7 @@ impl Holders {
         };
         let same = |known: &Known| known.identity == holder.identity && known.tenure == holder.tenure;
         if !self.last.as_ref().is_some_and(same) {
-            // What an earlier operator found is in the record.
+            // The record has the holder that an earlier operator found.
             let before = leader.filter(|leader| self.last.is_none() && leader.pod.as_ref() == Some(&pod.name));
             self.last = Some(known(before.map_or(&pod.uid, |leader| &leader.uid)));
         }
@@ -85,10 +85,10 @@ impl Holders {
     }
 }
 
-/// Whether the pod that holds the lock may be made the leader. Nobody else can lead, so it may be on a cordoned node.
+/// Checks whether the pod that holds the lock may be made the leader. It may be on a cordoned node, because no other pod can lead.
 ///
 /// # Errors
-/// The reason for which it may not.
+/// Returns the reason why the pod may not lead.
 pub(super) fn may_lead(pod: &Pod, node: Option<&Node>, step: &mut Step) -> Result<(), NotEligible> {
     let view = step.view;
     let node = node.map(|node| Node { cordoned: false, ..node.clone() });

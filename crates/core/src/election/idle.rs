@@ -1,4 +1,4 @@
-//! With nothing under way: what has to be done, if anything.
+//! Decides what to do while nothing is under way.
 
 use super::Election;
 use super::fitness::{Candidate, Decision};
@@ -12,7 +12,7 @@ use crate::view::{Desired, Situation, View};
 use crate::{Command, Pod, PodChange, Reason, Record, Stored, SwitchoverMark, Version};
 
 impl Election {
-    /// With nothing under way; returns whether to look again.
+    /// Decides what to do while nothing is under way. Returns whether to look again.
     pub(super) fn idle(&mut self, step: &mut Step) -> bool {
         let view = step.view;
         if view.desired == Desired::Refuse {
@@ -28,21 +28,21 @@ impl Election {
             if self.situation == Situation::HandingOver
                 && let Some(record) = self.record()
             {
-                // The handover is over, and no other one begins. Without a record of its own, labels are still being taken off.
+                // The handover is over, and no other one begins. Without a record of its own, this election is still taking labels off.
                 self.situation = if record.holder.is_some() { Situation::Led } else { Situation::Vacant };
             }
             self.leader = self.leader.take().or(held);
             return false;
         }
         if self.known_generation > view.generation && !view.gone {
-            // The API server has told already that this view is of the past.
+            // The API server has already reported a newer generation than this view's.
             self.situation = Situation::Stale;
             return false;
         }
         if view.desired != Desired::Withdraw {
             self.withdrawal = Withdrawal::Unconfirmed;
         } else if self.withdrawal == Withdrawal::Unconfirmed {
-            // There may be another election of that name already. And what the caches show may be from before the last handover.
+            // There may already be another election of that name. And the caches may be older than the last handover.
             self.ask_election(None, step);
             if !view.key.is_none() {
                 self.lock.forget();
@@ -85,9 +85,9 @@ impl Election {
         }
     }
 
-    /// Somebody else's record: what the caches show of the pods may be older than it. So the leader and the pod that is about to
-    /// follow are read: a list of a large group takes longer than the whole rest of a failover. All are listed if nobody is to lead,
-    /// or if the two that were read lead to a third one. Returns whether to look again.
+    /// Reads pods after another writer's record, because the caches may be older than it. The operator reads only the leader and the pod
+    /// that is about to follow, because a list of a large group takes longer than the rest of a failover. It lists all pods if none is to
+    /// lead, or if the two that were read lead to a third one. Returns whether to look again.
     fn verify(&mut self, record: &Record, version: Version, elected: Option<&Pod>, step: &mut Step) -> bool {
         if let (Some(elected), false) = (elected, self.lock.is_partly_verified(version)) {
             let leader = record.holder.as_ref().filter(|holder| holder.uid != elected.uid);
@@ -111,12 +111,12 @@ impl Election {
         self.phase = Phase::AskingElection(op, version);
     }
 
-    /// H10: the record was written for a generation of the election that is not seen yet. Or for one that never was: somebody edited
-    /// the record, or the cluster was put back to an earlier state, and the lock is in a store that was not.
+    /// H10: the record was written for a generation of the election that the operator has not seen yet. Or there never was one, because a
+    /// person edited the record, or the cluster was put back to an earlier state and the store of the lock was not.
     fn idle_behind_record(&mut self, version: Option<Version>, step: &mut Step) -> bool {
         self.situation = Situation::Stale;
         if self.lock.is_confirmed(version) {
-            // The API server was asked since, and knows of none that is later than this view's.
+            // The operator has asked the API server since, which knows no later generation than this view's.
             self.lock.disbelieve();
             return true;
         }
@@ -127,7 +127,7 @@ impl Election {
     fn idle_beside_foreign(&mut self, what: String, step: &mut Step) -> bool {
         let view = step.view;
         if view.desired == Desired::Withdraw {
-            // Not ours: it stays, and what was written on pods goes.
+            // The lock is not lictor's, so it stays, and the operator takes the marks off the pods.
             return self.withdraw(&Stored::Absent, step);
         }
         self.situation = Situation::Foreign(what);
@@ -136,7 +136,7 @@ impl Election {
             // The store's watch shows all keys.
             return false;
         }
-        // Nobody tells when it goes: it is looked at again, more and more seldom.
+        // No watch tells when the foreign lock goes, so the operator looks at it again, less and less often.
         self.lock.forget();
         self.backoff.delay(view.now);
         if let Some(until) = self.backoff.waits(view.now) {
@@ -228,13 +228,13 @@ impl Election {
                 self.reconcile(Target::Follow, step);
                 self.route_nowhere(step);
                 if let (false, Some(record), Some(version)) = (settled, record, stored.version()) {
-                    // What is written on pods while nobody leads, has to be in the record too.
+                    // The labels that are written on pods while there is no leader have to be in the record, too.
                     let present = self.make_record(view, None, Some(record), record.since);
                     self.amend(record, version, present, step);
                     return false;
                 }
                 if record.is_some() && self.lock.chain(stored.version()) == Chain::Rivals {
-                    // C5: what the other replica has on its way would show somebody here.
+                    // C5: requests that the other replica has on their way would show a leader here.
                     if !self.waits_for_rival(stored, step) {
                         self.write(stored, None, Reason::Resumed, step);
                     }
@@ -247,14 +247,14 @@ impl Election {
         false
     }
 
-    /// Whether the slices are right, or can be put right in this term: by whoever has written the record itself.
+    /// Whether the slices are right, or this operator can correct them in this term because it has written the record itself.
     fn is_routable(&self, decision: &Decision, stored: &Stored, view: &View) -> bool {
         let keeps = matches!(decision, Decision::Keep(_) | Decision::KeepDespiteProbe(..));
         let right = |record| self.routes.is_settled(record, &self.id, view);
         !keeps || self.lock.is_fenced(stored.version()) || stored.record().is_none_or(right)
     }
 
-    /// The leader stays, but its labels or its record are not as they should be.
+    /// Keeps the leader, whose labels or record are not as they should be.
     fn keep(&mut self, candidate: Candidate, stored: &Stored, step: &mut Step) -> bool {
         let view = step.view;
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return false };
@@ -279,7 +279,7 @@ impl Election {
             return false;
         }
         if self.leader.take_if(|(term, holder, _)| (*term, &holder.uid) == (record.term, &pod.uid)).is_some() {
-            // Its promotion was acknowledged.
+            // The API server acknowledged the leader's promotion, so another program has changed it since.
             step.contest();
         }
         if view.now < view.restores_from {

@@ -1,4 +1,4 @@
-//! The election's lock as last known, and how far it is trusted.
+//! The election's lock as last known, and how far the operator trusts it.
 
 use std::sync::Arc;
 
@@ -6,44 +6,45 @@ use crate::handover::Chain;
 use crate::identity::Identity;
 use crate::{Pod, Record, Scope, Stored, Uid, Version};
 
-/// The lock, and how far what is known of it is trusted.
+/// The lock, and how far the operator trusts its knowledge of it.
 #[derive(Clone, Debug)]
 pub(super) struct Lock {
-    /// What is in it; none: it has to be read. The watch's own, where that shows the same: records are large.
+    /// The content of the lock, or `None` if it has to be read. It is the watch's own copy if that shows the same, because records are
+    /// large.
     stored: Option<Arc<Stored>>,
     /// The newest version that was seen.
     newest: Version,
-    /// What was newest when the lock was asked for: the watch may have brought something newer than the answer.
+    /// The newest version when the lock was asked for, because the watch may bring something newer than the answer.
     asked_at: Version,
     trust: Trust,
-    /// The record that this cluster held last: who led when the lock was lost.
+    /// The record that this cluster held last. It names the leader at the time when the lock was lost.
     last: Option<Arc<Stored>>,
-    /// What was written under the records that were seen. A record that somebody deletes or edits does not take it along.
+    /// The scopes of the records that were seen. They stay when a person deletes or edits a record.
     scopes: Vec<Scope>,
-    /// The version that this operator began with: who wrote up to it, has ended.
+    /// The version that this operator began with: the writers of all versions up to it have ended.
     inherited: Version,
-    /// Whether another replica of this cluster has written a record since, and may have more on its way. Where no other cluster can
+    /// Whether another replica of this cluster has written a record since, and may have more writes on their way. If no other cluster can
     /// lead, that does no harm.
     rivaled: bool,
-    /// The version that this process wrote last: what is in it, is true.
+    /// The version that this process wrote last, whose content is therefore true.
     own: Option<Version>,
-    /// H16: the version whose record claims what this cluster never noted.
+    /// H16: the version whose record claims scopes that this cluster never noted.
     claims: Option<Version>,
 }
 
-/// What was made sure of for one version of the lock. For any other version it has to be made sure of again.
+/// The facts that the operator has made sure of for one version of the lock. For any other version it has to make sure again.
 #[derive(Clone, Debug, Default)]
 struct Trust {
-    /// No write of anybody else for a record up to this version can arrive late any more: see [`handover`](crate::handover).
+    /// No other writer's request for a record up to this version can arrive late any more: see [`handover`](crate::handover).
     fenced: Option<Version>,
-    /// After this version of somebody else's record, its leader and this pod were read; none: all pods were listed.
+    /// The version of another writer's record after which its leader and this pod were read, or, with `None`, all pods were listed.
     verified: Option<(Version, Option<Uid>)>,
-    /// The API server was asked for the election after this version of another election's record.
+    /// The version of another election's record after which the operator asked the API server for the election.
     confirmed: Option<Version>,
 }
 
 impl Lock {
-    /// A lock as the store's watch shows it; none: it is not known.
+    /// A lock as the store's watch shows it, or `None` if it is not known.
     pub(super) fn new(stored: Option<(Version, Arc<Stored>)>) -> Self {
         let (newest, stored) = stored.map_or((Version::default(), None), |(at, stored)| (at, Some(stored)));
         let (trust, last, scopes) = Default::default();
@@ -65,7 +66,7 @@ impl Lock {
         self.stored.as_deref()
     }
 
-    /// The same, to be kept.
+    /// The same content, to be kept.
     pub(super) fn share(&self) -> Option<Arc<Stored>> {
         self.stored.clone()
     }
@@ -74,7 +75,7 @@ impl Lock {
         self.stored.as_ref()?.version()
     }
 
-    /// The record of whoever holds it here.
+    /// The record, if this cluster holds the lock.
     pub(super) fn record(&self) -> Option<&Record> {
         self.stored.as_ref()?.record()
     }
@@ -84,22 +85,22 @@ impl Lock {
         self.last.as_ref()?.record()
     }
 
-    /// What was written under the records that were seen.
+    /// The scopes of the records that were seen.
     pub(super) fn scopes(&self) -> &[Scope] {
         &self.scopes
     }
 
-    /// Whether a pod shows the leader's label, of this spec or of one that was written under.
+    /// Whether a pod shows a leader label: that of this spec, or of one that a seen record was written under.
     pub(super) fn shows_leader(&self, pod: &Pod, scope: &Scope) -> bool {
         self.scopes.iter().chain([scope]).any(|scope| scope.markings.shows_leader(pod))
     }
 
-    /// Whether the lock is known to be past a version that was written here: somebody else wrote or deleted it.
+    /// Whether the lock is known to be past a version that was written here, because another writer wrote or deleted it.
     pub(super) fn is_past(&self, version: Version) -> bool {
         self.version() != Some(version) && self.newest >= version
     }
 
-    /// Takes what the store's watch shows, unless something newer is known.
+    /// Takes the lock as the store's watch shows it, unless something newer is known.
     pub(super) fn observe(&mut self, at: Version, stored: Arc<Stored>) {
         if at > self.newest {
             (self.newest, self.stored) = (at, Some(stored));
@@ -111,7 +112,7 @@ impl Lock {
         self.asked_at = self.newest;
     }
 
-    /// Takes the answer, unless the watch has brought something newer meanwhile. Then it is read once more.
+    /// Takes the answer, unless the watch has brought something newer meanwhile. In that case the operator reads the lock once more.
     pub(super) fn take_read(&mut self, stored: Stored) {
         let version = stored.version();
         let older = version.is_none_or(|version| version < self.newest);
@@ -119,14 +120,14 @@ impl Lock {
             return;
         }
         if let Some(version) = version.filter(|_| older) {
-            // What was known when it was asked for is no more: somebody put the store back, or the store had hidden it.
+            // The version that was known at the time of the request is gone: a person put the store back, or the store had hidden the lock.
             (self.newest, self.trust, self.own) = (version, Trust::default(), None);
         }
         self.newest = self.newest.max(version.unwrap_or_default());
         self.keep(stored);
     }
 
-    /// Takes what a write has left. Returns whether it is still there: the watch may show already that somebody wrote after it.
+    /// Takes the content that a write has left. Returns whether it is still there, because the watch may already show a later write.
     pub(super) fn take_written(&mut self, version: Version, stored: Stored) -> bool {
         let present = version >= self.newest;
         if present {
@@ -137,35 +138,35 @@ impl Lock {
         present
     }
 
-    /// Takes what is in it. Where the watch has shown the same before, that is kept: it is shared.
+    /// Takes the content. If the watch has shown the same before, its copy is kept, because it is shared.
     fn keep(&mut self, stored: Stored) {
         if self.stored() != Some(&stored) {
             self.stored = Some(Arc::new(stored));
         }
     }
 
-    /// Takes that this version was deleted.
+    /// Notes that this version was deleted.
     pub(super) fn take_deleted(&mut self, version: Version) {
         self.newest = self.newest.max(version);
         self.stored = Some(Arc::new(Stored::Absent));
     }
 
-    /// Forgets what is in it: it has to be read.
+    /// Forgets the content, so that it has to be read.
     pub(super) fn forget(&mut self) {
         self.stored = None;
     }
 
-    /// Somebody else had the lock, or may have: their writes may be on their way.
+    /// Notes that another writer had the lock, or may have had it, so its writes may be on their way.
     pub(super) fn distrust(&mut self) {
         (self.trust.fenced, self.trust.verified) = (None, None);
     }
 
-    /// Forgets who led here last: another cluster leads now.
+    /// Forgets which pod led here last, because another cluster leads now.
     pub(super) fn forget_last(&mut self) {
         self.last = None;
     }
 
-    /// H10: what was recorded for a generation that never was counts as edited by hand.
+    /// H10: treats a record for a generation that never was as edited by hand.
     pub(super) fn disbelieve(&mut self) {
         self.stored = self.stored.take().map(|stored| Arc::new(Arc::unwrap_or_clone(stored).disbelieved()));
     }
@@ -188,7 +189,7 @@ impl Lock {
         }
     }
 
-    /// Whether the pods were looked at after this version of somebody else's record, as far as it matters for a decision for this pod.
+    /// Whether the pods were looked at after this version of another writer's record, as far as a decision for this pod needs it.
     pub(super) fn is_verified(&self, version: Version, elected: Option<&Pod>) -> bool {
         match &self.trust.verified {
             Some((at, only)) if *at == version => {
@@ -203,7 +204,7 @@ impl Lock {
         matches!(&self.trust.verified, Some((at, Some(_))) if *at == version)
     }
 
-    /// Notes that the pods were looked at: the leader and this one; none: all of them.
+    /// Notes that the operator looked at the leader and this pod, or, with `None`, at all pods.
     pub(super) fn verify(&mut self, version: Version, only: Option<Uid>) {
         self.trust.verified = Some((version, only));
     }
@@ -216,8 +217,8 @@ impl Lock {
         self.trust.confirmed = Some(version);
     }
 
-    /// H16: takes off a record what it claims to be on pods and this cluster has not noted, unless this process wrote it. Of a record
-    /// for a later generation it is not known what was noted for that (H10).
+    /// H16: takes off a record the scopes that it claims and this cluster has not noted, unless this process wrote it. For a record of a
+    /// later generation, the operator does not know what was noted (H10).
     pub(super) fn believe(&mut self, noted: &[Scope], present: &Scope, generation: i64) {
         let version = self.version();
         let Some(stored) = self.stored.as_ref().filter(|_| self.own != version) else { return };
@@ -231,13 +232,12 @@ impl Lock {
         }
     }
 
-    /// H16: whether the record claims what this cluster never noted.
+    /// H16: whether the record claims scopes that this cluster never noted.
     pub(super) fn has_claims(&self) -> bool {
         self.claims.is_some() && self.claims == self.version()
     }
 
-    /// Learns from the record of this election what is written on pods. A tidied record says that nothing is left of what was written
-    /// before.
+    /// Learns from the election's record which scopes are on pods. A tidied record says that nothing is left of earlier scopes.
     pub(super) fn learn(&mut self, id: &Identity, shared: bool) {
         let Some(record) = self.stored.as_ref().and_then(|stored| stored.record()) else { return };
         if record.election != id.uid {

@@ -1,4 +1,4 @@
-//! W5: what workloads leave behind with a lock, for whoever has it next, in this cluster or in another one.
+//! W5: the obligations that workloads leave with a lock, for the next holder in this cluster or in another one.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use crate::identity::Identity;
 use crate::view::View;
 use crate::{DrainObligation, Instant, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
 
-/// W5: the longest time, in seconds, for which a record keeps workloads off, unless those here take longer to end themselves. Whoever may
-/// write the lock's key may write any number there.
+/// W5: the longest time, in seconds, for which a record delays workloads, unless those here take longer to end themselves. Every writer of
+/// the lock's key may write any number there.
 const LONGEST: u32 = 3_600;
 
-/// What is known of other clusters' workloads, and for how long they have to be waited for.
+/// The operator's knowledge of other clusters' workloads, and for how long it has to wait for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Obligations {
-    /// Of the cluster that holds the lock.
+    /// The obligation of the cluster that holds the lock.
     rival: Option<DrainObligation>,
     left: Option<Left>,
-    /// Since when this process knows of a record of its own, whose holder may have to wait.
+    /// Since when this process has known a record of its own whose holder may have to wait.
     waits_since: Option<Instant>,
     /// The longest time that counts, in seconds.
     most: u32,
 }
 
-/// What another cluster left with the lock.
+/// The obligation that another cluster left with the lock.
 #[derive(Clone, Debug)]
 struct Left {
-    /// The version of the lock that is free; none: it has vanished.
+    /// The version of the free lock, or `None` if the lock has vanished.
     version: Option<Version>,
     obligation: DrainObligation,
     at: Instant,
@@ -34,8 +34,8 @@ struct Left {
 }
 
 impl Obligations {
-    /// Remembers what the workloads of another cluster need, since when it does not hold the lock any more, and since when this
-    /// process knows of its own record.
+    /// Remembers the obligation of another cluster's workloads, since when that cluster no longer holds the lock, and since when this
+    /// process has known its own record.
     pub(super) fn note(&mut self, lock: &Lock, view: &View) {
         self.most = most(view);
         if lock.record().is_some() {
@@ -45,7 +45,7 @@ impl Obligations {
         }
         let rewound = view.now < view.policy.not_before;
         let leave = |version, obligation: Option<DrainObligation>, at: Instant| {
-            // In a store that was put back, the record may be of long before the last holder.
+            // In a store that was put back, the record may be from long before the last holder.
             let obligation = if rewound { obligation.unwrap_or_default() } else { obligation? };
             let mut obligation = bounded(obligation, view);
             if rewound {
@@ -57,7 +57,7 @@ impl Obligations {
         match lock.stored() {
             Some(Stored::HeldByOther(_, rival)) => (self.rival, self.left) = (rival.drain_obligation.clone(), None),
             Some(Stored::Free(version, None, obligation)) => {
-                // At another version somebody had it meanwhile, unnoticed.
+                // A different version means that another holder had the lock meanwhile, unnoticed.
                 if self.left.as_ref().is_none_or(|left| left.version != Some(*version)) {
                     let obligation = obligation.clone().or_else(|| self.rival.take());
                     self.left = leave(Some(*version), obligation, view.now).or(self.left.take());
@@ -65,7 +65,7 @@ impl Obligations {
             }
             Some(Stored::Absent) => {
                 if let Some(obligation) = self.rival.take() {
-                    // It hears of that as late as may be, and disables only then.
+                    // The other cluster hears of that as late as it can, and disables its workloads only then.
                     self.left = leave(None, Some(obligation), view.now + view.policy.grace);
                 } else if rewound && self.left.is_none() {
                     self.left = leave(None, None, view.now);
@@ -82,7 +82,7 @@ impl Obligations {
         }
     }
 
-    /// W1: until when nothing is enabled, because of what runs in another cluster.
+    /// W1: until when the operator enables no workload, because workloads may still run in another cluster.
     pub(super) fn wait(&self, own: Option<&Record>, now: Instant) -> Option<Instant> {
         self.waits_until(own, now).filter(|until| now < *until)
     }
@@ -96,8 +96,8 @@ impl Obligations {
         Some(since + seconds(waits)).filter(|_| waits > 0)
     }
 
-    /// What the record says for whoever comes next; none: there are no workloads. `own`: the record that this cluster holds;
-    /// `replaced`: the one that is replaced.
+    /// The obligation that the record has for the next holder, or `None` if there are no workloads. `own` is the record that this cluster
+    /// holds, `replaced` the one that is replaced.
     pub(super) fn to_record(
         &self,
         replaced: Option<&Record>,
@@ -110,7 +110,7 @@ impl Obligations {
         let before = replaced.and_then(|record| record.drain_obligation.clone());
         let before = before.map(|before| bounded(before, view));
         let Some(workloads) = view.workloads else {
-            // Something may run all the same, as the record before said.
+            // Workloads may still run, as the record before said.
             return before.map(|before| DrainObligation { ended: false, ..before });
         };
         if workloads.is_empty() && view.jobs.is_empty() {
@@ -120,7 +120,7 @@ impl Obligations {
             Some(left) => (left.waits(), workloads.iter().filter_map(|workload| left.tick(workload, view)).collect()),
             None => before.map(|before| (before.waits_seconds, before.ticks)).unwrap_or_default(),
         };
-        // What was waited for once, is over for whoever comes next, too.
+        // A wait that is over here is over for the next holder, too.
         let over = self.waits_until(own, view.now).is_some_and(|until| until <= view.now);
         let waits = if over { 0 } else { waits };
         let mut obligation =
@@ -129,7 +129,7 @@ impl Obligations {
         Some(obligation)
     }
 
-    /// W3: the record that this cluster holds, as it is when all has ended here; none: it says so already.
+    /// W3: this cluster's record as it is when all workloads have ended here, or `None` if it says so already.
     pub(super) fn ended(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
         let mut obligation = own.drain_obligation.clone().filter(|obligation| !obligation.ended).or_else(|| {
             let none = own.drain_obligation.is_none();
@@ -138,17 +138,17 @@ impl Obligations {
         obligation = bounded(obligation, view);
         add_ticks(&mut obligation, view);
         obligation.ended = true;
-        // What others left before goes on to end, whoever has the lock.
+        // Workloads that others left before continue to end, whichever cluster has the lock.
         let left = self.wait(Some(own), view.now).map(|until| until.since(view.now).as_millis().div_ceil(1000));
         obligation.waits_seconds = left.and_then(|left| left.try_into().ok()).unwrap_or_default();
         Some(with_obligation(own, Some(obligation), id))
     }
 
-    /// While this cluster leads: the record that says for how long what is about to be enabled may take to end, and W6: which ticks were
-    /// run; none: the present one says so already.
+    /// While this cluster leads: the record that says how long the workloads about to be enabled may take to end, and, for W6, which ticks
+    /// were run. `None` if the present record says so already.
     pub(super) fn announced(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
         let wanted = self.to_record(Some(own), Some(own), view);
-        // What is left of a predecessor may name a tick that is later than what was run.
+        // The predecessor's part of the record may name a later tick than this cluster has run.
         let later = |wanted: &DrainObligation, told: &DrainObligation| {
             wanted.ticks.iter().any(|(name, tick)| told.ticks.get(name).is_none_or(|told| told < tick))
         };
@@ -182,7 +182,7 @@ pub(super) fn latest_tick(view: &View) -> Timestamp {
     Timestamp(view.wall.0.saturating_add(i64::from(LONGEST) * 1_000))
 }
 
-/// W5: what counts of an obligation.
+/// W5: the part of an obligation that counts.
 fn bounded(obligation: DrainObligation, view: &View) -> DrainObligation {
     let (most, latest) = (most(view), latest_tick(view));
     DrainObligation {
@@ -204,23 +204,23 @@ fn with_obligation(record: &Record, obligation: Option<DrainObligation>, id: &Id
 }
 
 impl Left {
-    /// Whether whoever left it had nothing running: it let go of the lock in order, or still had to wait itself.
+    /// Whether the former holder had nothing running, because it let go of the lock in order, or still had to wait itself.
     fn is_idle(&self) -> bool {
         self.obligation.ended || self.obligation.waits_seconds > 0
     }
 
-    /// How long nothing may be enabled after that, in seconds.
+    /// How long, in seconds, the operator may enable nothing after that.
     fn waits(&self) -> u32 {
         if self.is_idle() { self.obligation.waits_seconds } else { self.obligation.wind_down_seconds }
     }
 
-    /// W6: up to which tick of a CronJob's schedule another cluster has started Jobs.
+    /// W6: the last tick of a CronJob's schedule for which another cluster has started Jobs.
     fn tick(&self, workload: &Workload, view: &View) -> Option<(String, Timestamp)> {
         if workload.id.kind != WorkloadKind::CronJob {
             return None;
         }
         let known = self.obligation.ticks.get(&workload.id.name).copied();
-        // A holder that went silent was heard of at least so long ago, and its CronJobs ran then. By this machine's own clock.
+        // A holder that went silent was last heard of at least this long ago, and its CronJobs ran then, by this machine's own clock.
         let silence = i64::try_from(view.policy.silence.as_millis()).unwrap_or(i64::MAX);
         let heard = Timestamp(self.wall.0.saturating_sub(silence));
         let tick = if self.is_idle() { known? } else { known.map_or(heard, |known| known.max(heard)) };
@@ -228,7 +228,7 @@ impl Left {
     }
 }
 
-/// A number of seconds, as records have it.
+/// A number of seconds, as in records.
 pub(super) fn seconds(seconds: u32) -> Duration {
     Duration::from_secs(seconds.into())
 }
