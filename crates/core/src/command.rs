@@ -396,9 +396,9 @@ impl Failure {
 /// The election, as the API server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionRead {
-    /// There is none of that name.
+    /// There is no election of that name.
     Gone,
-    /// There is one.
+    /// There is an election of that name.
     Present {
         /// The election's uid.
         uid: Uid,

@@ -1,4 +1,4 @@
-//! What comes back to the requests, and to which part it goes.
+//! Takes the outcomes of requests, and gives each to the part that it belongs to.
 
 use super::Election;
 use super::phase::{Phase, Verification, Withdrawal};
@@ -73,7 +73,7 @@ impl Election {
                 self.strays.take(key, replaced, &written);
                 match written {
                     RecordOutcome::Written(_) => self.backoff.reset(),
-                    // The watch is about to show what is there now.
+                    // The watch is about to show what the store has now.
                     RecordOutcome::Conflict => self.backoff.delay(now),
                     RecordOutcome::Delayed => self.backoff.delay_shortly(now),
                     RecordOutcome::Failed(failure) => self.fail(failure, now),
@@ -113,7 +113,7 @@ impl Election {
         };
     }
 
-    /// Takes one of the answers that tell what the pods are like since somebody else's record.
+    /// Takes one of the answers that show the pods as they are since another writer's record.
     fn take_verification(&mut self, op: OpId, mut under_way: Verification, outcome: Outcome, now: Instant) -> Phase {
         let Some(answered) = under_way.reads.iter().position(|read| *read == op) else {
             return Phase::Verifying(under_way);
@@ -141,7 +141,8 @@ impl Election {
         }
     }
 
-    /// Takes whether the election is still there. `version`: of the record that it was asked for; none: it is to be withdrawn.
+    /// Takes whether the election still exists. `version` is that of the record for which the operator asked, or `None` if the election is
+    /// to be withdrawn.
     fn take_asked(&mut self, version: Option<Version>, read: Result<ElectionRead, Failure>, now: Instant) {
         let read = match read {
             Ok(read) => read,
@@ -149,7 +150,7 @@ impl Election {
         };
         let generation = read.generation_of(&self.id.uid);
         if self.gone && version.is_none() && generation != i64::MAX {
-            // H13: no mark is removed before the API server, too, knows of no such election.
+            // H13: the operator removes no mark before the API server, too, knows no such election.
             return self.backoff.delay(now);
         }
         self.backoff.reset();
@@ -162,14 +163,14 @@ impl Election {
         }
     }
 
-    /// Takes what an answer told a handover.
+    /// Takes what an answer told about a handover.
     fn take_found(&mut self, handover: &mut Handover, wrote: bool, result: Result<(), Failure>, now: Instant) {
         let found = std::mem::take(&mut handover.found);
         match result {
-            // That something can be read does not tell that it can be written.
+            // A successful read does not show that a write would succeed.
             Ok(()) if wrote => self.backoff.reset(),
             Ok(()) => {}
-            // The leader that is there has a wait of its own: nothing else waits for it.
+            // The present leader has a wait of its own, and nothing else waits for it.
             Err(failure) if handover.purpose == Purpose::Restore && found.refused.is_some() => {
                 self.failure = Some(failure);
             }

@@ -1,54 +1,55 @@
-//! What is under way with an election.
+//! The phases of an election: the request or handover that is under way.
 
 use crate::handover::{Chain, Handover, Purpose, Seen};
 use crate::slice::SliceVersions;
 use crate::{Holder, Instant, Key, OpId, PlacedBid, Reason, Record, Uid, Version};
 
-/// What is under way.
+/// The request or handover that is under way.
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
     Idle,
     Reading(OpId),
     Verifying(Verification),
-    /// All pods are listed before the last marks are taken off.
+    /// The operator lists all pods before it takes the last marks off.
     ListingMarked(OpId),
     Writing(OpId, Box<Intent>),
-    /// The outcome of the write is not known: its record is read.
+    /// The outcome of the write is unknown, so the operator reads the record.
     WriteUnknown(Option<OpId>, Box<Intent>),
-    /// A lock under another key is emptied or deleted.
+    /// The operator empties or deletes a lock under another key.
     Clearing(OpId, Key, Version),
     HandingOver(Box<Handover>),
-    /// What still runs of the workloads is read, before the record says that all has ended.
+    /// The operator reads which workloads still run, before the record says that all have ended.
     Inspecting(OpId),
-    /// Nobody leads any more: the lock is let go of.
+    /// There is no leader any more, and the operator releases the lock.
     Releasing(OpId, Box<Record>),
-    /// The same, and the lock is handed to another cluster, by this record.
+    /// There is no leader any more, and the operator hands the lock to another cluster, by this record.
     Giving(OpId, Box<(PlacedBid, Record)>),
-    /// All labels are off; the record goes last.
+    /// All labels are off, and the operator deletes the record last.
     Deleting(OpId),
-    /// Whether the election is still there: before it replaces a record of another one (of this version), or is withdrawn.
+    /// The operator asks whether the election still exists, before it replaces another election's record (of this version), or withdraws
+    /// the election.
     AskingElection(OpId, Option<Version>),
 }
 
-/// The pods are looked at, before somebody else's record is replaced.
+/// The operator looks at the pods before it replaces another writer's record.
 #[derive(Clone, Debug)]
 pub(super) struct Verification {
     /// The reads that have no answer yet.
     pub(super) reads: Vec<OpId>,
-    /// That record's version.
+    /// The version of that record.
     pub(super) version: Version,
-    /// Only the record's leader and this pod are read; none: all are listed.
+    /// The pod that is read beside the record's leader, or `None` if all pods are listed.
     pub(super) only: Option<Uid>,
 }
 
-/// A record to be written, and what follows when it is.
+/// A record to be written, and the handover that follows.
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
     pub(super) key: Key,
     pub(super) record: Record,
-    /// Whom the record that it replaces names.
+    /// The holder that the replaced record names.
     pub(super) previous: Option<Holder>,
-    /// Whose that record is.
+    /// Whose record is replaced.
     pub(super) chain: Chain,
     pub(super) purpose: Purpose,
     /// The target as it was seen before the record is written.
@@ -57,7 +58,7 @@ pub(super) struct Intent {
     pub(super) slices: SliceVersions,
 }
 
-/// A leader that is being demoted because the lock is not surely held any more.
+/// A leader that is being demoted because this cluster may have lost the lock.
 #[derive(Clone, Debug)]
 pub(super) struct Losing {
     pub(super) holder: Holder,
@@ -65,13 +66,13 @@ pub(super) struct Losing {
     pub(super) reason: Reason,
 }
 
-/// How far it is ascertained that nothing is left. The caches alone may not know of an operator's last writes.
+/// How far the operator has confirmed that nothing is left. The caches alone may not show another operator's last writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Withdrawal {
     Unconfirmed,
-    /// The election was read, and what the store has since.
+    /// The operator has read the election, and since then the store.
     Confirmed,
-    /// The pods were listed too.
+    /// The operator has listed the pods, too.
     Listed,
     Done,
 }

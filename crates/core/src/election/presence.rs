@@ -1,4 +1,4 @@
-//! T1: what may be told of the leader is what is there.
+//! T1: the operator reports only a leader that is there.
 
 use super::Election;
 use super::phase::Phase;
@@ -7,23 +7,23 @@ use crate::view::{Desired, View};
 use crate::{Absence, AbsentLeader, Holder, Pod, Term, Timestamp, absence};
 
 impl Election {
-    /// T1: the leader that was promoted and is there: term, pod, since when.
+    /// T1: the leader that was promoted and is there: its term, its pod, and since when it leads.
     pub fn leader(&self) -> Option<&(Term, Holder, Timestamp)> {
         self.leader.as_ref().filter(|(_, holder, _)| self.absent().is_none_or(|absent| absent.holder.uid != holder.uid))
     }
 
-    /// T1: the leader by the record, if something is missing of it and nobody takes its place.
+    /// T1: the leader that the record names, if something is missing of it and no other pod takes its place.
     pub fn absent(&self) -> Option<&AbsentLeader> {
         self.absent.as_ref()
     }
 
-    /// Whether its leader is known to be gone, and no other one could be elected yet.
+    /// Whether the election's leader is known to be gone, and no other one could be elected yet.
     pub(super) fn is_without_leader(&self, view: &View) -> bool {
         self.failure.is_some() && self.missing(view).is_some_and(|(_, what)| what == Absence::Gone)
     }
 
-    /// Looks whether the leader that is to be told is there. While another one takes its place, nothing is told: that takes a moment, or
-    /// fails.
+    /// Checks whether the leader to be reported is there. While another one takes its place, nothing is reported, because that takes only a
+    /// moment, or fails.
     pub(super) fn look_for_leader(&mut self, step: &Step) {
         let view = step.view;
         let left_alone = matches!(view.desired, Desired::Freeze | Desired::Refuse) && matches!(self.phase, Phase::Idle);
@@ -31,14 +31,14 @@ impl Election {
         self.absent = missing.map(|(holder, what)| AbsentLeader { holder, what });
     }
 
-    /// Who should lead, if something is missing of it.
+    /// The pod that should lead, if something is missing of it.
     fn missing(&self, view: &View) -> Option<(Holder, Absence)> {
         let holder = self.to_be_told(view.desired)?;
         let shows = |pod: &Pod| self.lock.shows_leader(pod, view.scope);
         Some((holder.clone(), absence(&self.id.name, holder, view.pods.iter().copied(), shows)?))
     }
 
-    /// Who leads as far as this operator has decided, or by the election's record; none: nobody is said to.
+    /// The leader by this operator's decision or by the election's record, or `None` if there is none to report.
     fn to_be_told(&self, desired: Desired) -> Option<&Holder> {
         if matches!(desired, Desired::Withdraw | Desired::Leave) || self.situation.shows_nobody() {
             return None;

@@ -1,8 +1,8 @@
-//! H11 and C4: promotions whose outcome is not known. They wait for their turn, are on their way, or were not answered.
+//! H11 and C4: promotions whose outcome is unknown. They wait for their turn, are on their way, or were not answered.
 //!
-//! A promotion is for one version of its pod. So none of them does anything any more when the pod has a later version. Where the
-//! election goes on without such a promotion, it writes to the pod, and counts it as a leader until the API server has acknowledged
-//! that write: it does the same for workloads.
+//! A promotion is for one version of its pod, so it has no effect once the pod has a later version. If the election continues without such
+//! a promotion, the operator writes to the pod, and counts it as a leader until the API server has acknowledged that write. It does the
+//! same for workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::{
     give_back,
 };
 
-/// By pod.
+/// The promotions by pod.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Promotions(BTreeMap<Uid, Box<Promotion>>);
 
@@ -25,7 +25,7 @@ pub(super) struct Promotions(BTreeMap<Uid, Box<Promotion>>);
 #[derive(Clone, Debug)]
 struct Promotion {
     name: String,
-    /// The version that they are for.
+    /// The version of the pod that the promotions are for.
     version: Version,
     ops: BTreeSet<OpId>,
     /// The write that makes them fail.
@@ -47,7 +47,7 @@ impl Promotions {
         self.0.get(&pod.uid).is_some_and(|promotion| promotion.version >= pod.version)
     }
 
-    /// Notes those among the requests that are about to be sent.
+    /// Notes the promotions among the requests that are about to be sent.
     pub(super) fn note(&mut self, requests: &[(OpId, Command)]) {
         for (op, command) in requests {
             let Command::WritePod(write) = command else { continue };
@@ -67,7 +67,7 @@ impl Promotions {
         }
     }
 
-    /// Forgets those that can do nothing any more, by what is known of the pods.
+    /// Forgets promotions that can have no effect any more, as the known pods show.
     pub(super) fn forget(&mut self, gone: &BTreeSet<Uid>, pods: &[&Pod]) {
         self.retain(|uid, promotion| {
             !gone.contains(uid) && !pods.iter().any(|pod| pod.uid == *uid && pod.version > promotion.version)
@@ -88,9 +88,9 @@ impl Promotions {
             }
             match written {
                 PodOutcome::Failed(Failure::Unknown(_)) => {}
-                // This one was not carried out; an earlier one may still be.
+                // This promotion was not carried out, but an earlier one may still be.
                 PodOutcome::Failed(_) => drop(promotion.ops.remove(&op)),
-                // Nor does one that changed nothing keep an earlier one away.
+                // A promotion that changed nothing does not stop an earlier one either.
                 PodOutcome::Written(pod) if pod.version <= promotion.version => drop(promotion.ops.remove(&op)),
                 PodOutcome::Written(_) | PodOutcome::Conflict | PodOutcome::Gone => promotion.ops.clear(),
             }
@@ -98,7 +98,7 @@ impl Promotions {
         });
     }
 
-    /// C4: writes to the pods whose promotions nobody waits for any more. `leader` stays as it is.
+    /// C4: writes to the pods whose promotions no handover awaits any more. `leader` stays as it is.
     pub(super) fn fence(&mut self, leader: Option<&Pod>, former: &[Markings], term: Term, step: &mut Step) {
         let Step { id, view, .. } = *step;
         for (uid, promotion) in &mut self.0 {
@@ -118,16 +118,16 @@ impl Promotions {
         }
     }
 
-    /// The pod for which the outcome of such a write is awaited.
+    /// The pod for which such a write's outcome is awaited.
     pub(super) fn awaits_fence(&self, op: OpId) -> Option<Uid> {
         let awaits = |promotion: &Promotion| promotion.fence.as_ref().is_some_and(|fence| fence.awaits(op));
         self.0.iter().find(|(_, promotion)| awaits(promotion)).map(|(uid, _)| uid.clone())
     }
 
-    /// Takes the outcome of such a write. Returns what failed.
+    /// Takes the outcome of such a write. Returns the failure, if there is one.
     pub(super) fn take_fence(&mut self, uid: &Uid, outcome: Outcome, now: Instant) -> Option<Failure> {
         let promotion = self.0.get_mut(uid)?;
-        // What changed nothing, keeps nothing away.
+        // A write that changed nothing does not stop the promotion.
         let unchanged = match &outcome {
             Outcome::PodWritten(PodOutcome::Written(pod)) if pod.version <= promotion.version => {
                 Some(format!("a write to pod {} changed nothing", pod.name))
@@ -147,7 +147,7 @@ impl Promotions {
     }
 }
 
-/// A patch that changes the pod's version, whatever is on it: what changes nothing, the API server does not write.
+/// A patch that changes the pod's version whatever is on the pod, because the API server does not write a patch without a change.
 fn stamp(election: &str, term: Term, pod: &Pod, former: &[Markings], view: &View) -> (PodChange, PodPatch) {
     if view.foreign.contains(&pod.uid) {
         let mut patch = PodPatch::default();

@@ -1,4 +1,4 @@
-//! The record: what is written into it, what comes back, and what it teaches.
+//! Writes the record, takes the outcome, and learns from it.
 
 use super::Election;
 use super::fitness::Candidate;
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Election {
-    /// Writes a record that names this candidate, or none. H1: before anybody is promoted.
+    /// Writes a record that names this candidate, or none. H1: before any pod is promoted.
     pub(super) fn write(&mut self, stored: &Stored, candidate: Option<Candidate>, reason: Reason, step: &mut Step) {
         let view = step.view;
         self.situation = Situation::HandingOver;
@@ -44,7 +44,7 @@ impl Election {
             record.term = self.terms.next(view.first_term);
             record.term_by_version = view.policy.shared;
         }
-        // H14: the one by which this pod is elected. Another one may be accepted while the lock was given to this cluster.
+        // H14: the switchover by which this pod is elected. Another one may be accepted while the lock was given to this cluster.
         if let (Reason::SwitchedOver, Some(asked), Some(Candidate::Pod(pod))) =
             (reason, view.switchovers.accepted, candidate)
             && self.switch_to(replaced.as_ref(), view).is_some_and(|to| to.uid == pod.uid)
@@ -53,7 +53,7 @@ impl Election {
         }
         match replaced.as_ref().map(|replaced| (&replaced.holder, &replaced.offer)) {
             Some((_, offer)) if candidate.is_none() => record.offer.clone_from(offer),
-            // The other cluster did not get the lock. W12: that is told for this term only.
+            // The other cluster did not get the lock. W12: the record says so for this term only.
             Some((None, Some(offer))) => {
                 let remains = self.workloads.outlasting(step);
                 record.switchover =
@@ -81,7 +81,7 @@ impl Election {
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
-    /// L1: whether to wait, because another replica of this cluster acts as well, and may undo at once what is written here.
+    /// L1: whether to wait, because another replica of this cluster acts as well, and may undo at once what this one writes.
     pub(super) fn waits_for_rival(&self, stored: &Stored, step: &mut Step) -> bool {
         let view = step.view;
         if self.lock.chain(stored.version()) != Chain::Rivals {
@@ -96,14 +96,14 @@ impl Election {
         waits
     }
 
-    /// The record is right: puts the other pods right, and drops from the record what is cleaned up.
+    /// Corrects the other pods under a record that is right, and drops from the record what is cleaned up.
     pub(super) fn settle(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) {
         let clean = self.maintain(stored, leader, step);
         if clean {
             self.failure = None;
         }
         let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return };
-        // Somebody else may have written who leads in a shared store: that does not show that its handover was completed.
+        // In a shared store, another program may have written the leader's name, which does not show that its handover was completed.
         let completed = leader.is_some() && !(step.view.policy.shared && step.view.noted.is_some());
         if clean && !record.former.is_empty() && (completed || self.lock.is_fenced(Some(version))) {
             let tidied = Record {
@@ -117,8 +117,8 @@ impl Election {
         }
     }
 
-    /// While this cluster leads: whether the record says for how long what is about to be enabled may take to end. If not, it is
-    /// amended first.
+    /// While this cluster leads: whether the record says how long the workloads about to be enabled may take to end. If not, the operator
+    /// amends the record first.
     pub(super) fn announce_obligations(&mut self, record: &Record, version: Version, step: &mut Step) -> bool {
         let Some(announced) = self.obligations.announced(record, &self.id, step.view) else { return true };
         if matches!(self.phase, Phase::Idle) {
@@ -137,7 +137,7 @@ impl Election {
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
-    /// Since when a pod leads whose record was lost.
+    /// Since when the pod leads whose record was lost.
     pub(super) fn kept_since(&self, holder: Option<&Holder>) -> Option<Timestamp> {
         self.leader
             .as_ref()
@@ -145,7 +145,7 @@ impl Election {
             .map(|(.., since)| *since)
     }
 
-    /// H10: a record says what it was written for.
+    /// H10: a record says which spec it was written for.
     pub(super) fn make_record(
         &self,
         view: &View,
@@ -193,7 +193,7 @@ impl Election {
                 Phase::Idle
             }
             RecordOutcome::Failed(Failure::Unknown(text)) => {
-                // H11: it is read before anything is done.
+                // H11: the operator reads the record before it does anything else.
                 self.fail(Failure::Unknown(text), now);
                 self.lock.forget();
                 Phase::WriteUnknown(None, intent)
@@ -205,7 +205,7 @@ impl Election {
         }
     }
 
-    /// The record is written: the handover that it announces begins.
+    /// The record is written, so the handover that it announces begins.
     pub(super) fn begin(&mut self, version: Version, intent: Intent) -> Phase {
         let Intent { record, previous, chain, purpose, target, slices, key: _ } = intent;
         if chain != Chain::Own {

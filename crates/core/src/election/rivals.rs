@@ -1,23 +1,24 @@
-//! C6: another cluster that had the lock, and may not know yet that it has it no more.
+//! C6: another cluster that had the lock, and may not know yet that it has lost it.
 
 use super::lock::Lock;
 use crate::view::View;
 use crate::{Instant, Stored};
 
-/// What was seen of other clusters.
+/// The operator's observations of other clusters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rivals {
-    /// By which session a pod led in another cluster, when its lock was last seen.
+    /// The session by which a pod led in another cluster, when the lock was last seen.
     led_by: Option<String>,
-    /// Since when there is no such lock any more, though that cluster did not let go of it.
+    /// Since when that lock is gone, though the other cluster did not release it.
     vanished: Option<Instant>,
 }
 
 impl Rivals {
-    /// Remembers whether another cluster led when the lock was last seen, and since when that is not so without its having let go.
+    /// Remembers whether another cluster led when the lock was last seen, and since when it no longer does, although it did not release the
+    /// lock.
     pub(super) fn note(&mut self, lock: &Lock, now: Instant) {
         match lock.stored() {
-            // A person who wrote there did not end that leadership: the same session still holds the lock.
+            // A person wrote to the key, which did not end that leadership: the same session still holds the lock.
             Some(Stored::HeldByOther(_, rival))
                 if rival.cluster.is_none() && self.led_by.as_ref() == Some(&rival.session) =>
             {
@@ -34,7 +35,7 @@ impl Rivals {
         }
     }
 
-    /// Until when the lock is not taken, because the other cluster may not know yet that it has vanished.
+    /// Until when the operator does not take the lock, because the other cluster may not know yet that it has vanished.
     pub(super) fn vanished_until(&self, view: &View) -> Option<Instant> {
         self.vanished.max(view.policy.vanished).map(|since| since + view.policy.grace)
     }

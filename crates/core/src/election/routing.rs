@@ -1,4 +1,4 @@
-//! When the slices follow, and which record: after the record, before the labels.
+//! Decides when the slices follow, and which record: after the record is written, before the labels are.
 
 use super::Election;
 use super::phase::{Phase, Withdrawal};
@@ -9,17 +9,17 @@ use crate::view::Desired;
 use crate::{Failure, Stored};
 
 impl Election {
-    /// Whether the Service reaches the leader, and nobody else.
+    /// Whether the Service reaches the leader, and no other pod.
     pub fn is_routed(&self) -> bool {
         self.routes.is_routed()
     }
 
-    /// What keeps the Service from reaching the leader, and is being tried again.
+    /// The failure that keeps the Service from reaching the leader, and that the operator is retrying.
     pub fn route_failure(&self) -> Option<&Failure> {
         self.routes.failure()
     }
 
-    /// Lets the slices follow the record, where this operator may.
+    /// Lets the slices follow the record, if this operator may.
     pub(super) fn route(&mut self, step: &mut Step) {
         if step.view.desired == Desired::Refuse {
             return;
@@ -45,12 +45,12 @@ impl Election {
         }
     }
 
-    /// T1: where no other leader is elected, lets the slices name only a pod that is there, as it is.
+    /// T1: if no other leader is elected, lets the slices name only a pod that is there, in its present state.
     pub(super) fn route_to_present(&mut self, step: &mut Step) {
         self.routes.advance(&Goal::Present, step);
     }
 
-    /// C3: lets nobody be reached here.
+    /// C3: takes the leader out of all slices here.
     pub(super) fn route_nowhere(&mut self, step: &mut Step) {
         self.routes.advance(&Goal::NobodyHere, step);
     }

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use crate::handover::is_emptied;
 use crate::{Key, RecordOutcome, Stored, Version};
 
-/// What is known of them beyond what the store's watch shows.
+/// The operator's knowledge of these locks beyond what the store's watch shows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Strays {
-    /// Those that a fresh listing has shown, and the watch perhaps not yet.
+    /// Locks that a fresh listing has shown, though the watch may not have yet.
     listed: BTreeMap<Key, Stored>,
-    /// Those that were emptied or deleted here.
+    /// Locks that this operator has emptied or deleted.
     cleared: BTreeMap<Key, Cleared>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cleared {
     replaced: Version,
-    /// The version that the lock has since; none: it was deleted.
+    /// The version that the lock has since, or `None` if it was deleted.
     made: Option<Version>,
 }
 
 impl Strays {
-    /// A fresh listing has shown these.
+    /// Takes the locks that a fresh listing has shown.
     pub(super) fn find(&mut self, locks: Vec<(Key, Stored)>) {
         self.listed.extend(locks);
     }
@@ -37,7 +37,7 @@ impl Strays {
         shown.iter().filter(|(key, _)| !self.listed.contains_key(key)).cloned().chain(listed).collect()
     }
 
-    /// Forgets what was cleared where the watch shows that.
+    /// Forgets a cleared lock when the watch shows that it is cleared.
     pub(super) fn retain(&mut self, shown: &[(Key, Stored)]) {
         self.cleared.retain(|key, cleared| {
             let still = |stray: &Stored| {
@@ -48,16 +48,16 @@ impl Strays {
         });
     }
 
-    /// The version that a lock has now, and whether it is emptied; none: it is deleted, or can't be.
+    /// The version that a lock has now, and whether it is emptied. `None` if it is deleted, or can't be.
     pub(super) fn state(&self, key: &Key, stray: &Stored, generation: i64) -> Option<(Version, bool)> {
         match self.cleared.get(key) {
-            // What was written here, the watch has not brought yet.
+            // The watch has not brought the operator's own write yet.
             Some(Cleared { made, .. }) => made.map(|made| (made, true)),
             None => Some((stray.version()?, is_emptied(stray, generation))),
         }
     }
 
-    /// Takes what became of a lock that was to be emptied or deleted.
+    /// Takes the outcome of the emptying or deletion of a lock.
     pub(super) fn take(&mut self, key: Key, replaced: Version, outcome: &RecordOutcome) {
         let written = match outcome {
             RecordOutcome::Written(version) => Some(*version),
@@ -65,7 +65,7 @@ impl Strays {
         };
         let made = written.filter(|version| *version != replaced);
         if made.is_none() {
-            // What a listing has shown is of the past now, whatever the outcome.
+            // The listing is outdated now, whatever the outcome.
             self.listed.remove(&key);
         }
         if written.is_some() {

@@ -1,4 +1,4 @@
-//! Switchovers: whether one can be carried out, and what has become of it.
+//! Switchovers: whether one can be carried out, and what became of it.
 
 use super::Election;
 use super::phase::Phase;
@@ -9,11 +9,11 @@ use crate::view::{Desired, Situation, View};
 use crate::{Pod, Record, Stored, SwitchoverMark, eligible};
 
 impl Election {
-    /// H14: the pod to which the leadership is to be moved now, because a user asks for it.
+    /// H14: the pod that the leadership is to move to now, because a user asks for it.
     pub(super) fn switch_to<'a>(&self, record: Option<&Record>, view: &View<'a>) -> Option<&'a Pod> {
         let record = record?;
         let asked = view.switchovers.wanted(record)?;
-        // C13: who was given the lock by another switchover, completes that one first.
+        // C13: a cluster that was given the lock by another switchover completes that one first.
         let is_given = record.switchover.as_ref().is_some_and(|mark| mark.cluster.is_some());
         if record.holder.is_none() && is_given {
             return None;
@@ -21,7 +21,7 @@ impl Election {
         self.target(asked, record, view).ok()
     }
 
-    /// H14: what the record of a switchover says of it.
+    /// H14: the mark of a switchover in the record.
     pub(super) fn mark(asked: &Asked, replaced: Option<&Record>, to: &Pod) -> SwitchoverMark {
         let from = replaced.and_then(|record| record.holder.as_ref()).map(|holder| holder.uid.clone());
         SwitchoverMark {
@@ -33,7 +33,7 @@ impl Election {
         }
     }
 
-    /// H15: that a switchover is given up, is written into the record first. Returns whether that was to be done.
+    /// H15: writes into the record that a switchover is given up, before anything else. Returns whether there was such a switchover.
     pub(super) fn give_up(&mut self, stored: &Stored, step: &mut Step) -> bool {
         let Stored::Ours(version, record) = stored else { return false };
         let Some(asked) = step.view.switchovers.unwanted(record) else { return false };
@@ -51,7 +51,7 @@ impl Election {
         true
     }
 
-    /// What can be said of a switchover. `gives_up`: nothing is to come of it any more.
+    /// The verdict on a switchover. `gives_up`: the user wants nothing of it any more.
     pub(crate) fn judge(&self, asked: &Asked, gives_up: bool, view: &View) -> Verdict {
         let across = matches!(asked.to, Target::Cluster(_));
         if view.following.is_some() {
@@ -109,7 +109,7 @@ impl Election {
     /// H14: whether the term that is to end is the present one, and this record is of that term.
     fn is_of_present(&self, asked: &Asked, record: &Record) -> Result<(), Verdict> {
         let blocked = |why| Err(Verdict::Blocked(why));
-        // H9: each leader has a term of its own, and the highest is the present one. A leader of a lower one is about to get another.
+        // H9: each leader has a term of its own, and the highest is the present one. A leader of a lower term is about to get another.
         let present = self.terms.highest();
         if present > asked.from_term {
             return blocked(Obstacle::Superseded(present));

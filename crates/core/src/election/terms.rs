@@ -6,41 +6,42 @@ use crate::marking::term_of;
 use crate::view::View;
 use crate::{Stored, Term};
 
-/// Which terms were given.
+/// The terms that were given.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Terms {
     highest: Term,
-    /// A leader of a lower term begins a new one: the store was put back to an earlier state, and higher terms were given since.
+    /// Leaders of terms below this one begin a new term, because the store was put back to an earlier state, and higher terms were given
+    /// since.
     reached: Term,
 }
 
 impl Terms {
-    /// Those of an election that had come to a term before its store was put back.
+    /// The terms of an election that had reached this term before its store was put back.
     pub(super) fn that_had_reached(term: Term) -> Self {
         Self { highest: term, reached: term }
     }
 
-    /// The highest that was seen.
+    /// The highest term that was seen.
     pub(super) fn highest(self) -> Term {
         self.highest
     }
 
-    /// Whether a term was given before the store was put back, so that others may have been given since.
+    /// Whether a term was given before the store was put back, so that higher ones may have been given since.
     pub(super) fn is_outdated(self, term: Term) -> bool {
         term < self.reached
     }
 
-    /// The term of the next leadership: above all that were given, and none below `first`.
+    /// The term of the next leadership: above all that were given, and not below `first`.
     pub(super) fn next(self, first: Term) -> Term {
         self.highest.next().max(first)
     }
 
-    /// A term that was surely given.
+    /// Notes a term that was surely given.
     pub(super) fn see(&mut self, term: Term) {
         self.highest = self.highest.max(term);
     }
 
-    /// A term that somebody may have written by hand.
+    /// Notes a term that a person may have written by hand.
     pub(super) fn see_hint(&mut self, hint: Term) {
         self.highest = self.highest.raised_by_hint(hint);
     }
@@ -50,12 +51,12 @@ impl Terms {
         let written = lock.stored().and_then(Stored::written);
         let recorded = written.map_or(Term::default(), |record| record.term);
         let mut sure = self.highest.max(recorded);
-        // A lock that moves here from another store may have come too far for this one: that is for its user to know.
+        // A lock that moves here from another store may have come too far for this one. The user has to know that.
         let only_source = sure == Term::default() && lock.stored().is_some() && !view.policy.shared;
         if view.status_term.is_credible(view.policy.shared) || only_source {
             sure = sure.max(view.status_term);
         }
-        // Where the terms begin is known for sure, too, so a term a little above is as credible as one a little above what was given.
+        // The first term is known for sure, too, so a term a little above it is as credible as a term a little above the last one.
         let credible = |hint: Term| {
             let given = sure.raised_by_hint(hint);
             if view.first_term.raised_by_hint(hint) == hint { given.max(hint) } else { given }

@@ -1,8 +1,8 @@
-//! Without the lock: what is done when somebody else may lead, or does. The rules C3, C5, C6 and C7 of docs/protocol.md.
+//! Without the lock: what the operator does when another cluster leads, or may lead. The rules C3, C5, C6 and C7 of docs/protocol.md.
 //!
-//! Inside one cluster compare-and-swap alone keeps two leaders apart. Others that share the store can't be fenced at this cluster's
-//! API server; so whoever has not surely got the lock shows no leader, whatever else is wanted of the election, and takes the lock
-//! again only after that.
+//! Inside one cluster, compare-and-swap alone keeps two leaders apart. Other clusters that share the store can't be fenced at this
+//! cluster's API server. So a cluster that may not hold the lock shows no leader, whatever else is wanted of the election, and takes the
+//! lock again only after that.
 
 use super::Election;
 use super::fitness::Decision;
@@ -13,17 +13,17 @@ use crate::timers::Timer;
 use crate::view::{Desired, Situation, View, WhenLost};
 use crate::{Announcement, Command, Instant, LockValidity, Reason, Record, RecordOutcome, Rival, Stored, Transition};
 
-/// What keeps every pod of this cluster from showing the leader's label.
+/// The reason why no pod of this cluster may show a leader label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unheld {
-    /// Why, for people.
+    /// The reason, for people.
     reason: Reason,
-    /// Whether what the store has shown of the lock still counts. If not, all is read again when the store can be relied on.
+    /// Whether the lock as the store has shown it still counts. If not, the operator reads everything again when it can rely on the store.
     pub(super) known: bool,
 }
 
 impl Election {
-    /// Why no pod may show the leader's label now, whatever is wanted; `None`: the lock is held, or nothing is known of it yet.
+    /// Why no pod may show a leader label now, whatever is wanted. `None` if this cluster holds the lock, or nothing is known of it yet.
     pub(super) fn unheld(&self, step: &Step) -> Option<Unheld> {
         let view = step.view;
         let policy = view.policy;
@@ -33,7 +33,7 @@ impl Election {
         let demote = policy.when_lost == WhenLost::Demote;
         // C7.
         let rewound = view.now < policy.not_before;
-        // Each observation names the cause that it knows of, whichever comes first.
+        // Each observation names the cause that it knows, whichever comes first.
         let unreliable = match policy.validity {
             validity if validity.lasts(view.now) => {
                 (rewound && !shows_leadership(step)).then_some(Reason::StoreRewound)
@@ -53,12 +53,12 @@ impl Election {
         }
     }
 
-    /// Whether a pod shows that it leads or a slice that somebody is reached, or may do so because of a write whose outcome is not known.
+    /// Whether a pod shows a leader label or a slice a leader, or may do so because of a write whose outcome is unknown.
     pub(super) fn somebody_may_lead(&self, view: &View) -> bool {
         shows_leader(view) || !self.promotions.is_empty() || self.routes.may_show(&self.id, view)
     }
 
-    /// C3: takes the leader's label off. Never held up by a store that does not answer.
+    /// C3: takes the leader label off. A store that does not answer never delays this.
     pub(super) fn stand_down(&mut self, unheld: Unheld, step: &mut Step) {
         let view = step.view;
         let Unheld { reason, known } = unheld;
@@ -71,14 +71,14 @@ impl Election {
         }
         self.workloads.let_nothing_run();
         if matches!(&self.phase, Phase::HandingOver(handover) if handover.target().is_some()) {
-            // Nobody is promoted any more. If that was sent already, it is made to fail.
+            // The operator promotes no pod any more. It makes a promotion fail that it has sent already.
             self.phase = Phase::Idle;
         }
         if view.desired == Desired::Withdraw && !self.somebody_may_lead(view) {
             return;
         }
         if !known && view.desired != Desired::Withdraw {
-            // What comes back to commands that are under way is not waited for: all is read again when the store is back.
+            // The operator does not wait for the outcomes of commands, because it reads everything again when the store is back.
             self.phase = Phase::Idle;
             self.lock.forget();
         }
@@ -87,13 +87,13 @@ impl Election {
             self.losing.get_or_insert(Losing { holder, since: view.now, reason });
         }
         if let Some(losing) = self.losing.as_mut().filter(|_| reason == Reason::StoreRewound) {
-            // That is why the lock or its session was seen to be gone.
+            // The restored store is why the lock or its session seemed to be gone.
             losing.reason = reason;
         }
         let stored = self.lock.stored().cloned().unwrap_or(Stored::Absent);
         self.maintain(&stored, None, step);
         self.route_nowhere(step);
-        // One that is refused may not touch what belongs to another, and one that is paused nothing new.
+        // A refused election must not touch what belongs to another one, and a paused one nothing new.
         let untouched =
             (known && reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);
         let target = if untouched { Target::Await } else { Target::Follow };
@@ -101,7 +101,7 @@ impl Election {
             self.reconcile(target, step);
         }
         if self.somebody_may_lead(view) || self.workloads.lets_run(target, step) {
-            // Nothing is told of who leads elsewhere before nobody leads here.
+            // The operator reports no leader elsewhere before this cluster shows none.
             self.situation = Situation::HandingOver;
             return;
         }
@@ -134,7 +134,7 @@ impl Election {
             _ => None,
         };
         let told = known.is_some_and(|known| known.leads_as(&rival));
-        // W12: only what this process has seen to come is news.
+        // W12: only a change that this process has seen is news.
         let fails = known.filter(|known| known.switchover != rival.switchover);
         let remains = fails.and(rival.switchover.as_ref()).map(|mark| mark.remains.clone()).unwrap_or_default();
         if !told {
@@ -146,7 +146,7 @@ impl Election {
         self.situation = Situation::LedElsewhere(Box::new(rival));
     }
 
-    /// C3, W3: the lock is nobody's: takes it, if there is somebody to lead.
+    /// C3, W3: takes the lock, which no cluster holds, if there is a candidate to lead.
     pub(super) fn take_lock(&mut self, stored: &Stored, step: &mut Step) {
         let view = step.view;
         let shows = self.somebody_may_lead(view) || self.workloads.lets_run(Target::Await, step);
@@ -160,13 +160,13 @@ impl Election {
         if let Some(until) = self.rivals.vanished_until(view)
             && view.now < until
         {
-            // Somebody deleted it, or the store was put back. The other cluster may not know yet.
+            // A person deleted the lock, or the store was put back. The other cluster may not know yet.
             self.situation = Situation::LockLost;
             step.wake_at(Timer::LockVanished, until);
             return;
         }
         if view.following.is_some_and(|following| !following.lock.is_known()) {
-            // F2: nobody is promoted by what is not known.
+            // F2: no pod is promoted while the holder is unknown.
             self.situation = Situation::Vacant;
             return;
         }
@@ -188,8 +188,8 @@ impl Election {
         }
     }
 
-    /// C5, W3: nobody leads here, no pod shows otherwise, and no workload runs any more: others may take the lock. L6: and no other
-    /// replica can change that.
+    /// C5, W3: releases the lock to other clusters. The caller has checked that no leader is recorded here, no pod shows otherwise, and no
+    /// workload runs any more. L6: and no other replica can change that.
     pub(super) fn release(&mut self, stored: &Stored, step: &mut Step) {
         let view = step.view;
         let Stored::Ours(version, record) = stored else { return };
@@ -202,7 +202,7 @@ impl Election {
             return;
         }
         if view.desired == Desired::Leave && !self.workloads.outlasting(step).is_empty() {
-            // W12: it is left to expire, and the next holder waits.
+            // W12: the operator lets the lock expire, and the next holder waits.
             return self.workloads.keep_lock(view.now + LOOK_AGAIN);
         }
         if view.now < view.alone_from {

@@ -1,4 +1,4 @@
-//! Outside of handovers: puts right what is written on the other pods.
+//! Corrects, outside of handovers, the marks on the pods that do not lead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,18 +14,18 @@ use crate::{
     Term, Uid, WritePod, give_back,
 };
 
-/// Writes to pods outside of handovers, and what they told of the pods.
+/// Writes to pods outside of handovers, and what their answers told about the pods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Upkeep {
     writes: BTreeMap<Uid, Write>,
-    /// Pods that are no more, though the cache may still show them.
+    /// Pods that are gone, though the cache may still show them.
     gone: BTreeSet<Uid>,
 }
 
 /// A write whose outcome is awaited.
 #[derive(Clone, Debug)]
 struct Write {
-    /// Whether the pod shows the leader's label.
+    /// Whether the pod shows a leader label.
     demotes: bool,
     asked: WritePod,
     state: WriteState,
@@ -34,46 +34,46 @@ struct Write {
 #[derive(Clone, Debug)]
 enum WriteState {
     Writing(OpId),
-    /// The pod is not what the cache shows.
+    /// The pod differs from the cache.
     Unread,
     Reading(OpId),
 }
 
-/// What pods are brought to.
+/// The state that the operator brings pods to.
 pub(super) struct Wanted<'a> {
     /// The lock, as last known.
     pub(super) stored: &'a Stored,
     /// The highest term.
     pub(super) term: Term,
-    /// What earlier specs wrote, and may still be there.
+    /// Markings of earlier specs that may still be on pods.
     pub(super) former: &'a [Markings],
-    /// This pod stays as it is.
+    /// The pod that stays as it is.
     pub(super) leader: Option<&'a Pod>,
 }
 
-/// Why a write failed, and what the user is to be told of that.
+/// Why a write failed, and the news of it for the user.
 pub(super) struct WriteFailure {
     pub(super) failure: Failure,
     pub(super) told: Option<Announcement>,
 }
 
 impl Upkeep {
-    /// A pod is no more, whatever the cache shows.
+    /// Notes that a pod is gone, whatever the cache shows.
     pub(super) fn note_gone(&mut self, pod: Uid) {
         self.gone.insert(pod);
     }
 
-    /// The pods that are no more.
+    /// The pods that are gone.
     pub(super) fn gone(&self) -> &BTreeSet<Uid> {
         &self.gone
     }
 
-    /// Forgets pods that the cache does not show any more.
+    /// Forgets pods that the cache no longer shows.
     pub(super) fn retain(&mut self, pods: &[&Pod]) {
         self.gone.retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
     }
 
-    /// Puts right what is written on all pods but the leader. Returns whether nothing was left to do.
+    /// Corrects the marks on all pods but the leader. Returns whether nothing was left to do.
     pub(super) fn maintain(
         &mut self,
         wanted: &Wanted,
@@ -100,10 +100,10 @@ impl Upkeep {
                 step.wake_at(Timer::PodRetry, until);
                 continue;
             }
-            // The stamp that a handover has left on a pod which takes no part.
+            // A handover has left its stamp on a pod that takes no part.
             let stamped = view.foreign.contains(&pod.uid) || change == PodChange::Remove;
             if !urgent && !leftover && !stamped && view.now < view.marks_from {
-                // L1: nobody waits for it.
+                // L1: this write can wait.
                 step.wake_at(Timer::PodRetry, view.marks_from);
                 continue;
             }
@@ -117,7 +117,7 @@ impl Upkeep {
         clean
     }
 
-    /// Takes off what was written under these markings, of an election that goes.
+    /// Takes these markings off the pods of a withdrawn election.
     pub(super) fn remove(&mut self, written: &[&Markings], troubles: &Troubles, lock: &Lock, step: &mut Step) {
         let Step { id, view, .. } = *step;
         self.reread(step);
@@ -138,7 +138,7 @@ impl Upkeep {
         self.writes.insert(write.uid.clone(), Write { demotes, asked: write, state: WriteState::Writing(op) });
     }
 
-    /// Asks for the pods that are not what the cache shows. Returns whether any write is awaited.
+    /// Reads the pods that differ from the cache. Returns whether any write is awaited.
     fn reread(&mut self, step: &mut Step) -> bool {
         for write in self.writes.values_mut() {
             if let WriteState::Unread = write.state {
@@ -157,7 +157,7 @@ impl Upkeep {
         self.writes.iter().find(|(_, write)| awaits(write)).map(|(uid, _)| uid.clone())
     }
 
-    /// Takes an outcome that is awaited for a pod. Returns what failed.
+    /// Takes an outcome that is awaited for a pod. Returns the failure, if there is one.
     pub(super) fn take(
         &mut self,
         uid: Uid,
@@ -204,13 +204,13 @@ impl Upkeep {
     }
 }
 
-/// What has to be written on a pod that does not lead; none: it is as it should be.
+/// The write that a pod needs which does not lead, or `None` if the pod is as it should be.
 fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Step) -> Option<(PodChange, PodPatch)> {
     let Step { id, view, .. } = *step;
     let markings = &view.scope.markings;
     let (change, patch) = if view.selects(pod) {
         let leaves = (pod.deleting || pod.finished) && !markings.shows_leader(pod);
-        // Without its mark nobody would find it again when the election goes.
+        // Without its mark, no operator would find the pod again when the election is withdrawn.
         if (leaves || (markings.is_follower(pod) && id.wrote(pod))) && !leftover {
             return None;
         }
@@ -225,7 +225,7 @@ fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Ste
     (!patch.is_empty()).then_some((change, patch))
 }
 
-/// O1: on a pod that is not the election's, a handover wrote the term alone, so that the pod's version changes. It goes again.
+/// O1: takes the term off a pod that is not the election's. A handover wrote the term alone, to change the pod's version.
 fn unstamp(pod: &Pod) -> Option<(PodChange, PodPatch)> {
     let is_marked = pod.annotations.contains_key(ELECTION_ANNOTATION);
     let stamped = pod.annotations.contains_key(TERM_ANNOTATION) && !is_marked;
@@ -240,7 +240,7 @@ fn names_holder(stored: &Stored) -> bool {
     stored.record().is_some_and(|record| record.holder.is_some())
 }
 
-/// Somebody else changed the labels of a pod.
+/// The announcement that another program changed the labels of a pod.
 pub(super) fn drift(pod: &Pod) -> Announcement {
     Announcement::LabelDrift { pod: pod.name.clone(), uid: pod.uid.clone() }
 }

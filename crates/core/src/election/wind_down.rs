@@ -1,8 +1,8 @@
-//! What is waited for, and looked at, between the disabling of the last workload and the release of the lock.
+//! The waits and the checks between the disabling of the last workload and the release of the lock.
 //!
-//! The caches may not show yet what a workload's controller has just started, and the controller may not have seen yet that the
-//! workload is disabled. So the lock is kept for some seconds after anything was let run, and before the record says that all has
-//! ended, the workloads and what runs of them are read at the API server.
+//! The caches may not show yet what a workload's controller has just started, and the controller may not have seen yet that the workload is
+//! disabled. So the operator keeps the lock for some seconds after it let any workload run, and reads the workloads and their pods and Jobs
+//! at the API server before the record says that all have ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use crate::timers::Timer;
 use crate::view::View;
 use crate::{Command, Instant, OpId, Wish, Workload, WorkloadId};
 
-/// How long after a workload was let run its controller may still start something of it, although it is disabled again: a CronJob's
-/// tick that was missed, a ReplicaSet's pods. As long as what is assumed around each full minute.
+/// How long after a workload was let run its controller may still start something of it, although the workload is disabled again: a
+/// CronJob's missed tick, a ReplicaSet's pods. The operator assumes the same length around each full minute.
 const SETTLES: Duration = Duration::from_secs(3);
 
-/// How the workloads come to rest.
+/// The way of the workloads to rest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WindDown {
-    /// Since when nothing is let run here.
+    /// Since when no workload is let run here.
     off_since: Option<Instant>,
     /// Whether each workload was let run when it was last seen.
     ran: BTreeMap<WorkloadId, bool>,
-    /// Until when the controllers of those that were let run lately may still start something.
+    /// Until when the controllers of workloads that were let run lately may still start something.
     settles: BTreeMap<WorkloadId, Instant>,
-    /// What runs was read at the API server since nothing is let run, and all had ended.
+    /// Whether, since no workload is let run, the operator has read at the API server that all have ended.
     inspected: bool,
-    /// Until when the lock is kept, as the present step has found.
+    /// Until when the lock is kept, as found in the present step.
     kept_until: Option<Instant>,
 }
 
 impl WindDown {
-    /// A workload is shown. Of one that was not seen before it is not known what an earlier operator did to it.
+    /// Notes a workload that the view shows. If it was not seen before, the operator does not know what an earlier one did to it.
     pub(super) fn note(&mut self, workload: &Workload, now: Instant) {
         let runs = workload.setting.runs();
         if self.ran.insert(workload.id.clone(), runs).is_none_or(|ran| runs && !ran) {
@@ -41,12 +41,12 @@ impl WindDown {
         }
     }
 
-    /// Until now, a write may have been carried out that lets a workload run.
+    /// Notes that a write that lets a workload run may have been carried out at any time until now.
     pub(super) fn may_run(&mut self, id: &WorkloadId, now: Instant) {
         self.settles.insert(id.clone(), now + SETTLES);
     }
 
-    /// Whether something is let run.
+    /// Notes whether any workload is let run.
     pub(super) fn note_all(&mut self, lets_run: bool, now: Instant) {
         if lets_run {
             (self.off_since, self.inspected) = (None, false);
@@ -60,27 +60,27 @@ impl WindDown {
         self.settles.retain(|id, _| known(id));
     }
 
-    /// Until when a disabled workload's controller may not have seen that yet.
+    /// Until when the controller may not have seen yet that its workload is disabled.
     fn settles_at(&self, workload: &Workload, now: Instant) -> Option<Instant> {
         self.settles.get(&workload.id).copied().filter(|until| now < *until && !workload.finished)
     }
 
-    /// A step begins: it finds out anew whether the lock is kept.
+    /// Begins a step, which decides again whether the lock is kept.
     pub(super) fn begin_step(&mut self) {
         self.kept_until = None;
     }
 
-    /// Until when the lock is kept although nothing is let run any more.
+    /// Until when the lock is kept although no workload is let run any more.
     pub(super) fn kept_until(&self) -> Option<Instant> {
         self.kept_until
     }
 
-    /// L6: the lock is kept until then, whether or not anything runs.
+    /// L6: keeps the lock until then, whether or not anything runs.
     pub(super) fn keep_lock(&mut self, until: Instant) {
         self.kept_until = self.kept_until.max(Some(until));
     }
 
-    /// W3: whether the lock is kept, because something still runs, or may.
+    /// W3: whether the lock is kept, because a workload still runs, or may.
     pub(super) fn goes_on(&mut self, step: &mut Step) -> bool {
         let view = step.view;
         let until = self.over_at(view);
@@ -94,7 +94,7 @@ impl WindDown {
         true
     }
 
-    /// W12: what is seen to run of workloads that have had the time to end, by its number.
+    /// W12: how many pods or Jobs are seen to run of each workload that has had the time to end.
     pub(super) fn outlasting(&self, step: &Step) -> BTreeMap<String, u32> {
         if self.off_since.is_none() || step.view.now < self.over_at(step.view) {
             return BTreeMap::new();
@@ -103,7 +103,7 @@ impl WindDown {
         running.map(|workload| (workload.id.to_string(), workload.running)).collect()
     }
 
-    /// W4: reads at the API server what still runs, unless that was done or has had its time.
+    /// W4: reads at the API server what still runs, unless that was done, or the time for it is over.
     pub(super) fn inspect(&self, step: &mut Step) -> Option<OpId> {
         let workloads: Vec<WorkloadId> = held_workloads(step).map(|workload| workload.id.clone()).collect();
         if self.inspected || workloads.is_empty() || step.view.now >= self.over_at(step.view) {
@@ -112,7 +112,7 @@ impl WindDown {
         Some(step.request(Command::ReadWorkloads { workloads }))
     }
 
-    /// What still runs was read, and is shown from now on.
+    /// Notes that the read has come, so that the view shows what still runs.
     pub(super) fn take_inspected(&mut self) {
         self.inspected = true;
     }
@@ -122,7 +122,7 @@ impl WindDown {
     }
 }
 
-/// W8: the workloads that count. What was never claimed, could not be.
+/// W8: the workloads that count. The operator could not write a workload that was never claimed.
 fn held_workloads<'a>(step: &Step<'a>) -> impl Iterator<Item = &'a Workload> {
     let Step { id, view, .. } = *step;
     let held = |workload: &&Workload| id.claim_of(workload).is_some() && !matches!(workload.wish, Wish::Release { .. });

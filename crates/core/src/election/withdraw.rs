@@ -1,4 +1,4 @@
-//! Gives up locks and labels: of an election that is deleted, and of a key that is not its own any more.
+//! Gives up locks and labels: those of an election that is deleted, and those under a key that is no longer the election's own.
 
 use super::Election;
 use super::phase::{Intent, Phase, Withdrawal};
@@ -10,7 +10,7 @@ use crate::view::{Desired, Situation, View};
 use crate::{Announcement, Command, Key, Markings, Record, Scope, Stored, Timestamp};
 
 impl Election {
-    /// Gives the workloads back, and waits for those that end with the election; returns whether that is done.
+    /// Gives the workloads back, and waits for those that end with the election. Returns whether that is done.
     pub(super) fn give_up_workloads(&mut self, step: &mut Step) -> bool {
         {
             let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view);
@@ -18,14 +18,14 @@ impl Election {
         }
     }
 
-    /// H12: takes off all labels, then the record.
+    /// H12: takes off all labels, then deletes the record.
     pub(super) fn withdraw(&mut self, stored: &Stored, step: &mut Step) -> bool {
         let view = step.view;
         self.route(step);
         let own = stored.version().is_some() && stored.written().is_none_or(|record| record.election == self.id.uid);
         let clean = !own && self.is_clean(view);
         if self.withdrawal == Withdrawal::Done && !clean {
-            // A late writer of this election, or another election of that name already.
+            // A late writer of this election, or a new election of that name, has written a mark.
             self.withdrawal = Withdrawal::Unconfirmed;
             self.situation = Situation::HandingOver;
             return true;
@@ -44,7 +44,7 @@ impl Election {
         let chain = self.lock.chain(version);
         match (stored, version) {
             (Stored::Ours(_, record) | Stored::Free(_, Some(record), _), _) if record.election != self.id.uid => {
-                // Of an earlier election of that name: it goes with that one. What is on the pods, names only the name.
+                // The record is of an earlier election of that name, and goes with that one. The marks on pods have only the name.
                 self.withdraw_without_record(stored.written(), step)
             }
             (Stored::Ours(version, record), _)
@@ -83,7 +83,7 @@ impl Election {
         }
     }
 
-    /// Whether no pod carries a mark of this election that can be taken off, and it has no slice.
+    /// Whether no pod carries a mark of this election that can be taken off, and the election has no slice.
     pub(super) fn is_clean(&self, view: &View) -> bool {
         self.routes.is_gone(&self.id, view)
             && view.pods.iter().all(|pod| !self.id.wrote(pod) || self.troubles.is_left(pod, &self.lock, view))
@@ -98,7 +98,7 @@ impl Election {
         }
     }
 
-    /// With no record of its own to go by: takes off what is found on the pods. Returns whether to look again.
+    /// Takes off the marks that are found on the pods, for an election without a record of its own. Returns whether to look again.
     fn withdraw_without_record(&mut self, other: Option<&Record>, step: &mut Step) -> bool {
         let view = step.view;
         if self.withdrawal != Withdrawal::Confirmed {
@@ -119,7 +119,7 @@ impl Election {
         false
     }
 
-    /// Takes off what is found on the pods.
+    /// Takes off the marks that are found on the pods.
     fn remove_markings(&mut self, other: Option<&Record>, step: &mut Step) {
         let view = step.view;
         let scopes = other.into_iter().flat_map(Record::scopes).chain(stray_scopes(view.strays));
@@ -128,8 +128,8 @@ impl Election {
         self.upkeep.remove(&written, &self.troubles, &self.lock, step);
     }
 
-    /// H6: a lock under a key that is not the election's any more is emptied before the present one is taken, so that nobody
-    /// with an older spec can go on with it; it is deleted when the present one is settled.
+    /// H6: empties a lock under a key that is no longer the election's before the present one is taken, so that no operator with an older
+    /// spec can continue with it. The operator deletes it when the present one is settled.
     pub(super) fn clear_strays(&mut self, step: &mut Step) -> bool {
         let view = step.view;
         self.strays.retain(view.strays);
@@ -152,7 +152,7 @@ impl Election {
                 return true;
             }
             let settled = match view.desired {
-                // Until no pod has to be written to any more, its record says what was written under it.
+                // Until all pods are written, the lock's record says which scopes were written under it.
                 Desired::Withdraw => {
                     matches!(self.withdrawal, Withdrawal::Listed | Withdrawal::Done) && self.is_clean(view)
                 }
@@ -170,7 +170,7 @@ impl Election {
     }
 }
 
-/// What was written under the election's other keys.
+/// The scopes that were written under the election's other keys.
 fn stray_scopes(strays: &[(Key, Stored)]) -> impl Iterator<Item = &Scope> {
     let records = strays.iter().filter_map(|(_, stray)| stray.written());
     records.flat_map(Record::scopes)

@@ -1,6 +1,6 @@
 //! Workloads that run only where the leader is: enabled while this cluster leads, disabled otherwise.
 //!
-//! The rules W1 to W10 in docs/protocol.md; the code that keeps them cites them.
+//! The code below cites the rules W1 to W10 of docs/protocol.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,26 +19,26 @@ use crate::{
     WorkloadChange, WorkloadClaim, WorkloadId, WorkloadKind, WorkloadOutcome, WriteWorkload,
 };
 
-/// Brings the workloads to what the leadership wants.
+/// Brings the workloads to the state that the leadership requires.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadReconciler {
-    /// How they come to rest.
+    /// The way of the workloads to rest.
     wind_down: WindDown,
     pending: BTreeMap<WorkloadId, Pending>,
-    /// Writes that let them run and may still be on their way.
+    /// Writes that let workloads run and may still be on their way.
     unsure: BTreeSet<(WorkloadId, OpId)>,
     failures: BTreeMap<WorkloadId, Failure>,
-    /// Of each by itself: one that can't be written does not hold up another. A request that is carried out and has no effect
-    /// counts as failed, until nothing is left to do.
+    /// Each workload has its own wait, so that one that can't be written does not delay another. A request that is carried out without
+    /// effect counts as failed, until nothing is left to do.
     up: BTreeMap<WorkloadId, Backoff>,
     pub(super) down: BTreeMap<WorkloadId, Backoff>,
     owner: String,
-    /// What this process wrote up to this one, it wrote before it began to decide this election anew.
+    /// The number up to which this process wrote before it began to decide this election again.
     before: OpId,
-    /// For what somebody else changes again and again.
+    /// The wait for workloads that another program changes again and again.
     contest: Backoff,
     contested: BTreeMap<WorkloadId, Instant>,
-    /// Whether they were brought to a leadership of this cluster last.
+    /// Whether the last target was a leadership of this cluster.
     leads: bool,
 }
 
@@ -58,15 +58,15 @@ impl Pending {
     }
 }
 
-/// What the workloads are brought to.
+/// The state that the operator brings the workloads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// This cluster leads in this term: they are enabled.
+    /// This cluster leads in this term, so the workloads are enabled.
     Lead(Term),
-    /// It does not: they are disabled.
+    /// This cluster does not lead, so the workloads are disabled.
     Follow,
-    /// The lock is nobody's: what this election has enabled is disabled. What it has not touched yet runs on, for this cluster may
-    /// be about to lead.
+    /// No cluster holds the lock, so the workloads that this election has enabled are disabled. Those that it has not touched yet continue
+    /// to run, because this cluster may be about to lead.
     Await,
 }
 
@@ -79,15 +79,15 @@ impl Target {
     }
 }
 
-/// What is known around the workloads.
+/// The facts around the workloads.
 #[derive(Clone, Copy)]
 pub(super) struct Circumstances<'a> {
     /// The highest term.
     pub(super) term: Term,
     /// The record that this cluster holds.
     pub(super) record: Option<&'a Record>,
-    /// W1: until when nothing is enabled, because of what runs in another cluster. L6: or because another replica may still act, and
-    /// be about to give the lock away.
+    /// W1: until when the operator enables no workload, because workloads may still run in another cluster. L6: or because another replica
+    /// may still act, and be about to give the lock away.
     pub(super) wait: Option<Instant>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Circumstances<'a> {
     }
 }
 
-/// What a workload needs.
+/// The change that a workload needs.
 enum Need {
     Enable,
     Disable,
@@ -108,10 +108,10 @@ enum Need {
     DeleteRunning,
 }
 
-/// How soon it is looked again at what is ending: not of all of it is told when it has ended.
+/// How soon the operator looks again at workloads that are ending, because not every end is reported.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long something counts as contested after it was last put right.
+/// How long a workload counts as contested after the operator last corrected it.
 const CONTESTED: Duration = Duration::from_secs(30);
 
 impl WorkloadReconciler {
@@ -141,12 +141,12 @@ impl WorkloadReconciler {
         self.down.entry(id.clone()).or_insert_with(|| Backoff::new(owner)).delay_shortly(now);
     }
 
-    /// What keeps workloads from following, the last failure of each.
+    /// The last failure of each workload that can't follow the leader.
     pub(super) fn failures(&self) -> &BTreeMap<WorkloadId, Failure> {
         &self.failures
     }
 
-    /// The workloads that somebody else changes, although they were put right.
+    /// The workloads that another program keeps changing although the operator has corrected them.
     pub(super) fn contested(&self, now: Instant) -> impl Iterator<Item = &WorkloadId> {
         let recent = move |at: &Instant| now.since(*at) < CONTESTED;
         self.contested.iter().filter(move |(_, at)| recent(at)).map(|(id, _)| id)
@@ -174,7 +174,7 @@ impl WorkloadReconciler {
             self.wind_down.note(workload, view.now);
             let Some(need) = self.need(workload, target, step) else {
                 if target == Target::Await && step.id.claim_of(workload).is_none() {
-                    // It is not looked at now.
+                    // The operator does not look at this workload now.
                     continue;
                 }
                 self.failures.remove(&workload.id);
@@ -194,7 +194,7 @@ impl WorkloadReconciler {
         settled
     }
 
-    /// Whatever lets a workload run and was not sent yet, is not wanted any more.
+    /// Withdraws every request that lets a workload run and was not sent yet.
     pub(super) fn let_nothing_run(&mut self) {
         self.leads = false;
     }
@@ -207,7 +207,7 @@ impl WorkloadReconciler {
         self.leads && self.pending.values().any(starts)
     }
 
-    /// Without the lock, what was made for this cluster's term is not let run, whatever else is wanted of the election.
+    /// Without the lock, keeps the Jobs of this cluster's term from running, whatever else is wanted of the election.
     pub(super) fn suspend_jobs(&mut self, around: Circumstances, step: &mut Step) {
         let view = step.view;
         for job in
@@ -219,7 +219,7 @@ impl WorkloadReconciler {
         }
     }
 
-    /// Gives back those that are to be given back, and changes no others.
+    /// Gives back the workloads that are to be given back, and changes no others.
     pub(super) fn give_back(&mut self, around: Circumstances, step: &mut Step) {
         for workload in step.view.workloads.into_iter().flatten() {
             if let Some(need @ Need::Release { .. }) = self.need(workload, Target::Follow, step) {
@@ -228,23 +228,23 @@ impl WorkloadReconciler {
         }
     }
 
-    /// Gives the workloads back. Returns whether all are.
+    /// Gives the workloads back. Returns whether all are given back.
     pub(super) fn release(&mut self, around: Circumstances, step: &mut Step) -> bool {
         self.reconcile(Target::Follow, around, step)
             || step.view.workloads.is_some_and(|workloads| {
-                // What is refused for good does not keep an election from being deleted.
+                // A write that is refused for good does not keep an election from being deleted.
                 let given_up = |workload: &Workload| self.failures.get(&workload.id).is_some_and(Failure::is_refused);
                 let done = |workload: &Workload| self.need(workload, Target::Follow, step).is_none();
                 workloads.iter().all(|workload| done(workload) || given_up(workload))
             })
     }
 
-    /// Whether something may run here because of this election. While the workloads are not known, something may.
+    /// Whether anything may run here because of this election. While the workloads are unknown, something may.
     pub(super) fn lets_run(&self, target: Target, step: &Step) -> bool {
         let Some(workloads) = step.view.workloads else { return true };
         workloads.iter().any(|workload| {
             let refused = self.failures.get(&workload.id).is_some_and(Failure::is_refused);
-            // W8: where there was never a right to write it, it is not under this election's control.
+            // W8: without a right to write it, a workload was never under this election's control.
             let ours = step.id.claim_of(workload).is_some()
                 || self.pending.contains_key(&workload.id)
                 || (!refused && target != Target::Await);
@@ -257,42 +257,42 @@ impl WorkloadReconciler {
         !self.pending.is_empty()
     }
 
-    /// W3: whether the lock is kept although nothing is let run any more, because something of it still runs, or may.
+    /// W3: whether the lock is kept although no workload is let run any more, because one still runs, or may.
     pub(super) fn winds_down(&mut self, step: &mut Step) -> bool {
         self.wind_down.goes_on(step)
     }
 
-    /// W12: what is seen to run of workloads that have had the time to end, by its number.
+    /// W12: how many pods or Jobs are seen to run of each workload that has had the time to end.
     pub(super) fn outlasting(&self, step: &Step) -> BTreeMap<String, u32> {
         self.wind_down.outlasting(step)
     }
 
-    /// L6: the lock is kept until then, whether or not anything runs.
+    /// L6: keeps the lock until then, whether or not anything runs.
     pub(super) fn keep_lock(&mut self, until: Instant) {
         self.wind_down.keep_lock(until);
     }
 
-    /// Until when the lock is kept for that.
+    /// Until when the lock is kept for running workloads.
     pub(super) fn winding_down(&self) -> Option<Instant> {
         self.wind_down.kept_until()
     }
 
-    /// A step begins: it finds out anew whether the lock is kept.
+    /// Begins a step, which decides again whether the lock is kept.
     pub(super) fn begin_step(&mut self) {
         self.wind_down.begin_step();
     }
 
-    /// W4: reads at the API server what still runs, unless that was done or has had its time. Returns the request.
+    /// W4: reads at the API server what still runs, unless that was done, or the time for it is over. Returns the request.
     pub(super) fn inspect(&self, step: &mut Step) -> Option<OpId> {
         self.wind_down.inspect(step)
     }
 
-    /// What still runs was read, and is shown from now on.
+    /// Notes that the read has come, so that the view shows what still runs.
     pub(super) fn take_inspected(&mut self) {
         self.wind_down.take_inspected();
     }
 
-    /// Takes an outcome. Returns what the user is to be told.
+    /// Takes an outcome. Returns the news for the user, if there is any.
     pub(super) fn take(&mut self, op: OpId, outcome: WorkloadOutcome, now: Instant) -> Option<Announcement> {
         let found = self.pending.iter().find(|(_, pending)| pending.op() == op);
         let (id, pending) = found.map(|(id, pending)| (id.clone(), pending.clone()))?;
@@ -310,7 +310,7 @@ impl WorkloadReconciler {
         }
         match outcome {
             WorkloadOutcome::Done => self.take_done(id, &pending, now),
-            // What is there now was read, and is shown. An earlier write may have been for the version in between.
+            // The view shows the present state. An earlier write may have been for the version in between.
             WorkloadOutcome::Conflict | WorkloadOutcome::Gone => {
                 if let Pending::Other(_, WorkloadChange::Created) = pending {
                     self.delay_up(&id, now);
@@ -390,7 +390,7 @@ impl WorkloadReconciler {
         };
         if follows.is_some() {
             let enabled = ours.is_some_and(|claim| claim.enabled);
-            // How many there are while it is enabled, is for others to say.
+            // Others decide how many pods there are while the workload is enabled.
             let runs = workload.setting.runs() || matches!(workload.setting, Setting::Replicas(_));
             return (started && !workload.finished && !(enabled && runs)).then_some(Need::Enable);
         }
@@ -401,12 +401,12 @@ impl WorkloadReconciler {
         }
     }
 
-    /// Sends what a workload needs, unless that has to wait.
+    /// Sends the request that a workload needs, unless that has to wait.
     fn act(&mut self, need: &Need, workload: &Workload, target: Target, around: Circumstances, step: &mut Step) {
         let (id, now) = (&workload.id, step.view.now);
         let disables = matches!(need, Need::Disable);
         match self.pending.get(id) {
-            // Whichever comes first: both are for the same version.
+            // Both writes are for the same version, so only the first one succeeds.
             Some(Pending::Enabling(..)) if disables => {}
             Some(_) => return,
             None => {}
@@ -486,8 +486,8 @@ impl WorkloadReconciler {
         step.request_as(op, Command::WriteWorkload(write(workload, before.off(), Some(claim))));
     }
 
-    /// W7: one Job for each term. First the one of the term before goes, then the new one is made, suspended; that it was, is noted
-    /// before it is let run, so that none is ever started twice.
+    /// W7: creates one Job for each term. First the operator deletes the Job of the term before, then it creates the new one, suspended. It
+    /// notes that before it lets the Job run, so that no Job ever starts twice.
     fn start_jobs(&mut self, target: Target, around: Circumstances, step: &mut Step) -> bool {
         let view = step.view;
         let (Some(term), Some(workloads)) = (target.term(), view.workloads) else { return true };
@@ -531,7 +531,7 @@ pub(super) fn has_enabled(step: &Step) -> bool {
     step.view.workloads.is_some_and(|workloads| workloads.iter().any(enabled))
 }
 
-/// What a request writes on a workload.
+/// The claim that a request writes on a workload.
 fn claim(op: OpId, enabled: bool, kept: Setting, target: Target, around: Circumstances, step: &Step) -> WorkloadClaim {
     let (election, writer) = (step.id.name.clone(), step.id.operator_id.clone());
     let term = target.term().unwrap_or(around.term);
